@@ -72,7 +72,7 @@ static void check_plain(const struct rsh_plain *p)
 
 	if (!p->pickle)
 		return;
-	require(rsh_dcp_value_read(&bare, 0, RSH_DCP_BY_NAME, &again, &err) ==
+	require(rsh_dcp_value_read(&bare, 0, bare.size, true, &again, &err) ==
 		0);
 	require(!again.pickle || (again.n_pickle == p->n_pickle &&
 		memcmp(again.pickle, p->pickle, p->n_pickle) == 0));
@@ -87,12 +87,12 @@ static void check_value(const struct rsh_byte_source *src, size_t size)
 					      "fuzz" };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_plain found;
-	int rc = rsh_dcp_value_read(src, BEFORE, size, &found, &err);
+	int rc = rsh_dcp_value_read(src, BEFORE, size, false, &found, &err);
 
 	require(rc == 0 || (rc == -EBADMSG && *err.text));
 	check_plain(&found);
 	rsh_plain_clear(&found);
-	rc = rsh_dcp_value_read(&bare, 0, RSH_DCP_BY_NAME, &found, &err);
+	rc = rsh_dcp_value_read(&bare, 0, size, true, &found, &err);
 	require(rc == 0 || (rc == -EBADMSG && *err.text));
 	check_plain(&found);
 	rsh_plain_clear(&found);

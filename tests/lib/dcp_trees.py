@@ -37,7 +37,8 @@ TYPES = {
 }
 RELEASES = ("2.4", "2.15")
 METADATA = "torch.distributed.checkpoint.metadata"
-HYPER = "hyper_parallel.core.checkpoint"
+HYPER = "hyper_parallel.core.checkpoint"    # before 2026-04
+HYPER_NOW = "hyper_parallel.core.distributed_checkpoint"
 
 
 # ---- boxes ----
@@ -270,9 +271,10 @@ def torch_metadata(release, described, stored, planner_data, path=("job", "step"
     return pickled(made(METADATA, "Metadata", attributes), 4)
 
 
-def hyper_metadata(described, stored):
-    """The same as HyperParallel writes it; the types are MindSpore's."""
-    module = HYPER + ".metadata"
+def hyper_metadata(described, stored, package=HYPER, version="1.0"):
+    """The same as HyperParallel writes it; the types are MindSpore's.
+    stored: [(name, start, index, file, offset, length[, name in the file])]"""
+    module = package + ".metadata"
     known = {}
     for name, said in described.items():
         if said is None:
@@ -286,11 +288,12 @@ def hyper_metadata(described, stored):
             chunks=[made(module, "ChunkStorageMetadata", offsets=tuple(start),
                          sizes=tuple(size)) for start, size in chunks])
     places = {made(module, "MetadataIndex", fqn=name, offset=tuple(start), index=index):
-              made(HYPER + ".storage", "StorageInfo", relative_path=file, offset=0,
-                   length=length)
-              for name, start, index, file, length in stored}
+              made(package + ".storage", "StorageInfo", relative_path=file, offset=offset,
+                   length=length, **dict(zip(("tensor_key",), key)))
+              for name, start, index, file, offset, length, *key in stored}
+    attributes = {"version": version} if version else {}
     return pickled(made(module, "Metadata", state_dict_metadata=known, planner_data=None,
-                        storage_data=places, version="1.0"), 4)
+                        storage_data=places, **attributes), 4)
 
 
 # ---- trees ----
@@ -422,36 +425,86 @@ class Tree:
     # HyperParallel's
 
     def _write_hyper(self, directory):
-        types = {short: long for long, short in NAMES.items() if long != "Int4"}
+        (self._write_hyper_now if self.rng.random() < 0.6 else self._write_hyper_before)(
+            directory, {short: long for long, short in NAMES.items() if long != "Int4"})
+
+    def _hyper_file(self, directory, rank, items):
+        """items: {name in the file: (tensor, number of its chunk)}"""
+        file = f"_rank{rank}_.safetensors"
+        self.held[file].update(items.values())
+        self._save(directory, file, safetensors_bytes({
+            key: (self.tensors[name].dtype, self.tensors[name].chunks[i][1],
+                  self.tensors[name].stored(i)[0]) for key, (name, i) in items.items()},
+            {"format": "ms"}))
+
+    def _write_hyper_before(self, directory, types):
         copies = self.rng.random() < 0.4
         per_rank = self.rng.random() < 0.3
         held = collections.defaultdict(dict)
         for name, t in self.tensors.items():
             for rank in range(self.ranks if copies else len(t.chunks)):
-                held[rank][name] = rank % len(t.chunks)
+                held[rank][name] = name, rank % len(t.chunks)
         # Of each rank by itself, or of all: the chunks and where each of them is.
         groups = [[rank] for rank in range(self.ranks)] if per_rank else \
             [list(range(self.ranks))]
         for ranks in groups:
             described, stored = dict.fromkeys(self.values), []
-            for name in self.values:
-                stored.append((name, (), None, f"{name}_rank{ranks[0]}.bytes", 5))
-            for rank, (name, i) in ((r, item) for r in ranks for item in held[r].items()):
+            for name, value in self.values.items():
+                file, data = f"{name}_rank{ranks[0]}.bytes", pickled(value, 4)
+                stored.append((name, (), None, file, 0, len(data)))
+                self._save(directory, file, data)
+            for rank, (name, i) in ((r, item) for r in ranks for item in held[r].values()):
                 t = self.tensors[name]
                 said = described.setdefault(name, (types[t.dtype], t.shape, []))
                 stored.append((name, t.chunks[i][0], len(said[2]),
-                               f"_rank{rank}_.safetensors", -1))
+                               f"_rank{rank}_.safetensors", 0, -1))
                 said[2].append(t.chunks[i])
             self._save(directory, f".rank{ranks[0]}_metadata" if per_rank else ".metadata",
                        hyper_metadata(described, stored))
-            for name in self.values:
-                self._save(directory, f"{name}_rank{ranks[0]}.bytes", b"\x80\x04K\x07.")
-        for rank, names in held.items():
-            self.held[f"_rank{rank}_.safetensors"].update(names.items())
-            self._save(directory, f"_rank{rank}_.safetensors", safetensors_bytes({
-                name: (self.tensors[name].dtype, self.tensors[name].chunks[i][1],
-                       self.tensors[name].stored(i)[0]) for name, i in names.items()},
-                {"format": "ms"}))
+        for rank, items in held.items():
+            self._hyper_file(directory, rank, items)
+
+    def _write_hyper_now(self, directory, types):
+        """Any chunks in the file of any ranks, and values one after the other."""
+        rng = self.rng
+        per_rank, copies = rng.random() < 0.4, rng.random() < 0.4
+        held, data = collections.defaultdict(dict), collections.defaultdict(bytearray)
+        places = [[] for _ in range(self.ranks)]    # of each rank
+        for name, t in self.tensors.items():
+            key_of = rng.choice((lambda name, i: f"{name}.__dcp_chunk_{i}",
+                                 lambda name, i: f"{name}.__dcp_chunk__{i}" if i else name))
+            for i in range(len(t.chunks)):
+                ranks = rng.sample(range(self.ranks), rng.randint(1, 2) if copies else 1)
+                for rank in ranks:
+                    key = key_of(name, i) if len(t.chunks) > 1 else rng.choice((name, None))
+                    held[rank][key or name] = name, i
+                    places[rank].append((name, t.chunks[i][0], i, f"_rank{rank}_.safetensors",
+                                         0, -1, key))
+        for name, value in self.values.items():
+            first = rng.randrange(self.ranks)
+            for rank in range(first, self.ranks if per_rank else first + 1):
+                # Of ranks that disagree, the lowest is right.
+                item = pickled(value if rank == first else "another rank's", 4)
+                places[rank].append((name, (), None, f"_rank{rank}_.bytes",
+                                     len(data[rank]), len(item), None))
+                data[rank] += item + rng.choice((b"", b"", b"of no value"))
+        for rank, items in held.items():
+            self._hyper_file(directory, rank, items)
+        for rank, content in data.items():
+            self._save(directory, f"_rank{rank}_.bytes", content)
+        groups = [(f"{rank}.metadata", p) for rank, p in enumerate(places)] if per_rank else \
+            [(".metadata", [p for some in places for p in some])]
+        for file, found in groups:
+            described = {}
+            for name, _, i, *_ in found:
+                t = self.tensors.get(name)
+                said = described.setdefault(name, t and (types[t.dtype], t.shape, []))
+                if t:
+                    said[2].append(t.chunks[i])
+            # The last writer's place of a copy is known.
+            last = {(name, start): (name, start, *rest) for name, start, *rest in found}
+            self._save(directory, file, hyper_metadata(
+                described, last.values(), HYPER_NOW, rng.choice(("1.0", "2.0", None))))
 
 
 # ---- random ones ----

@@ -144,7 +144,7 @@ def check_hyper(name, file):
         [(c.state["offsets"], c.state["sizes"]) for c in said.state["chunks"]])
         for n, said in state["state_dict_metadata"].items()}
     stored = [(k.state["fqn"], k.state["offset"], k.state["index"],
-               v.state["relative_path"], v.state["length"])
+               v.state["relative_path"], v.state["offset"], v.state["length"])
               for k, v in state["storage_data"].items()]
     made = dcp_trees.hyper_metadata(described, stored)
     assert plain(load(made)) == plain(load(data))

@@ -18,9 +18,14 @@ def hashes(values):
             for name, (dtype, shape, data) in values.items()}
 
 
-def model_hashes(root):
+def values_of_model(root):
+    """{name: (type, shape, bytes)} of all parts."""
     _, parts = read_model(root)
-    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
+    return {n: v for part in parts.values() for n, v in part.values().items()}
+
+
+def model_hashes(root):
+    return hashes(values_of_model(root))
 
 
 def extra_state(root):

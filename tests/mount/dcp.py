@@ -32,7 +32,8 @@ from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
-from shown_model import digest, extra_state, hashes, model_hashes, same  # noqa: E402
+from shown_model import (digest, extra_state, hashes, model_hashes, same,  # noqa: E402
+                         values_of_model)
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "dcp"))
 NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16",
@@ -135,25 +136,6 @@ def listed(case, directory):
     for check_what in ("structure", "full"):
         got = run_json("verify", "--check", check_what, source_of(case))
         check(got["good"] and got["files"] == len(said["files"]), got)
-
-
-def run_hyper(tap):
-    """HyperParallel's, of all ranks and of each by itself."""
-    data = os.path.join(HERE, "data", "checkpoint2")
-    for name in sorted(n for n in os.listdir(data)
-                       if n.startswith("dcp_") and not n.endswith(".json")):
-        with open(os.path.join(data, name + ".expected.json"), encoding="utf-8") as f:
-            expected = json.load(f)["whole"]
-        root = os.path.join(os.path.abspath(data), name)
-        with tap.test(f"HyperParallel's {name}"), Mounted(root, extra=KEEP) as mount:
-            found = values_of_model(mount.path)
-            check(set(found) == set(expected), f"{sorted(found)} are shown")
-            for tensor, (dtype, shape, digits) in expected.items():
-                said, dims, content_of = found[tensor]
-                check((NAMES[said], list(dims)) == (dtype, shape) and
-                      hashlib.sha256(content_of).hexdigest().startswith(digits), tensor)
-        with tap.test(f"HyperParallel's {name}: verified"):
-            check(run_json("verify", root)["good"], "not good")
 
 
 def shown_rank(root, rank, suffix):
@@ -494,100 +476,6 @@ def run_orders(tap, directory):
         check(fetched["reads"] <= 24 and fetched["bytes"] < 2 * least, fetched)
 
 
-class AsLoaded:
-    """An object of HyperParallel's classes, which compare their attributes."""
-
-    def __eq__(self, other):
-        return vars(self) == vars(other)
-
-    def __hash__(self):
-        return hash(tuple(sorted(vars(self).items(), key=lambda at: at[0])))
-
-
-class HyperClasses(pickle.Unpickler):
-    """Only the names that HyperParallel's modules have."""
-    MODULES = {"metadata": ("Metadata", "TensorStorageMetadata", "TensorProperties",
-                            "ChunkStorageMetadata", "MetadataIndex", "BytesStorageMetadata"),
-               "storage": ("StorageInfo",)}
-
-    def find_class(self, module, name):
-        place, last = module.rsplit(".", 1)
-        check(place == "hyper_parallel.core.checkpoint" and name in self.MODULES[last],
-              f"{module}.{name}")
-        return type(name, (AsLoaded,), {})
-
-
-def hyper_model(root):
-    """Tensors and values, found as HyperParallel's loader finds them: by keys that equal
-    those of .metadata in each attribute, and each tensor by its name in its file."""
-    with open(os.path.join(root, ".metadata"), "rb") as f:
-        m = HyperClasses(f).load()
-    check(sorted(vars(m)) == ["planner_data", "state_dict_metadata", "storage_data", "version"]
-          and (m.planner_data, m.version) == (None, "1.0"), vars(m))
-    places = {(k.fqn, k.offset, k.index): v for k, v in m.storage_data.items()}
-    check(len(places) == len(m.state_dict_metadata) and all(
-        sorted(vars(k)) == ["fqn", "index", "offset"] for k in m.storage_data), places)
-    tensors, values = {}, {}
-    for name, described in m.state_dict_metadata.items():
-        if type(described).__name__ == "BytesStorageMetadata":
-            place = places[name, (), None]
-            data = content(os.path.join(root, place.relative_path))
-            check(place.relative_path.endswith(".bytes") and
-                  (place.offset, place.length) == (0, len(data)), vars(place))
-            values[name] = pickle.loads(data)
-            continue
-        (chunk,), zeros = described.chunks, (0,) * len(described.size)
-        check((chunk.offsets, chunk.sizes) == (zeros, described.size), vars(chunk))
-        place = places[name, zeros, 0]
-        check((place.offset, place.length) == (0, -1), vars(place))
-        found = Tensors(content(os.path.join(root, place.relative_path))).values()[name]
-        p = described.properties
-        check(found[1] == described.size and vars(p) == {
-            "dtype": p.dtype, "requires_grad": False, "memory_format": None} and
-              p.dtype == NAMES.get(found[0], p.dtype), f"{name}: {vars(p)}, {found[:2]}")
-        tensors[name] = found
-    return tensors, values
-
-
-def run_hyper_shown(tap, directory):
-    """--format hyperparallel, read by what HyperParallel's loader does."""
-    for number, kind in enumerate(("torch", "hf", "hyper")):
-        tree = random_tree(51 + number, kind)
-        if kind == "torch":
-            tree.values = {"epoch": 3, "best": math.inf, "names": ["a", ("b", None)]}
-        root, out = (os.path.join(directory, f"{kind}{at}") for at in ("-hyper", "-hyper-out"))
-        tree.write(root)
-        values = dict.fromkeys(tree.values, 7) if kind == "hyper" else tree.values
-        for size in "1", "5000", None:
-            words = ["--format", "hyperparallel", *(["--part-size", size] if size else [])]
-            with tap.test(f"HyperParallel's form of {kind}, --part-size {size}"), \
-                    Mounted(root, extra=words) as mount:
-                check(hyper_model(mount.path) == (tree.expected(), values), "others")
-                files = [n for n in os.listdir(mount.path) if n.endswith("_.safetensors")]
-                check(len(files) == (len(tree.tensors) if size == "1" else len(files) if size
-                                     else 1), files)
-        with tap.test(f"an export of HyperParallel's form of {kind}"):
-            got = run("export", *words, root, out)
-            check(got.status == GOOD, repr(got))
-            check(hyper_model(out) == (tree.expected(), values), "others")
-            for what in ["verify", *words, root, os.path.join(
-                    out, "reshardfs-manifest.jsonl")], ["verify", out]:
-                got = run(*what)
-                check(got.status == GOOD, repr(got))
-            check(run_json("ls", out)["whole"], "not complete")
-    with tap.test("HyperParallel's files have at most 64 MiB"):
-        root = os.path.join(directory, "large-hyper")
-        values = {f"w{i}": ("U8", (30 << 20,), bytes(30 << 20)) for i in range(3)}
-        write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
-        with Mounted(root, extra=["--format", "hyperparallel"]) as mount:
-            sizes = sorted(os.path.getsize(os.path.join(mount.path, n)) >> 20
-                           for n in os.listdir(mount.path) if n.endswith(".safetensors"))
-            check(sizes == [30, 60], sizes)
-    with tap.test("HyperParallel's form has no ranks"):
-        refused(run("plan", "--format", "hyperparallel", "--dst-strategy", "x.ckpt", root),
-                USAGE, "--dst-strategy")
-
-
 def checked_items(root):
     """The number of items of tensors, whose archives have true CRCs in both places."""
     count = 0
@@ -740,11 +628,6 @@ def run_resume(tap, directory):
         check("common.pt" in os.listdir(os.path.join(mount.path, "latest")), "no common.pt")
 
 
-def values_of_model(root):
-    _, parts = read_model(root)
-    return {n: v for part in parts.values() for n, v in part.values().items()}
-
-
 def expect_random(seed, directory):
     """The whole of a random tree, and what is left of it without one of its files."""
     tree = random_tree(seed)
@@ -754,8 +637,7 @@ def expect_random(seed, directory):
     got = run("export", *KEEP, root, out)
     check(got.status == GOOD, f"{what}: {got!r}")
     same(values_of_model(out), tree.expected(), what)
-    values = dict.fromkeys(tree.values, 7) if tree.kind == "hyper" else tree.values
-    check(extra_state(out) == values, f"{what}: {extra_state(out)} for {values}")
+    check(extra_state(out) == tree.values, f"{what}: {extra_state(out)} for {tree.values}")
     said = run_json("ls", root)
     check(said["whole"], f"{what}: {said['reason']}")
     lost = random.Random(seed).choice(said["files"])["name"]
@@ -797,7 +679,6 @@ def main():
                 with tap.test(f"{case}: {function.__doc__}"), \
                         tempfile.TemporaryDirectory() as own:
                     function(case, own)
-        run_hyper(tap)
         run_ranks(tap)
         run_choices(tap, directory)
         run_index_cache(tap, directory)
@@ -808,7 +689,6 @@ def main():
         run_manifest(tap, directory)
         run_values(tap, directory)
         run_orders(tap, directory)
-        run_hyper_shown(tap, directory)
         run_crcs(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)

@@ -22,6 +22,7 @@ MOUNT += \
 	mount/model_config.py \
 	mount/dcp.py \
 	mount/dcp_values.py \
+	mount/hyperparallel.py \
 	mount/dcp_memory.py \
 	mount/made_up_format.py \
 	mount/torch_files.py \

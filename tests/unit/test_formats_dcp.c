@@ -316,8 +316,8 @@ static void expect_plain(const char *pickle, size_t n, int rc, const char *json,
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_plain found;
 
-	assert_int_equal(rsh_dcp_value_read(&src, 0, RSH_DCP_BY_NAME, &found,
-					    &err), rc);
+	assert_int_equal(rsh_dcp_value_read(&src, 0, n, true, &found, &err),
+			 rc);
 	assert_true(rc ? *err.text : !*err.text);
 	assert_int_equal(json != NULL, found.json != NULL);
 	if (json)

@@ -12,7 +12,7 @@
  * A tensor is the union of its chunks, which are any boxes.  An item of PyTorch
  * is a zip archive of torch.save(), at an offset in a ".distcp" file.
  * HyperParallel stores the chunks of a rank in a safetensors file, under the
- * tensor's name. */
+ * names in the metadata, and its values in a file of pickles. */
 #pragma once
 
 #include <stdbool.h>
@@ -35,6 +35,9 @@ struct rsh_dcp_chunk {
 	uint32_t file;
 	uint64_t offset;  /* of the item in the file */
 	uint64_t length;  /* or RSH_DCP_BY_NAME */
+	/* With RSH_DCP_BY_NAME it is the name in the file; NULL: the tensor's.
+	 * A file may have several boxes of a tensor. */
+	const char *key;
 };
 
 struct rsh_dcp_tensor {
@@ -62,8 +65,9 @@ struct rsh_dcp_value {
 
 struct rsh_dcp {
 	bool by_name;     /* HyperParallel: the files are safetensors */
-	/* Names relative to the directory, ascending.  The files of
-	 * HyperParallel's values (one file for each value) are not included. */
+	/* Names relative to the directory, ascending; those of HyperParallel
+	 * may begin with "../".  Files that have only its values are not
+	 * included. */
 	uint32_t n_files;
 	const char *const *files;
 	uint32_t n_tensors;
@@ -74,10 +78,11 @@ struct rsh_dcp {
 };
 
 /* Reads a .metadata, or one of several per-rank ones (__R.metadata,
- * .rankR_metadata).  Returns 0 and *out, -ENOMEM, the error of pread_fn, or
- * -EBADMSG with a sentence that names path, tensor and offset: not a pickle, a
- * pickle that needs something unknown, a box outside its tensor, a path outside
- * the directory; -ENOTSUP: items are compressed or encrypted.
+ * .rankR_metadata, R.metadata).  Returns 0 and *out, -ENOMEM, the error of
+ * pread_fn, or -EBADMSG with a sentence that names path, tensor and offset: not
+ * a pickle, a pickle that needs something unknown, a box outside its tensor, an
+ * absolute path, or for PyTorch any path outside the directory; -ENOTSUP: items
+ * are compressed or encrypted, or the version is not known.
  * rsh_cut_of_boxes() checks whether boxes overlap in part: copies of a chunk
  * have equal boxes, and several chunks without elements may be at one place. */
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
@@ -131,10 +136,10 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 		       const struct rsh_dcp_item *item, struct rsh_error *err);
 
 /* Reads a value that is not a tensor.  The caller must call rsh_plain_clear().
- * If the length is RSH_DCP_BY_NAME, the whole file is a pickle.  -EBADMSG with
- * a sentence: as for an item. */
+ * With `bare` it is a pickle, otherwise an item.  -EBADMSG with a sentence: as
+ * for an item. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
-		       uint64_t length, struct rsh_plain *out,
+		       uint64_t length, bool bare, struct rsh_plain *out,
 		       struct rsh_error *err);
 
 /* Reads the positions of chunks in Hugging Face's sharded form from the text of

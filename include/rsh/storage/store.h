@@ -68,11 +68,11 @@ struct rsh_store_opener {
 	void *ctx;
 };
 
-/* Opens the directory `place` as fd[0], and its file `name` as fd[1]; only with
- * `outside` may links lead out of the directory.  The caller closes both; each
- * may be -errno instead. */
-void rsh_store_find(const char *place, bool outside, const char *name,
-		    int fd[2]);
+/* Opens the directory `place` as fd[0], and its file `name` as fd[1]; `outside`
+ * and `within` are follow_outside and within of struct rsh_store_options.  The
+ * caller closes both; each may be -errno instead. */
+void rsh_store_find(const char *place, bool outside, const char *within,
+		    const char *name, int fd[2]);
 
 struct rsh_medium;
 struct rsh_objects;
@@ -104,6 +104,9 @@ struct rsh_store_options {
 	 * directory itself may be a link, and a name that begins with '/' may
 	 * be that of any file. */
 	bool follow_outside;
+	/* Links, and names with "../", may lead to any file below this
+	 * directory; it outlives the store.  NULL: only below the store's. */
+	const char *within;
 	/* Other machines write here: servers are asked for names and attributes
 	 * each time.  The kernel's memory of them may be a minute old. */
 	bool fresh;

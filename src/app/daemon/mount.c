@@ -227,7 +227,8 @@ static void find_for_source(void *ctx, const char *name, int fd[2])
 		return;
 	}
 	if (w.found && s->place)
-		rsh_store_find(s->place, f->store.follow_outside, name, fd);
+		rsh_store_find(s->place, f->store.follow_outside,
+			       f->store.within, name, fd);
 }
 
 static int ask_to_open(void *ctx, const char *path)
@@ -341,6 +342,7 @@ static int open_tree(const struct rsh_options *o, struct service *s,
 	/* The opener finds files below SOURCE, but a step may be a source of
 	 * its own. */
 	s->steps.files.store.opener = NULL;
+	s->steps.files.store.within = o->vfs.source;
 	s->steps.files.store.fresh = true;
 	return rsh_mount_steps_open(&s->steps, &s->vfs, err);
 }

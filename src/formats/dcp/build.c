@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/torch_dtype.h"
 
@@ -152,7 +153,7 @@ static int build_by_value(const void *a, const void *b)
 	/* Values without a file come last. */
 	if (order || !x->file || !y->file)
 		return order ? order : !x->file - !y->file;
-	return strcmp(x->file, y->file);
+	return strverscmp(x->file, y->file);
 }
 
 static const char *build_where(const struct rsh_dcp_builder *b,
@@ -239,7 +240,7 @@ static int build_tensors(struct rsh_dcp_builder *b, struct rsh_error *err)
 	return rc;
 }
 
-/* If ranks have a value of one name, the first of them is taken. */
+/* If ranks have a value of one name, that of the lowest rank is taken. */
 static int build_values(struct rsh_dcp_builder *b)
 {
 	struct rsh_dcp_value *out = rsh_arena_array(
@@ -255,6 +256,10 @@ static int build_values(struct rsh_dcp_builder *b)
 		if (i == 0 || strcmp(b->values[i - 1].name,
 				     b->values[i].name) != 0)
 			out[b->d->n_values++] = b->values[i];
+	if (b->d->n_values < b->n_values)
+		rsh_log_notice("%s: several ranks saved values of the same "
+			       "name, which may differ; those of the lowest "
+			       "rank are taken", b->path);
 	return 0;
 }
 

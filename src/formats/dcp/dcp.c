@@ -66,9 +66,8 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	all->attrs[i] = (struct rsh_store_attr){
 		.mode = st.attr.mode, .uid = st.attr.uid, .gid = st.attr.gid,
 	};
-	rc = rsh_dcp_value_read(&bytes, v->offset,
-				rsh_source_dcp(all->source)->by_name ?
-				RSH_DCP_BY_NAME : v->length,
+	rc = rsh_dcp_value_read(&bytes, v->offset, v->length,
+				rsh_source_dcp(all->source)->by_name,
 				&all->found->values[i], &why);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);

@@ -73,9 +73,16 @@ bool rsh_dcp_is_step(const struct rsh_look *look);
  * or -errno with a sentence. */
 int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		 struct rsh_error *err);
-/* Returns whether this is the name of the metadata of one rank, "__3.metadata"
- * or ".rank3_metadata". */
+/* Returns whether this is the name of the metadata of one rank, "__3.metadata",
+ * ".rank3_metadata" or HyperParallel's "3.metadata". */
 bool rsh_dcp_is_of_rank(const char *name);
+/* Returns whether only a distributed checkpoint has a file of that name: its
+ * metadata, or HyperParallel's "_rank3_.safetensors" and "_rank3_.bytes". */
+bool rsh_dcp_is_own(const char *name);
+/* Checks whether none of HyperParallel's "0.metadata", "1.metadata" ... is
+ * missing: `names` ascend as strverscmp() compares them. */
+int rsh_dcp_check_ranks(const char *path, const char *const *names, size_t n,
+			struct rsh_error *err);
 
 /* Returns whether the chunk has no elements. */
 bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,

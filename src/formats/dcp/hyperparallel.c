@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats/dcp/hyperparallel.c shows one whole model as a distributed checkpoint
- * of HyperParallel, which hyper_parallel.core.checkpoint.load() opens on any
- * number of ranks:
+ * of HyperParallel, which hyper_parallel.core.distributed_checkpoint.load()
+ * opens on any number of ranks:
  *
  *   /_rank<file>_.safetensors   tensors
- *   /_value<i>_.bytes           a pickle of each value that is not a tensor
- *   /.metadata                  a pickle: types, shapes and files
+ *   /_rank0_.bytes              a pickle of each value that is not a tensor
+ *   /.metadata                  a pickle: types, shapes and places
  *
- * The loader reads a whole file for any part of it, so files are small.  Its
- * platform of torch needs torch.load() of a version that reads safetensors. */
+ * The loader of MindSpore reads a whole file for any part of it, so files are
+ * small. */
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +20,13 @@
 #include "pickle_objects_i.h"
 #include "rsh/formats/outputs.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/torch_item.h"
 
 #define METADATA_NAME ".metadata"
-#define METADATA "hyper_parallel.core.checkpoint.metadata "
-#define STORAGE "hyper_parallel.core.checkpoint.storage "
+#define VALUES_NAME "_rank0_.bytes"
+#define MODULE "hyper_parallel.core.distributed_checkpoint."
+#define METADATA MODULE "metadata "
+#define STORAGE MODULE "storage "
 
 #define PART_BYTES (UINT64_C(64) * 1024 * 1024)
 
@@ -67,13 +69,18 @@ static void hyper_put_tensor(const struct rsh_output_tree *t, uint32_t number,
 	struct hyper_shown *h = t->state;
 	struct rsh_pickle_objects *p = &h->metadata;
 	const struct rsh_record_shape *s = &r->shape;
+	const char *name = rsh_torch_dtype_name(s->dtype);
+	char dtype[64];
 
 	(void)number;
 	(void)file;
+	/* Loaders take the type from the file. */
+	snprintf(dtype, sizeof(dtype), "%s%s", name ? "torch." : "",
+		 name ? name : rsh_dtype_name(s->dtype));
 	rsh_pickle_write(p, "%s%o%k%o%k%k%k\x89%kNub%k", s->name,
 			 METADATA "TensorStorageMetadata", "properties",
 			 METADATA "TensorProperties", "dtype",
-			 rsh_dtype_name(s->dtype), "requires_grad",
+			 dtype, "requires_grad",
 			 "memory_format", "size");
 	hyper_put_tuple(p, s->n_dims, s->dims);
 	rsh_pickle_write(p, "%k](%o%k", "chunks",
@@ -84,11 +91,11 @@ static void hyper_put_tensor(const struct rsh_output_tree *t, uint32_t number,
 	rsh_pickle_write(p, "ubeub");
 }
 
-/* Puts a key and its place.  The loader compares all members of the key: the
- * index of the chunk, or None for a value. */
+/* Puts a key and its place.  The key has the index of the chunk, or None for a
+ * value.  Without a tensor_key a tensor has its own name in the file. */
 static void hyper_put_place(struct hyper_shown *h, const char *name,
 			    unsigned n_dims, bool is_tensor, const char *path,
-			    int64_t length)
+			    uint64_t offset, int64_t length)
 {
 	struct rsh_pickle_objects *p = &h->metadata;
 
@@ -97,9 +104,9 @@ static void hyper_put_place(struct hyper_shown *h, const char *name,
 	hyper_put_tuple(p, n_dims, NULL);
 	rsh_pickle_write(p, is_tensor ? "%k%dub" : "%kNub", "index",
 			 (int64_t)0);
-	rsh_pickle_write(p, "%o%k%s%k%d%k%dub", STORAGE "StorageInfo",
-			 "relative_path", path, "offset", (int64_t)0, "length",
-			 length);
+	rsh_pickle_write(p, "%o%k%s%k%d%k%d%kNub", STORAGE "StorageInfo",
+			 "relative_path", path, "offset", (int64_t)offset,
+			 "length", length, "tensor_key");
 }
 
 /* The header of the file says where a tensor is, so its length is -1. */
@@ -112,15 +119,10 @@ static void hyper_put_file(const struct rsh_output_tree *t, uint32_t number,
 
 	(void)number;
 	rsh_output_file_name(t->tree, file, name, sizeof(name));
-	hyper_put_place(h, s->name, s->n_dims, true, name, -1);
+	hyper_put_place(h, s->name, s->n_dims, true, name, 0, -1);
 }
 
 /* ---- values ---- */
-
-static void hyper_value_name(uint32_t i, char *name, size_t max)
-{
-	snprintf(name, max, "_value%" PRIu32 "_.bytes", i);
-}
 
 static void hyper_put_value(const struct rsh_output_tree *t, uint32_t number,
 			    const struct rsh_pickle_item *v)
@@ -136,12 +138,9 @@ static void hyper_put_value_file(const struct rsh_output_tree *t,
 				 uint32_t number,
 				 const struct rsh_pickle_item *v)
 {
-	struct hyper_shown *h = t->state;
-	char name[NAME_MAX + 1];
-
 	(void)number;
-	hyper_value_name((uint32_t)(v - h->values.v), name, sizeof(name));
-	hyper_put_place(h, v->name, 0, false, name, (int64_t)v->length);
+	hyper_put_place(t->state, v->name, 0, false, VALUES_NAME, v->offset,
+			(int64_t)v->length);
 }
 
 /* ---- the metadata ---- */
@@ -164,24 +163,6 @@ static int hyper_make_metadata(struct hyper_shown *h,
 
 /* ---- the tree ---- */
 
-static int hyper_add_values(struct hyper_shown *h, struct rsh_output_tree *t)
-{
-	char name[NAME_MAX + 1];
-	int rc = rsh_pickle_items_make(t, false, &h->values);
-
-	for (uint32_t i = 0; rc == 0 && i < h->values.n; i++) {
-		const struct rsh_pickle_item *v = &h->values.v[i];
-		const char *kept;
-
-		hyper_value_name(i, name, sizeof(name));
-		kept = rsh_arena_strndup(&t->tree->arena, name, strlen(name));
-		rc = kept ? rsh_output_add_values_file(
-				    t, i, kept, h->values.bytes + v->offset,
-				    v->length) : -ENOMEM;
-	}
-	return rc;
-}
-
 static int hyper_add_rows(struct hyper_shown *h, struct rsh_output_tree *t)
 {
 	const uint32_t n = rsh_plan_n_files(t->plan);
@@ -197,10 +178,14 @@ static int hyper_add_rows(struct hyper_shown *h, struct rsh_output_tree *t)
 	};
 	struct rsh_output_text text = { .mode = 0444 };
 
-	if (!item || rsh_tree_add(t->tree, &files) || hyper_add_values(h, t) ||
+	if (!item || rsh_tree_add(t->tree, &files) ||
+	    rsh_pickle_items_make(t, false, &h->values) ||
+	    (h->values.n > 0 &&
+	     rsh_output_add_values_file(t, 0, VALUES_NAME, h->values.bytes,
+					h->values.n_bytes)) ||
 	    hyper_make_metadata(h, t))
 		return -ENOMEM;
-	beside.first = RSH_NODE_BESIDE(n) + h->values.n;
+	beside.first = RSH_NODE_BESIDE(n) + (h->values.n > 0);
 	text.body = rsh_body_of_text((char *)h->metadata.out.data,
 				     h->metadata.out.n);
 	*item = (struct rsh_item){ METADATA_NAME, RSH_NODE_FILE, 0 };
@@ -218,7 +203,7 @@ static int hyper_build(struct rsh_output_tree *t, struct rsh_error *err)
 
 const struct rsh_output rsh_output_hyperparallel = {
 	.name = "hyperparallel",
-	.digest = 2,
+	.digest = 3,
 	.suffix = "_.safetensors",
 	.framing = &rsh_safetensors_framing,
 	.division = RSH_DIVIDE_PARTS,

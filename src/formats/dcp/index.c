@@ -305,14 +305,13 @@ static bool find_record(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 			const struct rsh_ckpt_index *ix,
 			struct rsh_names *names, struct rsh_dcp_held *out)
 {
-	const char *order = "";
+	const char *order = "", *key = c->key ? c->key : t->name;
 	const struct rsh_record *r;
 
 	if (d->by_name) {
-		r = rsh_ckpt_find(ix, rsh_names_find(names, t->name,
-						     strlen(t->name)));
+		r = rsh_ckpt_find(ix, rsh_names_find(names, key, strlen(key)));
 		if (!r)
-			r = find_ordered(ix, names, t->name, &order);
+			r = find_ordered(ix, names, key, &order);
 		if (!r)
 			return false;
 		out->record = (uint32_t)(r - ix->records);

@@ -8,6 +8,8 @@
 #include "rsh/formats/dcp.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,28 +79,59 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 				 "match their CRC", err);
 }
 
-int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
-		       uint64_t length, struct rsh_plain *out,
-		       struct rsh_error *err)
+/* A part of a file. */
+struct section {
+	const struct rsh_byte_source *file;
+	uint64_t offset;
+};
+
+static ssize_t section_pread(void *section, void *buf, size_t len,
+			     uint64_t offset)
+{
+	const struct section *s = section;
+
+	return s->file->pread_fn(s->file->ctx, buf, len, s->offset + offset);
+}
+
+/* Reads a pickle that is a section of a file.  One that is larger than any
+ * plain value is not read. */
+static int value_read_pickle(const struct rsh_byte_source *file,
+			     uint64_t offset, uint64_t length,
+			     struct rsh_plain *out, struct rsh_error *err)
 {
 	static const struct rsh_pickle_rules rules = { .ctx = NULL };
+	char path[RSH_TORCH_ITEM_PATH];
+	struct section section = { file, offset };
+	const struct rsh_byte_source bytes = {
+		section_pread, &section, length, path,
+	};
 	cleanup_free struct rsh_pickle *p = NULL;
 	struct rsh_arena values = { 0 };
 	struct rsh_pickle_value v;
 	int rc;
 
-	if (length != RSH_DCP_BY_NAME)
-		return rsh_torch_item_value(file, offset, length, out, err);
-	*out = (struct rsh_plain){ .json = NULL };
-	if (file->size > OBJECT_MAX)
+	snprintf(path, sizeof(path), "%s, value at %" PRIu64, file->path,
+		 offset);
+	if (offset > file->size || length > file->size - offset)
+		return rsh_error_set(err, EBADMSG, "%s: truncated", path);
+	if (length > OBJECT_MAX)
 		return 0;
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return rsh_error_nomem(err);
-	p->src = file;
+	p->src = &bytes;
 	p->err = err;
 	rc = rsh_pickle_values(p, &rules, &values, &v) ?:
 	     rsh_plain_make(&v, out);
 	rsh_arena_clear(&values);
 	return rc;
+}
+
+int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
+		       uint64_t length, bool bare, struct rsh_plain *out,
+		       struct rsh_error *err)
+{
+	*out = (struct rsh_plain){ .json = NULL };
+	return bare ? value_read_pickle(file, offset, length, out, err) :
+	       rsh_torch_item_value(file, offset, length, out, err);
 }

@@ -19,6 +19,7 @@
 
 struct dcp_found {
 	bool whole;             /* there is a .metadata */
+	bool hyper;             /* there are files of HyperParallel */
 	struct rsh_path_list ranks; /* metadata of ranks, ascending by name */
 	struct rsh_path_list shards;
 };
@@ -30,26 +31,61 @@ static void dcp_found_clear(struct dcp_found *f)
 }
 #define cleanup_found __attribute__((cleanup(dcp_found_clear)))
 
+/* Returns whether a name is a number between two texts. */
+static bool name_is(const char *name, const char *before, const char *after)
+{
+	const size_t n = strlen(before);
+	const char *at = name + n;
+	size_t digits;
+
+	if (strncmp(name, before, n) != 0)
+		return false;
+	digits = rsh_count_digits(at, strlen(at));
+	return digits > 0 && strcmp(at + digits, after) == 0;
+}
+
+static bool is_hyper_rank(const char *name)
+{
+	return name_is(name, "", RSH_DCP_METADATA);
+}
+
 bool rsh_dcp_is_of_rank(const char *name)
 {
-	static const struct {
-		const char *before, *after;
-	} forms[] = {
-		{ "__", ".metadata" }, { ".rank", "_metadata" },
-	};
+	return name_is(name, "__", RSH_DCP_METADATA) ||
+	       name_is(name, ".rank", "_metadata") || is_hyper_rank(name);
+}
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		const size_t n = strlen(forms[i].before);
-		const char *at = name + n;
-		size_t digits;
+static bool is_hyper_data(const char *name)
+{
+	return name_is(name, "_rank", "_.safetensors") ||
+	       name_is(name, "_rank", "_.bytes");
+}
 
-		if (strncmp(name, forms[i].before, n) != 0)
-			continue;
-		digits = rsh_count_digits(at, strlen(at));
-		if (digits > 0 && strcmp(at + digits, forms[i].after) == 0)
-			return true;
+/* Any program may write "3.metadata". */
+bool rsh_dcp_is_own(const char *name)
+{
+	return strcmp(name, RSH_DCP_METADATA) == 0 || is_hyper_data(name) ||
+	       (rsh_dcp_is_of_rank(name) && !is_hyper_rank(name));
+}
+
+int rsh_dcp_check_ranks(const char *path, const char *const *names, size_t n,
+			struct rsh_error *err)
+{
+	uint64_t rank;
+
+	for (size_t i = 0; i < n; i++) {
+		const size_t digits = strlen(names[i]) -
+				      strlen(RSH_DCP_METADATA);
+
+		if (is_hyper_rank(names[i]) &&
+		    (!rsh_number_read(names[i], digits, &rank) || rank != i))
+			return rsh_error_set(err, ENOENT, "%s: not complete: "
+					     "it has %zu metadata files of "
+					     "ranks up to %s, and no %zu"
+					     RSH_DCP_METADATA, path, n,
+					     names[n - 1], i);
 	}
-	return false;
+	return 0;
 }
 
 /* Returns 0, -ENOMEM, or the error if the directory cannot be read to its
@@ -62,6 +98,7 @@ static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
 
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		f->whole |= strcmp(name, RSH_DCP_METADATA) == 0;
+		f->hyper |= is_hyper_data(name);
 		if (rsh_dcp_is_of_rank(name))
 			rc = rsh_path_list_add(&f->ranks, name);
 		else if (rsh_dcp_is_shard(name))
@@ -82,8 +119,7 @@ bool rsh_dcp_is_step(const struct rsh_look *l)
 	for (size_t i = 0; i < l->n; i++) {
 		const char *name = l->names[i];
 
-		if (strcmp(name, RSH_DCP_METADATA) == 0 ||
-		    rsh_dcp_is_of_rank(name))
+		if (rsh_dcp_is_own(name))
 			return true;
 		if (rsh_dcp_is_shard(name) &&
 		    (!shard || strverscmp(name, shard) < 0))
@@ -117,9 +153,20 @@ static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
 	struct rsh_dcp_builder *b;
 	int rc = 0;
 
+	if (!f->whole && f->ranks.n == 0 && f->hyper)
+		return rsh_error_set(err, ENOENT, "%s: not complete, as it has "
+				     "no " RSH_DCP_METADATA ": the save has "
+				     "not ended or was stopped",
+				     rsh_source_path(s));
 	if (!f->whole && f->ranks.n == 0 && f->shards.n == 0)
 		return rsh_error_set(err, ENOENT, "%s: its metadata was "
 				     "removed", rsh_source_path(s));
+	if (!f->whole)
+		rc = rsh_dcp_check_ranks(rsh_source_path(s),
+					 (const char *const *)f->ranks.v,
+					 f->ranks.n, err);
+	if (rc)
+		return rc;
 	b = rsh_dcp_builder_new(rsh_source_path(s));
 	if (!b)
 		return rsh_error_nomem(err);
@@ -134,6 +181,63 @@ static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
 		rc = rsh_dcp_builder_finish(b, &d->pub, err);
 	rsh_dcp_builder_free(b);
 	return rc;
+}
+
+static int dcp_refuse_outside(const struct rsh_source *s, const char *name,
+			      const char *file, struct rsh_error *err)
+{
+	return rsh_error_set(err, EXDEV, "%s: %s is in %s, outside of it (an "
+			     "incremental save): --follow-outside reads it",
+			     rsh_source_path(s), name, file);
+}
+
+/* Returns how many directories above SOURCE are below `within`, or are it. */
+static size_t levels_above(const struct rsh_source *s, const char *within)
+{
+	const char *path = rsh_source_path(s);
+	const size_t n = within ? strlen(within) : 0;
+	size_t levels = 0;
+
+	if (n == 0 || strncmp(path, within, n) != 0 || path[n] != '/')
+		return 0;
+	for (const char *at = path + n; *at; at += strcspn(at, "/")) {
+		at += strspn(at, "/");
+		levels += *at != '\0';
+	}
+	return levels;
+}
+
+static bool is_outside(const char *file, size_t levels)
+{
+	for (; file && strncmp(file, "../", 3) == 0; file += 3)
+		if (levels-- == 0)
+			return true;
+	return false;
+}
+
+/* An incremental save of HyperParallel names files of earlier steps. */
+static int dcp_check_inside(const struct rsh_source *s, const struct rsh_dcp *d,
+			    const char *within, struct rsh_error *err)
+{
+	const size_t levels = levels_above(s, within);
+
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+
+		for (uint32_t k = 0; k < t->n_chunks; k++) {
+			const uint32_t file = t->chunks[k].file;
+
+			if (file != RSH_DCP_NO_FILE &&
+			    is_outside(d->files[file], levels))
+				return dcp_refuse_outside(s, t->name,
+							  d->files[file], err);
+		}
+	}
+	for (uint32_t i = 0; i < d->n_values; i++)
+		if (is_outside(d->values[i].file, levels))
+			return dcp_refuse_outside(s, d->values[i].name,
+						  d->values[i].file, err);
+	return 0;
 }
 
 /* ---- the places of items ---- */
@@ -230,13 +334,14 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	struct rsh_source_dcp *d = calloc(1, sizeof(*d));
 	int rc;
 
-	(void)opts;
 	rsh_source_keep(s, d, dcp_close);
 	rc = dcp_look(s, &f);
 	if (!d || rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	rc = rc ? rsh_store_open_error(rsh_source_store(s), "", rc, err) :
 		  dcp_read(s, &f, d, err);
+	if (rc == 0 && !opts->store.follow_outside)
+		rc = dcp_check_inside(s, d->pub, opts->store.within, err);
 	if (rc)
 		return rc;
 	/* Parsing a large .metadata took several times the memory that is kept,

@@ -24,9 +24,10 @@
 #define NAME_MAX_BYTES 4096
 #define ATTRIBUTES_MAX 64
 
-/* Limits the bytes of all paths; each key takes two bytes of a pickle. */
-#define PATHS_PER_BYTE 16
-#define PATHS_AT_LEAST 65536
+/* Limits the bytes of all texts that are copied for each use; each key of a
+ * path takes two bytes of a pickle. */
+#define TEXTS_PER_BYTE 16
+#define TEXTS_AT_LEAST 65536
 
 #define RSH_DCP_NO_INDEX (-1)
 
@@ -37,6 +38,8 @@ struct rsh_dcp_entry {
 	uint32_t n_dims;
 	uint32_t file; /* or RSH_DCP_NO_FILE for a value */
 	const char *path;
+	const char *key; /* name of the item in the file; NULL: that of the
+			  * tensor */
 	/* index among the tensor's chunks, or RSH_DCP_NO_INDEX */
 	int64_t index;
 	uint64_t offset, length;
@@ -62,7 +65,7 @@ struct rsh_dcp_reader {
 	/* Entries of planner_data that have a path, sorted. */
 	struct dcp_planned *planned;
 	uint32_t n_planned;
-	uint64_t path_bytes_left;
+	uint64_t text_bytes_left; /* that paths, keys and files may take */
 	const char *name;  /* the current tensor */
 	uint64_t at;       /* offset of the current object */
 };
@@ -128,6 +131,27 @@ static int dcp_name(const struct rsh_dcp_reader *r,
 		return dcp_bad(r, "not a name");
 	*out = v->text;
 	return 0;
+}
+
+/* Takes memory for texts.  A crafted file may use one text many times. */
+static int dcp_spend(struct rsh_dcp_reader *r, uint64_t bytes)
+{
+	if (bytes > r->text_bytes_left)
+		return dcp_bad(r, "texts of more bytes than the file has room "
+			       "for");
+	r->text_bytes_left -= bytes;
+	return 0;
+}
+
+static int dcp_copy(struct rsh_dcp_reader *r, const char *text, size_t n,
+		    const char **out)
+{
+	int rc = dcp_spend(r, n);
+
+	if (rc)
+		return rc;
+	*out = rsh_arena_strndup(r->arena, text, n);
+	return *out ? 0 : rsh_error_nomem(r->err);
 }
 
 /* Reads the offsets or the sizes of a box; out has room for n_dims of them. */
@@ -234,11 +258,34 @@ static bool dcp_is_plain(const struct rsh_pickle_value *transforms)
 	}
 }
 
+static bool is_component(const char *at, size_t n)
+{
+	return n > 0 && strncmp(at, "..", n) != 0 && strncmp(at, ".", n) != 0;
+}
+
+/* Returns whether a file is in the directory.  HyperParallel may save only what
+ * changed, and the files of earlier steps are "../step_1/NAME". */
+static bool dcp_is_file_name(const struct rsh_dcp_reader *r, const char *path)
+{
+	const char *at = path;
+	size_t n;
+
+	while (r->by_name && strncmp(at, "../", 3) == 0)
+		at += 3;
+	for (n = strcspn(at, "/"); at > path && at[n]; n = strcspn(at, "/")) {
+		if (!is_component(at, n))
+			return false;
+		at += n + 1;
+	}
+	return !at[n] && is_component(at, n);
+}
+
 /* Reads a _StorageInfo, which HyperParallel calls StorageInfo. */
 static int dcp_read_info(struct rsh_dcp_reader *r,
 			 const struct rsh_pickle_value *v,
 			 struct rsh_dcp_entry *e)
 {
+	const struct rsh_pickle_value *key;
 	const char *path = NULL;
 	int rc = dcp_expect(r, v, r->by_name ? "StorageInfo" :
 						  "_StorageInfo");
@@ -252,14 +299,15 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 	rc = dcp_name(r, dcp_attribute(v, "relative_path"), &path);
 	if (rc)
 		return rc;
-	/* The file must be in the directory. */
-	if (strchr(path, '/') || strcmp(path, ".") == 0 ||
-	    strcmp(path, "..") == 0)
+	if (!dcp_is_file_name(r, path))
 		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
 				     PRIu64 ": \"%s\" is not a file name",
 				     r->src->path, r->at, path);
 	e->path = path;
-	return dcp_read_place(r, v, e);
+	key = dcp_attribute(v, "tensor_key");
+	if (r->by_name && key->kind != RSH_PV_NONE)
+		rc = dcp_name(r, key, &e->key);
+	return rc ?: dcp_read_place(r, v, e);
 }
 
 /* Reads storage_data. */
@@ -376,7 +424,8 @@ static int dcp_read_chunk(struct rsh_dcp_reader *r,
 		.file = e ? e->file : RSH_DCP_NO_FILE,
 		.offset = e ? e->offset : 0, .length = e ? e->length : 0,
 	};
-	return 0;
+	return !e || !e->key || strcmp(e->key, t->name) == 0 ? 0 :
+	       dcp_copy(r, e->key, strlen(e->key), &out->key);
 }
 
 static int dcp_read_chunks(struct rsh_dcp_reader *r,
@@ -456,10 +505,9 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 
 	if (!e)
 		return 0;
-	v->file = rsh_arena_strndup(r->arena, e->path, strlen(e->path));
 	v->offset = e->offset;
 	v->length = e->length;
-	return v->file ? 0 : rsh_error_nomem(r->err);
+	return dcp_copy(r, e->path, strlen(e->path), &v->file);
 }
 
 /* ---- planner_data ---- */
@@ -520,8 +568,7 @@ static int dcp_read_planned(struct rsh_dcp_reader *r,
 	return 0;
 }
 
-/* Copies the path of a name.  A crafted file may use one path for many
- * names. */
+/* Copies the path of a name. */
 static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
 			 const struct rsh_path_key **out, uint32_t *n)
 {
@@ -530,33 +577,28 @@ static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
 		bsearch(&key, r->planned, r->n_planned, sizeof(*p),
 			dcp_planned_by_name) : NULL;
 	struct rsh_path_key *keys;
+	int rc;
 
 	if (!p)
 		return 0;
+	rc = dcp_spend(r, p->n * sizeof(*keys));
+	if (rc)
+		return rc;
 	keys = rsh_arena_array(r->arena, struct rsh_path_key, p->n);
 	if (!keys)
 		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i < p->n; i++) {
+	for (uint32_t i = 0; i < p->n && rc == 0; i++) {
 		const struct rsh_pickle_value *k = &p->keys[i];
-		const uint64_t bytes = sizeof(*keys) +
-			(k->kind == RSH_PV_TEXT ? k->n : 0);
 
-		if (bytes > r->path_bytes_left)
-			return dcp_bad(r, "paths of more bytes than the file "
-				       "has room for");
-		r->path_bytes_left -= bytes;
 		keys[i].text = NULL;
 		if (k->kind == RSH_PV_NUMBER)
 			keys[i].index = (uint64_t)k->number;
 		else
-			keys[i].text = rsh_arena_strndup(r->arena,
-							 k->text, k->n);
-		if (k->kind == RSH_PV_TEXT && !keys[i].text)
-			return rsh_error_nomem(r->err);
+			rc = dcp_copy(r, k->text, k->n, &keys[i].text);
 	}
 	*out = keys;
 	*n = p->n;
-	return 0;
+	return rc;
 }
 
 /* Reads the entry of a name in state_dict_metadata. */
@@ -648,6 +690,23 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 
 /* ---- the file ---- */
 
+/* HyperParallel writes the version of the structure, since 2026-04. */
+static int dcp_check_version(const struct rsh_dcp_reader *r,
+			     const struct rsh_pickle_value *version)
+{
+	static const char known[] = "is not known (1.0, 2.0)";
+
+	if (version->kind == RSH_PV_NONE)
+		return 0;
+	if (version->kind != RSH_PV_TEXT || version->n > 64)
+		return rsh_error_set(r->err, ENOTSUP, "%s: its version %s",
+				     r->src->path, known);
+	return strcmp(version->text, "1.0") == 0 ||
+	       strcmp(version->text, "2.0") == 0 ? 0 :
+	       rsh_error_set(r->err, ENOTSUP, "%s: version %s %s",
+			     r->src->path, version->text, known);
+}
+
 static int dcp_read_metadata(struct rsh_dcp_reader *r)
 {
 	static const struct rsh_pickle_rules rules = { .ctx = NULL };
@@ -668,7 +727,9 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 		return rsh_error_set(r->err, EBADMSG, "%s: ranks of two kinds "
 				     "of checkpoint", r->b->path);
 	r->b->d->by_name = r->by_name;
-	rc = dcp_read_entries(r, dcp_attribute(&root, "storage_data"));
+	rc = r->by_name ? dcp_check_version(r, dcp_attribute(&root, "version")) :
+			  0;
+	rc = rc ?: dcp_read_entries(r, dcp_attribute(&root, "storage_data"));
 	if (rc)
 		return rc;
 	r->at = root.object->at;
@@ -684,7 +745,7 @@ int rsh_dcp_builder_add(struct rsh_dcp_builder *b,
 {
 	struct rsh_dcp_reader r = {
 		.src = src, .err = err, .b = b, .arena = &b->d->arena_,
-		.path_bytes_left = PATHS_PER_BYTE * src->size + PATHS_AT_LEAST,
+		.text_bytes_left = TEXTS_PER_BYTE * src->size + TEXTS_AT_LEAST,
 	};
 	int rc = dcp_read_metadata(&r);
 

@@ -73,6 +73,10 @@ static void reader_lack_chunk(struct dcp_reader *r,
 	else if (!ix)
 		snprintf(text + at, sizeof(text) - (size_t)at,
 			 "%s, which cannot be read", r->dcp->files[c->file]);
+	else if (r->dcp->by_name)
+		snprintf(text + at, sizeof(text) - (size_t)at,
+			 "%s, which has no tensor %s",
+			 r->dcp->files[c->file], c->key ? c->key : t->name);
 	else
 		snprintf(text + at, sizeof(text) - (size_t)at, "%s, which "
 			 "ends after %" PRIu64 " bytes",

@@ -30,8 +30,7 @@ enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out)
 	if (!dir || strchr(file, '/'))
 		return RSH_PART_NO;
 	rsh_step_name_read(dir, strlen(dir), out);
-	return strcmp(file, RSH_DCP_METADATA) == 0 ||
-	       rsh_dcp_is_of_rank(file) || rsh_has_suffix(file, dcp_items) ?
+	return rsh_dcp_is_own(file) || rsh_has_suffix(file, dcp_items) ?
 	       RSH_PART_YES : RSH_PART_MAYBE;
 }
 

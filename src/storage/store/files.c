@@ -41,6 +41,7 @@ struct rsh_files {
 	atomic_uint_fast64_t search_after; /* no search for the root begins
 					    * before this */
 	bool follow_outside;
+	const char *within;
 	bool fresh; /* files_refresh() is needed */
 	const struct rsh_store_opener *opener;
 };
@@ -204,9 +205,11 @@ static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 /* Opens without openat2(): checks the real path of the file before it is
  * opened.  Absolute links into the tree also need this way, because openat2()
  * refuses them. */
-static int access_open_found(int root, const char *name, int flags)
+static int access_open_found(int root, const char *within, const char *name,
+			     int flags)
 {
 	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
+	cleanup_free char *also = within ? realpath(within, NULL) : NULL;
 	char top[PATH_MAX], place[PATH_MAX], again[FD_PATH_MAX];
 	int fd;
 
@@ -214,6 +217,7 @@ static int access_open_found(int root, const char *name, int flags)
 		return -errno;
 	if (!access_place_of(root, top) || !access_place_of(found, place) ||
 	    (strcmp(top, place) != 0 && !access_below(top, place) &&
+	     !(also && access_below(also, place)) &&
 	     !rsh_store_is_blob(top, place)))
 		return -EXDEV;
 	access_fd_path(found, again);
@@ -222,7 +226,8 @@ static int access_open_found(int root, const char *name, int flags)
 }
 
 /* Opens `name` from the directory `root`. */
-static int access_open_from(int root, bool outside, const char *name, int flags)
+static int access_open_from(int root, bool outside, const char *within,
+			    const char *name, int flags)
 {
 	int fd;
 
@@ -239,17 +244,17 @@ static int access_open_from(int root, bool outside, const char *name, int flags)
 		return fd;
 	if (errno == ENOENT || errno == EACCES || errno == ENOTDIR)
 		return -errno;
-	return access_open_found(root, name, flags);
+	return access_open_found(root, within, name, flags);
 }
 
-void rsh_store_find(const char *place, bool outside, const char *name,
-		     int fd[2])
+void rsh_store_find(const char *place, bool outside, const char *within,
+		    const char *name, int fd[2])
 {
 	fd[0] = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd[0] < 0)
 		fd[0] = -errno;
 	fd[1] = fd[0] < 0 ? fd[0] :
-		access_open_from(fd[0], outside, name, OPEN_FLAGS);
+		access_open_from(fd[0], outside, within, name, OPEN_FLAGS);
 }
 
 static bool file_is_remote(const struct rsh_handle *h)
@@ -442,7 +447,8 @@ static int file_open(struct rsh_medium *m, const char *name,
 {
 	return file_handle_new(m, access_open_from(m->dirfd,
 						   files_of(m)->follow_outside,
-						   name, OPEN_FLAGS), out);
+						   files_of(m)->within, name,
+						   OPEN_FLAGS), out);
 }
 
 static int file_open_again(struct rsh_medium *m, const char *name, int rc,
@@ -473,7 +479,8 @@ static int file_open_again(struct rsh_medium *m, const char *name, int rc,
 			return rc;
 	}
 	if (!f->opener)
-		rsh_store_find(f->place, f->follow_outside, name, fd);
+		rsh_store_find(f->place, f->follow_outside, f->within, name,
+			       fd);
 	else if (f->opener->find(f->opener->ctx, name, fd))
 		fd[0] = fd[1] = -1;
 	/* A mount point without a mount is a directory too, so the file systems
@@ -553,7 +560,8 @@ static int file_list(struct rsh_medium *m, const char *name,
 		     struct rsh_dir **out)
 {
 	int fd = access_open_from(m->dirfd, files_of(m)->follow_outside,
-				  *name ? name : ".", O_RDONLY | O_DIRECTORY);
+				  files_of(m)->within, *name ? name : ".",
+				  O_RDONLY | O_DIRECTORY);
 	const bool fresh = files_of(m)->fresh;
 	struct open_dir *d;
 	int rc;
@@ -691,6 +699,7 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 		return rsh_error_nomem(err);
 	f->base.ops = &files_ops;
 	f->follow_outside = opts->follow_outside;
+	f->within = opts->within;
 	f->fresh = opts->fresh;
 	f->opener = opts->opener;
 	rc = files_open_root(f, path);
