@@ -137,12 +137,17 @@ static uint32_t build_first_file(const struct rsh_dcp_tensor *t)
 	return t->n_chunks ? t->chunks[0].file : RSH_DCP_NO_FILE;
 }
 
-static int build_by_tensor(const void *a, const void *b)
+/* Of equal boxes the first one is read, which is that of the lowest rank. */
+static int build_by_tensor(const void *a, const void *b, void *d)
 {
 	const struct rsh_dcp_tensor *x = a, *y = b;
+	const struct rsh_dcp *dcp = d;
+	const uint32_t i = build_first_file(x), k = build_first_file(y);
+	const int order = strcmp(x->name, y->name);
 
-	return strcmp(x->name, y->name) ?:
-	       rsh_compare_u64(build_first_file(x), build_first_file(y));
+	return order || i == RSH_DCP_NO_FILE || k == RSH_DCP_NO_FILE ?
+		       order ?: rsh_by_u32(&i, &k) :
+		       strverscmp(dcp->files[i], dcp->files[k]);
 }
 
 static int build_by_value(const void *a, const void *b)
@@ -225,8 +230,8 @@ static int build_tensors(struct rsh_dcp_builder *b, struct rsh_error *err)
 	int rc = out ? 0 : rsh_error_nomem(err);
 
 	if (b->n_tensors > 0)
-		qsort(b->tensors, b->n_tensors, sizeof(*b->tensors),
-		      build_by_tensor);
+		qsort_r(b->tensors, b->n_tensors, sizeof(*b->tensors),
+			build_by_tensor, b->d);
 	b->d->tensors = out;
 	for (size_t i = 0, end; i < b->n_tensors && rc == 0; i = end, out++) {
 		for (end = i + 1; end < b->n_tensors &&
