@@ -237,6 +237,23 @@ def run_shown(tap, directory):
                 USAGE, "--dst-strategy")
 
 
+def run_resume(tap, directory):
+    for name, newest, *words in (
+            ("mesh", "lost", "_rank1_.safetensors is missing"),
+            ("alone", "alone-lost", "not complete", "no 1.metadata"),
+            ("alone", "half", "the save was not finished"),
+            ("mesh", "v3", "version 3.0 is not known"),
+            ("inc/step_1", "inc/step_2", "is outside of it (an incremental save)")):
+        job = os.path.join(directory, "job-" + newest.replace("/", "-"))
+        for step, case in ("step-1", name), ("step-2", newest):
+            shutil.copytree(os.path.join(DATA, case), os.path.join(job, step),
+                            copy_function=shutil.copyfile)
+        with tap.test(f"--resume: {name} and not {newest}"), \
+                Mounted(job, resume=True) as mount:
+            check(os.readlink(os.path.join(mount.path, "latest")) == "step-1", "another step")
+            demand(mount.log(), "step-2 cannot be used", *words)
+
+
 def main():
     require_mount()
     tap = Tap()
@@ -246,6 +263,7 @@ def main():
         run_before(tap)
         run_lowest(tap, directory)
         run_steps(tap, directory)
+        run_resume(tap, directory)
         run_shown(tap, directory)
     return tap.finish()
 

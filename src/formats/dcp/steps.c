@@ -113,8 +113,11 @@ static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
 	for (uint32_t i = 0; i < d->n_files && rc == 0; i++) {
 		files[i] = step_file(s, d->files[i]);
 		if (!files[i])
-			rc = rsh_error_set(err, EBADMSG, "%s: %s is missing",
-					   s->path, d->files[i]);
+			rc = rsh_error_set(err, EBADMSG, "%s: %s is %s",
+					   s->path, d->files[i],
+					   strchr(d->files[i], '/') ?
+					   "outside of it (an incremental save)"
+					   : "missing");
 		else if (d->by_name && holds[i])
 			rc = rsh_step_check_tensors(files[i], s->full, err);
 	}
@@ -123,33 +126,48 @@ static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
 	return rc;
 }
 
+static int step_by_rank(const void *a, const void *b)
+{
+	return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Reads the metadata of all ranks that have some. */
+static int step_read_ranks(struct dcp_step *s, struct rsh_dcp_builder *b,
+			   struct rsh_error *err)
+{
+	cleanup_free const char **names = rsh_alloc_array(s->n, sizeof(*names));
+	size_t n = 0;
+	int rc = 0;
+
+	if (!names || !b)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < s->n && rc == 0; i++) {
+		if (!rsh_dcp_is_of_rank(s->names[i]))
+			continue;
+		names[n++] = s->names[i];
+		rc = rsh_dcp_builder_add(b, &s->files[i], err);
+	}
+	if (n == 0)
+		return rsh_error_set(err, EBADMSG, "%s: no " RSH_DCP_METADATA
+				     " beside it: the save was not finished",
+				     s->path);
+	qsort(names, n, sizeof(*names), step_by_rank);
+	return rc ?: rsh_dcp_check_ranks(s->path, names, n, err);
+}
+
 /* Reads the metadata of the whole step, or else those of the ranks. */
 static int step_read(struct dcp_step *s, struct rsh_dcp **out,
 		     struct rsh_error *err)
 {
 	const struct rsh_byte_source *whole = step_file(s, RSH_DCP_METADATA);
-	struct rsh_dcp_builder *b = NULL;
-	int rc = 0;
+	struct rsh_dcp_builder *b;
+	int rc;
 
-	if (whole) {
-		s->path = whole->path;
+	s->path = whole ? whole->path : s->files[0].path;
+	if (whole)
 		return rsh_dcp_parse(whole, out, err);
-	}
-	for (size_t i = 0; i < s->n && rc == 0; i++) {
-		if (!rsh_dcp_is_of_rank(s->names[i]))
-			continue;
-		s->path = s->files[i].path;
-		if (!b)
-			b = rsh_dcp_builder_new(s->path);
-		rc = b ? rsh_dcp_builder_add(b, &s->files[i], err) :
-			 rsh_error_nomem(err);
-	}
-	if (rc == 0 && !b)
-		rc = rsh_error_set(err, EBADMSG, "%s: no " RSH_DCP_METADATA
-				   " beside it: the save was not finished",
-				   s->files[0].path);
-	if (rc == 0)
-		rc = rsh_dcp_builder_finish(b, out, err);
+	b = rsh_dcp_builder_new(s->path);
+	rc = step_read_ranks(s, b, err) ?: rsh_dcp_builder_finish(b, out, err);
 	rsh_dcp_builder_free(b);
 	return rc;
 }
