@@ -17,5 +17,3 @@ json_t *rsh_json_text(const char *s);
 /* Makes a string as rsh_json_text() does, or null if `s` is NULL. */
 json_t *rsh_json_optional(const char *s);
 json_t *rsh_json_u64(uint64_t n);
-/* Makes an array of n numbers, such as ranks. */
-json_t *rsh_json_u32s(const uint32_t *v, size_t n);

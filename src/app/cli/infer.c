@@ -163,12 +163,15 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rsh_source_log_choice(x->source);
+	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor,
+				x) ?:
+	     rsh_infer_explain(x) ?:
+	     rsh_infer_print_messages(x);
+	if (rc)
+		return rsh_error_nomem(err);
 	rsh_printer_init(&out, o);
-	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
-	rc = rc ?: rsh_infer_explain(x) ?:
-		   rsh_infer_print_messages(x) ?:
-		   rsh_infer_print(&out, x);
-	return rc ? rsh_error_nomem(err) : 0;
+	rsh_infer_print(&out, x);
+	return rsh_printer_end(&out, 0, err);
 }
 
 enum rsh_exit rsh_infer_command(const struct rsh_options *o)

@@ -103,5 +103,4 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 /* Adds the sentences.  Returns 0 or -ENOMEM. */
 int rsh_infer_print_messages(struct rsh_infer *x);
 
-/* Returns 0 or -ENOMEM. */
-int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x);
+void rsh_infer_print(struct rsh_printer *out, const struct rsh_infer *x);

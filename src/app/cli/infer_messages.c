@@ -16,7 +16,8 @@
 static const char *hint_shape(const struct rsh_ckpt_index *ix,
 			      const struct rsh_record *r, char *text)
 {
-	return rsh_ls_shape(rsh_record_dims(ix, r), r->n_dims, text);
+	return rsh_dims_text((const uint64_t *)rsh_record_dims(ix, r),
+			     r->n_dims, text, RSH_SHAPE_TEXT_MAX);
 }
 
 /* ---- shapes ---- */
@@ -62,7 +63,7 @@ static int say_states(struct rsh_infer *x)
 {
 	cleanup_free size_t *at = number_tensors(x);
 	const struct rsh_infer_tensor *state = NULL, *of = NULL;
-	char a[RSH_LS_SHAPE_MAX], b[RSH_LS_SHAPE_MAX];
+	char a[RSH_SHAPE_TEXT_MAX], b[RSH_SHAPE_TEXT_MAX];
 	uint32_t n = 0, dim = 0;
 	int64_t times = 0;
 
@@ -97,7 +98,7 @@ static int say_states(struct rsh_infer *x)
 static int say_odd_shapes(struct rsh_infer *x)
 {
 	const struct rsh_infer_tensor *first = NULL;
-	char a[RSH_LS_SHAPE_MAX], b[RSH_LS_SHAPE_MAX];
+	char a[RSH_SHAPE_TEXT_MAX], b[RSH_SHAPE_TEXT_MAX];
 	const struct rsh_ckpt_index *ix;
 	uint32_t n = 0;
 

@@ -24,7 +24,7 @@ struct lists {
 	uint32_t n_ranks, n_sources;
 	bool *wanted;  /* [destination rank] */
 	bool *sources; /* [source rank]: in the list being printed */
-	json_t *json;  /* NULL: print lines */
+	struct rsh_printer out;
 	bool refused;
 };
 
@@ -49,8 +49,7 @@ static int load_lists(const struct rsh_options *o, struct lists *l,
 	l->n_sources = count_list_ranks(l->src);
 	l->wanted = rsh_alloc_array(l->n_ranks, sizeof(*l->wanted));
 	l->sources = rsh_alloc_array(l->n_sources, sizeof(*l->sources));
-	l->json = o->json ? json_array() : NULL;
-	if (!l->wanted || !l->sources || (o->json && !l->json))
+	if (!l->wanted || !l->sources)
 		return rsh_error_nomem(err);
 	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
 }
@@ -60,27 +59,24 @@ static int load_lists(const struct rsh_options *o, struct lists *l,
 static void tell_list(struct lists *l, const struct rsh_rank_list *list,
 		      uint32_t rank, const char *reason)
 {
-	json_t *sources = list ? json_array() : json_null();
+	struct rsh_printer *out = &l->out;
 
-	if (list)
+	rsh_json(out, list ? "{rank:% sources:[" : "{rank:% sources:", rank);
+	if (list) {
 		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
-	if (list && !l->json)
-		printf("%" PRIu32 ":", rank);
-	for (uint32_t s = l->n_sources; list && s-- > 0;) {
-		if (!l->sources[s])
-			continue;
-		if (l->json)
-			json_array_append_new(sources, json_integer(s));
-		else
-			printf(" %" PRIu32, s);
+		rsh_say(out, "%:", rank);
 	}
-	if (list && !l->json)
-		putchar('\n');
-	if (l->json)
-		json_array_append_new(l->json, json_pack(
-			"{s:i,s:O,s:o}", "rank", (int)rank, "sources", sources,
-			"reason", rsh_json_optional(reason)));
-	json_decref(sources);
+	for (uint32_t s = l->n_sources; list && s-- > 0;)
+		if (l->sources[s]) {
+			rsh_json(out, "%", s);
+			rsh_say(out, " %", s);
+		}
+	rsh_say(out, list ? "\n" : "");
+	if (list)
+		rsh_json(out, "]");
+	else
+		rsh_json(out, "%", RSH_V_NULL);
+	rsh_json(out, "reason:%}", reason);
 }
 
 static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
@@ -107,22 +103,20 @@ static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
 }
 
 static int print_rank_lists(const struct rsh_options *o, bool *refused,
-			struct rsh_error *err)
+			    struct rsh_error *err)
 {
 	struct lists l = { 0 };
-	struct rsh_printer out;
 	int rc = load_lists(o, &l, err);
 
-	rsh_printer_init(&out, o);
+	rsh_printer_init(&l.out, o);
+	rsh_json(&l.out, "{rank_lists:[");
 	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
 		rc = tell_stage(&l, s, err);
-	if (rc == 0 && l.json &&
-	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
-		rc = rsh_error_nomem(err);
+	rsh_json(&l.out, "]}");
+	rc = rsh_printer_end(&l.out, rc, err);
 	*refused = l.refused;
 	free(l.wanted);
 	free(l.sources);
-	json_decref(l.json);
 	rsh_strategy_free(l.src);
 	rsh_strategy_free(l.dst);
 	rsh_names_free(l.names);
@@ -131,51 +125,33 @@ static int print_rank_lists(const struct rsh_options *o, bool *refused,
 
 /* ---- what a conversion reads ---- */
 
-static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
-		       struct rsh_error *err)
+static int report_plan(const struct rsh_options *o, struct rsh_error *err)
 {
-	struct rsh_vfs_view view;
-	struct rsh_plan_report r = {
-		.options = o, .view = &view, .slices = o->slices,
-		.tensors = o->slices,
-	};
-	cleanup_free struct rsh_plan_file *files = NULL;
 	cleanup_free bool *wanted = NULL;
-	uint32_t n;
-	int rc;
+	struct rsh_vfs *vfs = NULL;
+	struct rsh_vfs_view view;
+	struct rsh_printer out;
+	int rc = rsh_vfs_open(&o->vfs, &vfs, err);
 
-	if (!rsh_vfs_view(vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	n = rsh_plan_n_files(view.plan);
-	rc = rsh_ranks_mark_files(o, 1, view.plan, &wanted, err);
-	r.files = files = rsh_alloc_array(n, sizeof(*files));
-	if (rc == 0 && !files)
+	if (rc == 0 && !rsh_vfs_view(vfs, &view))
+		rc = rsh_error_set(err, EINVAL, "nothing is converted");
+	rc = rc ?: rsh_ranks_mark_files(o, 1, view.plan, &wanted, err);
+	rsh_printer_init(&out, o);
+	if (rc == 0 && rsh_plan_print(&out, o->vfs.source, &view, wanted,
+				      o->slices, o->slices))
 		rc = rsh_error_nomem(err);
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		if (wanted[i] &&
-		    rsh_plan_measure(view.plan, i, &files[r.n++]))
-			rc = rsh_error_nomem(err);
-	if (rc == 0 && rsh_plan_print(o, &r))
-		rc = rsh_error_nomem(err);
-	for (size_t i = 0; i < r.n; i++)
-		free(files[i].sources);
+	rc = rsh_printer_end(&out, rc, err);
+	rsh_vfs_free(vfs);
 	return rc;
 }
 
 enum rsh_exit rsh_plan(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_vfs *vfs = NULL;
 	bool refused = false;
-	int rc;
+	int rc = o->rank_list ? print_rank_lists(o, &refused, &err) :
+				report_plan(o, &err);
 
-	if (o->rank_list)
-		rc = print_rank_lists(o, &refused, &err);
-	else
-		rc = rsh_vfs_open(&o->vfs, &vfs, &err);
-	if (rc == 0 && vfs)
-		rc = report_plan(o, vfs, &err);
-	rsh_vfs_free(vfs);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	return refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;

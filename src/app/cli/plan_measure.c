@@ -24,11 +24,6 @@ struct counts {
 	size_t n, cap, last;
 };
 
-struct walk {
-	struct counts lengths; /* n: runs */
-	struct counts sources; /* n: bytes */
-};
-
 static size_t count_place(const struct counts *c, uint64_t key)
 {
 	size_t lo = 0, hi = c->n;
@@ -63,7 +58,8 @@ static int count(struct counts *c, uint64_t key, uint64_t n)
 	return 0;
 }
 
-static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
+static int walk_pieces(struct counts *lengths, struct counts *sources,
+		       struct rsh_piece_iter *it)
 {
 	struct rsh_piece p;
 
@@ -80,38 +76,39 @@ static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 			n = p.tile.n_rows;
 			rank = p.tile.src_rank;
 		}
-		if (count(&w->lengths, length, n) ||
-		    count(&w->sources, rank, length * n))
+		if (count(lengths, length, n) ||
+		    count(sources, rank, length * n))
 			return -ENOMEM;
 	}
 	return rsh_piece_iter_status(it);
 }
 
-static int sum_up(const struct walk *w, struct rsh_plan_file *out)
+static int sum_up(const struct counts *lengths, const struct counts *sources,
+		  struct rsh_plan_file *out)
 {
-	const struct count *length = w->lengths.v;
+	const struct count *length = lengths->v;
 	uint64_t before = 0;
 
-	if (w->lengths.n == 0)
+	if (lengths->n == 0)
 		return 0;
-	for (size_t i = 0; i < w->lengths.n; i++) {
+	for (size_t i = 0; i < lengths->n; i++) {
 		out->n_runs += length[i].n;
 		out->read_bytes += length[i].key * length[i].n;
 	}
 	out->min_run = length[0].key;
-	out->max_run = length[w->lengths.n - 1].key;
+	out->max_run = length[lengths->n - 1].key;
 	/* If there are two middle values, the lower one is the median. */
 	for (size_t i = 0; before <= (out->n_runs - 1) / 2; i++) {
 		out->median_run = length[i].key;
 		before += length[i].n;
 	}
-	out->sources = rsh_alloc_array(w->sources.n, sizeof(*out->sources));
+	out->sources = rsh_alloc_array(sources->n, sizeof(*out->sources));
 	if (!out->sources)
 		return -ENOMEM;
-	out->n_sources = w->sources.n;
-	for (size_t i = 0; i < w->sources.n; i++)
+	out->n_sources = sources->n;
+	for (size_t i = 0; i < sources->n; i++)
 		out->sources[i] = (struct rsh_plan_source){
-			(uint32_t)w->sources.v[i].key, w->sources.v[i].n
+			(uint32_t)sources->v[i].key, sources->v[i].n
 		};
 	return 0;
 }
@@ -120,8 +117,9 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out)
 {
 	const uint32_t per_rank = rsh_plan_files_of_rank(c);
+	/* Runs of each length, and bytes of each source rank. */
+	struct counts lengths = { 0 }, sources = { 0 };
 	struct rsh_piece_iter *it;
-	struct walk w = { 0 };
 	int rc = 0;
 
 	*out = (struct rsh_plan_file){
@@ -134,11 +132,11 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 	if (out->lost)
 		return 0;
 	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
-	rc = it ? walk_pieces(&w, it) : -ENOMEM;
+	rc = it ? walk_pieces(&lengths, &sources, it) : -ENOMEM;
 	rsh_piece_iter_free(it);
-	rc = rc ?: sum_up(&w, out);
-	free(w.lengths.v);
-	free(w.sources.v);
+	rc = rc ?: sum_up(&lengths, &sources, out);
+	free(lengths.v);
+	free(sources.v);
 	return rc;
 }
 
@@ -245,42 +243,28 @@ static char *reads_text(const struct reads *r)
 	return NULL;
 }
 
-static int add_slice(const struct rsh_plan *p, uint32_t file, uint32_t i,
-		     json_t *all)
-{
-	cleanup_free char *text = NULL;
-	struct rsh_virtual_record record;
-	struct rsh_piece_iter *it;
-	struct reads reads = { 0 };
-	int rc;
-
-	rsh_plan_record(p, file, i, &record);
-	it = rsh_piece_iter_content(p, file, i, 0, UINT64_MAX, NULL);
-	rc = it ? reads_collect(&reads, it) : -ENOMEM;
-	rsh_piece_iter_free(it);
-	if (rc == 0)
-		text = reads_text(&reads);
-	free(reads.v);
-	if (!text)
-		return -ENOMEM;
-	return json_array_append_new(all, json_pack(
-		"[o,o,s]", rsh_json_u64(record.offset),
-		rsh_json_u64(record.total_bytes), text)) ? -ENOMEM : 0;
-}
-
-int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file, json_t **out)
+void rsh_plan_print_slices(struct rsh_printer *out, const struct rsh_plan *p,
+			   uint32_t file)
 {
 	const uint32_t n = rsh_plan_is_lost(p, file) ? 0 :
 		rsh_plan_n_records(p, file);
-	json_t *all = json_array();
-	int rc = all ? 0 : -ENOMEM;
 
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		rc = add_slice(p, file, i, all);
-	if (rc) {
-		json_decref(all);
-		all = NULL;
+	rsh_json(out, "[");
+	for (uint32_t i = 0; i < n && !out->failed; i++) {
+		struct rsh_piece_iter *it = rsh_piece_iter_content(
+			p, file, i, 0, UINT64_MAX, NULL);
+		cleanup_free char *text = NULL;
+		struct rsh_virtual_record record;
+		struct reads reads = { 0 };
+
+		rsh_plan_record(p, file, i, &record);
+		if (it && reads_collect(&reads, it) == 0)
+			text = reads_text(&reads);
+		rsh_piece_iter_free(it);
+		free(reads.v);
+		out->failed |= !text;
+		rsh_json(out, "[% % %]", record.offset, record.total_bytes,
+			 text);
 	}
-	*out = all;
-	return rc;
+	rsh_json(out, "]");
 }

@@ -1,109 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/printer.c measures and cuts UTF-8 text by columns, formats sizes and
- * durations, and finds out whether the output is a terminal, its width, and
- * whether to use color. */
+/* app/cli/printer.c prints values as JSON and in sentences, and finds out
+ * whether the output is a terminal, its width, and whether to use color. */
 #include "config.h"
 
 #include "printer.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <locale.h>
-#include <pthread.h>
+#include <inttypes.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <wchar.h>
 
-#include "rsh/tensor/box.h"
+#include "rsh/app/json.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
-/* The C library knows the width of characters only in a UTF-8 locale, and the
- * locale of the program may be another one.  If there is no UTF-8 locale, each
- * character counts as one column. */
-static locale_t utf8;
-static pthread_once_t utf8_once = PTHREAD_ONCE_INIT;
-
-static void text_find_locale(void)
-{
-	utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-}
-
-static locale_t text_begin(void)
-{
-	pthread_once(&utf8_once, text_find_locale);
-	return uselocale(utf8);
-}
-
-/* Returns how many bytes the character at `s` has, and sets its columns.  A
- * byte that is not a character has one column. */
-static size_t text_character(const char *s, size_t *columns)
-{
-	mbstate_t state = { 0 };
-	wchar_t c;
-	size_t n = utf8 ? mbrtowc(&c, s, MB_LEN_MAX, &state) : 0;
-	int width;
-
-	*columns = 1;
-	if (n == 0 || n > MB_LEN_MAX) {
-		for (n = 1; !utf8 && (((unsigned char)s[n] & 0xc0) == 0x80);
-		     n++)
-			;
-		return n;
-	}
-	width = wcwidth(c);
-	*columns = width < 0 ? 1 : (size_t)width;
-	return n;
-}
-
-size_t rsh_text_width(const char *s)
-{
-	const locale_t before = text_begin();
-	size_t width = 0, columns;
-
-	for (; *s; width += columns)
-		s += text_character(s, &columns);
-	uselocale(before);
-	return width;
-}
-
-size_t rsh_text_fitting(const char *s, size_t width)
-{
-	const locale_t before = text_begin();
-	size_t at = 0, n, columns;
-
-	for (; s[at]; at += n, width -= columns) {
-		n = text_character(s + at, &columns);
-		if (columns > width)
-			break;
-	}
-	uselocale(before);
-	return at;
-}
-
-void rsh_text_shorten(char *s, size_t width)
-{
-	static const char dots[] = "...";
-	const size_t n_dots = sizeof(dots) - 1;
-	size_t have = rsh_text_width(s), left;
-	char *to, *from;
-
-	if (have <= width || width <= n_dots)
-		return;
-	to = s + rsh_text_fitting(s, (width - n_dots) / 2);
-	left = width - n_dots - (width - n_dots) / 2;
-	/* The text left out must have more columns than the dots, but a
-	 * character may have fewer bytes than columns. */
-	from = s + rsh_text_fitting(s, have - left);
-	if (rsh_text_width(from) > left)
-		from += rsh_text_fitting(from, 2);
-	memmove(to + n_dots, from, strlen(from) + 1);
-	memcpy(to, dots, n_dots);
-}
+/* ---- numbers for people ---- */
 
 const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size)
 {
@@ -133,6 +47,241 @@ const char *rsh_text_seconds(double seconds, char *text, size_t size)
 	return text;
 }
 
+/* ---- JSON ---- */
+
+static void json_new_line(struct rsh_printer *out)
+{
+	if (out->indent)
+		fprintf(out->f, "\n%*s", (int)(out->depth * out->indent), "");
+}
+
+/* Begins a value or a key: prints what separates it from what is before. */
+static void json_begin(struct rsh_printer *out)
+{
+	if (!out->keyed && out->more)
+		fputc(',', out->f);
+	if (!out->keyed && out->depth)
+		json_new_line(out);
+	out->keyed = false;
+	out->more = true;
+}
+
+static void json_scalar(struct rsh_printer *out, json_t *value)
+{
+	cleanup_free char *text =
+		rsh_json_dump(value, JSON_ENCODE_ANY |
+				     JSON_REAL_PRECISION(out->digits));
+
+	out->failed |= !text;
+	fputs(text ? text : "", out->f);
+}
+
+static void json_structure(struct rsh_printer *out, char c)
+{
+	if (c == '{' || c == '[') {
+		json_begin(out);
+		out->depth++;
+		out->more = false;
+	} else {
+		out->depth--;
+		if (out->more)
+			json_new_line(out);
+		out->more = true;
+	}
+	fputc(c, out->f);
+}
+
+static void json_value(struct rsh_printer *out, const struct rsh_value *v)
+{
+	if (v->kind == RSH_IS_CALL) {
+		v->call(out, v->at);
+		return;
+	}
+	if (v->kind == RSH_IS_DIMS || v->kind == RSH_IS_U32S) {
+		json_structure(out, '[');
+		for (size_t i = 0; i < v->n; i++) {
+			json_begin(out);
+			fprintf(out->f, "%" PRId64, v->kind == RSH_IS_DIMS ?
+				((const int64_t *)v->at)[i] :
+				((const uint32_t *)v->at)[i]);
+		}
+		json_structure(out, ']');
+		return;
+	}
+	json_begin(out);
+	if (v->kind == RSH_IS_NULL || (v->kind == RSH_IS_TEXT && !v->at))
+		fputs("null", out->f);
+	else if (v->kind == RSH_IS_BOOL)
+		fputs(v->number ? "true" : "false", out->f);
+	else if (v->kind == RSH_IS_TEXT)
+		json_scalar(out, rsh_json_text(v->at));
+	else if (v->kind == RSH_IS_JSON)
+		fputs(v->at, out->f);
+	else if (v->kind == RSH_IS_REAL || v->kind == RSH_IS_SECONDS)
+		json_scalar(out, json_real(v->real));
+	else
+		fprintf(out->f, "%" PRId64, v->number);
+}
+
+static void json_key(struct rsh_printer *out, const char *key, size_t n)
+{
+	json_begin(out);
+	fprintf(out->f, "\"%.*s\":%s", (int)n, key, out->indent ? " " : "");
+	out->keyed = true;
+}
+
+void rsh_json_put(struct rsh_printer *out, const struct rsh_value *v)
+{
+	const char *c = v->at;
+	size_t n;
+
+	for (; out->json && !out->failed && *c; c += n) {
+		n = strspn(c, "abcdefghijklmnopqrstuvwxyz_");
+		if (n > 0) {
+			json_key(out, c, n++);
+			continue;
+		}
+		n = 1;
+		if (*c == '%')
+			json_value(out, ++v);
+		else if (*c != ' ')
+			json_structure(out, *c);
+	}
+}
+
+/* ---- for people ---- */
+
+static void say_value(struct rsh_printer *out, const struct rsh_value *v)
+{
+	cleanup_free char *escaped = NULL;
+	char text[RSH_SHAPE_TEXT_MAX];
+
+	switch (v->kind) {
+	case RSH_IS_TEXT:
+		escaped = v->at ? rsh_text_escape(v->at) : NULL;
+		out->failed |= v->at && !escaped;
+		fputs(escaped ? escaped : "-", out->f);
+		break;
+	case RSH_IS_SIGNED:
+		fprintf(out->f, "%" PRId64, v->number);
+		break;
+	case RSH_IS_UNSIGNED:
+		fprintf(out->f, "%" PRIu64, v->count);
+		break;
+	case RSH_IS_BYTES:
+		fputs(rsh_text_bytes(v->count, text, sizeof(text)), out->f);
+		break;
+	case RSH_IS_SECONDS:
+		fputs(rsh_text_seconds(v->real, text, sizeof(text)), out->f);
+		break;
+	case RSH_IS_DIMS:
+		fputs(rsh_dims_text(v->at, (uint32_t)v->n, text, sizeof(text)),
+		      out->f);
+		break;
+	case RSH_IS_U32S:
+		for (size_t i = 0; i < v->n; i++)
+			fprintf(out->f, "%s%" PRIu32, i ? " " : "",
+				((const uint32_t *)v->at)[i]);
+		if (v->n == 0)
+			fputc('-', out->f);
+		break;
+	case RSH_IS_CALL:
+		v->call(out, v->at);
+		break;
+	default:
+		fputc('-', out->f);
+	}
+}
+
+void rsh_say_put(struct rsh_printer *out, const struct rsh_value *v)
+{
+	const char *c = v->at, *color;
+	bool one = false;
+	size_t n;
+
+	for (; !out->json && *c; c += n) {
+		n = strcspn(c, "%{");
+		if (n > 0) {
+			fwrite(c, 1, n, out->f);
+		} else if (*c == '{') {
+			const char *many = strchr(c, '|') + 1;
+
+			n = strcspn(c, "}") + 1;
+			c++;
+			if (one)
+				fwrite(c, 1, (size_t)(many - c) - 1, out->f);
+			else
+				fwrite(many, 1, strcspn(many, "}"), out->f);
+			n--;
+		} else {
+			n = 1;
+			v++;
+			if (v->kind == RSH_IS_SIGNED ||
+			    v->kind == RSH_IS_UNSIGNED)
+				one = v->number == 1;
+			color = rsh_mark_color(out, v->mark);
+			fputs(color ? color : "", out->f);
+			say_value(out, v);
+			fputs(color ? "\033[0m" : "", out->f);
+		}
+	}
+}
+
+/* ---- rows ---- */
+
+void rsh_rows(struct rsh_printer *out, const struct rsh_column *columns)
+{
+	if (out->failed)
+		return;
+	out->columns = columns;
+	if (out->json)
+		json_structure(out, '[');
+	else
+		out->cells = open_memstream(&out->cell_text, &out->cell_length);
+	out->failed = !out->json && !out->cells;
+}
+
+/* A cell begins with its mark and ends with a NUL. */
+void rsh_row_put(struct rsh_printer *out, const struct rsh_value *v)
+{
+	struct rsh_printer cell = *out;
+
+	if (out->failed)
+		return;
+	if (out->json)
+		json_structure(out, '{');
+	cell.f = out->cells;
+	for (const struct rsh_column *c = out->columns; c->key || c->heading;
+	     c++, v++) {
+		if (out->json && c->key) {
+			json_key(out, c->key, strlen(c->key));
+			json_value(out, v);
+		} else if (!out->json && c->heading) {
+			fputc('0' + (int)v->mark, cell.f);
+			say_value(&cell, v);
+			fputc('\0', cell.f);
+		}
+	}
+	out->failed |= cell.failed;
+	if (out->json)
+		json_structure(out, '}');
+}
+
+void rsh_rows_end(struct rsh_printer *out)
+{
+	if (out->failed)
+		return;
+	if (out->json) {
+		json_structure(out, ']');
+		return;
+	}
+	out->failed = fclose(out->cells) != 0;
+	if (!out->failed)
+		rsh_table_print(out);
+	free(out->cell_text);
+	out->cells = NULL;
+}
+
 /* ---- the output ---- */
 
 #define DEFAULT_WIDTH 80
@@ -156,9 +305,12 @@ void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o)
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
 	const bool terminal = isatty(STDOUT_FILENO);
 
+	if (o->json) {
+		rsh_printer_init_text(out, 6, 0);
+		return;
+	}
 	*out = (struct rsh_printer){
 		.f = stdout,
-		.json = o->json,
 		.color = o->color == RSH_COLOR_ALWAYS ||
 			 (o->color == RSH_COLOR_AUTO && terminal &&
 			  !(no && *no) && !(term && strcmp(term, "dumb") == 0)),
@@ -166,29 +318,79 @@ void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o)
 	};
 }
 
-void rsh_printer_put(const struct rsh_printer *out, const char *text)
+static void printer_into_memory(struct rsh_printer *out)
 {
-	cleanup_free char *escaped = rsh_text_escape(text);
-
-	fputs(escaped ? escaped : "?", out->f);
+	out->f = open_memstream(&out->text, &out->length);
+	out->failed = !out->f;
 }
 
-void rsh_printer_line(const struct rsh_printer *out, const char *text)
+void rsh_printer_init_text(struct rsh_printer *out, unsigned digits,
+			   unsigned indent)
 {
-	rsh_printer_put(out, text);
-	fputc('\n', out->f);
+	*out = (struct rsh_printer){
+		.json = true, .digits = digits, .indent = indent,
+	};
+	printer_into_memory(out);
 }
 
-int rsh_printer_json(const struct rsh_printer *out, json_t *value)
+void rsh_printer_init_part(struct rsh_printer *part,
+			   const struct rsh_printer *out)
 {
-	cleanup_free char *text = rsh_json_dump(value, JSON_COMPACT |
-						JSON_REAL_PRECISION(6));
-
-	if (!text)
-		return -ENOMEM;
-	fprintf(out->f, "%s\n", text);
-	return 0;
+	*part = (struct rsh_printer){
+		.json = out->json, .color = out->color, .width = out->width,
+		.digits = out->digits,
+	};
+	printer_into_memory(part);
 }
+
+static void printer_drop_cells(struct rsh_printer *out)
+{
+	if (!out->cells)
+		return;
+	fclose(out->cells);
+	free(out->cell_text);
+	out->cells = NULL;
+}
+
+char *rsh_printer_take(struct rsh_printer *out)
+{
+	printer_drop_cells(out);
+	if (out->f && out->indent)
+		fputc('\n', out->f);
+	out->failed |= out->f && fclose(out->f) != 0;
+	out->f = NULL;
+	if (!out->failed)
+		return steal_pointer(&out->text);
+	free(steal_pointer(&out->text));
+	return NULL;
+}
+
+void rsh_printer_put_part(struct rsh_printer *out, struct rsh_printer *part)
+{
+	cleanup_free char *text = rsh_printer_take(part);
+
+	if (!out)
+		return;
+	out->failed |= !text;
+	rsh_json(out, "%", rsh_v_json(text));
+	if (text && !out->json)
+		fputs(text, out->f);
+}
+
+int rsh_printer_end(struct rsh_printer *out, int rc, struct rsh_error *err)
+{
+	cleanup_free char *text = out->json ? rsh_printer_take(out) : NULL;
+
+	printer_drop_cells(out);
+	if (rc == 0 && out->failed)
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && text && *text)
+		printf("%s\n", text);
+	*out = (struct rsh_printer){ .f = stdout };
+	return rc;
+}
+
+/* ---- sentences ---- */
 
 int rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
 {
@@ -211,17 +413,13 @@ void rsh_sentences_clear(struct rsh_sentences *s)
 	free(s->v);
 }
 
-json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
+void rsh_sentences_print(const struct rsh_sentences *s, size_t from, size_t end,
+			 const char *before, struct rsh_printer *out)
 {
-	json_t *shape = json_array();
-
-	for (uint32_t d = 0; d < n; d++)
-		json_array_append_new(shape, json_integer(dims[d]));
-	return shape;
-}
-
-const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
-			 char text[RSH_LS_SHAPE_MAX])
-{
-	return rsh_dims_text((const uint64_t *)dims, n, text, RSH_LS_SHAPE_MAX);
+	rsh_json(out, "[");
+	for (size_t i = from; i < end; i++) {
+		rsh_json(out, "%", s->v[i]);
+		rsh_say(out, "%%\n", before, s->v[i]);
+	}
+	rsh_json(out, "]");
 }

@@ -16,87 +16,59 @@
 #include "printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
+#include "rsh/app/json.h"
 #include "rsh/source/resume_format.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-static const struct rsh_column figure_columns[] = {
-	{ "FIGURE" },
-	{ "VALUE", .right = true },
-	{ "MEANING", .shorten = true },
-};
-
-/* Returns 0, -ENOMEM, or -EINVAL if a figure is not a number. */
-static int add_figures(struct rsh_table *t, const json_t *from)
+static int print_figures(const struct rsh_options *o, json_t *all,
+			 struct rsh_printer *out, struct rsh_error *err)
 {
+	static const struct rsh_column columns[] = {
+		{ NULL, "FIGURE" },
+		{ NULL, "VALUE", .right = true },
+		{ NULL, "MEANING", .shorten = true },
+		{ NULL, NULL }
+	};
+	const char *source, *step, *level;
 	size_t n;
 	const struct rsh_figure *table = rsh_figure_table(&n);
-
-	for (size_t i = 0; i < n; i++) {
-		const json_t *group = json_object_get(from, table[i].group);
-		const json_t *value = json_object_get(group, table[i].key);
-		char text[32];
-
-		/* A mount of another release has other figures. */
-		if (json_is_null(group) || !value)
-			continue;
-		if (!json_is_number(value))
-			return -EINVAL;
-		rsh_table_cell(t, "%s %s", table[i].group, table[i].key);
-		switch (table[i].unit) {
-		case RSH_FIGURE_NUMBER:
-			rsh_table_cell(t, "%" JSON_INTEGER_FORMAT,
-				       json_integer_value(value));
-			break;
-		case RSH_FIGURE_BYTES:
-			rsh_text_bytes((uint64_t)json_integer_value(value),
-				       text, sizeof(text));
-			rsh_table_cell(t, "%s", text);
-			break;
-		case RSH_FIGURE_NS:
-			rsh_text_seconds(json_number_value(value), text,
-					 sizeof(text));
-			rsh_table_cell(t, "%s", text);
-			break;
-		}
-		rsh_table_cell(t, "%s", table[i].help);
-	}
-	return 0;
-}
-
-static int print_figures(const struct rsh_options *o, json_t *all,
-			 const struct rsh_printer *out, struct rsh_error *err)
-{
-	const char *source, *step, *level;
-	struct rsh_table *t;
 	int pid;
 
 	if (json_unpack(all, "{s:s,s:s,s:s,s:i}", "source", &source, "step",
 			&step, "log_level", &level, "pid", &pid))
 		return rsh_control_refuse(o->mountpoint, err);
-	rsh_printer_put(out, source);
-	fputs(": ", out->f);
-	rsh_printer_put(out, step);
-	fprintf(out->f, ", process %d, log level ", pid);
-	rsh_printer_put(out, level);
-	fputs("\n\n", out->f);
-	t = RSH_TABLE(figure_columns);
-	if (add_figures(t, all) == 0)
-		return rsh_table_print(t, out);
-	rsh_table_free(t);
-	return rsh_control_refuse(o->mountpoint, err);
+	rsh_say(out, "%: %, process %, log level %\n\n", source, step, pid,
+		level);
+	rsh_rows(out, columns);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *group = json_object_get(all, table[i].group);
+		const json_t *value = json_object_get(group, table[i].key);
+		struct rsh_value v;
+		char figure[64];
+
+		/* A mount of another release has other figures. */
+		if (json_is_null(group) || !value)
+			continue;
+		if (!json_is_number(value))
+			return rsh_control_refuse(o->mountpoint, err);
+		v = table[i].unit == RSH_FIGURE_NS ?
+			rsh_v_seconds(json_number_value(value)) :
+			rsh_v_number(json_integer_value(value));
+		if (table[i].unit == RSH_FIGURE_BYTES)
+			v.kind = RSH_IS_BYTES;
+		snprintf(figure, sizeof(figure), "%s %s", table[i].group,
+			 table[i].key);
+		rsh_row(out, figure, v, table[i].help);
+	}
+	rsh_rows_end(out);
+	return 0;
 }
 
 /* ---- steps ---- */
 
 /* A mount answers from memory, so asking it often reads no source. */
 #define PAUSE_MS 200
-
-static const struct rsh_column step_columns[] = {
-	{ "STEP" },
-	{ "STATE" },
-	{ "WHY", .shorten = true },
-};
 
 static const char *text_of(const json_t *step, const char *key)
 {
@@ -110,21 +82,25 @@ static bool is_shown(const json_t *step)
 	return json_is_true(json_object_get(step, "shown"));
 }
 
-static int print_steps(const json_t *all, const struct rsh_printer *out)
+static void print_steps(const json_t *all, struct rsh_printer *out)
 {
+	static const struct rsh_column columns[] = {
+		{ NULL, "STEP" },
+		{ NULL, "STATE" },
+		{ NULL, "WHY", .shorten = true },
+		{ NULL, NULL }
+	};
 	const json_t *steps = json_object_get(all, "steps");
-	struct rsh_table *t = RSH_TABLE(step_columns);
 	size_t i;
 	json_t *step;
 
-	json_array_foreach(steps, i, step) {
-		rsh_table_cell(t, "%s", text_of(step, "name"));
-		rsh_table_mark(t, is_shown(step) ? RSH_MARK_GOOD :
-						   RSH_MARK_BAD,
-			       is_shown(step) ? "complete" : "not shown");
-		rsh_table_cell(t, "%s", text_of(step, "why"));
-	}
-	return rsh_table_print(t, out);
+	rsh_rows(out, columns);
+	json_array_foreach(steps, i, step)
+		rsh_row(out, text_of(step, "name"), is_shown(step) ?
+			rsh_v_marked(RSH_MARK_GOOD, rsh_v_text("complete")) :
+			rsh_v_marked(RSH_MARK_BAD, rsh_v_text("not shown")),
+			text_of(step, "why"));
+	rsh_rows_end(out);
 }
 
 /* A number means the last number of a name. */
@@ -226,6 +202,7 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	const bool steps = o->command->id == RSH_COMMAND_STEPS;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_printer out;
+	cleanup_free char *text = NULL;
 	json_t *all = NULL;
 	bool gone = false;
 	int rc = rsh_control_query(o->mountpoint, steps ? "steps" : "stats",
@@ -235,14 +212,18 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	if (rc == 0 && o->wait)
 		rc = wait_for_step(o, &all, &gone, &err);
 	if (rc == 0 && o->json)
-		rc = rsh_printer_json(&out, json_incref(all));
+		text = rsh_json_dump(json_incref(all), JSON_COMPACT |
+				     JSON_REAL_PRECISION(6));
+	if (rc == 0 && o->json && !text)
+		rc = rsh_error_nomem(&err);
+	if (rc == 0 && o->json)
+		rsh_json(&out, "%", rsh_v_json(text));
 	else if (rc == 0 && !steps)
 		rc = print_figures(o, all, &out, &err);
 	else if (rc == 0 && !o->wait)
-		rc = print_steps(all, &out);
+		print_steps(all, &out);
+	rc = rsh_printer_end(&out, rc, &err);
 	json_decref(all);
-	if (rc == -ENOMEM)
-		rsh_error_nomem(&err);
 	if (rc == 0)
 		return RSH_EXIT_GOOD;
 	rsh_exit_failed(o, rc, &err);

@@ -103,9 +103,9 @@ static int show_strategy(const struct rsh_options *o, struct rsh_names *names,
 	if (rc)
 		return rc;
 	rsh_printer_init(&out, o);
-	rc = rsh_ls_strategy(&out, s, names);
+	rsh_ls_strategy(&out, s, names);
 	rsh_strategy_free(s);
-	return rc ? rsh_error_nomem(err) : 0;
+	return rsh_printer_end(&out, 0, err);
 }
 
 /* ---- merge ---- */
@@ -184,34 +184,25 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 
 struct checking {
 	struct rsh_printer out;
-	bool quiet;
-	bool any;         /* something was found */
-	json_t *all;      /* NULL: not JSON */
-	json_t *findings; /* findings of one strategy */
-	unsigned n;
+	unsigned n; /* findings of one strategy */
 };
 
 static void tell_finding(void *ctx, const char *sentence)
 {
 	struct checking *c = ctx;
 
-	c->any = true;
 	c->n++;
-	if (c->all)
-		json_array_append_new(c->findings, rsh_json_text(sentence));
-	else
-		rsh_printer_line(&c->out, sentence);
+	rsh_json(&c->out, "%", sentence);
+	rsh_say(&c->out, "%\n", sentence);
 }
 
 static int check_strategies(const struct rsh_options *o,
 			    struct rsh_names *names, bool *any,
 			    struct rsh_error *err)
 {
-	struct checking c = {
-		.quiet = o->quiet, .all = o->json ? json_array() : NULL,
-	};
 	struct rsh_derive_shapes *shapes = NULL;
 	struct rsh_strategy *src = NULL;
+	struct checking c;
 	int rc = 0;
 
 	rsh_printer_init(&c.out, o);
@@ -219,29 +210,21 @@ static int check_strategies(const struct rsh_options *o,
 		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
 	rc = rc ?: read_shapes(o, src, names, &shapes, err);
+	rsh_json(&c.out, "{strategies:[");
 	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++) {
 		c.n = 0;
-		c.findings = c.all ? json_array() : NULL;
+		rsh_json(&c.out, "{strategy:% findings:[", o->operands[i]);
 		rc = rsh_strategies_check(o->operands[i], shapes, names,
 					  tell_finding, &c, err);
-		if (c.all) {
-			json_array_append_new(
-				c.all, json_pack("{s:o,s:o}", "strategy",
-						 rsh_json_text(o->operands[i]),
-						 "findings", c.findings));
-		} else if (rc == 0 && !c.n && !c.quiet) {
-			rsh_printer_put(&c.out, o->operands[i]);
-			fputs(": good\n", c.out.f);
-		}
+		rsh_json(&c.out, "]}");
+		*any |= c.n > 0;
+		if (rc == 0 && c.n == 0 && !o->quiet)
+			rsh_say(&c.out, "%: good\n", o->operands[i]);
 	}
-	if (rc == 0 && c.all)
-		rc = rsh_printer_json(&c.out,
-				      json_pack("{s:O}", "strategies", c.all));
-	*any = c.any;
-	json_decref(c.all);
+	rsh_json(&c.out, "]}");
 	rsh_derive_shapes_free(shapes);
 	rsh_strategy_free(src);
-	return rc;
+	return rsh_printer_end(&c.out, rc, err);
 }
 
 /* ---- all ---- */

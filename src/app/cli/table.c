@@ -1,155 +1,135 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/table.c prints tables that fit a terminal. */
+/* app/cli/table.c measures and cuts UTF-8 text by columns, and prints tables
+ * that fit a terminal. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "printer.h"
-#include "rsh/util/mem.h"
+
+#include <limits.h>
+#include <locale.h>
+#include <pthread.h>
+#include <string.h>
+#include <wchar.h>
+
+/* The C library knows the width of characters only in a UTF-8 locale, and the
+ * locale of the program may be another one.  If there is no UTF-8 locale, each
+ * character counts as one column. */
+static locale_t utf8;
+static pthread_once_t utf8_once = PTHREAD_ONCE_INIT;
+
+static void text_find_locale(void)
+{
+	utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
+
+static locale_t text_begin(void)
+{
+	pthread_once(&utf8_once, text_find_locale);
+	return uselocale(utf8);
+}
+
+/* Returns how many bytes the character at `s` has, and sets its columns.  A
+ * byte that is not a character has one column. */
+static size_t text_character(const char *s, size_t *columns)
+{
+	mbstate_t state = { 0 };
+	wchar_t c;
+	size_t n = utf8 ? mbrtowc(&c, s, MB_LEN_MAX, &state) : 0;
+	int width;
+
+	*columns = 1;
+	if (n == 0 || n > MB_LEN_MAX) {
+		for (n = 1; !utf8 && (((unsigned char)s[n] & 0xc0) == 0x80);
+		     n++)
+			;
+		return n;
+	}
+	width = wcwidth(c);
+	*columns = width < 0 ? 1 : (size_t)width;
+	return n;
+}
+
+size_t rsh_text_width(const char *s)
+{
+	const locale_t before = text_begin();
+	size_t width = 0, columns;
+
+	for (; *s; width += columns)
+		s += text_character(s, &columns);
+	uselocale(before);
+	return width;
+}
+
+size_t rsh_text_fitting(const char *s, size_t width)
+{
+	const locale_t before = text_begin();
+	size_t at = 0, n, columns;
+
+	for (; s[at]; at += n, width -= columns) {
+		n = text_character(s + at, &columns);
+		if (columns > width)
+			break;
+	}
+	uselocale(before);
+	return at;
+}
+
+void rsh_text_shorten(char *s, size_t width)
+{
+	static const char dots[] = "...";
+	const size_t n_dots = sizeof(dots) - 1;
+	size_t have = rsh_text_width(s), left;
+	char *to, *from;
+
+	if (have <= width || width <= n_dots)
+		return;
+	to = s + rsh_text_fitting(s, (width - n_dots) / 2);
+	left = width - n_dots - (width - n_dots) / 2;
+	/* The text left out must have more columns than the dots, but a
+	 * character may have fewer bytes than columns. */
+	from = s + rsh_text_fitting(s, have - left);
+	if (rsh_text_width(from) > left)
+		from += rsh_text_fitting(from, 2);
+	memmove(to + n_dots, from, strlen(from) + 1);
+	memcpy(to, dots, n_dots);
+}
 
 #define GAP 2       /* blanks between columns */
 #define NARROWEST 8 /* columns that shortening leaves at least */
 #define WRAPPED 14  /* columns that wrapping leaves at least */
+#define COLUMNS_MAX 16
 
-struct cell {
-	char *text;
-	size_t length, cap; /* bytes of the text, and room for them */
-	enum rsh_mark mark;
+/* These are the columns that are shown. */
+struct shown {
+	const struct rsh_column *columns[COLUMNS_MAX];
+	size_t widths[COLUMNS_MAX];
+	unsigned n;
 };
 
-struct rsh_table {
-	const struct rsh_column *columns;
-	unsigned n_columns;
-	struct cell *cells;
-	size_t n, cap;
-	bool failed; /* memory was out */
-};
-
-struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n)
+/* Wrapping loses no text, so it is tried before shortening: of the columns that
+ * can be made narrower, the widest one is. */
+static void fit(struct shown *t, size_t room)
 {
-	struct rsh_table *t = calloc(1, sizeof(*t));
+	size_t total = GAP * (t->n - 1);
 
-	if (t) {
-		t->columns = columns;
-		t->n_columns = n;
-	}
-	return t;
-}
+	for (unsigned c = 0; c < t->n; c++)
+		total += t->widths[c];
+	for (bool wrap = true; total > room;) {
+		size_t *at = NULL;
 
-void rsh_table_free(struct rsh_table *t)
-{
-	if (!t)
-		return;
-	for (size_t i = 0; i < t->n; i++)
-		free(t->cells[i].text);
-	free(t->cells);
-	free(t);
-}
-
-static void table_begin_cell(struct rsh_table *t, enum rsh_mark mark)
-{
-	if (!t || t->failed)
-		return;
-	t->failed = rsh_grow(&t->cells, &t->cap, t->n + 1,
-			     sizeof(*t->cells)) != 0;
-	if (!t->failed)
-		t->cells[t->n++] = (struct cell){ .mark = mark };
-}
-
-__attribute__((format(printf, 2, 0)))
-static void table_vadd(struct rsh_table *t, const char *fmt, va_list ap)
-{
-	cleanup_free char *text = NULL, *escaped = NULL;
-	struct cell *c;
-	size_t n;
-
-	if (!t || t->failed)
-		return;
-	c = &t->cells[t->n - 1];
-	if (vasprintf(&text, fmt, ap) < 0)
-		text = NULL;
-	escaped = text ? rsh_text_escape(text) : NULL;
-	n = escaped ? strlen(escaped) : 0;
-	t->failed = !escaped ||
-		    rsh_grow(&c->text, &c->cap, c->length + n + 1, 1) != 0;
-	if (t->failed)
-		return;
-	memcpy(c->text + c->length, escaped, n + 1);
-	c->length += n;
-}
-
-void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
-{
-	va_list ap;
-
-	table_begin_cell(t, RSH_MARK_NONE);
-	va_start(ap, fmt);
-	table_vadd(t, fmt, ap);
-	va_end(ap);
-}
-
-void rsh_table_add(struct rsh_table *t, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	table_vadd(t, fmt, ap);
-	va_end(ap);
-}
-
-void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark, const char *text)
-{
-	table_begin_cell(t, mark);
-	rsh_table_add(t, "%s", text);
-}
-
-void rsh_table_type(struct rsh_table *t, enum rsh_dtype dtype,
-		    const int64_t *dims, uint32_t n)
-{
-	char text[RSH_LS_SHAPE_MAX];
-
-	rsh_table_cell(t, "%s", rsh_dtype_name(dtype));
-	rsh_table_cell(t, "%s", rsh_ls_shape(dims, n, text));
-}
-
-/* ---- printing ---- */
-
-/* Returns the widest column that can be made narrower, or n_columns if there is
- * none. */
-static unsigned widest(const struct rsh_table *t, const size_t *widths,
-		       bool wrap)
-{
-	unsigned at = t->n_columns;
-
-	for (unsigned c = 0; c < t->n_columns; c++) {
-		const struct rsh_column *column = &t->columns[c];
-
-		if ((wrap ? column->wrap : column->shorten) &&
-		    widths[c] > (wrap ? WRAPPED : NARROWEST) &&
-		    (at == t->n_columns || widths[c] > widths[at]))
-			at = c;
-	}
-	return at;
-}
-
-/* Wrapping loses no text, so it is tried before shortening. */
-static void fit(const struct rsh_table *t, size_t *widths, size_t room)
-{
-	size_t total = GAP * (t->n_columns - 1);
-
-	for (unsigned c = 0; c < t->n_columns; c++)
-		total += widths[c];
-	while (total > room) {
-		unsigned c = widest(t, widths, true);
-
-		if (c == t->n_columns)
-			c = widest(t, widths, false);
-		if (c == t->n_columns)
+		for (unsigned c = 0; c < t->n; c++)
+			if ((wrap ? t->columns[c]->wrap :
+				    t->columns[c]->shorten) &&
+			    t->widths[c] > (wrap ? WRAPPED : NARROWEST) &&
+			    (!at || t->widths[c] > *at))
+				at = &t->widths[c];
+		if (!at && !wrap)
 			return;
-		widths[c]--;
+		if (!at) {
+			wrap = false;
+			continue;
+		}
+		--*at;
 		total--;
 	}
 }
@@ -185,12 +165,11 @@ static void print_wrapped(const struct rsh_printer *out, const char *text,
 	}
 }
 
-static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
-		       unsigned c, char *text, const char *color,
-		       const size_t *widths)
+static void print_cell(const struct shown *t, const struct rsh_printer *out,
+		       unsigned c, char *text, const char *color)
 {
-	const struct rsh_column *column = &t->columns[c];
-	const size_t width = widths[c];
+	const struct rsh_column *column = t->columns[c];
+	const size_t width = t->widths[c];
 	size_t n, blanks, indent = c * GAP;
 
 	if (column->shorten && out->width)
@@ -201,7 +180,7 @@ static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
 		fprintf(out->f, "%*s", GAP, "");
 	if (column->wrap && out->width) {
 		while (c-- > 0)
-			indent += widths[c];
+			indent += t->widths[c];
 		print_wrapped(out, text, color, indent, width);
 		return;
 	}
@@ -209,46 +188,46 @@ static void print_cell(const struct rsh_table *t, const struct rsh_printer *out,
 		fprintf(out->f, "%*s", (int)blanks, "");
 	fprintf(out->f, "%s%s%s", color ? color : "", text,
 		color ? "\033[0m" : "");
-	if (c + 1 == t->n_columns)
+	if (c + 1 == t->n)
 		fputc('\n', out->f);
 	else if (!column->right)
 		fprintf(out->f, "%*s", (int)blanks, "");
 }
 
-int rsh_table_print(struct rsh_table *t, const struct rsh_printer *out)
+const char *rsh_mark_color(const struct rsh_printer *out, enum rsh_mark mark)
 {
-	cleanup_free size_t *widths =
-		!t || t->failed ? NULL :
-		rsh_alloc_array(t->n_columns, sizeof(*widths));
-	char title[64];
+	return !out->color || mark == RSH_MARK_NONE ? NULL :
+	       mark == RSH_MARK_GOOD ? "\033[32m" : "\033[31m";
+}
 
-	if (!widths) {
-		rsh_table_free(t);
-		return -ENOMEM;
-	}
-	for (unsigned c = 0; c < t->n_columns; c++)
-		widths[c] = rsh_text_width(t->columns[c].title);
-	for (size_t i = 0; i < t->n; i++) {
-		size_t n = rsh_text_width(t->cells[i].text);
+void rsh_table_print(struct rsh_printer *out)
+{
+	char *const end = out->cell_text + out->cell_length, *next;
+	struct shown t = { .n = 0 };
+	char heading[64];
+	unsigned c = 0;
 
-		if (n > widths[i % t->n_columns])
-			widths[i % t->n_columns] = n;
+	for (const struct rsh_column *k = out->columns; k->key || k->heading;
+	     k++)
+		if (k->heading) {
+			t.columns[t.n] = k;
+			t.widths[t.n++] = rsh_text_width(k->heading);
+		}
+	for (char *at = out->cell_text; at < end; at += strlen(at) + 1, c++) {
+		const size_t n = rsh_text_width(at + 1);
+
+		if (n > t.widths[c % t.n])
+			t.widths[c % t.n] = n;
 	}
 	if (out->width)
-		fit(t, widths, out->width);
-	for (unsigned c = 0; c < t->n_columns; c++) {
-		snprintf(title, sizeof(title), "%s", t->columns[c].title);
-		print_cell(t, out, c, title, out->color ? "\033[1m" : NULL,
-			   widths);
+		fit(&t, out->width);
+	for (c = 0; c < t.n; c++) {
+		snprintf(heading, sizeof(heading), "%s", t.columns[c]->heading);
+		print_cell(&t, out, c, heading, out->color ? "\033[1m" : NULL);
 	}
-	for (size_t i = 0; i < t->n; i++) {
-		const enum rsh_mark mark = t->cells[i].mark;
-
-		print_cell(t, out, i % t->n_columns, t->cells[i].text,
-			   !out->color || mark == RSH_MARK_NONE ? NULL :
-			   mark == RSH_MARK_GOOD ? "\033[32m" : "\033[31m",
-			   widths);
+	for (char *at = out->cell_text; at < end; at = next, c++) {
+		next = at + strlen(at) + 1;
+		print_cell(&t, out, c % t.n, at + 1,
+			   rsh_mark_color(out, (enum rsh_mark)(*at - '0')));
 	}
-	rsh_table_free(t);
-	return 0;
 }

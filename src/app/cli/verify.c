@@ -6,7 +6,6 @@
 #include "commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <sys/stat.h>
 
 #include "printer.h"
@@ -35,182 +34,121 @@ struct report {
 	char step[256]; /* empty: no source was read */
 };
 
-static json_t *problems_json(const struct rsh_answer *a)
+/* Adds a phrase for each kind of comparison that was made. */
+static void phrase_compared(const struct report *r, struct rsh_sentences *to)
 {
-	json_t *all = json_array();
+	const struct rsh_answer *a = &r->answer;
+	const char *s = a->n_by_manifest == 1 ? "" : "s";
+	char size[32];
 
+	if (r->kind == RSH_VERIFY_MANIFEST && a->n_by_manifest)
+		rsh_sentences_add(to, "what a mount shows of %u file%s against "
+				  "the manifest", a->n_by_manifest, s);
+	else if (a->n_by_manifest)
+		rsh_sentences_add(to, "%u file%s against %s manifest",
+				  a->n_by_manifest, s, *s ? "their" : "its");
+	if (a->n_by_plan)
+		rsh_sentences_add(to, "%u file%s against what a mount shows",
+				  a->n_by_plan, a->n_by_plan == 1 ? "" : "s");
+	if (a->n_by_crc)
+		rsh_sentences_add(to, "%u %s CRC", a->n_by_crc, a->n_by_crc ==
+				  1 ? "file against its" :
+				  "files against their");
+	if (a->n_replicas)
+		rsh_sentences_add(to, "%u slice%s of %u ranks against each "
+				  "other", a->n_replicas,
+				  a->n_replicas == 1 ? "" : "s", a->n_ranks);
+	if (to->n == 0)
+		rsh_sentences_add(to, "headers and sizes only");
+	else if (a->uncompared)
+		rsh_sentences_add(to, "headers and sizes only of %s",
+				  rsh_text_bytes(a->uncompared, size,
+						 sizeof(size)));
+}
+
+static void print_problems(struct rsh_printer *out, const struct rsh_answer *a)
+{
+	rsh_json(out, "problems:[");
 	for (size_t i = 0; i < a->n_problems; i++) {
 		const struct rsh_problem *p = &a->problems[i];
 
-		json_array_append_new(
-			all, json_pack("{s:o,s:o,s:o,s:o}", "path",
-				       rsh_json_text(p->path), "record",
-				       rsh_json_optional(p->record), "offset",
-				       p->placed ? rsh_json_u64(p->offset) :
-						   json_null(),
-				       "what", rsh_json_text(p->what)));
+		rsh_json(out, "{path:% record:% offset:% what:%}", p->path,
+			 p->record, RSH_V_IF(p->placed, p->offset), p->what);
+		rsh_say(out, "%: %", rsh_v_marked(RSH_MARK_BAD,
+						  rsh_v_text(p->path)),
+			p->what);
+		if (p->record)
+			rsh_say(out, ", record %", p->record);
+		if (p->placed)
+			rsh_say(out, ", offset %", p->offset);
+		rsh_say(out, "\n");
 	}
-	return all;
+	rsh_json(out, "]}");
 }
 
-#define PHRASE_BYTES 96
-#define PHRASES_MAX 6
-
-/* These are phrases about what was compared. */
-struct phrases {
-	char text[PHRASES_MAX][PHRASE_BYTES];
-	unsigned n;
-};
-
-static const char *plural(uint32_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
-static void phrases_of(const struct report *r, struct phrases *out)
-{
-	const struct rsh_answer *a = &r->answer;
-	char (*text)[PHRASE_BYTES] = out->text;
-	char size[32];
-	unsigned n = 0;
-
-	if (r->kind == RSH_VERIFY_MANIFEST && a->n_by_manifest)
-		snprintf(text[n++], PHRASE_BYTES, "what a mount shows of %"
-			 PRIu32 " file%s against the manifest",
-			 a->n_by_manifest, plural(a->n_by_manifest));
-	else if (a->n_by_manifest)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
-			 "%s manifest", a->n_by_manifest,
-			 plural(a->n_by_manifest),
-			 a->n_by_manifest == 1 ? "its" : "their");
-	if (a->n_by_plan)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
-			 "what a mount shows", a->n_by_plan,
-			 plural(a->n_by_plan));
-	if (a->n_by_crc)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
-			 "%s CRC", a->n_by_crc, plural(a->n_by_crc),
-			 a->n_by_crc == 1 ? "its" : "their");
-	if (a->n_replicas)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " slice%s of %"
-			 PRIu32 " ranks against each other", a->n_replicas,
-			 plural(a->n_replicas), a->n_ranks);
-	if (n == 0)
-		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only");
-	else if (a->uncompared)
-		snprintf(text[n++], PHRASE_BYTES,
-			 "headers and sizes only of %s",
-			 rsh_text_bytes(a->uncompared, size, sizeof(size)));
-	out->n = n;
-}
-
-static json_t *phrases_json(const struct report *r)
-{
-	json_t *all = json_array();
-	struct phrases p;
-
-	phrases_of(r, &p);
-	for (unsigned i = 0; i < p.n; i++)
-		json_array_append_new(all, json_string(p.text[i]));
-	return all;
-}
-
-static int print_answer_json(const struct rsh_printer *out,
-			     const struct report *r)
-{
-	const struct rsh_answer *a = &r->answer;
-
-	return rsh_printer_json(
-		out, json_pack("{s:b,s:o,s:i,s:o,s:o,s:i,s:i,s:i,s:i,s:i,s:o,"
-			       "s:o,s:i,s:i,s:b,s:f,s:o}", "good",
-			       a->n_problems == 0, "step",
-			       rsh_json_optional(*r->step ? r->step : NULL),
-			       "files", (int)a->n_files, "bytes",
-			       rsh_json_u64(a->bytes), "compared",
-			       phrases_json(r), "by_manifest",
-			       (int)a->n_by_manifest, "by_plan",
-			       (int)a->n_by_plan, "by_crc", (int)a->n_by_crc,
-			       "replicas", (int)a->n_replicas, "ranks",
-			       (int)a->n_ranks, "uncompared",
-			       rsh_json_u64(a->uncompared), "without_crc",
-			       rsh_json_u64(a->n_unsummed), "unlisted",
-			       (int)a->n_unlisted, "made_up",
-			       (int)a->n_made_up, "another_conversion",
-			       a->another, "seconds",
-			       rsh_work_seconds(&r->work), "problems",
-			       problems_json(a)));
-}
-
-static void print_notes(const struct rsh_printer *out, const struct report *r)
+static void say_notes(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
 	if (r->apart)
-		fprintf(out->f, "note: replicas were not compared: this "
-			"needs --src-strategy\n");
+		rsh_say(out, "note: replicas were not compared: this needs "
+			"--src-strategy\n");
 	if (a->another && a->n_problems)
-		fprintf(out->f, "note: the manifest is of another conversion: "
+		rsh_say(out, "note: the manifest is of another conversion: "
 			"other options, strategies or source files\n");
 	if (a->n_made_up)
-		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
-			"hold the same\n", a->n_made_up,
-			a->n_made_up == 1 ? " has" : "s have");
+		rsh_say(out, "note: % {rank has|ranks have} no file, but "
+			"others hold the same\n", a->n_made_up);
 	if (a->n_unsummed)
-		fprintf(out->f, "note: %" PRIu64 " item%s no CRC (torch was "
-			"configured to write none)\n", a->n_unsummed,
-			a->n_unsummed == 1 ? " has" : "s have");
+		rsh_say(out, "note: % {item has|items have} no CRC (torch was "
+			"configured to write none)\n", a->n_unsummed);
 	if (a->n_by_manifest < a->n_of)
-		fprintf(out->f, "note: the manifest has %" PRIu32 " of the "
-			"%" PRIu32 " files of its tree; %" PRIu32 " other "
-			"files %s not verified\n", a->n_by_manifest,
-			a->n_of, a->n_unlisted,
-			a->n_unlisted == 1 ? "was" : "were");
+		rsh_say(out, "note: the manifest has % of the % files of its "
+			"tree; % other files {was|were} not verified\n",
+			a->n_by_manifest, a->n_of, a->n_unlisted);
 }
 
-static void print_lines(const struct rsh_printer *out, const struct report *r)
+static void print_answer(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
-	char size[32], time[32];
-	struct phrases p;
+	const double seconds = rsh_work_seconds(&r->work);
+	struct rsh_sentences compared = { 0 };
 
-	for (size_t i = 0; i < a->n_problems; i++) {
-		fputs(out->color ? "\033[31m" : "", out->f);
-		rsh_printer_put(out, a->problems[i].path);
-		fputs(out->color ? "\033[0m: " : ": ", out->f);
-		rsh_printer_put(out, a->problems[i].what);
-		if (a->problems[i].record) {
-			fputs(", record ", out->f);
-			rsh_printer_put(out, a->problems[i].record);
-		}
-		if (a->problems[i].placed)
-			fprintf(out->f, ", offset %" PRIu64,
-				a->problems[i].offset);
-		fputc('\n', out->f);
+	phrase_compared(r, &compared);
+	out->failed |= compared.n == 0;
+	rsh_json(out, "{good:% step:% files:% bytes:% compared:",
+		 rsh_v_bool(a->n_problems == 0), RSH_V_IF(*r->step, r->step),
+		 a->n_files, a->bytes);
+	if (out->json)
+		rsh_sentences_print(&compared, 0, compared.n, "", out);
+	rsh_json(out, "by_manifest:% by_plan:% by_crc:% replicas:% ranks:% "
+		 "uncompared:% without_crc:% unlisted:% made_up:% "
+		 "another_conversion:% seconds:%", a->n_by_manifest,
+		 a->n_by_plan, a->n_by_crc, a->n_replicas, a->n_ranks,
+		 a->uncompared, a->n_unsummed, a->n_unlisted, a->n_made_up,
+		 a->another, seconds);
+	print_problems(out, a);
+	if (!out->json && !r->work.options->quiet) {
+		say_notes(out, r);
+		rsh_say(out, "%%% file{|s} of % read in %: ", r->step,
+			*r->step ? ": " : "", a->n_files, rsh_v_bytes(a->bytes),
+			rsh_v_seconds(seconds));
+		for (size_t i = 0; i < compared.n; i++)
+			rsh_say(out, "%%", i ? ", " : "", compared.v[i]);
+		if (r->n_written)
+			rsh_say(out, ", a manifest of % file{|s} written",
+				r->n_written);
+		/* The word "good" is printed only if something was
+		 * compared. */
+		if (a->n_problems)
+			rsh_say(out, ": % problem{|s}\n", a->n_problems);
+		else if (a->uncompared || !(a->n_by_manifest || a->n_by_plan ||
+					    a->n_by_crc || a->n_replicas))
+			rsh_say(out, ": no problem found\n");
+		else
+			rsh_say(out, ": good\n");
 	}
-	if (r->work.options->quiet)
-		return;
-	print_notes(out, r);
-	rsh_printer_put(out, r->step);
-	fprintf(out->f, "%s%" PRIu32 " file%s of %s read in %s: ",
-		*r->step ? ": " : "", a->n_files, plural(a->n_files),
-		rsh_text_bytes(a->bytes, size, sizeof(size)),
-		rsh_text_seconds(rsh_work_seconds(&r->work), time,
-				 sizeof(time)));
-	/* The word "good" is printed only if something was compared. */
-	phrases_of(r, &p);
-	for (unsigned i = 0; i < p.n; i++)
-		fprintf(out->f, "%s%s", i ? ", " : "", p.text[i]);
-	if (r->n_written)
-		fprintf(out->f, ", a manifest of %" PRIu32 " file%s written",
-			r->n_written, plural(r->n_written));
-	if (a->n_problems)
-		fprintf(out->f, ": %zu problem%s\n", a->n_problems,
-			a->n_problems == 1 ? "" : "s");
-	else if (a->uncompared || !(a->n_by_manifest || a->n_by_plan ||
-				    a->n_by_crc || a->n_replicas))
-		fputs(": no problem found\n", out->f);
-	else
-		fputs(": good\n", out->f);
+	rsh_sentences_clear(&compared);
 }
 
 static void take_verified_step(struct report *r, const struct rsh_source *s)
@@ -437,10 +375,9 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);
 	rsh_printer_init(&out, o);
-	if (rc == 0 && !out.json)
-		print_lines(&out, &r);
-	else if (rc == 0 && print_answer_json(&out, &r))
-		rc = rsh_error_nomem(&err);
+	if (rc == 0)
+		print_answer(&out, &r);
+	rc = rsh_printer_end(&out, rc, &err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 	rsh_answer_clear(&r.answer);

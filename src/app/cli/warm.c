@@ -79,9 +79,10 @@ static int add_warm_file(struct warm *w, const FTSENT *e)
 
 /* Visits everything below `path`; links are skipped because they point to files
  * that are visited as well. */
-static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
+static int walk_mount(struct warm *w, const char *path, struct rsh_error *err)
 {
-	char *const paths[] = { path, NULL };
+	/* fts does not write there. */
+	char *const paths[] = { (char *)(uintptr_t)path, NULL };
 	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
 	int rc = 0;
 	FTSENT *e;
@@ -99,16 +100,6 @@ static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
 		rc = rsh_error_file(err, errno, path);
 	fts_close(fts);
 	return rc;
-}
-
-static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
-{
-	cleanup_free char *path =
-		rsh_text_format("%s/rank_%u", w->options->mountpoint, rank);
-
-	if (!path)
-		return rsh_error_nomem(err);
-	return walk_mount(w, path, err);
 }
 
 /* Sets *n to the highest rank that the mount shows, plus 1; 0 if it shows
@@ -140,15 +131,12 @@ static int count_warm_ranks(const char *path, uint32_t *n,
 static int find_files(struct warm *w, struct rsh_error *err)
 {
 	const struct rsh_options *o = w->options;
-	cleanup_free char *root = NULL;
 	cleanup_free bool *wanted = NULL;
 	uint32_t n;
 	int rc;
 
-	if (o->n_operands < 2) {
-		root = strdup(o->mountpoint);
-		return root ? walk_mount(w, root, err) : rsh_error_nomem(err);
-	}
+	if (o->n_operands < 2)
+		return walk_mount(w, o->mountpoint, err);
 	rc = count_warm_ranks(o->mountpoint, &n, err);
 	if (rc)
 		return rc;
@@ -159,9 +147,14 @@ static int find_files(struct warm *w, struct rsh_error *err)
 	if (!wanted)
 		return rsh_error_nomem(err);
 	rc = rsh_ranks_mark(o, 1, n, wanted, err);
-	for (uint32_t rank = 0; rank < n && rc == 0; rank++)
+	for (uint32_t rank = 0; rank < n && rc == 0; rank++) {
+		cleanup_free char *path = rsh_text_format(
+			"%s/rank_%u", o->mountpoint, rank);
+
 		if (wanted[rank])
-			rc = walk_rank(w, rank, err);
+			rc = path ? walk_mount(w, path, err) :
+				    rsh_error_nomem(err);
+	}
 	return rc;
 }
 
@@ -180,14 +173,6 @@ static int take_whole_files(struct warm *w)
 		p->bytes += w->files[i].size;
 	}
 	return 0;
-}
-
-static int find_parts(struct warm *w, struct rsh_error *err)
-{
-	if (w->options->n_shares)
-		return rsh_warm_divide(w->options, w->files, w->n_files,
-				       &w->parts, err);
-	return take_whole_files(w) ? rsh_error_nomem(err) : 0;
 }
 
 /* Returns 0 or a positive errno. */
@@ -255,13 +240,15 @@ static enum rsh_exit warm_up(struct warm *w)
 	enum rsh_exit status = RSH_EXIT_GOOD;
 	const uint64_t start = rsh_clock_ns();
 	const struct rsh_warm_parts *p = &w->parts;
-	char bytes[32], all[32], time[32];
 	int rc = check_mount(o->mountpoint, &err);
 	struct rsh_printer out;
 	double seconds;
 
-	rc = rc ?: find_files(w, &err) ?:
-		   find_parts(w, &err);
+	rc = rc ?: find_files(w, &err);
+	if (rc == 0 && o->n_shares)
+		rc = rsh_warm_divide(o, w->files, w->n_files, &w->parts, &err);
+	else if (rc == 0 && take_whole_files(w))
+		rc = rsh_error_nomem(&err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->contents)
@@ -270,23 +257,19 @@ static enum rsh_exit warm_up(struct warm *w)
 		return status;
 	seconds = rsh_clock_since(start);
 	rsh_printer_init(&out, o);
-	if (o->json)
-		return rsh_exit_of(rsh_printer_json(&out, json_pack(
-			"{s:I, s:I, s:o*, s:b, s:f}", "files",
-			(json_int_t)w->n_files, "bytes", (json_int_t)p->bytes,
-			"distinct_bytes", o->n_shares ?
-			rsh_json_u64(p->distinct) : NULL, "contents",
-			o->contents, "seconds", seconds)));
-	if (o->quiet)
-		return RSH_EXIT_GOOD;
-	fprintf(out.f, "%zu file%s, %s", w->n_files, w->n_files == 1 ? "" : "s",
-		rsh_text_bytes(p->bytes, bytes, sizeof(bytes)));
-	if (o->n_shares)
-		fprintf(out.f, " of %s that differ",
-			rsh_text_bytes(p->distinct, all, sizeof(all)));
-	fprintf(out.f, "%s in %s\n", o->contents ? " read" : "",
-		rsh_text_seconds(seconds, time, sizeof(time)));
-	return RSH_EXIT_GOOD;
+	rsh_json(&out, "{files:% bytes:%", w->n_files, p->bytes);
+	rsh_say(&out, o->quiet ? "" : "% file{|s}, %", w->n_files,
+		rsh_v_bytes(p->bytes));
+	if (o->n_shares) {
+		rsh_json(&out, "distinct_bytes:%", p->distinct);
+		rsh_say(&out, o->quiet ? "" : " of % that differ",
+			rsh_v_bytes(p->distinct));
+	}
+	rsh_json(&out, "contents:% seconds:%}", o->contents, seconds);
+	rsh_say(&out, o->quiet ? "" : o->contents ? " read in %\n" :
+		" in %\n", rsh_v_seconds(seconds));
+	rc = rsh_printer_end(&out, 0, &err);
+	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
 }
 
 enum rsh_exit rsh_warm(const struct rsh_options *o)

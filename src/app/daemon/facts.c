@@ -198,8 +198,7 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		return rsh_mount_steps_plans(f->options, f->tree, text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
-		return f->plan(f->options, &view, rank, &value) ?:
-		       dump(value, text);
+		return f->plan(f->options, &view, rank, text);
 	}
 	return -ENOENT;
 }

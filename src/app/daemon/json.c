@@ -39,12 +39,3 @@ json_t *rsh_json_u64(uint64_t n)
 {
 	return json_integer((json_int_t)n);
 }
-
-json_t *rsh_json_u32s(const uint32_t *v, size_t n)
-{
-	json_t *all = json_array();
-
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(all, json_integer(v[i]));
-	return all;
-}
