@@ -31,7 +31,6 @@ struct job {
 	const char *dir;
 	struct rsh_store *tree; /* of dir */
 	const struct rsh_copy_control *control;
-	struct rsh_problem *problems; /* [entry] */
 	char *manifest;               /* path below dir; NULL: not in dir */
 	struct rsh_answer *out;
 };
@@ -39,7 +38,7 @@ struct job {
 /* ---- the files of the manifest ---- */
 
 static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
-			 struct rsh_handle *h, struct rsh_problem *out)
+			 struct rsh_handle *h, size_t i)
 {
 	const struct rsh_byte_source file = {
 		.pread_fn = rsh_handle_pread, .ctx = h, .size = f->size,
@@ -52,23 +51,9 @@ static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
 	if (!sums || rsh_digest_init(&d, f->records, f->n_records, sums))
 		return -ENOMEM;
 	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d) ?:
-	     rsh_digest_compare(&d, f, j->dir, out);
+	     rsh_digest_compare(&d, f, i, j->dir, j->out);
 	rsh_digest_clear(&d);
 	return rc;
-}
-
-static int open_listed(const struct job *j, const char *path,
-		       struct rsh_handle **h, uint64_t *size)
-{
-	struct rsh_stat st;
-	int rc = rsh_handle_open(j->tree, path, h) ?:
-		 rsh_handle_look(*h, &st);
-
-	if (rc)
-		return rc;
-	*size = st.size;
-	return st.kind == RSH_IS_FILE ? 0 :
-	       st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
 }
 
 /* Checks a file of the manifest.  If it cannot be read, this is a problem in
@@ -77,30 +62,33 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	const struct rsh_manifest_entry *e = &j->index.entries[i];
-	struct rsh_problem *p = &j->problems[i];
+	const struct rsh_place at = {
+		.order = i, .dir = j->dir, .name = e->path,
+	};
 	struct rsh_manifest_line line;
 	cleanup_handle struct rsh_handle *h = NULL;
-	uint64_t size = 0;
-	int rc = open_listed(j, e->path, &h, &size);
+	struct rsh_stat st;
+	int rc = rsh_handle_open(j->tree, e->path, &h) ?:
+		 rsh_handle_look(h, &st);
 
-	if (rc == 0 && size != e->size)
-		return rsh_problem_set(p, j->dir, e->path, "has %" PRIu64
-				       " bytes, not %" PRIu64, size, e->size) ?
-			rsh_error_nomem(err) : 0;
-	if (rc == 0) {
+	if (rc == 0 && st.kind != RSH_IS_FILE) {
+		rc = st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
+	} else if (rc == 0 && st.size != e->size) {
+		rc = rsh_answer_tell(j->out, &at, "has %" PRIu64 " bytes, not "
+				     "%" PRIu64, st.size, e->size);
+	} else if (rc == 0) {
 		rc = rsh_manifest_index_get(&j->index, e, &line, err);
 		if (rc)
 			return rc;
-		rc = digest_listed(j, &line.file, h, p);
+		rc = digest_listed(j, &line.file, h, i);
 		rsh_manifest_line_clear(&line);
 	}
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
-	if (rc == -ENOMEM ||
-	    (rc && rsh_problem_set(p, j->dir, e->path, "%s", rc == -ENOENT ?
-				   "is missing" : strerror(-rc))))
-		return rsh_error_nomem(err);
-	return 0;
+	if (rc && rc != -ENOMEM)
+		rc = rsh_answer_tell(j->out, &at, "%s", rc == -ENOENT ?
+				     "is missing" : strerror(-rc));
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 static int check_listed_all(struct job *j, struct rsh_error *err)
@@ -109,9 +97,6 @@ static int check_listed_all(struct job *j, struct rsh_error *err)
 	struct rsh_answer *out = j->out;
 	int rc;
 
-	j->problems = calloc(j->index.n + 1, sizeof(*j->problems));
-	if (!j->problems)
-		return rsh_error_nomem(err);
 	for (size_t i = 0; i < j->index.n; i++)
 		out->bytes += j->index.entries[i].size;
 	out->n_files = (uint32_t)j->index.n;
@@ -120,8 +105,7 @@ static int check_listed_all(struct job *j, struct rsh_error *err)
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
 	rc = rsh_parallel_for(c->n_jobs, j->index.n, check_listed, j, err);
-	if (rsh_answer_take(out, j->problems, j->index.n) && rc == 0)
-		rc = rsh_error_nomem(err);
+	rsh_answer_sort(out, 0);
 	return rc;
 }
 
@@ -181,7 +165,8 @@ static int tell_stranger(struct job *j, const char *path, const char *what)
 		j->out->n_unlisted++;
 		return 0;
 	}
-	return rsh_answer_tell(j->out, j->dir, path, "%s", what);
+	return rsh_answer_tell(j->out, &(struct rsh_place){
+				.dir = j->dir, .name = path }, "%s", what);
 }
 
 /* Returns whether the directory is empty.  A directory that cannot be listed
