@@ -165,8 +165,7 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	rsh_source_log_choice(x->source);
 	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor,
 				x) ?:
-	     rsh_infer_explain(x) ?:
-	     rsh_infer_print_messages(x);
+	     rsh_infer_explain(x);
 	if (rc)
 		return rsh_error_nomem(err);
 	rsh_printer_init(&out, o);
@@ -188,7 +187,6 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 		free(x.sets[i].ranks);
 	free(x.tensors);
 	free(x.sets);
-	rsh_sentences_clear(&x.sentences);
 	free(x.there);
 	rsh_choice_free(x.choice);
 	rsh_source_free(x.source);

@@ -3,8 +3,7 @@
  * tree show about the strategy under which it was saved.
  * infer.c chooses the step, reads its tensors, and runs the command.
  * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
- * infer_messages.c prints hints, and what cannot be known, as sentences.
- * infer_print.c prints the table, or JSON. */
+ * infer_print.c prints the table, hints, and what cannot be known. */
 #pragma once
 
 #include "printer.h"
@@ -78,9 +77,7 @@ struct rsh_infer {
 	size_t n_tensors, cap_tensors;
 	struct rsh_infer_set *sets;
 	size_t n_sets, cap_sets;
-	struct rsh_sentences sentences;
-	size_t n_hints; /* hints come first; the others are what cannot be
-			 * known */
+	struct rsh_sentences sentences; /* while it is printed */
 };
 
 enum rsh_exit rsh_infer_command(const struct rsh_options *o);
@@ -100,7 +97,4 @@ int rsh_infer_explain(struct rsh_infer *x);
 uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 
-/* Adds the sentences.  Returns 0 or -ENOMEM. */
-int rsh_infer_print_messages(struct rsh_infer *x);
-
-void rsh_infer_print(struct rsh_printer *out, const struct rsh_infer *x);
+void rsh_infer_print(struct rsh_printer *out, struct rsh_infer *x);

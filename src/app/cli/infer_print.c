@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/infer_print.c prints what was inferred, as a table and text, or as
- * JSON. */
+/* app/cli/infer_print.c prints what was inferred, and sentences about what
+ * shapes and holders of slices suggest and what contents cannot show. */
 #include "config.h"
 
 #include "infer.h"
@@ -272,12 +272,171 @@ static void print_set(struct rsh_printer *out, const struct rsh_infer *x,
 		say_verdict(out, x, set, said[i].verdict, said[i].said);
 }
 
+/* ---- hints, and what cannot be known ---- */
+
+#define say(x, ...) rsh_sentences_add(&(x)->sentences, __VA_ARGS__)
+
+static const char *hint_shape(const struct rsh_ckpt_index *ix,
+			      const struct rsh_record *r, char *text)
+{
+	return rsh_dims_text((const uint64_t *)rsh_record_dims(ix, r),
+			     r->n_dims, text, RSH_SHAPE_TEXT_MAX);
+}
+
+/* Returns whether the slice of a state is a part of its parameter's slice in
+ * one dimension, the only one in which they differ. */
+static bool is_cut_further(const struct rsh_infer_tensor *state,
+			   const struct rsh_infer_tensor *of, uint32_t *dim,
+			   int64_t *times)
+{
+	const int64_t *a = rsh_record_dims(state->index, state->record);
+	const int64_t *b = rsh_record_dims(of->index, of->record);
+	uint32_t n = 0;
+
+	if (state->record->n_dims != of->record->n_dims)
+		return false;
+	for (uint32_t d = 0; d < of->record->n_dims; d++)
+		if (a[d] != b[d]) {
+			*dim = d;
+			n++;
+		}
+	if (n != 1 || a[*dim] == 0 || b[*dim] <= a[*dim] || b[*dim] % a[*dim])
+		return false;
+	*times = b[*dim] / a[*dim];
+	return true;
+}
+
+static void say_states(struct rsh_infer *x)
+{
+	const uint32_t n_names = rsh_names_count(x->names);
+	/* Tensors by the numbers of their names. */
+	cleanup_free const struct rsh_infer_tensor **at =
+		calloc((size_t)n_names + 1, sizeof(*at));
+	const struct rsh_infer_tensor *state = NULL, *of = NULL;
+	char a[RSH_SHAPE_TEXT_MAX], b[RSH_SHAPE_TEXT_MAX];
+	uint32_t n = 0, dim = 0;
+	int64_t times = 0;
+
+	x->sentences.failed |= !at;
+	for (size_t i = 0; at && i < x->n_tensors; i++)
+		at[x->tensors[i].name] = &x->tensors[i];
+	for (size_t i = x->n_tensors; at && i-- > 0;) {
+		const struct rsh_infer_tensor *t = &x->tensors[i];
+		const struct rsh_infer_tensor *whole =
+			t->state_of == RSH_NAME_NONE ? NULL : at[t->state_of];
+		uint32_t d;
+		int64_t q;
+
+		if (!whole || !is_cut_further(t, whole, &d, &q))
+			continue;
+		n++;
+		state = t;
+		of = whole;
+		dim = d;
+		times = q;
+	}
+	if (n > 0)
+		say(x, "%u optimizer state%s smaller than what %s of: dimension "
+		    "%u of %s %s is cut %lld times more than that of %s %s, as "
+		    "by an optimizer shard", n, n == 1 ? " is" : "s are",
+		    n == 1 ? "it is" : "they are", dim,
+		    rsh_names_text(x->names, state->name),
+		    hint_shape(state->index, state->record, a),
+		    (long long)times, rsh_names_text(x->names, of->name),
+		    hint_shape(of->index, of->record, b));
+}
+
+static void say_odd_shapes(struct rsh_infer *x)
+{
+	const struct rsh_infer_tensor *first = NULL;
+	char a[RSH_SHAPE_TEXT_MAX], b[RSH_SHAPE_TEXT_MAX];
+	const struct rsh_ckpt_index *ix;
+	uint32_t n = 0;
+
+	for (size_t i = x->n_tensors; i-- > 0;)
+		if (x->tensors[i].odd_rank != UINT32_MAX) {
+			first = &x->tensors[i];
+			n++;
+		}
+	if (n == 0)
+		return;
+	ix = x->view.index[first->odd_rank];
+	say(x, "%u tensor%s not of one shape or type on all ranks: %s is %s on "
+	    "rank %u and %s on rank %u; where only one dimension differs, that "
+	    "one is cut", n, n == 1 ? " is" : "s are",
+	    rsh_names_text(x->names, first->name),
+	    hint_shape(first->index, first->record, a),
+	    x->sets[first->set].ranks[0],
+	    hint_shape(ix, rsh_ckpt_find(ix, first->name), b),
+	    first->odd_rank);
+}
+
+static void say_sets(struct rsh_infer *x)
+{
+	bool same = false;
+
+	if (x->n_sets < 2)
+		return;
+	for (size_t i = 0; i < x->n_tensors; i++)
+		same |= x->tensors[i].verdict == RSH_VERDICT_MESH &&
+			x->tensors[i].n_groups < x->tensors[i].n;
+	if (same)
+		say(x, "tensors are on %zu different sets of ranks: sets that "
+		    "follow each other are pipeline stages", x->n_sets);
+	else
+		say(x, "tensors are on %zu different sets of ranks, and no two "
+		    "ranks hold the same data: either pipeline stages, or a "
+		    "save with redundancy removed; in that case the replicas "
+		    "are unknown, and a tensor has as many slices as ranks "
+		    "that hold it", x->n_sets);
+}
+
+static void say_lost(struct rsh_infer *x)
+{
+	cleanup_free uint32_t *lost = rsh_alloc_array(
+		x->n_there + x->view.n_ranks, sizeof(*lost));
+	char text[256];
+	uint32_t n = 0, next = 0;
+
+	x->sentences.failed |= !lost;
+	/* These are the ranks of the tree, and the ranks missing between
+	 * them. */
+	for (size_t i = 0; lost && i < x->n_there; i++) {
+		for (; next < x->there[i] && next < x->view.n_ranks; next++)
+			if (!rsh_infer_has_file(x, next))
+				lost[n++] = next;
+		if (!rsh_infer_has_file(x, x->there[i]))
+			lost[n++] = x->there[i];
+		next = x->there[i] + 1;
+	}
+	if (n > 0)
+		say(x, "rank%s %s ha%s no valid file of this step: data that "
+		    "no other rank holds is unknown, and meshes include %s",
+		    n == 1 ? "" : "s",
+		    rsh_partition_ranks_text(lost, n, text, sizeof(text)),
+		    n == 1 ? "s" : "ve", n == 1 ? "it" : "them");
+}
+
 /* ---- all ---- */
 
-void rsh_infer_print(struct rsh_printer *out, const struct rsh_infer *x)
+void rsh_infer_print(struct rsh_printer *out, struct rsh_infer *x)
 {
-	const struct rsh_sentences *s = &x->sentences;
+	struct rsh_sentences *s = &x->sentences;
+	size_t n_hints;
 
+	say_lost(x);
+	say_sets(x);
+	say_states(x);
+	say_odd_shapes(x);
+	n_hints = s->n;
+	say(x, "which dimension of a tensor is cut, and in which order its "
+	    "slices follow each other: a whole tensor is as large as its "
+	    "different slices together, in one dimension or in several");
+	say(x, "whether ranks that hold the same are replicas: slices may be "
+	    "the same because they began as copies (experts) or repeat "
+	    "(heads, tables)");
+	say(x, "what an axis is for, and whether one is several that are "
+	    "always used together");
 	rsh_json(out, "{source:% step:% parameters:", x->options->vfs.source,
 		 x->step);
 	print_tensors(out, x);
@@ -286,10 +445,11 @@ void rsh_infer_print(struct rsh_printer *out, const struct rsh_infer *x)
 	for (uint32_t i = 0; i < x->n_sets; i++)
 		print_set(out, x, i);
 	rsh_json(out, "] hints:");
-	rsh_say(out, x->n_hints > 0 ? "\nHints:\n" : "");
-	rsh_sentences_print(s, 0, x->n_hints, "- ", out);
+	rsh_say(out, n_hints > 0 ? "\nHints:\n" : "");
+	rsh_sentences_print(s, 0, n_hints, "- ", out);
 	rsh_json(out, "unknown:");
 	rsh_say(out, "\nContents cannot tell\n");
-	rsh_sentences_print(s, x->n_hints, s->n, "- ", out);
+	rsh_sentences_print(s, n_hints, s->n, "- ", out);
 	rsh_json(out, "}");
+	rsh_sentences_clear(s);
 }

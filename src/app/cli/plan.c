@@ -18,108 +18,85 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-struct lists {
-	struct rsh_names *names;
-	struct rsh_strategy *src, *dst; /* NULL: none */
-	uint32_t n_ranks, n_sources;
-	bool *wanted;  /* [destination rank] */
-	bool *sources; /* [source rank]: in the list being printed */
-	struct rsh_printer out;
-	bool refused;
-};
-
-static uint32_t count_list_ranks(const struct rsh_strategy *s)
-{
-	return s ? s->n_stages * s->stage_ranks : 1;
-}
-
-static int load_lists(const struct rsh_options *o, struct lists *l,
-		      struct rsh_error *err)
-{
-	const struct rsh_vfs_config *cfg = &o->vfs;
-	int rc;
-
-	l->names = rsh_names_new();
-	if (!l->names)
-		return rsh_error_nomem(err);
-	rc = rsh_vfs_load_strategies(cfg, l->names, &l->src, &l->dst, err);
-	if (rc)
-		return rc;
-	l->n_ranks = count_list_ranks(l->dst);
-	l->n_sources = count_list_ranks(l->src);
-	l->wanted = rsh_alloc_array(l->n_ranks, sizeof(*l->wanted));
-	l->sources = rsh_alloc_array(l->n_sources, sizeof(*l->sources));
-	if (!l->wanted || !l->sources)
-		return rsh_error_nomem(err);
-	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
-}
+/* ---- lists of ranks ---- */
 
 /* Prints a list; if `list` is NULL there is none, and `reason` says why.  The
  * highest rank comes first, as in the lists of MindSpore's function. */
-static void tell_list(struct lists *l, const struct rsh_rank_list *list,
-		      uint32_t rank, const char *reason)
+static void tell_list(struct rsh_printer *out, const struct rsh_rank_list *list,
+		      uint32_t rank, const char *reason, bool *sources,
+		      uint32_t n)
 {
-	struct rsh_printer *out = &l->out;
-
-	rsh_json(out, list ? "{rank:% sources:[" : "{rank:% sources:", rank);
+	rsh_json(out, "{rank:% sources:", rank);
 	if (list) {
-		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
+		rsh_rank_list_mark(list, rank, sources, n);
+		rsh_json(out, "[");
 		rsh_say(out, "%:", rank);
-	}
-	for (uint32_t s = l->n_sources; list && s-- > 0;)
-		if (l->sources[s]) {
-			rsh_json(out, "%", s);
-			rsh_say(out, " %", s);
-		}
-	rsh_say(out, list ? "\n" : "");
-	if (list)
+		while (n-- > 0)
+			if (sources[n]) {
+				rsh_json(out, "%", n);
+				rsh_say(out, " %", n);
+			}
 		rsh_json(out, "]");
-	else
+		rsh_say(out, "\n");
+	} else {
 		rsh_json(out, "%", RSH_V_NULL);
+	}
 	rsh_json(out, "reason:%}", reason);
 }
 
-static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
+static uint32_t count_ranks(const struct rsh_strategy *s)
 {
-	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
-	uint32_t first = stage * per_stage;
-	struct rsh_rank_list *list = NULL;
-	int rc;
-
-	if (!memchr(l->wanted + first, true, per_stage))
-		return 0;
-	rc = rsh_rank_list_new(l->src, l->dst, stage, l->names, &list, err);
-	if (rc && rc != -EDOM)
-		return rc;
-	if (rc) {
-		l->refused = true;
-		rsh_log_error("stage %" PRIu32 ": %s", stage, err->text);
-	}
-	for (uint32_t r = first; r < first + per_stage; r++)
-		if (l->wanted[r])
-			tell_list(l, list, r, rc ? err->text : NULL);
-	rsh_rank_list_free(list);
-	return 0;
+	return s ? s->n_stages * s->stage_ranks : 1;
 }
 
 static int print_rank_lists(const struct rsh_options *o, bool *refused,
 			    struct rsh_error *err)
 {
-	struct lists l = { 0 };
-	int rc = load_lists(o, &l, err);
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_strategy *src = NULL, *dst = NULL; /* NULL: none */
+	/* By destination rank, and by source rank: in the list. */
+	cleanup_free bool *wanted = NULL, *sources = NULL;
+	uint32_t n, per_stage;
+	struct rsh_printer out;
+	int rc = names ? rsh_vfs_load_strategies(&o->vfs, names, &src, &dst,
+						 err) :
+			 rsh_error_nomem(err);
 
-	rsh_printer_init(&l.out, o);
-	rsh_json(&l.out, "{rank_lists:[");
-	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
-		rc = tell_stage(&l, s, err);
-	rsh_json(&l.out, "]}");
-	rc = rsh_printer_end(&l.out, rc, err);
-	*refused = l.refused;
-	free(l.wanted);
-	free(l.sources);
-	rsh_strategy_free(l.src);
-	rsh_strategy_free(l.dst);
-	rsh_names_free(l.names);
+	rsh_printer_init(&out, o);
+	rsh_json(&out, "{rank_lists:[");
+	n = count_ranks(dst);
+	per_stage = dst ? dst->stage_ranks : 1;
+	wanted = rsh_alloc_array(n, sizeof(*wanted));
+	sources = rsh_alloc_array(count_ranks(src), sizeof(*sources));
+	if (rc == 0 && (!wanted || !sources))
+		rc = rsh_error_nomem(err);
+	rc = rc ?: rsh_ranks_mark(o, 1, n, wanted, err);
+	for (uint32_t first = 0; rc == 0 && first < n; first += per_stage) {
+		const uint32_t stage = first / per_stage;
+		struct rsh_rank_list *list = NULL;
+
+		if (!memchr(wanted + first, true, per_stage))
+			continue;
+		rc = rsh_rank_list_new(src, dst, stage, names, &list, err);
+		if (rc && rc != -EDOM)
+			break;
+		if (rc) {
+			*refused = true;
+			rsh_log_error("stage %" PRIu32 ": %s", stage,
+				      err->text);
+		}
+		for (uint32_t r = first; r < first + per_stage; r++)
+			if (wanted[r])
+				tell_list(&out, list, r, rc ? err->text : NULL,
+					  sources, count_ranks(src));
+		rsh_rank_list_free(list);
+		rc = 0;
+	}
+	rsh_json(&out, "]}");
+	rc = rsh_printer_end(&out, rc, err);
+	rsh_strategy_free(src);
+	rsh_strategy_free(dst);
+	rsh_names_free(names);
 	return rc;
 }
 

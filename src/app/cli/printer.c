@@ -392,18 +392,17 @@ int rsh_printer_end(struct rsh_printer *out, int rc, struct rsh_error *err)
 
 /* ---- sentences ---- */
 
-int rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
+void rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
 {
 	va_list args;
-	int n;
 
-	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)))
-		return -ENOMEM;
+	s->failed |= rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) != 0;
+	if (s->failed)
+		return;
 	va_start(args, fmt);
-	n = vasprintf(&s->v[s->n], fmt, args);
+	s->failed = vasprintf(&s->v[s->n], fmt, args) < 0;
+	s->n += !s->failed;
 	va_end(args);
-	s->n += n >= 0;
-	return n < 0 ? -ENOMEM : 0;
 }
 
 void rsh_sentences_clear(struct rsh_sentences *s)
@@ -416,6 +415,7 @@ void rsh_sentences_clear(struct rsh_sentences *s)
 void rsh_sentences_print(const struct rsh_sentences *s, size_t from, size_t end,
 			 const char *before, struct rsh_printer *out)
 {
+	out->failed |= s->failed;
 	rsh_json(out, "[");
 	for (size_t i = from; i < end; i++) {
 		rsh_json(out, "%", s->v[i]);

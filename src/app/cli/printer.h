@@ -207,9 +207,9 @@ const char *rsh_mark_color(const struct rsh_printer *out, enum rsh_mark mark);
 struct rsh_sentences {
 	char **v; /* from malloc */
 	size_t n, cap;
+	bool failed; /* memory was out; printing them fails, too */
 };
-/* Returns 0 or -ENOMEM. */
-int rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
+void rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void rsh_sentences_clear(struct rsh_sentences *s);
 /* Prints sentences `from` to `end` - 1, as an array or as lines that begin with

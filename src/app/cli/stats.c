@@ -131,34 +131,26 @@ static bool is_later(const char *name, const char *wanted)
 	       (strcmp(y.series, "#") == 0 || strcmp(x.series, y.series) == 0);
 }
 
-static bool has_step(const json_t *all, const char *wanted)
+/* Returns whether the wanted step is shown.  *later is a step that is shown and
+ * later, if there is nothing of the wanted one, which may come if it is NULL. */
+static bool has_step(const json_t *all, const char *wanted, const char **later)
 {
 	const json_t *steps = json_object_get(all, "steps");
+	bool shown = false, any = false;
 	size_t i;
 	json_t *step;
 
-	json_array_foreach(steps, i, step)
-		if (is_shown(step) && is_wanted_step(step, wanted))
-			return true;
-	return false;
-}
-
-/* Finds a step that is shown and later than the wanted one, of which there is
- * nothing.  NULL: the wanted one may come. */
-static const char *find_later(const json_t *all, const char *wanted)
-{
-	const json_t *steps = json_object_get(all, "steps");
-	const char *later = NULL;
-	size_t i;
-	json_t *step;
-
+	*later = NULL;
 	json_array_foreach(steps, i, step) {
-		if (is_wanted_step(step, wanted))
-			return NULL;
+		const bool is_wanted = is_wanted_step(step, wanted);
+
+		any |= is_wanted;
+		shown |= is_wanted && is_shown(step);
 		if (is_shown(step) && is_later(text_of(step, "name"), wanted))
-			later = text_of(step, "name");
+			*later = text_of(step, "name");
 	}
-	return later;
+	*later = any ? NULL : *later;
+	return shown;
 }
 
 /* Asks until the step is there.  *gone is true if it does not come. */
@@ -168,13 +160,11 @@ static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
 	cleanup_free char *path = rsh_text_format("%s/%s", o->mountpoint,
 						  o->wait);
+	const char *later;
 	bool looked = false;
 	int rc = path ? 0 : rsh_error_nomem(err);
 
-	*gone = false;
-	while (rc == 0 && !has_step(*all, o->wait)) {
-		const char *later = find_later(*all, o->wait);
-
+	while (rc == 0 && !has_step(*all, o->wait, &later)) {
 		*gone = later && looked;
 		if (*gone)
 			return rsh_error_set(err, ENOENT, "%s: step %s is not "

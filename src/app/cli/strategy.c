@@ -37,33 +37,21 @@ struct content {
 	size_t len;
 };
 
-static int write_buffer(void *ctx, int fd)
+static int write_content(void *ctx, int fd)
 {
 	const struct content *c = ctx;
-	int rc = rsh_write_all(fd, c->data, c->len, 0);
-
-	if (rc == 0 && fsync(fd) != 0)
-		rc = -errno;
-	return rc;
-}
-
-static int write_into(const char *path, const struct content *c)
-{
-	cleanup_fd int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 	const char *rest = c->data;
-	size_t left = c->len;
+	ssize_t n;
 
-	if (fd < 0)
-		return -errno;
-	while (left) {
-		ssize_t n = write(fd, rest, left);
-
+	for (size_t left = c->len; left > 0; left -= (size_t)n) {
+		n = write(fd, rest, left);
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		rest += n < 0 ? 0 : n;
-		left -= n < 0 ? 0 : (size_t)n;
+		n = n < 0 ? 0 : n;
+		rest += n;
 	}
-	return 0;
+	/* A pipe cannot be synced. */
+	return fsync(fd) != 0 && errno != EINVAL && errno != EROFS ? -errno : 0;
 }
 
 /* Writes a file under another name, syncs and renames it, so that `path` is the
@@ -79,15 +67,18 @@ static int write_strategy(const char *path, const void *data, size_t len,
 	const char *file = target ? target : path;
 	cleanup_free char *temporary =
 		rsh_text_format("%s.tmp-%ld", file, (long)getpid());
+	cleanup_fd int fd = -1;
 	struct stat st;
 	int rc;
 
-	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode))
-		rc = write_into(target, &content);
-	else
+	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
+		fd = open(target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+		rc = fd < 0 ? -errno : write_content(&content, fd);
+	} else {
 		rc = temporary ? rsh_file_replace(AT_FDCWD, file, temporary,
-						  0666, write_buffer,
+						  0666, write_content,
 						  &content) : -ENOMEM;
+	}
 	return rc ? rsh_error_file(err, -rc, path) : 0;
 }
 

@@ -115,7 +115,7 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 	struct rsh_sentences compared = { 0 };
 
 	phrase_compared(r, &compared);
-	out->failed |= compared.n == 0;
+	out->failed |= compared.failed;
 	rsh_json(out, "{good:% step:% files:% bytes:% compared:",
 		 rsh_v_bool(a->n_problems == 0), RSH_V_IF(*r->step, r->step),
 		 a->n_files, a->bytes);
@@ -151,12 +151,6 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 	rsh_sentences_clear(&compared);
 }
 
-static void take_verified_step(struct report *r, const struct rsh_source *s)
-{
-	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
-				  sizeof(r->step));
-}
-
 /* ---- verifying ---- */
 
 /* A TREE that does not exist is an error of the command line, not a tree
@@ -170,62 +164,62 @@ static int find_tree(const char *dir, struct rsh_error *err)
 	return 0;
 }
 
+/* Verifies TREE by a manifest, in either order. */
 static int verify_files(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	const char *manifest = o->operands[0], *dir;
-	cleanup_free char *beside = NULL;
+	const bool swapped = o->n_operands > 1 && !rsh_is_file(o->operands[0]);
+	const char *manifest = o->operands[swapped], *dir;
+	cleanup_free char *beside = rsh_path_directory(manifest);
 
-	dir = o->n_operands > 1 ? o->operands[1] : NULL;
-	if (dir && !rsh_is_file(manifest)) {
-		manifest = o->operands[1];
-		dir = o->operands[0];
-	}
-	if (!dir) {
-		dir = beside = rsh_path_directory(manifest);
-		if (!beside)
-			return rsh_error_nomem(err);
-	}
+	dir = o->n_operands > 1 ? o->operands[!swapped] : beside;
+	if (!dir)
+		return rsh_error_nomem(err);
 	return find_tree(dir, err) ?:
 	       rsh_verify_files(manifest, dir, &o->vfs.files.store,
 				&control, &r->answer, err);
 }
 
-static int verify_plan(struct report *r, enum rsh_verify_kind kind,
+/* Verifies the files that a mount shows. */
+static int verify_plan(struct report *r, const struct rsh_vfs_view *view,
 		       struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
 	cleanup_free bool *wanted = NULL;
 	struct rsh_verify_options vo = {
-		.tree = kind == RSH_VERIFY_TREE ? other : NULL,
-		.manifest = kind == RSH_VERIFY_MANIFEST ? other : NULL,
+		.tree = r->kind == RSH_VERIFY_TREE ? o->operands[1] : NULL,
+		.manifest = r->kind == RSH_VERIFY_MANIFEST ? o->operands[1] :
+							     NULL,
 		.write = o->write_manifest,
 		.overwrite = o->overwrite,
 		.control = rsh_work_control(&r->work),
 	};
-	struct rsh_vfs_view view;
-	int rc;
+	int rc = rsh_ranks_mark_files(o, 2, view->plan, &wanted, err);
 
-	if (!rsh_vfs_view(r->work.vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_verified_step(r, view.source);
-	rc = rsh_ranks_mark_files(o, 2, view.plan, &wanted, err);
 	vo.wanted = wanted;
 	return rc ? rc : rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
 					 &r->answer, err);
 }
 
-/* A file has whole parameters if no strategy is given and the format does not
- * describe its sharding. */
-static bool verify_is_whole(const struct report *r,
-			    const struct rsh_source *source)
+/* Verifies the chosen step of a source. */
+static int verify_step(struct report *r, const struct rsh_source *source,
+		       const struct rsh_strategy *strategy,
+		       struct rsh_names *names, struct rsh_error *err)
 {
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	const struct rsh_format *f = rsh_source_format(source);
+	const struct rsh_verify_source vs = {
+		.source = source, .strategy = strategy, .names = names,
+		/* A file has whole parameters if no strategy is given and the
+		 * format does not describe its sharding. */
+		.whole = r->work.options->vfs.src.from == RSH_FROM_NONE &&
+			 f->layout != RSH_LAYOUT_OWN && f->by_name,
+	};
 
-	return r->work.options->vfs.src.from == RSH_FROM_NONE &&
-	       f->layout != RSH_LAYOUT_OWN && f->by_name;
+	rsh_source_candidate_text(source, rsh_source_chosen(source), r->step,
+				  sizeof(r->step));
+	return rsh_verify_source(&vs, &control, &r->answer, err);
 }
 
 /* Returns whether there are several ranks and it is unknown what they hold. */
@@ -250,7 +244,6 @@ static bool is_apart(const struct report *r, const struct rsh_source *source)
 static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	struct rsh_source_options files = o->vfs.files;
 	const char *path = o->vfs.src.path;
 	struct rsh_strategy *strategy = NULL;
@@ -278,16 +271,11 @@ static int verify_best(struct report *r, struct rsh_error *err)
 		     rsh_source_strategy(source, true, names, &strategy, err);
 	}
 	if (rc == 0) {
-		take_verified_step(r, source);
 		r->apart = is_apart(r, source);
-		rc = rsh_verify_source(&(struct rsh_verify_source){
-					source, strategy,
-					verify_is_whole(r, source), names,
-				       }, &control, &r->answer, err);
+		rc = verify_step(r, source, strategy, names, err);
 	}
 	rsh_source_free(source);
-	if (strategy)
-		rsh_strategy_free(strategy);
+	rsh_strategy_free(strategy);
 	rsh_names_free(names);
 	return rc;
 }
@@ -295,53 +283,49 @@ static int verify_best(struct report *r, struct rsh_error *err)
 static int ask_of_source(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const enum rsh_verify_kind kind = r->kind;
-	struct rsh_copy_control control;
+	const bool of_tree = r->kind == RSH_VERIFY_TREE;
 	struct rsh_vfs_view view;
 	int rc;
 
-	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
+	if (r->kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
 		return verify_best(r, err);
-	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
+	rc = of_tree ? find_tree(o->operands[1], err) : 0;
 	/* The content of a converted tree says nothing about replicas of the
 	 * source. */
-	rc = rc ?: rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
+	rc = rc ?: rsh_work_open(&r->work, !of_tree, err);
 	if (rc)
 		return rc;
-	if (kind != RSH_VERIFY_SOURCE)
-		return verify_plan(r, kind, err);
-	/* Verify the step that a mount takes.  With --write-manifest also write
-	 * a manifest of what the mount would show. */
-	control = rsh_work_control(&r->work);
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_verified_step(r, view.source);
-	rc = rsh_verify_source(&(struct rsh_verify_source){
-				view.source, view.src,
-				verify_is_whole(r, view.source), view.names,
-			       }, &control, &r->answer, err);
-	if (rc || !o->write_manifest || r->answer.n_problems)
-		return rc;
-	rsh_work_end_progress(&r->work);
-	r->answer.n_files = 0;
-	r->answer.bytes = 0;
-	rc = verify_plan(r, RSH_VERIFY_SOURCE, err);
-	r->n_written = rc ? 0 : r->answer.n_files;
+	if (r->kind == RSH_VERIFY_SOURCE) {
+		/* Verify the step that a mount takes.  With --write-manifest
+		 * also write a manifest of what the mount would show. */
+		rc = verify_step(r, view.source, view.src, view.names, err);
+		if (rc || !o->write_manifest || r->answer.n_problems)
+			return rc;
+		rsh_work_end_progress(&r->work);
+		r->answer.n_files = 0;
+		r->answer.bytes = 0;
+	}
+	rsh_source_candidate_text(view.source, rsh_source_chosen(view.source),
+				  r->step, sizeof(r->step));
+	rc = verify_plan(r, &view, err);
+	if (r->kind == RSH_VERIFY_SOURCE)
+		r->n_written = rc ? 0 : r->answer.n_files;
 	return rc;
 }
 
 static int ask_question(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
 	struct rsh_answer by_manifest = { 0 };
 	struct rsh_copy_control control;
 	int rc;
 
-	r->kind = kind;
-	if (kind == RSH_VERIFY_FILES)
+	r->kind = rsh_verify_kind_of(o);
+	if (r->kind == RSH_VERIFY_FILES)
 		return verify_files(r, err);
-	if (kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
+	if (r->kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
 		/* Verify a directory by the manifest in it. */
 		control = rsh_work_control(&r->work);
 		rc = rsh_verify_files(NULL, o->operands[0], &o->vfs.files.store,
