@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "app/cli/printer.h"
+#include "rsh/app/printer.h"
 
 static void assert_shortened(const char *text, size_t n, const char *wanted)
 {

@@ -14,6 +14,3 @@ char *rsh_json_dump(json_t *value, size_t flags);
 /* Makes a string; text that is not UTF-8 is escaped as rsh_text_escape()
  * does. */
 json_t *rsh_json_text(const char *s);
-/* Makes a string as rsh_json_text() does, or null if `s` is NULL. */
-json_t *rsh_json_optional(const char *s);
-json_t *rsh_json_u64(uint64_t n);

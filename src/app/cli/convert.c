@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
@@ -237,10 +237,18 @@ static int check_load(void *ctx, const struct rsh_catalogue *c,
 	return rsh_tensor_load(k->source, c, t, to, bytes, err);
 }
 
-static int check_open_source(struct checking *c, struct rsh_error *err)
+/* Opens the source, takes the step that a mount would try first, and makes
+ * quantised weights dense, as a mount does.  Before that it loads the table, or
+ * those that suit the model. */
+static int check_read_source(struct checking *c, const char *path,
+			     struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &c->o->vfs;
 	struct rsh_source_options files = v->files;
+	struct rsh_plan_options all = v->plan;
+	struct rsh_source_view view;
+	struct rsh_offers in;
+	uint32_t n_wrapped;
 	int rc = 0;
 
 	c->names = rsh_names_new();
@@ -255,21 +263,12 @@ static int check_open_source(struct checking *c, struct rsh_error *err)
 	if (rc == 0 && v->src.path &&
 	    rsh_source_format(c->source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(c->source, err);
-	return rc;
-}
-
-/* Takes the step that a mount would try first, and makes quantised weights
- * dense, as a mount does. */
-static int check_read_source(struct checking *c, struct rsh_error *err)
-{
-	const struct rsh_vfs_config *v = &c->o->vfs;
-	struct rsh_plan_options all = v->plan;
-	struct rsh_source_view view;
-	struct rsh_offers in;
-	uint32_t n_wrapped;
-	int rc = rsh_source_choose(c->source, 0, err) ?:
-		 rsh_source_index(c->source, c->names, err);
-
+	rc = rc ?: rsh_model_config_load(v->weights.config, v->source,
+					 rsh_source_store(c->source),
+					 &c->config, err) ?:
+		   rsh_tables_load(path, c->config, &c->tables, err) ?:
+		   rsh_source_choose(c->source, 0, err) ?:
+		   rsh_source_index(c->source, c->names, err);
 	if (rc == 0 && !c->strategy)
 		rc = rsh_source_strategy(c->source, false, c->names,
 					 &c->strategy, err);
@@ -294,32 +293,6 @@ static int check_read_source(struct checking *c, struct rsh_error *err)
 	}, &c->arena, &c->in, err);
 }
 
-/* Loads the table, or those that suit the model, and chooses the one that a
- * mount would use. */
-static int check_choose(struct checking *c, const char *path,
-			struct rsh_error *err)
-{
-	const struct rsh_vfs_config *v = &c->o->vfs;
-	struct rsh_weights_options o = { 0 };
-	int rc = v->source ? check_open_source(c, err) : 0;
-
-	if (rc == 0 && v->source)
-		rc = rsh_model_config_load(v->weights.config, v->source,
-					   rsh_source_store(c->source),
-					   &c->config, err);
-	rc = rc ?: rsh_tables_load(path, c->config, &c->tables, err);
-	if (rc == 0 && v->source)
-		rc = check_read_source(c, err);
-	if (rc)
-		return rc;
-	o.config = c->config;
-	o.given = v->weights.from;
-	o.vocab_multiple = v->weights.vocab_multiple;
-	o.untie = v->weights.untie;
-	return rsh_weights_choose(&o, c->tables.v, c->tables.n, &c->in,
-				  &c->table, err);
-}
-
 static int check_same(void *ctx, const struct rsh_offer *a,
 		      const struct rsh_offer *b, struct rsh_error *err)
 {
@@ -328,8 +301,10 @@ static int check_same(void *ctx, const struct rsh_offer *a,
 	return rsh_tensors_same(c->source, c->in.cat, a, b, err);
 }
 
-/* Returns 0 even if something is wrong, because the report then has it. */
-static int check_with_source(struct checking *c, struct rsh_error *err)
+/* Checks the table that a mount would use.  Returns 0 even if something is
+ * wrong, because the report then has it. */
+static int check_chosen(struct checking *c, const char *path,
+			struct rsh_error *err)
 {
 	const struct rsh_weights_at *w = &c->o->vfs.weights;
 	const struct rsh_weights_watch watch = {
@@ -337,13 +312,27 @@ static int check_with_source(struct checking *c, struct rsh_error *err)
 		.wrong = report_wrong, .ctx = c,
 	};
 	struct rsh_weights_options o = {
+		.given = w->from, .vocab_multiple = w->vocab_multiple,
+		.untie = w->untie,
+	};
+	int rc = c->o->vfs.source ?
+		 check_read_source(c, path, err) :
+		 rsh_tables_load(path, NULL, &c->tables, err);
+
+	o.config = c->config;
+	rc = rc ?: rsh_weights_choose(&o, c->tables.v, c->tables.n, &c->in,
+				      &c->table, err);
+	if (rc == 0 && rsh_weights_check_table(c->table, report_finding, c) ==
+			       -ENOMEM)
+		rc = rsh_error_nomem(err);
+	if (rc || !c->o->vfs.source)
+		return rc;
+	o = (struct rsh_weights_options){
 		.table = c->table, .config = c->config,
 		.unlisted = w->unlisted,
 		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
 		.same = check_same, .ctx = c,
 	};
-	int rc = 0;
-
 	if (w->from)
 		o.from = (enum rsh_side)(w->from - 1);
 	else
@@ -363,7 +352,7 @@ static int check_table(const struct rsh_options *o, const char *path,
 		       bool *good, struct rsh_error *err)
 {
 	struct checking c = { .o = o };
-	int rc = check_choose(&c, path, err);
+	int rc;
 
 	rsh_printer_init(&c.out, o);
 	rsh_printer_init_part(&c.made, &c.out);
@@ -372,11 +361,7 @@ static int check_table(const struct rsh_options *o, const char *path,
 	rsh_rows(&c.made, columns);
 	rsh_json(&c.passed, "[");
 	rsh_json(&c.findings, "[");
-	if (rc == 0 && rsh_weights_check_table(c.table, report_finding, &c) ==
-			       -ENOMEM)
-		rc = rsh_error_nomem(err);
-	if (rc == 0 && o->vfs.source)
-		rc = check_with_source(&c, err);
+	rc = check_chosen(&c, path, err);
 	if (rc == 0)
 		print_report(&c);
 	rc = rsh_printer_end(&c.out, rc, err);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/options.h"
 #include "rsh/copy/export.h"
 #include "rsh/source/inspect.h"

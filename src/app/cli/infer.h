@@ -6,7 +6,7 @@
  * infer_print.c prints the table, hints, and what cannot be known. */
 #pragma once
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/options.h"
 #include "rsh/contents/infer.h"
 #include "rsh/strategy/partition.h"

@@ -2,7 +2,7 @@
 /* app/cli/ls.h has the parts of the command `ls`. */
 #pragma once
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/source/inspect.h"
 #include "rsh/source/source.h"
 #include "rsh/strategy/derive.h"

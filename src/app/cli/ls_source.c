@@ -339,52 +339,18 @@ static void put_state(struct rsh_printer *out, const void *ctx)
 	}
 }
 
-static const struct rsh_column step_columns[] = {
-	{ "name", "STEP", .shorten = true },
-	{ "epoch", NULL },
-	{ "step", NULL },
-	{ "run", NULL },
-	{ "breakpoint", NULL },
-	{ "tried", NULL },
-	{ "format", "FORMAT" },
-	{ "whole", NULL },
-	{ "reason", NULL },
-	{ NULL, "FILES", .right = true },
-	{ "bytes", "SIZE", .right = true },
-	{ "missing_ranks", NULL },
-	{ "beyond_ranks", NULL },
-	{ "files", NULL },
-	{ NULL, "STATE", .shorten = true },
-	{ NULL, NULL }
-};
-
-static void print_step(struct rsh_printer *out, const struct step *s,
-		       enum rsh_file_type format)
-{
-	const struct rsh_candidate_step *n = &s->number;
-	const enum rsh_mark mark = s->n_beyond > 0 || !s->whole ? RSH_MARK_BAD :
-				   s->tried ? RSH_MARK_GOOD : RSH_MARK_NONE;
-
-	rsh_row(out, s->text, RSH_V_IF(n->stepped && !n->alone, n->epoch),
-		RSH_V_IF(n->stepped, n->step), RSH_V_IF(n->stepped, n->run),
-		n->breakpoint, s->tried, rsh_file_type_suffix(format) + 1,
-		s->whole, RSH_V_IF(s->why.code, s->why.text),
-		rsh_v_call(put_files, s), rsh_v_bytes(s->bytes),
-		rsh_v_u32s(s->missing, s->n_missing),
-		rsh_v_u32s(s->beyond, s->n_beyond), rsh_v_call(put_files, s),
-		rsh_v_marked(mark, rsh_v_call(put_state, s)));
-}
-
 /* An error is printed with its step; the list itself fails only if memory is
  * out. */
 static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 {
-	const struct rsh_format *format = rsh_source_format(t->source);
+	const struct rsh_format *format;
 	const struct rsh_error *unread;
 	struct step s = {
 		.tried = i < rsh_source_n_candidates(t->source),
 	};
+	const struct rsh_candidate_step *n = &s.number;
 	struct rsh_source_view view;
+	enum rsh_mark mark;
 	int rc, status;
 
 	rsh_source_candidate_text(t->source, i, s.text, sizeof(s.text));
@@ -414,8 +380,20 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 					   t->source, &view);
 	if (status == 0 && rc == 0 && s.tried)
 		status = take_tensors(t, &s, i == 0, &view);
+	mark = s.n_beyond > 0 || !s.whole ? RSH_MARK_BAD :
+	       s.tried ? RSH_MARK_GOOD : RSH_MARK_NONE;
 	if (status == 0)
-		print_step(out, &s, view.format);
+		rsh_row(out, s.text, RSH_V_IF(n->stepped && !n->alone,
+					      n->epoch),
+			RSH_V_IF(n->stepped, n->step),
+			RSH_V_IF(n->stepped, n->run), n->breakpoint, s.tried,
+			rsh_file_type_suffix(view.format) + 1, s.whole,
+			RSH_V_IF(s.why.code, s.why.text),
+			rsh_v_call(put_files, &s), rsh_v_bytes(s.bytes),
+			rsh_v_u32s(s.missing, s.n_missing),
+			rsh_v_u32s(s.beyond, s.n_beyond),
+			rsh_v_call(put_files, &s),
+			rsh_v_marked(mark, rsh_v_call(put_state, &s)));
 	free(s.files);
 	free(s.missing);
 	free(s.beyond);
@@ -483,6 +461,25 @@ static void print_mount_verdict(struct rsh_printer *out, const struct tree *t)
 				*t->newest_whole ? t->newest_whole : "none");
 	}
 }
+
+static const struct rsh_column step_columns[] = {
+	{ "name", "STEP", .shorten = true },
+	{ "epoch", NULL },
+	{ "step", NULL },
+	{ "run", NULL },
+	{ "breakpoint", NULL },
+	{ "tried", NULL },
+	{ "format", "FORMAT" },
+	{ "whole", NULL },
+	{ "reason", NULL },
+	{ NULL, "FILES", .right = true },
+	{ "bytes", "SIZE", .right = true },
+	{ "missing_ranks", NULL },
+	{ "beyond_ranks", NULL },
+	{ "files", NULL },
+	{ NULL, "STATE", .shorten = true },
+	{ NULL, NULL }
+};
 
 /* The steps are looked at first, so their part is printed later. */
 static int print_tree(struct rsh_printer *out, struct tree *t)

@@ -22,32 +22,22 @@
 
 /* ---- the next command ---- */
 
-/* Returns whether the path is the directory, or something in it. */
-static bool next_is_in(const char *path, const char *dir)
-{
-	cleanup_free char *real = realpath(path, NULL);
-	cleanup_free char *top = realpath(dir, NULL);
-	const size_t n = top ? strlen(top) : 0;
-
-	return real && top && strncmp(real, top, n) == 0 &&
-	       (real[n] == '/' || real[n] == '\0');
-}
-
-/* A mount must not hide its SOURCE, which may be a mount itself. */
-static char *next_command(const struct rsh_options *o)
-{
-	const char *point = next_is_in(o->vfs.source, "mnt") ? "mnt2" : "mnt";
-	const char *operands[] = { o->vfs.source, point, NULL };
-	cleanup_free char *line =
-		rsh_options_line(o, rsh_command_find("mount"), operands);
-
-	return line ? rsh_text_format("mkdir -p %s && %s", point, line) : NULL;
-}
-
 void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
 		 bool known)
 {
-	cleanup_free char *line = known ? next_command(o) : NULL;
+	/* A mount must not hide its SOURCE, which may be a mount itself: a
+	 * directory "mnt", or something in it. */
+	cleanup_free char *source = realpath(o->vfs.source, NULL);
+	cleanup_free char *mnt = realpath("mnt", NULL);
+	const size_t n = mnt ? strlen(mnt) : 0;
+	const bool is_in = source && mnt && strncmp(source, mnt, n) == 0 &&
+			   (source[n] == '/' || source[n] == '\0');
+	const char *point = is_in ? "mnt2" : "mnt";
+	const char *operands[] = { o->vfs.source, point, NULL };
+	cleanup_free char *mount = !known ? NULL :
+		rsh_options_line(o, rsh_command_find("mount"), operands);
+	cleanup_free char *line = !mount ? NULL :
+		rsh_text_format("mkdir -p %s && %s", point, mount);
 
 	out->failed |= known && !line;
 	rsh_json(out, "next:%", line);

@@ -2,7 +2,7 @@
 /* app/cli/plan.h has the parts of the command `plan`. */
 #pragma once
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/vfs/inspect.h"
 
 /* ---- what a file reads (plan_measure.c) ---- */

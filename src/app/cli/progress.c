@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/thread.h"

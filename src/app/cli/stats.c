@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
 #include "rsh/app/json.h"

@@ -14,7 +14,7 @@
 
 #include "infer.h"
 #include "ls.h"
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/files.h"

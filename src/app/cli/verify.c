@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/options.h"
 #include "rsh/copy/verify.h"

@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "progress.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/options.h"

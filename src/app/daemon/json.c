@@ -29,13 +29,3 @@ json_t *rsh_json_text(const char *s)
 	free(escaped);
 	return text;
 }
-
-json_t *rsh_json_optional(const char *s)
-{
-	return s ? rsh_json_text(s) : json_null();
-}
-
-json_t *rsh_json_u64(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}

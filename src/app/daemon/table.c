@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/table.c measures and cuts UTF-8 text by columns, and prints tables
+/* app/daemon/table.c measures and cuts UTF-8 text by columns, and prints tables
  * that fit a terminal. */
 #include "config.h"
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 
 #include <limits.h>
 #include <locale.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/printer.c prints values as JSON and in sentences, and finds out
+/* app/daemon/printer.c prints values as JSON and in sentences, and finds out
  * whether the output is a terminal, its width, and whether to use color. */
 #include "config.h"
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -142,10 +142,15 @@ void rsh_json_put(struct rsh_printer *out, const struct rsh_value *v)
 			continue;
 		}
 		n = 1;
-		if (*c == '%')
+		if (*c == '%' && c[1] == ':') {
+			v++;
+			json_key(out, v->at, strlen(v->at));
+			n = 2;
+		} else if (*c == '%') {
 			json_value(out, ++v);
-		else if (*c != ' ')
+		} else if (*c != ' ') {
 			json_structure(out, *c);
+		}
 	}
 }
 
@@ -338,7 +343,8 @@ void rsh_printer_init_part(struct rsh_printer *part,
 {
 	*part = (struct rsh_printer){
 		.json = out->json, .color = out->color, .width = out->width,
-		.digits = out->digits,
+		.digits = out->digits, .indent = out->indent,
+		.depth = out->depth, .keyed = true,
 	};
 	printer_into_memory(part);
 }
@@ -355,7 +361,7 @@ static void printer_drop_cells(struct rsh_printer *out)
 char *rsh_printer_take(struct rsh_printer *out)
 {
 	printer_drop_cells(out);
-	if (out->f && out->indent)
+	if (out->f && out->indent && !out->depth)
 		fputc('\n', out->f);
 	out->failed |= out->f && fclose(out->f) != 0;
 	out->f = NULL;

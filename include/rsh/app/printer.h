@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/printer.h prints what commands write to standard output: JSON for
- * programs, or tables and sentences for people.  A command says all of it, one
- * after the other, and the printer leaves out what the user did not ask for:
+/* app/printer.h prints what commands write to standard output, and the files of
+ * a mount's control directory: JSON for programs, or tables and sentences for
+ * people.  A command says all of it, one after the other, and the printer leaves
+ * out what the user did not ask for:
  *
  *	rsh_json(&out, "{file:% records:", path);        only in JSON
  *	rsh_rows(&out, columns);                         "[", or a table
@@ -169,8 +170,8 @@ static inline struct rsh_value rsh_v_marked(enum rsh_mark mark,
 /* ---- printing ---- */
 
 /* Prints JSON: each % is the next value; a word is a key; blanks count
- * nothing, and commas are added, also between calls.  The first argument is
- * the format. */
+ * nothing, and commas are added, also between calls.  %: is a key.  The first
+ * argument is the format. */
 #define rsh_json(out, ...) rsh_json_put(out, RSH_VALUE_LIST(__VA_ARGS__))
 void rsh_json_put(struct rsh_printer *out, const struct rsh_value *v);
 
