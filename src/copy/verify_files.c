@@ -136,23 +136,6 @@ static bool has_below(const struct rsh_manifest_index *x, const char *dir)
 	return false;
 }
 
-/* Returns whether a file is not part of the tree: the manifest, the control
- * directory of a mount, or a temporary file of an export. */
-static bool is_beside(const struct job *j, const char *path,
-		      const struct rsh_stat *st)
-{
-	const char *name = rsh_path_name(path);
-
-	if (j->manifest && strcmp(path, j->manifest) == 0)
-		return true;
-	if (name == path && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
-		       (strcmp(path, CONTROL_NAME) == 0 &&
-			st->kind == RSH_IS_DIR)))
-		return true;
-	return strncmp(name, ".reshardfs-", 11) == 0 &&
-	       rsh_has_suffix(name, ".part");
-}
-
 static int find_strangers(struct job *j, const char *dir,
 			  struct rsh_error *err);
 
@@ -188,12 +171,19 @@ static int look_at_stranger(struct job *j, struct rsh_dir *d, const char *name,
 			    const char *path, struct rsh_error *err)
 {
 	struct rsh_stat st = { .kind = RSH_IS_OTHER };
-	bool is_dir;
+	bool is_dir, in_root = strcmp(name, path) == 0;
 
 	if (rsh_manifest_index_find(&j->index, path))
 		return 0;
 	is_dir = rsh_dir_look(d, name, &st) == 0 && st.kind == RSH_IS_DIR;
-	if (is_beside(j, path, &st) || (is_dir && is_empty_dir(j, path)))
+	/* These are not part of the tree: the manifest, the control directory
+	 * of a mount, temporary files of an export, and empty directories. */
+	if ((j->manifest && strcmp(path, j->manifest) == 0) ||
+	    (in_root && strcmp(name, RSH_MANIFEST_NAME) == 0) ||
+	    (in_root && is_dir && strcmp(name, CONTROL_NAME) == 0) ||
+	    (strncmp(name, ".reshardfs-", 11) == 0 &&
+	     rsh_has_suffix(name, ".part")) ||
+	    (is_dir && is_empty_dir(j, path)))
 		return 0;
 	if (is_dir && has_below(&j->index, path))
 		return find_strangers(j, path, err);
@@ -210,17 +200,15 @@ static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
 	int rc = rsh_dir_open(j->tree, dir, &d), more = 0;
 
 	while (rc == 0 && (more = rsh_dir_next(d, &name)) > 0) {
-		char *path;
+		cleanup_free char *path = NULL;
 
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 			continue;
 		if (rsh_copy_stopped(j->control))
 			return rsh_error_set(err, EINTR, "interrupted");
 		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
-		if (!path)
-			return rsh_error_nomem(err);
-		rc = look_at_stranger(j, d, name, path, err);
-		free(path);
+		rc = path ? look_at_stranger(j, d, name, path, err) :
+			    rsh_error_nomem(err);
 		if (rc)
 			return rc;
 	}
@@ -241,11 +229,10 @@ static int by_path(const void *a, const void *b)
 
 static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 {
-	int fd = -1;
-	int rc;
 	cleanup_free uint8_t *data = NULL;
 	cleanup_fd int memfd = -1;
 	size_t len = 0;
+	int rc;
 
 	if (!rsh_store_is_address(j->dir))
 		return rsh_manifest_index_open(&j->index, path, err);
@@ -256,15 +243,11 @@ static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 	if (rc)
 		return rc;
 	memfd = rsh_memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
-	if (memfd < 0)
-		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
-				     RSH_MANIFEST_NAME, strerror(errno));
-	rc = rsh_write_all(memfd, data, len, 0);
+	rc = memfd < 0 ? -errno : rsh_write_all(memfd, data, len, 0);
 	if (rc)
 		return rsh_error_set(err, -rc, "%s/%s: %s", j->dir,
 				     RSH_MANIFEST_NAME, strerror(-rc));
-	fd = steal_fd(&memfd);
-	return rsh_manifest_index_read(&j->index, fd, path, err);
+	return rsh_manifest_index_read(&j->index, steal_fd(&memfd), path, err);
 }
 
 int rsh_verify_files(const char *manifest, const char *dir,

@@ -42,31 +42,23 @@ struct check {
 	bool has_by_manifest, has_by_plan;
 };
 
-static void compare_part(struct check *k, const uint8_t *data, size_t len,
-			 uint64_t offset)
-{
-	ssize_t n = rsh_pread_all(k->fd, k->buf, len, offset);
-	size_t i = 0;
-
-	if (n < 0) {
-		k->error = (int)n;
-		return;
-	}
-	if (memcmp(data, k->buf, (size_t)n) == 0 && (size_t)n == len)
-		return;
-	while (i < (size_t)n && data[i] == k->buf[i])
-		i++;
-	k->differs = true;
-	k->where = offset + i;
-}
-
 static int check_sink(void *ctx, const uint8_t *data, size_t len,
 		      uint64_t offset)
 {
 	struct check *k = ctx;
 
-	if (k->fd >= 0 && !k->differs && !k->error)
-		compare_part(k, data, len, offset);
+	if (k->fd >= 0 && !k->differs && !k->error) {
+		ssize_t n = rsh_pread_all(k->fd, k->buf, len, offset);
+		size_t i = 0;
+
+		if (n < 0)
+			k->error = (int)n;
+		k->differs = n >= 0 && ((size_t)n != len ||
+					memcmp(data, k->buf, len) != 0);
+		while (k->differs && i < (size_t)n && data[i] == k->buf[i])
+			i++;
+		k->where = offset + i;
+	}
 	if (k->has_by_manifest)
 		rsh_digest_sink(&k->by_manifest, data, len, offset);
 	if (k->has_by_plan)
@@ -86,7 +78,8 @@ static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 {
 	struct rsh_place at = {
 		.order = (size_t)(f - j->list.files), .dir = j->options->tree,
-		.name = f->path, .placed = k->differs, .offset = k->where,
+		.name = f->path, .placed = k->differs,
+		.offset = k->differs ? k->where : 0,
 	};
 
 	if (k->fd < 0 || (!k->error && !k->differs && k->size == f->size))

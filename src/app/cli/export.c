@@ -52,20 +52,6 @@ static void report_export(struct rsh_printer *out, const struct rsh_work *w,
 
 /* ---- the command ---- */
 
-/* Adds to the error how many files are complete, and what to do next. */
-static void explain(int rc, const struct rsh_export_result *r,
-		    struct rsh_error *err)
-{
-	const struct rsh_error why = *err;
-
-	if (r->n_written == 0 && rc != -EINTR)
-		return;
-	rsh_error_set(err, why.code, "%s; %" PRIu32 " of %" PRIu32 " files "
-		      "are complete; run the same command to resume", why.text,
-		      r->n_written + r->n_kept,
-		      r->n_written + r->n_kept + r->n_left);
-}
-
 static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 			struct rsh_error *err)
 {
@@ -77,40 +63,46 @@ static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 		.share = { o->share, o->n_shares },
 		.verify = o->verify,
 		.overwrite = o->overwrite,
-		.control = rsh_work_control(w),
 	};
 	struct rsh_vfs_view view;
-	int rc;
+	int rc = rsh_work_open(w, false, err);
 
+	if (rc)
+		return rc;
+	eo.control = rsh_work_control(w);
 	if (!rsh_vfs_view(w->vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	rc = rsh_ranks_mark_files(o, 2, view.plan, &wanted, err);
 	eo.wanted = wanted;
-	return rc ? rc : rsh_export(w->vfs, &w->cfg, &eo, r, err);
+	return rc ?: rsh_export(w->vfs, &w->cfg, &eo, r, err);
 }
 
 enum rsh_exit rsh_export_command(const struct rsh_options *o)
 {
-	struct rsh_export_result result = { 0 };
-	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_export_result r = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT, why;
 	struct rsh_printer out;
 	enum rsh_exit status;
 	struct rsh_work w;
 	int rc;
 
 	rsh_work_begin(&w, o, "exporting");
-	rc = rsh_work_open(&w, false, &err) ?:
-	     export_ranks(&w, &result, &err);
+	rc = export_ranks(&w, &r, &err);
 	rsh_work_end_progress(&w);
+	why = err;
+	/* Say how many files are complete, and what to do next. */
+	if (rc == -EINTR || (rc && r.n_written > 0))
+		rsh_error_set(&err, why.code, "%s; %" PRIu32 " of %" PRIu32
+			      " files are complete; run the same command to "
+			      "resume", why.text, r.n_written + r.n_kept,
+			      r.n_written + r.n_kept + r.n_left);
 	rsh_printer_init(&out, o);
-	if (rc)
-		explain(rc, &result, &err);
-	else
-		report_export(&out, &w, &result);
+	if (rc == 0)
+		report_export(&out, &w, &r);
 	rc = rsh_printer_end(&out, rc, &err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
-		 result.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;
-	rsh_export_result_clear(&result);
+		 r.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	rsh_export_result_clear(&r);
 	rsh_work_end(&w);
 	return status;
 }

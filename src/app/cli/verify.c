@@ -205,9 +205,10 @@ static int verify_plan(struct report *r, const struct rsh_vfs_view *view,
 /* Verifies the chosen step of a source. */
 static int verify_step(struct report *r, const struct rsh_source *source,
 		       const struct rsh_strategy *strategy,
-		       struct rsh_names *names, struct rsh_error *err)
+		       struct rsh_names *names,
+		       const struct rsh_copy_control *control,
+		       struct rsh_error *err)
 {
-	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	const struct rsh_format *f = rsh_source_format(source);
 	const struct rsh_verify_source vs = {
 		.source = source, .strategy = strategy, .names = names,
@@ -219,7 +220,7 @@ static int verify_step(struct report *r, const struct rsh_source *source,
 
 	rsh_source_candidate_text(source, rsh_source_chosen(source), r->step,
 				  sizeof(r->step));
-	return rsh_verify_source(&vs, &control, &r->answer, err);
+	return rsh_verify_source(&vs, control, &r->answer, err);
 }
 
 /* Returns whether there are several ranks and it is unknown what they hold. */
@@ -244,6 +245,7 @@ static bool is_apart(const struct report *r, const struct rsh_source *source)
 static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	struct rsh_source_options files = o->vfs.files;
 	const char *path = o->vfs.src.path;
 	struct rsh_strategy *strategy = NULL;
@@ -272,7 +274,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	}
 	if (rc == 0) {
 		r->apart = is_apart(r, source);
-		rc = verify_step(r, source, strategy, names, err);
+		rc = verify_step(r, source, strategy, names, &control, err);
 	}
 	rsh_source_free(source);
 	rsh_strategy_free(strategy);
@@ -284,6 +286,7 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const bool of_tree = r->kind == RSH_VERIFY_TREE;
+	struct rsh_copy_control control;
 	struct rsh_vfs_view view;
 	int rc;
 
@@ -300,7 +303,9 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 	if (r->kind == RSH_VERIFY_SOURCE) {
 		/* Verify the step that a mount takes.  With --write-manifest
 		 * also write a manifest of what the mount would show. */
-		rc = verify_step(r, view.source, view.src, view.names, err);
+		control = rsh_work_control(&r->work);
+		rc = verify_step(r, view.source, view.src, view.names, &control,
+				 err);
 		if (rc || !o->write_manifest || r->answer.n_problems)
 			return rc;
 		rsh_work_end_progress(&r->work);
