@@ -92,8 +92,8 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 
 /* ---- putting it together ---- */
 
-/* Describes a strategy by the hash of its file, or of its content if it was made
- * and has no file. */
+/* Describes a strategy by the hash of its file, or of its content if it was
+ * made and has no file. */
 static int take_strategy(const char *path, bool is_made,
 			 const struct rsh_strategy *made,
 			 const struct rsh_vfs_view *view,

@@ -37,25 +37,6 @@ struct job {
 
 /* ---- the files of the manifest ---- */
 
-static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
-			 struct rsh_handle *h, size_t i)
-{
-	const struct rsh_byte_source file = {
-		.pread_fn = rsh_handle_pread, .ctx = h, .size = f->size,
-	};
-	cleanup_free uint64_t *sums =
-		rsh_alloc_array(f->n_records, sizeof(*sums));
-	struct rsh_digest d;
-	int rc;
-
-	if (!sums || rsh_digest_init(&d, f->records, f->n_records, sums))
-		return -ENOMEM;
-	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d) ?:
-	     rsh_digest_compare(&d, f, i, j->dir, j->out);
-	rsh_digest_clear(&d);
-	return rc;
-}
-
 /* Checks a file of the manifest.  If it cannot be read, this is a problem in
  * the answer.  Other failures are errors of the command. */
 static int check_listed(void *ctx, size_t i, struct rsh_error *err)
@@ -65,11 +46,17 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 	const struct rsh_place at = {
 		.order = i, .dir = j->dir, .name = e->path,
 	};
+	const struct rsh_manifest_file *f;
 	struct rsh_manifest_line line;
 	cleanup_handle struct rsh_handle *h = NULL;
+	cleanup_free uint64_t *sums = NULL;
+	struct rsh_digest d;
 	struct rsh_stat st;
 	int rc = rsh_handle_open(j->tree, e->path, &h) ?:
 		 rsh_handle_look(h, &st);
+	const struct rsh_byte_source file = {
+		.pread_fn = rsh_handle_pread, .ctx = h, .size = e->size,
+	};
 
 	if (rc == 0 && st.kind != RSH_IS_FILE) {
 		rc = st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
@@ -80,7 +67,16 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 		rc = rsh_manifest_index_get(&j->index, e, &line, err);
 		if (rc)
 			return rc;
-		rc = digest_listed(j, &line.file, h, i);
+		f = &line.file;
+		sums = rsh_alloc_array(f->n_records, sizeof(*sums));
+		rc = sums ? rsh_digest_init(&d, f->records, f->n_records,
+					    sums) : -ENOMEM;
+		if (rc == 0) {
+			rc = rsh_copy_feed_real(&file, j->control,
+						rsh_digest_sink, &d) ?:
+			     rsh_digest_compare(&d, f, i, j->dir, j->out);
+			rsh_digest_clear(&d);
+		}
 		rsh_manifest_line_clear(&line);
 	}
 	if (rc == -EINTR)

@@ -23,6 +23,7 @@ struct job {
 	struct rsh_manifest_index index; /* of options->manifest */
 	struct rsh_origin origin;
 	struct rsh_manifest_writer draft; /* of options->write */
+	const struct rsh_source *source;
 	struct rsh_answer *out;
 };
 
@@ -221,8 +222,12 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 	const struct rsh_streams_options streams = rsh_streams_suited(
 		rsh_store_far(cfg->source, &cfg->files.store), false,
 		o->control.readahead);
+	struct rsh_vfs_view view;
 	int rc;
 
+	if (!rsh_vfs_view(j->vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	j->source = view.source;
 	if (rsh_copy_list_make(j->vfs, o->wanted, &j->list))
 		return rsh_error_nomem(err);
 	if (rsh_streams_new(&streams, &j->streams))
@@ -241,29 +246,23 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 	return 0;
 }
 
-static int open_draft(struct job *j, struct rsh_error *err)
-{
-	const struct rsh_manifest_writer_options o = {
-		.overwrite = j->options->overwrite,
-	};
-	struct rsh_vfs_view view;
-
-	if (!j->options->write)
-		return 0;
-	if (!rsh_vfs_view(j->vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	return rsh_target_check(j->options->write, view.source, err) ?:
-	       rsh_manifest_writer_open(&j->draft, j->options->write, &o,
-					&j->origin, &j->list, err);
-}
-
 static int check_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
 	struct rsh_answer *out = j->out;
+	const struct rsh_manifest_writer_options writer = {
+		.overwrite = j->options->overwrite,
+	};
 	size_t n_strangers;
-	int rc;
+	int rc = 0;
 
+	if (j->options->write)
+		rc = rsh_target_check(j->options->write, j->source, err) ?:
+		     rsh_manifest_writer_open(&j->draft, j->options->write,
+					      &writer, &j->origin, &j->list,
+					      err);
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < j->index.n; i++) {
 		const struct rsh_place at = {
 			.name = j->index.entries[i].path,
@@ -298,8 +297,7 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 {
 	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
 			 .draft = RSH_DRAFT_NONE, .out = out };
-	int rc = prepare_plan(&j, cfg, err) ?: open_draft(&j, err) ?:
-		 check_all(&j, err);
+	int rc = prepare_plan(&j, cfg, err) ?: check_all(&j, err);
 
 	rsh_streams_free(j.streams);
 	rsh_manifest_writer_clear(&j.draft);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/printer.h prints what commands write to standard output, and the files of
  * a mount's control directory: JSON for programs, or tables and sentences for
- * people.  A command says all of it, one after the other, and the printer leaves
- * out what the user did not ask for:
+ * people.  A command says all of it, one after the other, and the printer
+ * leaves out what the user did not ask for:
  *
  *	rsh_json(&out, "{file:% records:", path);        only in JSON
  *	rsh_rows(&out, columns);                         "[", or a table
@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include <jansson.h>
 
 #include "rsh/app/options.h"
 #include "rsh/tensor/box.h"
@@ -235,3 +237,12 @@ void rsh_text_shorten(char *s, size_t width);
 const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);
 /* Formats seconds as "250 ms", "12.5 s" or "3.1 h"; returns text. */
 const char *rsh_text_seconds(double seconds, char *text, size_t size);
+
+/* ---- JSON of texts that need not be UTF-8 ---- */
+
+/* Drops the value, and returns its text, escaped by rsh_text_json() (from
+ * malloc).  Returns NULL if memory is out or `value` is NULL. */
+char *rsh_json_dump(json_t *value, size_t flags);
+/* Makes a string; text that is not UTF-8 is escaped as rsh_text_escape() does.
+ * The caller owns it; NULL means out of memory. */
+json_t *rsh_json_text(const char *s);

@@ -84,14 +84,11 @@ static bool is_subject(void *ctx, const char *name)
 	return !x->choice || rsh_choice_wants(x->choice, name);
 }
 
-static int copy_numbers(uint32_t **to, const uint32_t *from, uint32_t n)
+static uint32_t *copy_numbers(const uint32_t *from, uint32_t n)
 {
-	*to = rsh_alloc_array(n, sizeof(**to));
-	if (!*to)
-		return -ENOMEM;
-	if (n > 0)
-		memcpy(*to, from, n * sizeof(**to));
-	return 0;
+	uint32_t *to = rsh_alloc_array(n, sizeof(*to));
+
+	return to && n ? memcpy(to, from, n * sizeof(*to)) : to;
 }
 
 static int add_tensor(void *ctx, const struct rsh_inferred *t)
@@ -110,9 +107,10 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 		.record = t->record, .n = t->n, .n_groups = t->n_groups,
 		.n_failed = t->n_failed, .simple = t->simple,
 		.may_be_private = t->may_be_private,
+		.ranks = copy_numbers(t->ranks, t->n),
+		.group = copy_numbers(t->group, t->n),
 	};
-	if (copy_numbers(&to->ranks, t->ranks, t->n) ||
-	    copy_numbers(&to->group, t->group, t->n))
+	if (!to->ranks || !to->group)
 		return -ENOMEM;
 	/* Mostly it is the set of the previous tensor. */
 	for (size_t i = x->n_sets; i-- > 0;)
@@ -122,13 +120,12 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 			to->set = (uint32_t)i;
 			return 0;
 		}
-	s.ranks = rsh_alloc_array(s.n, sizeof(*s.ranks));
+	s.ranks = copy_numbers(t->holders, s.n);
 	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
 				 sizeof(*x->sets))) {
 		free(s.ranks);
 		return -ENOMEM;
 	}
-	memcpy(s.ranks, t->holders, s.n * sizeof(*s.ranks));
 	s.first = s.ranks[0];
 	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
 	for (uint32_t i = 1; i < s.n; i++)

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "ls.h"
-#include "rsh/app/json.h"
 #include "rsh/source/format.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"

@@ -32,17 +32,6 @@ struct step {
 	bool whole;
 };
 
-/* This is a tensor, with its shape in a file and its whole shape. */
-struct tensor {
-	uint32_t name;
-	enum rsh_dtype dtype;
-	uint32_t n_dims;
-	int64_t dims[RSH_MAX_DIMS];  /* shape in the file */
-	int64_t whole[RSH_MAX_DIMS];
-	uint64_t bytes; /* of the whole tensor as it is stored */
-	bool listed;    /* the strategy lists the tensor */
-};
-
 struct tree {
 	const struct rsh_options *options;
 	struct rsh_source *source;
@@ -53,8 +42,9 @@ struct tree {
 	size_t n_ranks;
 	/* These are of the newest complete step, or else of the newest step, if
 	 * a strategy was given, in the order of the files. */
-	struct tensor *tensors;
-	size_t n_tensors, cap_tensors;
+	struct rsh_printer tensors;
+	uint32_t n_tensors;
+	uint64_t bytes;       /* of the whole tensors as they are stored */
 	struct rsh_error why; /* why the tensors contradict the strategy; code
 			       * 0: they do not */
 	bool whole_tensors;   /* the tensors are of a complete step */
@@ -171,78 +161,61 @@ static int add_step_files(const struct tree *t, struct step *s,
 	return 0;
 }
 
-/* Takes the first record of each name.  Its whole shape is known by now. */
-static int add_tensor_records(struct tree *t, const struct rsh_ckpt_index *ix,
-			      const struct rsh_derive_shapes *shapes,
-			      bool *seen)
+static void begin_tensors(struct tree *t, const struct rsh_printer *out)
+{
+	static const struct rsh_column columns[] = {
+		{ "name", "TENSOR", .shorten = true },
+		{ "dtype", "DTYPE" },
+		{ "shape", "WHOLE" },
+		{ "file_shape", "IN A FILE" },
+		{ "listed", NULL },
+		{ NULL, NULL }
+	};
+
+	t->n_tensors = 0;
+	t->bytes = 0;
+	t->why = (struct rsh_error)RSH_ERROR_INIT;
+	rsh_printer_init_part(&t->tensors, out);
+	rsh_rows(&t->tensors, columns);
+}
+
+/* Prints the first record of each name.  Its whole shape is known by now. */
+static void print_tensors_of(struct tree *t, const struct rsh_ckpt_index *ix,
+			     const struct rsh_derive_shapes *shapes, bool *seen)
 {
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 		const int64_t *whole = rsh_derive_shapes_dims(shapes, r->name);
-		struct tensor *one;
+		const int64_t *dims = rsh_record_dims(ix, r);
+		uint64_t bytes = r->content_bytes;
 
 		if (!whole || seen[r->name])
 			continue;
-		if (rsh_grow(&t->tensors, &t->cap_tensors, t->n_tensors + 1,
-			     sizeof(*t->tensors)))
-			return -ENOMEM;
 		seen[r->name] = true;
-		one = &t->tensors[t->n_tensors++];
-		*one = (struct tensor){
-			.name = r->name,
-			.dtype = (enum rsh_dtype)r->dtype,
-			.n_dims = r->n_dims,
-			.bytes = r->content_bytes,
-			.listed = t->src && rsh_strategy_find(t->src, r->name),
-		};
-		memcpy(one->dims, rsh_record_dims(ix, r),
-		       r->n_dims * sizeof(*one->dims));
-		memcpy(one->whole, whole, r->n_dims * sizeof(*one->whole));
+		rsh_row(&t->tensors, rsh_names_text(t->names, r->name),
+			rsh_dtype_name((enum rsh_dtype)r->dtype),
+			rsh_v_dims(whole, r->n_dims),
+			rsh_v_dims(dims, r->n_dims),
+			rsh_v_bool(t->src &&
+				   rsh_strategy_find(t->src, r->name)));
 		for (uint32_t d = 0; d < r->n_dims; d++)
-			if (one->dims[d] > 0)
-				one->bytes *= (uint64_t)(whole[d] /
-							 one->dims[d]);
+			if (dims[d] > 0)
+				bytes *= (uint64_t)(whole[d] / dims[d]);
+		t->bytes += bytes;
+		t->n_tensors++;
 	}
-	return 0;
-}
-
-/* Returns 0 or -ENOMEM. */
-static int find_tensors(struct tree *t, const struct rsh_source_view *view)
-{
-	struct rsh_derive_shapes *shapes = rsh_derive_shapes_new();
-	cleanup_free bool *seen =
-		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
-	const struct rsh_ckpt_index *before = NULL;
-	int rc = shapes && seen ? 0 : -ENOMEM;
-
-	t->n_tensors = 0;
-	t->why = (struct rsh_error)RSH_ERROR_INIT;
-	for (uint32_t rank = t->first; rank < view->n_ranks &&
-	     rank - t->first < t->n && rc == 0 && !t->why.code; rank++) {
-		const struct rsh_ckpt_index *ix = view->index[rank];
-
-		/* Ranks of one stage mostly share an index, which is read only
-		 * once. */
-		if (!ix || (ix == before && t->src &&
-			    rank % t->src->stage_ranks != 0))
-			continue;
-		before = ix;
-		if (rsh_derive_shapes_add(shapes, t->src, rank, ix, view->names,
-					  &t->why))
-			rsh_error_prefix(&t->why, "%s", view->path[rank]);
-		else
-			rc = add_tensor_records(t, ix, shapes, seen);
-	}
-	rsh_derive_shapes_free(shapes);
-	return t->why.code == ENOMEM ? -ENOMEM : rc;
 }
 
 /* Takes the tensors of the newest complete step, or of the newest step if no
  * step is complete.  For a complete step it checks whether the strategy fits
  * this tree, as a mount of that step would. */
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
-			const struct rsh_source_view *view)
+			const struct rsh_source_view *view,
+			const struct rsh_printer *out)
 {
+	struct rsh_derive_shapes *shapes;
+	cleanup_free bool *seen = NULL;
+	const struct rsh_ckpt_index *before = NULL;
 	const struct rsh_vfs_config *v = &t->options->vfs;
 	const enum rsh_grid_rule rule = v->plan.compat ? RSH_GRID_CONVERTER :
 							 RSH_GRID_RUNTIME;
@@ -264,7 +237,30 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 		if (rc == -ENOMEM)
 			return rc;
 	}
-	return find_tensors(t, view);
+	rsh_printer_put_part(NULL, &t->tensors);
+	begin_tensors(t, out);
+	shapes = rsh_derive_shapes_new();
+	seen = calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
+	t->tensors.failed |= !shapes || !seen;
+	for (uint32_t rank = t->first; rank < view->n_ranks &&
+	     rank - t->first < t->n && !t->tensors.failed; rank++) {
+		const struct rsh_ckpt_index *ix = view->index[rank];
+
+		/* Ranks of one stage mostly share an index, which is read only
+		 * once. */
+		if (!ix || (ix == before && t->src &&
+			    rank % t->src->stage_ranks != 0))
+			continue;
+		before = ix;
+		if (rsh_derive_shapes_add(shapes, t->src, rank, ix, view->names,
+					  &t->why)) {
+			rsh_error_prefix(&t->why, "%s", view->path[rank]);
+			break;
+		}
+		print_tensors_of(t, ix, shapes, seen);
+	}
+	rsh_derive_shapes_free(shapes);
+	return t->tensors.failed || t->why.code == ENOMEM ? -ENOMEM : 0;
 }
 
 static int ask_mount(struct tree *t)
@@ -379,7 +375,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		status = rsh_ls_model_take(&t->model, t->options->vfs.source,
 					   t->source, &view);
 	if (status == 0 && rc == 0 && s.tried)
-		status = take_tensors(t, &s, i == 0, &view);
+		status = take_tensors(t, &s, i == 0, &view, out);
 	mark = s.n_beyond > 0 || !s.whole ? RSH_MARK_BAD :
 	       s.tried ? RSH_MARK_GOOD : RSH_MARK_NONE;
 	if (status == 0)
@@ -404,43 +400,22 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 
 /* The tensors are printed before the steps for people: on a terminal the last
  * lines are read first. */
-static void print_tensors(struct rsh_printer *out, const struct tree *t)
+static void print_tensors(struct rsh_printer *out, struct tree *t)
 {
-	static const struct rsh_column columns[] = {
-		{ "name", "TENSOR", .shorten = true },
-		{ "dtype", "DTYPE" },
-		{ "shape", "WHOLE" },
-		{ "file_shape", "IN A FILE" },
-		{ "listed", NULL },
-		{ NULL, NULL }
-	};
-	uint64_t bytes = 0;
-
 	if (!t->options->vfs.src.from || (t->is_model && !out->json)) {
 		rsh_json(out, "tensors:%", RSH_V_NULL);
-		return;
-	}
-	if (t->why.code) {
+	} else if (t->why.code) {
 		rsh_json(out, "tensors:{list:% reason:%}", RSH_V_NULL,
 			 t->why.text);
 		rsh_say(out, "whole tensors are unknown: %\n\n", t->why.text);
-		return;
+	} else {
+		rsh_json(out, "tensors:{list:");
+		rsh_rows_end(&t->tensors);
+		rsh_printer_put_part(out, &t->tensors);
+		rsh_json(out, "reason:%}", RSH_V_NULL);
+		rsh_say(out, "% tensor{|s}, whole %\n\n", t->n_tensors,
+			rsh_v_bytes(t->bytes));
 	}
-	rsh_json(out, "tensors:{list:");
-	rsh_rows(out, columns);
-	for (size_t i = 0; i < t->n_tensors; i++) {
-		const struct tensor *one = &t->tensors[i];
-
-		rsh_row(out, rsh_names_text(t->names, one->name),
-			rsh_dtype_name(one->dtype),
-			rsh_v_dims(one->whole, one->n_dims),
-			rsh_v_dims(one->dims, one->n_dims), one->listed);
-		bytes += one->bytes;
-	}
-	rsh_rows_end(out);
-	rsh_json(out, "reason:%}", RSH_V_NULL);
-	rsh_say(out, "% tensor{|s}, whole %\n\n", t->n_tensors,
-		rsh_v_bytes(bytes));
 }
 
 static void print_mount_verdict(struct rsh_printer *out, const struct tree *t)
@@ -489,6 +464,7 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	bool next;
 	int rc = 0;
 
+	begin_tensors(t, out);
 	rsh_printer_init_part(&steps, out);
 	rsh_rows(&steps, step_columns);
 	for (uint32_t i = 0; rc == 0 && i < n; i++)
@@ -538,7 +514,7 @@ int rsh_ls_source(struct rsh_printer *out, const struct rsh_options *o,
 	if (rc == 0 && t.unread.code)
 		rc = rsh_error_set(err, t.unread.code, "%s", t.unread.text);
 	free(t.ranks);
-	free(t.tensors);
+	rsh_printer_put_part(NULL, &t.tensors);
 	free(t.model.architecture);
 	rsh_strategy_free(t.src);
 	rsh_names_free(t.names);

@@ -18,6 +18,28 @@
 #define BYTES_PER_SECOND 1000000000
 #define RUN_SECONDS 1e-6
 
+/* This is how many bytes one virtual file takes from one source file. */
+struct taken {
+	uint32_t rank;
+	uint64_t bytes;
+};
+
+/* This is one virtual file: the file of a destination rank, or a part. */
+struct file {
+	uint32_t file;       /* its number in the plan */
+	uint32_t rank;
+	const char *kind;    /* kind of file, if the rank has several; NULL: it
+			      * has one */
+	uint64_t bytes;      /* of the virtual file */
+	bool lost;           /* the file needs slices that are not available */
+	uint64_t read_bytes; /* from all sources */
+	/* A run is contiguous in the source file and in the virtual file. */
+	uint64_t n_runs;
+	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
+	size_t n_sources;
+	struct taken *sources; /* ascending by rank; from malloc */
+};
+
 /* This is one source file, as all virtual files read it. */
 struct source {
 	uint32_t rank;
@@ -31,7 +53,7 @@ struct source {
 
 struct report {
 	const struct rsh_vfs_view *view;
-	struct rsh_plan_file *files; /* those that are wanted */
+	struct file *files; /* those that are wanted */
 	size_t n_files;
 	bool slices;
 
@@ -44,26 +66,139 @@ struct report {
 /* This is a row of a table. */
 struct row {
 	const struct report *report;
-	const struct rsh_plan_file *file;
+	const struct file *file;
 	const struct source *source;
 };
+
+/* ---- what a file reads ---- */
+
+/* These numbers belong to a key: runs of a length, or bytes of a source rank.
+ * They are ascending by key. */
+struct count {
+	uint64_t key;
+	uint64_t n;
+};
+
+struct counts {
+	struct count *v;
+	size_t n, cap, last;
+};
+
+static int count(struct counts *c, uint64_t key, uint64_t n)
+{
+	size_t lo = 0, hi = c->n;
+
+	/* Consecutive runs mostly have the same key. */
+	if (c->last < c->n && c->v[c->last].key == key)
+		lo = hi = c->last;
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (c->v[mid].key < key)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == c->n || c->v[lo].key != key) {
+		if (rsh_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v)))
+			return -ENOMEM;
+		memmove(&c->v[lo + 1], &c->v[lo], (c->n - lo) * sizeof(*c->v));
+		c->v[lo] = (struct count){ key, 0 };
+		c->n++;
+	}
+	c->v[lo].n += n;
+	c->last = lo;
+	return 0;
+}
+
+static int walk_pieces(struct counts *lengths, struct counts *sources,
+		       struct rsh_piece_iter *it)
+{
+	struct rsh_piece p;
+
+	while (rsh_piece_iter_next(it, &p)) {
+		uint64_t length = p.src_length, n = 1;
+		uint32_t rank = p.src_rank;
+
+		/* A tile is read once, row by row, for all pieces that show a
+		 * part of it. */
+		if (p.is_header || (p.is_tiled && p.tile_offset))
+			continue;
+		if (p.is_tiled) {
+			length = rsh_tile_stored(&p.tile, p.tile.n_columns);
+			n = p.tile.n_rows;
+			rank = p.tile.src_rank;
+		}
+		if (count(lengths, length, n) ||
+		    count(sources, rank, length * n))
+			return -ENOMEM;
+	}
+	return rsh_piece_iter_status(it);
+}
+
+static int sum_up(const struct counts *lengths, const struct counts *sources,
+		  struct file *out)
+{
+	const struct count *length = lengths->v;
+	uint64_t before = 0;
+
+	if (lengths->n == 0)
+		return 0;
+	for (size_t i = 0; i < lengths->n; i++) {
+		out->n_runs += length[i].n;
+		out->read_bytes += length[i].key * length[i].n;
+	}
+	out->min_run = length[0].key;
+	out->max_run = length[lengths->n - 1].key;
+	/* If there are two middle values, the lower one is the median. */
+	for (size_t i = 0; before <= (out->n_runs - 1) / 2; i++) {
+		out->median_run = length[i].key;
+		before += length[i].n;
+	}
+	out->sources = rsh_alloc_array(sources->n, sizeof(*out->sources));
+	if (!out->sources)
+		return -ENOMEM;
+	out->n_sources = sources->n;
+	for (size_t i = 0; i < sources->n; i++)
+		out->sources[i] = (struct taken){
+			(uint32_t)sources->v[i].key, sources->v[i].n
+		};
+	return 0;
+}
+
+/* Fills *out, also after a failure, for a file of the plan.  It visits the
+ * file's pieces in the order in which a reader of the whole file would. */
+static int measure(const struct rsh_plan *c, uint32_t file, struct file *out)
+{
+	const uint32_t per_rank = rsh_plan_files_of_rank(c);
+	/* Runs of each length, and bytes of each source rank. */
+	struct counts lengths = { 0 }, sources = { 0 };
+	struct rsh_piece_iter *it;
+	int rc = 0;
+
+	*out = (struct file){
+		.file = file,
+		.rank = file / per_rank,
+		.kind = per_rank == 1 ? NULL : file % 2 ? "opt" : "model",
+		.bytes = rsh_plan_size(c, file),
+		.lost = rsh_plan_is_lost(c, file),
+	};
+	if (out->lost)
+		return 0;
+	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
+	rc = it ? walk_pieces(&lengths, &sources, it) : -ENOMEM;
+	rsh_piece_iter_free(it);
+	rc = rc ?: sum_up(&lengths, &sources, out);
+	free(lengths.v);
+	free(sources.v);
+	return rc;
+}
 
 /* ---- collecting ---- */
 
 static double seconds(uint64_t bytes, uint64_t runs)
 {
 	return (double)bytes / BYTES_PER_SECOND + (double)runs * RUN_SECONDS;
-}
-
-static int source_add_user(struct source *s, uint32_t rank, uint64_t bytes)
-{
-	s->bytes += bytes;
-	if (s->n_users && s->users[s->n_users - 1] == rank)
-		return 0;
-	if (rsh_grow(&s->users, &s->cap, s->n_users + 1, sizeof(*s->users)))
-		return -ENOMEM;
-	s->users[s->n_users++] = rank;
-	return 0;
 }
 
 static int collect(struct report *r, const bool *wanted)
@@ -88,17 +223,24 @@ static int collect(struct report *r, const bool *wanted)
 			.group = rank < r->n_first ? r->first[rank] : rank,
 		};
 	for (uint32_t i = 0; i < n_files; i++) {
-		struct rsh_plan_file *f = &r->files[r->n_files];
+		struct file *f = &r->files[r->n_files];
 
 		if (!wanted[i])
 			continue;
 		r->n_files++;
-		if (rsh_plan_measure(plan, i, f))
+		if (measure(plan, i, f))
 			return -ENOMEM;
-		for (size_t k = 0; k < f->n_sources; k++)
-			if (source_add_user(&r->v[f->sources[k].rank], f->rank,
-					    f->sources[k].bytes))
+		for (size_t k = 0; k < f->n_sources; k++) {
+			struct source *s = &r->v[f->sources[k].rank];
+
+			s->bytes += f->sources[k].bytes;
+			if (s->n_users && s->users[s->n_users - 1] == f->rank)
+				continue;
+			if (rsh_grow(&s->users, &s->cap, s->n_users + 1,
+				     sizeof(*s->users)))
 				return -ENOMEM;
+			s->users[s->n_users++] = f->rank;
+		}
 	}
 	/* What is left are those that are read. */
 	r->n = 0;
@@ -129,7 +271,7 @@ static const struct rsh_column file_columns[] = {
 
 static void put_rank(struct rsh_printer *out, const void *ctx)
 {
-	const struct rsh_plan_file *f = ctx;
+	const struct file *f = ctx;
 
 	rsh_json(out, "%", f->rank);
 	rsh_say(out, "%%%", f->rank, f->kind ? " " : "",
@@ -138,11 +280,11 @@ static void put_rank(struct rsh_printer *out, const void *ctx)
 
 static void put_sources(struct rsh_printer *out, const void *ctx)
 {
-	const struct rsh_plan_file *f = ctx;
+	const struct file *f = ctx;
 
 	rsh_json(out, "[");
 	for (size_t i = 0; i < f->n_sources; i++) {
-		const struct rsh_plan_source *s = &f->sources[i];
+		const struct taken *s = &f->sources[i];
 
 		rsh_json(out, "{rank:% bytes:%}", s->rank, s->bytes);
 		rsh_say(out, "%%: %", i ? ", " : "", s->rank,
@@ -154,7 +296,7 @@ static void put_sources(struct rsh_printer *out, const void *ctx)
 
 static void put_runs(struct rsh_printer *out, const void *ctx)
 {
-	const struct rsh_plan_file *f = ctx;
+	const struct file *f = ctx;
 
 	rsh_json(out, "{count:% min:% median:% max:%}", f->n_runs, f->min_run,
 		 f->median_run, f->max_run);
@@ -164,7 +306,7 @@ static void put_runs(struct rsh_printer *out, const void *ctx)
 static void put_seconds(struct rsh_printer *out, const void *ctx)
 {
 	const struct row *row = ctx;
-	const struct rsh_plan_file *f = row->file;
+	const struct file *f = row->file;
 	const struct rsh_vfs_view *view = row->report->view;
 	const double time = seconds(f->read_bytes, f->n_runs);
 	char name[NAME_MAX + 1];
@@ -218,7 +360,7 @@ static void put_replicas(struct rsh_printer *out, const void *ctx)
 static void print_report(struct rsh_printer *out, const struct report *r,
 			 const char *source, bool tensors)
 {
-	struct rsh_plan_file all = { 0 };
+	struct file all = { 0 };
 	double time;
 	char step[256];
 	const char *note;
@@ -232,7 +374,7 @@ static void print_report(struct rsh_printer *out, const struct report *r,
 	rsh_json(out, "] files:");
 	rsh_rows(out, file_columns);
 	for (size_t i = 0; i < r->n_files; i++) {
-		const struct rsh_plan_file *f = &r->files[i];
+		const struct file *f = &r->files[i];
 		const struct row row = { r, f, NULL };
 		const struct rsh_value from = rsh_v_call(put_sources, f);
 

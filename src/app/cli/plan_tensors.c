@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan_tensors.c describes for each tensor of a plan how both sides cut
- * it, which ranks have which slice, and which source file each slice is read
- * from. */
+/* app/cli/plan_tensors.c describes where the bytes of each record of a plan
+ * come from, and for each tensor how both sides cut it, which ranks have which
+ * slice, and which source file each slice is read from. */
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,45 +157,33 @@ static void print_cells(struct rsh_printer *out, const struct side *s,
 	rsh_json(out, "]");
 }
 
-static const struct rsh_strategy_item *
-side_item(const struct rsh_strategy *s, uint32_t name, const struct side *side)
-{
-	const struct rsh_strategy_param *p = s ? rsh_strategy_find(s, name) :
-						 NULL;
-	const struct rsh_strategy_item *item;
-
-	if (!p || side->n_held == 0)
-		return NULL;
-	item = rsh_param_item(p, side->held[0].file / s->stage_ranks);
-	return item ? item : rsh_param_source_stage(p)->item;
-}
-
-/* Returns the number of slices into which the optimizer shard cuts a slice of
- * the mesh axes. */
-static uint32_t optimizer_shards(const struct side *s,
-				 const struct rsh_strategy_item *item)
-{
-	uint64_t by_axes = 1;
-
-	if (!rsh_cut_grid(s->cut) || !item || item->opt_step == 0)
-		return 1;
-	for (uint32_t i = 0; i < item->n_map; i++)
-		by_axes *= rsh_map_entry_split(item, &item->map[i]);
-	return (uint32_t)(rsh_cut_n_cells(s->cut) / by_axes);
-}
-
 static void print_side(struct rsh_printer *out, const struct side *s,
 		       enum rsh_dtype dtype,
 		       const struct rsh_strategy *strategy, uint32_t name,
 		       const struct rsh_plan *plan, uint32_t tensor)
 {
-	const struct rsh_strategy_item *item = side_item(strategy, name, s);
+	const struct rsh_strategy_param *p =
+		strategy && s->n_held ? rsh_strategy_find(strategy, name) :
+					NULL;
+	const struct rsh_strategy_item *item = NULL;
+	uint64_t by_axes = 0;
 	char layout[256];
 
+	if (p) {
+		item = rsh_param_item(p, s->held[0].file /
+					 strategy->stage_ranks);
+		item = item ? item : rsh_param_source_stage(p)->item;
+	}
+	/* The optimizer shard cuts a slice of the mesh axes into so many. */
+	if (item && item->opt_step && rsh_cut_grid(s->cut)) {
+		by_axes = 1;
+		for (uint32_t i = 0; i < item->n_map; i++)
+			by_axes *= rsh_map_entry_split(item, &item->map[i]);
+	}
 	rsh_json(out, "{type:% shape:% layout:% optimizer_shards:% slices:",
 		 rsh_dtype_name(dtype), rsh_v_sizes(s->dims, s->n_dims),
 		 item ? rsh_item_text(item, layout, sizeof(layout)) : NULL,
-		 optimizer_shards(s, item));
+		 by_axes ? (uint32_t)(rsh_cut_n_cells(s->cut) / by_axes) : 1);
 	print_cells(out, s, plan, tensor);
 	rsh_json(out, "}");
 }
@@ -296,4 +286,125 @@ void rsh_plan_print_tensors(struct rsh_printer *out,
 		free(v[i].destination.held);
 	}
 	free(v);
+}
+
+/* ---- where each byte comes from ----
+ *
+ * The description is short, so that whole jobs can be compared: records with
+ * equal descriptions take the same bytes.
+ */
+
+/* A run extends one of the last so many stretches, or begins a new one, because
+ * a row may take bytes from that many files. */
+#define STRETCHES_BACK 64
+
+/* This is a number of runs of a source file with equal lengths and equal
+ * distances. */
+struct stretch {
+	uint32_t rank;
+	uint64_t at, bytes, n, stride;
+};
+
+struct reads {
+	struct stretch *v;
+	size_t n, cap;
+	size_t next; /* index at which the search for the next run begins */
+};
+
+static int reads_add(struct reads *r, uint32_t rank, uint64_t at,
+		     uint64_t bytes)
+{
+	const size_t back = r->n < STRETCHES_BACK ? r->n : STRETCHES_BACK;
+	struct stretch *last = r->n ? &r->v[r->n - 1] : NULL;
+
+	if (last && last->n == 1 && last->rank == rank &&
+	    last->at + last->bytes == at) {
+		last->bytes += bytes;
+		return 0;
+	}
+	for (size_t k = 0; k < back; k++) {
+		struct stretch *s = &r->v[r->n - back + (r->next + k) % back];
+
+		if (s->rank != rank || s->bytes != bytes || at <= s->at ||
+		    (s->n > 1 && at != s->at + s->n * s->stride))
+			continue;
+		s->stride = (at - s->at) / s->n;
+		s->n++;
+		r->next = r->next + k + 1;
+		return 0;
+	}
+	if (rsh_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v)))
+		return -ENOMEM;
+	r->v[r->n++] = (struct stretch){ rank, at, bytes, 1, 0 };
+	r->next = 0;
+	return 0;
+}
+
+static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
+{
+	struct rsh_piece p;
+	int rc = 0;
+
+	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
+		const struct rsh_tile *t = &p.tile;
+
+		if (!p.is_tiled)
+			rc = reads_add(r, p.src_rank, p.src_offset,
+				       p.src_length);
+		for (uint64_t i = 0; p.is_tiled && i < t->n_rows && rc == 0 &&
+				     !p.tile_offset; i++)
+			rc = reads_add(r, t->src_rank, t->src_offset +
+				       i * rsh_tile_stored(t, t->stride),
+				       rsh_tile_stored(t, t->n_columns));
+	}
+	return rc ? rc : rsh_piece_iter_status(it);
+}
+
+static char *reads_text(const struct reads *r)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *f = open_memstream(&text, &length);
+
+	if (!f)
+		return NULL;
+	for (size_t i = 0; i < r->n; i++) {
+		const struct stretch *s = &r->v[i];
+		const bool whole = s->n > 1 && s->stride == s->bytes;
+
+		fprintf(f, "%s%" PRIu32 ":%" PRIu64 "+%" PRIu64, i ? " " : "",
+			s->rank, s->at, whole ? s->bytes * s->n : s->bytes);
+		if (s->n > 1 && !whole)
+			fprintf(f, "*%" PRIu64 "/%" PRIu64, s->n, s->stride);
+	}
+	if (fclose(f) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+void rsh_plan_print_slices(struct rsh_printer *out, const struct rsh_plan *p,
+			   uint32_t file)
+{
+	const uint32_t n = rsh_plan_is_lost(p, file) ? 0 :
+		rsh_plan_n_records(p, file);
+
+	rsh_json(out, "[");
+	for (uint32_t i = 0; i < n && !out->failed; i++) {
+		struct rsh_piece_iter *it = rsh_piece_iter_content(
+			p, file, i, 0, UINT64_MAX, NULL);
+		cleanup_free char *text = NULL;
+		struct rsh_virtual_record record;
+		struct reads reads = { 0 };
+
+		rsh_plan_record(p, file, i, &record);
+		if (it && reads_collect(&reads, it) == 0)
+			text = reads_text(&reads);
+		rsh_piece_iter_free(it);
+		free(reads.v);
+		out->failed |= !text;
+		rsh_json(out, "[% % %]", record.offset, record.total_bytes,
+			 text);
+	}
+	rsh_json(out, "]");
 }

@@ -16,7 +16,6 @@
 #include "rsh/app/printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
-#include "rsh/app/json.h"
 #include "rsh/source/resume_format.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -103,18 +102,6 @@ static void print_steps(const json_t *all, struct rsh_printer *out)
 	rsh_rows_end(out);
 }
 
-/* A number means the last number of a name. */
-static bool is_wanted_step(const json_t *step, const char *wanted)
-{
-	const json_t *number = json_object_get(step, "step");
-	char *end;
-	const unsigned long long n = strtoull(wanted, &end, 10);
-
-	return strcmp(text_of(step, "name"), wanted) == 0 ||
-	       (*wanted && !*end && json_is_integer(number) &&
-		(unsigned long long)json_integer_value(number) == n);
-}
-
 /* Returns whether a step has a later name than the wanted one: the same name
  * with larger numbers.  A number alone is not compared with names of several
  * numbers, such as epoch and step. */
@@ -132,22 +119,30 @@ static bool is_later(const char *name, const char *wanted)
 }
 
 /* Returns whether the wanted step is shown.  *later is a step that is shown and
- * later, if there is nothing of the wanted one, which may come if it is NULL. */
+ * later, if there is nothing of the wanted one; NULL: that one may come. */
 static bool has_step(const json_t *all, const char *wanted, const char **later)
 {
 	const json_t *steps = json_object_get(all, "steps");
+	char *end;
+	const unsigned long long n = strtoull(wanted, &end, 10);
+	const bool is_number = *wanted && !*end;
 	bool shown = false, any = false;
 	size_t i;
 	json_t *step;
 
 	*later = NULL;
 	json_array_foreach(steps, i, step) {
-		const bool is_wanted = is_wanted_step(step, wanted);
+		const char *name = text_of(step, "name");
+		const json_t *number = json_object_get(step, "step");
+		/* A number means the last number of a name. */
+		const bool is_wanted = strcmp(name, wanted) == 0 ||
+			(is_number && json_is_integer(number) &&
+			 (unsigned long long)json_integer_value(number) == n);
 
 		any |= is_wanted;
 		shown |= is_wanted && is_shown(step);
-		if (is_shown(step) && is_later(text_of(step, "name"), wanted))
-			*later = text_of(step, "name");
+		if (is_shown(step) && is_later(name, wanted))
+			*later = name;
 	}
 	*later = any ? NULL : *later;
 	return shown;

@@ -82,23 +82,6 @@ static int write_strategy(const char *path, const void *data, size_t len,
 	return rc ? rsh_error_file(err, -rc, path) : 0;
 }
 
-/* ---- show ---- */
-
-static int show_strategy(const struct rsh_options *o, struct rsh_names *names,
-			 struct rsh_error *err)
-{
-	struct rsh_strategy *s;
-	struct rsh_printer out;
-	int rc = rsh_strategy_load(o->vfs.source, false, names, &s, err);
-
-	if (rc)
-		return rc;
-	rsh_printer_init(&out, o);
-	rsh_ls_strategy(&out, s, names);
-	rsh_strategy_free(s);
-	return rsh_printer_end(&out, 0, err);
-}
-
 /* ---- merge ---- */
 
 static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
@@ -223,6 +206,8 @@ static int check_strategies(const struct rsh_options *o,
 enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_strategy *s = NULL;
+	struct rsh_printer out;
 	struct rsh_names *names;
 	bool wrong = false;
 	int rc;
@@ -233,13 +218,18 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 	if (!names)
 		rc = rsh_error_nomem(&err);
 	else if (o->form->id == RSH_COMMAND_SHOW)
-		rc = show_strategy(o, names, &err);
+		rc = rsh_strategy_load(o->vfs.source, false, names, &s, &err);
 	else if (o->form->id == RSH_COMMAND_MERGE)
 		rc = merge_strategies(o, &err);
 	else if (o->form->id == RSH_COMMAND_CHECK)
 		rc = check_strategies(o, names, &wrong, &err);
 	else
 		rc = derive_file(o, names, &err);
+	rsh_printer_init(&out, o);
+	if (s)
+		rsh_ls_strategy(&out, s, names);
+	rc = rsh_printer_end(&out, rc, &err);
+	rsh_strategy_free(s);
 	rsh_names_free(names);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);

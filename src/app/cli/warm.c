@@ -5,9 +5,10 @@
  * With --share it divides what the files take from the source among several
  * runs.  The plans of the mount list for each record which bytes it takes.
  * Records that take the same bytes are one slice, which is read in one file
- * only.  All slices are sorted by their position in the source, and share I of N
- * is the I-th of N parts with equally many bytes.  So slices that are adjacent
- * in the source, which may share blocks of it, mostly belong to the same run.
+ * only.  All slices are sorted by their position in the source, and share I of
+ * N is the I-th of N parts with equally many bytes.  So slices that are
+ * adjacent in the source, which may share blocks of it, mostly belong to the
+ * same run.
  * Each run computes the same division, if the mounts show the same. */
 #include "config.h"
 

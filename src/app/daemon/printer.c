@@ -13,7 +13,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "rsh/app/json.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
@@ -48,6 +47,27 @@ const char *rsh_text_seconds(double seconds, char *text, size_t size)
 }
 
 /* ---- JSON ---- */
+
+char *rsh_json_dump(json_t *value, size_t flags)
+{
+	cleanup_free char *text = value ? json_dumps(value, flags) : NULL;
+
+	json_decref(value);
+	return text ? rsh_text_json(text) : NULL;
+}
+
+json_t *rsh_json_text(const char *s)
+{
+	json_t *text = json_string(s);
+	char *escaped;
+
+	if (text)
+		return text;
+	escaped = rsh_text_escape(s);
+	text = escaped ? json_string(escaped) : NULL;
+	free(escaped);
+	return text;
+}
 
 static void json_new_line(struct rsh_printer *out)
 {
