@@ -84,9 +84,10 @@ static bool is_subject(void *ctx, const char *name)
 	return !x->choice || rsh_choice_wants(x->choice, name);
 }
 
-static uint32_t *copy_numbers(const uint32_t *from, uint32_t n)
+static uint32_t *copy_numbers(struct rsh_infer *x, const uint32_t *from,
+			      uint32_t n)
 {
-	uint32_t *to = rsh_alloc_array(n, sizeof(*to));
+	uint32_t *to = rsh_arena_array(&x->arena, uint32_t, n);
 
 	return to && n ? memcpy(to, from, n * sizeof(*to)) : to;
 }
@@ -101,16 +102,10 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 		     sizeof(*x->tensors)))
 		return -ENOMEM;
 	to = &x->tensors[x->n_tensors++];
-	*to = (struct rsh_infer_tensor){
-		.name = t->name, .state_of = t->state_of,
-		.odd_rank = t->odd_rank, .index = t->index,
-		.record = t->record, .n = t->n, .n_groups = t->n_groups,
-		.n_failed = t->n_failed, .simple = t->simple,
-		.may_be_private = t->may_be_private,
-		.ranks = copy_numbers(t->ranks, t->n),
-		.group = copy_numbers(t->group, t->n),
-	};
-	if (!to->ranks || !to->group)
+	*to = (struct rsh_infer_tensor){ .of = *t };
+	to->of.ranks = copy_numbers(x, t->ranks, t->n);
+	to->of.group = copy_numbers(x, t->group, t->n);
+	if (!to->of.ranks || !to->of.group)
 		return -ENOMEM;
 	/* Mostly it is the set of the previous tensor. */
 	for (size_t i = x->n_sets; i-- > 0;)
@@ -120,12 +115,10 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 			to->set = (uint32_t)i;
 			return 0;
 		}
-	s.ranks = copy_numbers(t->holders, s.n);
+	s.ranks = copy_numbers(x, t->holders, s.n);
 	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
-				 sizeof(*x->sets))) {
-		free(s.ranks);
+				 sizeof(*x->sets)))
 		return -ENOMEM;
-	}
 	s.first = s.ranks[0];
 	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
 	for (uint32_t i = 1; i < s.n; i++)
@@ -176,12 +169,7 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 	struct rsh_infer x = { .options = o };
 	int rc = infer_layouts(&x, &err);
 
-	for (size_t i = 0; i < x.n_tensors; i++) {
-		free(x.tensors[i].ranks);
-		free(x.tensors[i].group);
-	}
-	for (size_t i = 0; i < x.n_sets; i++)
-		free(x.sets[i].ranks);
+	rsh_arena_clear(&x.arena);
 	free(x.tensors);
 	free(x.sets);
 	free(x.there);

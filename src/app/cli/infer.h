@@ -10,6 +10,7 @@
 #include "rsh/app/options.h"
 #include "rsh/contents/infer.h"
 #include "rsh/strategy/partition.h"
+#include "rsh/util/arena.h"
 
 enum rsh_verdict {
 	RSH_VERDICT_ALONE,     /* only one rank holds it */
@@ -30,15 +31,7 @@ struct rsh_infer_mesh {
 };
 
 struct rsh_infer_tensor {
-	/* These are as in struct rsh_inferred, but the arrays belong to the
-	 * tensor. */
-	uint32_t name, state_of, odd_rank;
-	const struct rsh_ckpt_index *index;
-	const struct rsh_record *record;
-	uint32_t n, n_groups, n_failed;
-	uint32_t *ranks, *group;
-	bool simple, may_be_private;
-
+	struct rsh_inferred of; /* without the holders */
 	uint32_t set; /* number of the set of ranks that hold the tensor */
 	enum rsh_verdict verdict;
 	struct rsh_infer_mesh mesh; /* if the verdict is RSH_VERDICT_MESH */
@@ -73,6 +66,7 @@ struct rsh_infer {
 	size_t n_there;
 	struct rsh_source_view view;
 
+	struct rsh_arena arena; /* of the arrays of tensors and sets */
 	struct rsh_infer_tensor *tensors;
 	size_t n_tensors, cap_tensors;
 	struct rsh_infer_set *sets;

@@ -22,8 +22,8 @@ static int span_groups(const struct rsh_infer_set *s,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->span; i++)
 		(*out)[i] = RSH_PARTITION_UNKNOWN;
-	for (uint32_t i = 0; i < t->n; i++)
-		(*out)[t->ranks[i] - s->first] = t->group[i];
+	for (uint32_t i = 0; i < t->of.n; i++)
+		(*out)[t->of.ranks[i] - s->first] = t->of.group[i];
 	return 0;
 }
 
@@ -34,8 +34,8 @@ static int explain_tensor(const struct rsh_infer_set *s,
 	int rc;
 
 	t->verdict = s->n == 1 ? RSH_VERDICT_ALONE :
-		     t->n < 2 ? RSH_VERDICT_UNREAD :
-		     t->simple ? RSH_VERDICT_SIMPLE :
+		     t->of.n < 2 ? RSH_VERDICT_UNREAD :
+		     t->of.simple ? RSH_VERDICT_SIMPLE :
 		     !s->follows ? RSH_VERDICT_SCATTERED : RSH_VERDICT_MESH;
 	if (t->verdict != RSH_VERDICT_MESH)
 		return 0;
@@ -90,7 +90,7 @@ static int try_span(struct rsh_infer *x, uint32_t set, uint32_t first,
 			return -ENOMEM;
 		*n_mesh += t->verdict == RSH_VERDICT_MESH;
 		*n_none += t->verdict == RSH_VERDICT_NONE &&
-			   !t->may_be_private;
+			   !t->of.may_be_private;
 	}
 	return 0;
 }
@@ -139,14 +139,15 @@ static void find_private(struct rsh_infer *x, uint32_t set)
 	for (size_t i = 0; i < x->n_tensors; i++) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
 
-		replicas |= t->set == set && !t->may_be_private && !t->simple &&
-			    t->n > 1 && t->n_groups != t->n;
+		replicas |= t->set == set && !t->of.may_be_private &&
+			    !t->of.simple && t->of.n > 1 &&
+			    t->of.n_groups != t->of.n;
 	}
 	for (size_t i = 0; i < x->n_tensors && replicas; i++) {
 		struct rsh_infer_tensor *t = &x->tensors[i];
 
-		if (t->set == set && t->may_be_private && t->n > 1 &&
-		    t->n_groups == t->n)
+		if (t->set == set && t->of.may_be_private && t->of.n > 1 &&
+		    t->of.n_groups == t->of.n)
 			t->verdict = RSH_VERDICT_PRIVATE;
 	}
 }
@@ -204,7 +205,7 @@ static int find_common(struct rsh_infer *x, uint32_t set)
 						  .first = (uint32_t)k };
 		}
 		uses[k].n++;
-		uses[k].n_weights += !t->may_be_private;
+		uses[k].n_weights += !t->of.may_be_private;
 	}
 	if (n == 0)
 		return 0;

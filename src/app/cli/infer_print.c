@@ -106,11 +106,11 @@ static void put_groups(struct rsh_printer *out, const void *ctx)
 	const struct rsh_infer_set *s = &row->infer->sets[t->set];
 	cleanup_free uint32_t *group = NULL;
 
-	if (out->json || (t->n > 1 && t->verdict != RSH_VERDICT_MESH)) {
-		print_groups(out, t->ranks, t->group, t->n, s->n);
-		if (t->n < s->n)
-			rsh_say(out, " of % compared", t->n);
-	} else if (t->n < 2) {
+	if (out->json || (t->of.n > 1 && t->verdict != RSH_VERDICT_MESH)) {
+		print_groups(out, t->of.ranks, t->of.group, t->of.n, s->n);
+		if (t->of.n < s->n)
+			rsh_say(out, " of % compared", t->of.n);
+	} else if (t->of.n < 2) {
 		rsh_say(out, "-");
 	} else {
 		group = rsh_infer_groups(row->infer, t);
@@ -171,16 +171,17 @@ static void print_tensors(struct rsh_printer *out, const struct rsh_infer *x)
 	rsh_rows(out, columns);
 	for (size_t i = 0; i < x->n_tensors; i++) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
-		const struct rsh_record *r = t->record;
+		const struct rsh_record *r = t->of.record;
 		const struct row row = { x, t };
 		const bool has = t->verdict == RSH_VERDICT_MESH;
 		const bool bad = t->verdict == RSH_VERDICT_NONE ||
 				 (has && !t->fits);
 
-		rsh_row(out, rsh_names_text(x->names, t->name),
+		rsh_row(out, rsh_names_text(x->names, t->of.name),
 			rsh_dtype_name((enum rsh_dtype)r->dtype),
-			rsh_v_dims(rsh_record_dims(t->index, r), r->n_dims),
-			r->content_bytes, t->set, rsh_v_u32s(t->ranks, t->n),
+			rsh_v_dims(rsh_record_dims(t->of.index, r), r->n_dims),
+			r->content_bytes, t->set,
+			rsh_v_u32s(t->of.ranks, t->of.n),
 			rsh_v_call(put_ranks, &row),
 			rsh_v_call(put_groups, &row), verdicts[t->verdict].word,
 			rsh_v_marked(bad ? RSH_MARK_BAD : RSH_MARK_NONE,
@@ -212,7 +213,7 @@ static void say_verdict(struct rsh_printer *out, const struct rsh_infer *x,
 
 		if (t->set == set && t->verdict == verdict && !t->fits)
 			rsh_say(out, "%%", told++ ? ", " : " (",
-				rsh_names_text(x->names, t->name));
+				rsh_names_text(x->names, t->of.name));
 	}
 	if (n > told)
 		rsh_say(out, " and % more", n - told);
@@ -289,13 +290,13 @@ static bool is_cut_further(const struct rsh_infer_tensor *state,
 			   const struct rsh_infer_tensor *of, uint32_t *dim,
 			   int64_t *times)
 {
-	const int64_t *a = rsh_record_dims(state->index, state->record);
-	const int64_t *b = rsh_record_dims(of->index, of->record);
+	const int64_t *a = rsh_record_dims(state->of.index, state->of.record);
+	const int64_t *b = rsh_record_dims(of->of.index, of->of.record);
 	uint32_t n = 0;
 
-	if (state->record->n_dims != of->record->n_dims)
+	if (state->of.record->n_dims != of->of.record->n_dims)
 		return false;
-	for (uint32_t d = 0; d < of->record->n_dims; d++)
+	for (uint32_t d = 0; d < of->of.record->n_dims; d++)
 		if (a[d] != b[d]) {
 			*dim = d;
 			n++;
@@ -319,11 +320,12 @@ static void say_states(struct rsh_infer *x)
 
 	x->sentences.failed |= !at;
 	for (size_t i = 0; at && i < x->n_tensors; i++)
-		at[x->tensors[i].name] = &x->tensors[i];
+		at[x->tensors[i].of.name] = &x->tensors[i];
 	for (size_t i = x->n_tensors; at && i-- > 0;) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
 		const struct rsh_infer_tensor *whole =
-			t->state_of == RSH_NAME_NONE ? NULL : at[t->state_of];
+			t->of.state_of == RSH_NAME_NONE ? NULL :
+			at[t->of.state_of];
 		uint32_t d;
 		int64_t q;
 
@@ -336,14 +338,15 @@ static void say_states(struct rsh_infer *x)
 		times = q;
 	}
 	if (n > 0)
-		say(x, "%u optimizer state%s smaller than what %s of: dimension "
-		    "%u of %s %s is cut %lld times more than that of %s %s, as "
-		    "by an optimizer shard", n, n == 1 ? " is" : "s are",
+		say(x, "%u optimizer state%s smaller than what %s of: "
+		    "dimension %u of %s %s is cut %lld times more than that of "
+		    "%s %s, as by an optimizer shard", n,
+		    n == 1 ? " is" : "s are",
 		    n == 1 ? "it is" : "they are", dim,
-		    rsh_names_text(x->names, state->name),
-		    hint_shape(state->index, state->record, a),
-		    (long long)times, rsh_names_text(x->names, of->name),
-		    hint_shape(of->index, of->record, b));
+		    rsh_names_text(x->names, state->of.name),
+		    hint_shape(state->of.index, state->of.record, a),
+		    (long long)times, rsh_names_text(x->names, of->of.name),
+		    hint_shape(of->of.index, of->of.record, b));
 }
 
 static void say_odd_shapes(struct rsh_infer *x)
@@ -354,21 +357,21 @@ static void say_odd_shapes(struct rsh_infer *x)
 	uint32_t n = 0;
 
 	for (size_t i = x->n_tensors; i-- > 0;)
-		if (x->tensors[i].odd_rank != UINT32_MAX) {
+		if (x->tensors[i].of.odd_rank != UINT32_MAX) {
 			first = &x->tensors[i];
 			n++;
 		}
 	if (n == 0)
 		return;
-	ix = x->view.index[first->odd_rank];
+	ix = x->view.index[first->of.odd_rank];
 	say(x, "%u tensor%s not of one shape or type on all ranks: %s is %s on "
 	    "rank %u and %s on rank %u; where only one dimension differs, that "
 	    "one is cut", n, n == 1 ? " is" : "s are",
-	    rsh_names_text(x->names, first->name),
-	    hint_shape(first->index, first->record, a),
+	    rsh_names_text(x->names, first->of.name),
+	    hint_shape(first->of.index, first->of.record, a),
 	    x->sets[first->set].ranks[0],
-	    hint_shape(ix, rsh_ckpt_find(ix, first->name), b),
-	    first->odd_rank);
+	    hint_shape(ix, rsh_ckpt_find(ix, first->of.name), b),
+	    first->of.odd_rank);
 }
 
 static void say_sets(struct rsh_infer *x)
@@ -379,7 +382,7 @@ static void say_sets(struct rsh_infer *x)
 		return;
 	for (size_t i = 0; i < x->n_tensors; i++)
 		same |= x->tensors[i].verdict == RSH_VERDICT_MESH &&
-			x->tensors[i].n_groups < x->tensors[i].n;
+			x->tensors[i].of.n_groups < x->tensors[i].of.n;
 	if (same)
 		say(x, "tensors are on %zu different sets of ranks: sets that "
 		    "follow each other are pipeline stages", x->n_sets);
