@@ -185,6 +185,10 @@ static void test_failure(void **state)
 	rsh_json(&out, "{a:%", 1);
 	assert_int_equal(rsh_printer_end(&out, -EIO, &err), -EIO);
 	assert_int_equal(rsh_printer_end(&out, 0, &err), 0);
+	/* There are fewer values than the format wants. */
+	rsh_printer_init_text(&out, 6, 0);
+	rsh_json(&out, "{a:% b:%}", 1);
+	assert_int_equal(rsh_printer_end(&out, 0, &err), -ENOMEM);
 	rsh_printer_init_part(&out, &json);
 	rsh_printer_put_part(NULL, &out);
 	rsh_printer_put_part(NULL, &out);

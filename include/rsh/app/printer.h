@@ -70,7 +70,7 @@ typedef void rsh_value_fn(struct rsh_printer *out, const void *ctx);
 
 struct rsh_value {
 	enum {
-		RSH_IS_NULL, RSH_IS_BOOL, RSH_IS_TEXT, RSH_IS_JSON,
+		RSH_IS_END, RSH_IS_NULL, RSH_IS_BOOL, RSH_IS_TEXT, RSH_IS_JSON,
 		RSH_IS_SIGNED, RSH_IS_UNSIGNED, RSH_IS_BYTES, RSH_IS_REAL,
 		RSH_IS_SECONDS, RSH_IS_DIMS, RSH_IS_U32S, RSH_IS_CALL,
 	} kind;
@@ -167,7 +167,7 @@ static inline struct rsh_value rsh_v_marked(enum rsh_mark mark,
 #define RSH_VALUES_17(x, ...) RSH_V(x), RSH_VALUES_16(__VA_ARGS__)
 #define RSH_VALUES_18(x, ...) RSH_V(x), RSH_VALUES_17(__VA_ARGS__)
 #define RSH_VALUE_LIST(...) ((const struct rsh_value[]){ \
-	RSH_VALUES(__VA_ARGS__) })
+	RSH_VALUES(__VA_ARGS__), { .kind = RSH_IS_END } })
 
 /* ---- printing ---- */
 

@@ -150,6 +150,17 @@ static void json_key(struct rsh_printer *out, const char *key, size_t n)
 	out->keyed = true;
 }
 
+/* Returns the value after v.  If there is none, the caller has given too few,
+ * and the command fails. */
+static const struct rsh_value *next_value(struct rsh_printer *out,
+					  const struct rsh_value *v)
+{
+	if (v->kind != RSH_IS_END)
+		v++;
+	out->failed |= v->kind == RSH_IS_END;
+	return v;
+}
+
 void rsh_json_put(struct rsh_printer *out, const struct rsh_value *v)
 {
 	const char *c = v->at;
@@ -162,12 +173,15 @@ void rsh_json_put(struct rsh_printer *out, const struct rsh_value *v)
 			continue;
 		}
 		n = 1;
+		if (*c == '%')
+			v = next_value(out, v);
+		if (out->failed)
+			return;
 		if (*c == '%' && c[1] == ':') {
-			v++;
 			json_key(out, v->at, strlen(v->at));
 			n = 2;
 		} else if (*c == '%') {
-			json_value(out, ++v);
+			json_value(out, v);
 		} else if (*c != ' ') {
 			json_structure(out, *c);
 		}
@@ -240,7 +254,7 @@ void rsh_say_put(struct rsh_printer *out, const struct rsh_value *v)
 			n--;
 		} else {
 			n = 1;
-			v++;
+			v = next_value(out, v);
 			if (v->kind == RSH_IS_SIGNED ||
 			    v->kind == RSH_IS_UNSIGNED)
 				one = v->number == 1;
@@ -278,6 +292,9 @@ void rsh_row_put(struct rsh_printer *out, const struct rsh_value *v)
 	cell.f = out->cells;
 	for (const struct rsh_column *c = out->columns; c->key || c->heading;
 	     c++, v++) {
+		out->failed |= v->kind == RSH_IS_END;
+		if (out->failed)
+			return;
 		if (out->json && c->key) {
 			json_key(out, c->key, strlen(c->key));
 			json_value(out, v);
@@ -287,7 +304,8 @@ void rsh_row_put(struct rsh_printer *out, const struct rsh_value *v)
 			fputc('\0', cell.f);
 		}
 	}
-	out->failed |= cell.failed;
+	/* There is a value for each column. */
+	out->failed |= cell.failed || v->kind != RSH_IS_END;
 	if (out->json)
 		json_structure(out, '}');
 }
