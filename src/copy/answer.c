@@ -62,7 +62,7 @@ int rsh_answer_tell(struct rsh_answer *a, const struct rsh_place *at,
 	return rc ? -ENOMEM : 0;
 }
 
-static int by_order(const void *a, const void *b)
+static int problem_order(const void *a, const void *b)
 {
 	const struct rsh_problem *x = a, *y = b;
 
@@ -73,5 +73,5 @@ void rsh_answer_sort(struct rsh_answer *a, size_t from)
 {
 	if (a->n_problems > from)
 		qsort(a->problems + from, a->n_problems - from,
-		      sizeof(*a->problems), by_order);
+		      sizeof(*a->problems), problem_order);
 }

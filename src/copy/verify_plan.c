@@ -246,7 +246,7 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 	return 0;
 }
 
-static int check_all(struct job *j, struct rsh_error *err)
+static int check_files(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
 	struct rsh_answer *out = j->out;
@@ -297,7 +297,7 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 {
 	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
 			 .draft = RSH_DRAFT_NONE, .out = out };
-	int rc = prepare_plan(&j, cfg, err) ?: check_all(&j, err);
+	int rc = prepare_plan(&j, cfg, err) ?: check_files(&j, err);
 
 	rsh_streams_free(j.streams);
 	rsh_manifest_writer_clear(&j.draft);

@@ -195,7 +195,7 @@ static void report_wrong(void *ctx, const char *sentence)
 	report_finding(ctx, true, sentence);
 }
 
-static void print_report(struct checking *c)
+static void print_checked(struct checking *c)
 {
 	static const char *const sides[] = { "hf", "mindspore" };
 	struct rsh_printer *out = &c->out;
@@ -363,7 +363,7 @@ static int check_table(const struct rsh_options *o, const char *path,
 	rsh_json(&c.findings, "[");
 	rc = check_chosen(&c, path, err);
 	if (rc == 0)
-		print_report(&c);
+		print_checked(&c);
 	rc = rsh_printer_end(&c.out, rc, err);
 	*good = c.n_wrong == 0;
 	rsh_printer_put_part(NULL, &c.made);

@@ -133,7 +133,7 @@ static const struct {
 	[RSH_VERDICT_PRIVATE] = { "private", "- (differs by rank)" },
 };
 
-static void put_mesh(struct rsh_printer *out, const void *ctx)
+static void put_axes(struct rsh_printer *out, const void *ctx)
 {
 	const struct rsh_infer_mesh *m = ctx;
 	char text[256];
@@ -185,7 +185,7 @@ static void print_tensors(struct rsh_printer *out, const struct rsh_infer *x)
 			rsh_v_call(put_ranks, &row),
 			rsh_v_call(put_groups, &row), verdicts[t->verdict].word,
 			rsh_v_marked(bad ? RSH_MARK_BAD : RSH_MARK_NONE,
-				     has ? rsh_v_call(put_mesh, &t->mesh) :
+				     has ? rsh_v_call(put_axes, &t->mesh) :
 				     out->json ? RSH_V_NULL :
 				     rsh_v_text(verdicts[t->verdict].text)),
 			t->fits);
@@ -245,7 +245,7 @@ static void print_set(struct rsh_printer *out, const struct rsh_infer *x,
 
 	rsh_json(out, "{ranks:% first:% span:% tensors:% layout:% explained:%}",
 		 rsh_v_u32s(s->ranks, s->n), s->first, s->span, s->n_tensors,
-		 RSH_V_IF(n_mesh, rsh_v_call(put_mesh, &s->mesh)), s->n_fit);
+		 RSH_V_IF(n_mesh, rsh_v_call(put_axes, &s->mesh)), s->n_fit);
 	if (out->json || set > SETS_MAX)
 		return;
 	if (set == SETS_MAX) {

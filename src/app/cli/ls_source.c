@@ -305,8 +305,8 @@ static void put_files(struct rsh_printer *out, const void *ctx)
 	rsh_say(out, "%/%", s->n_valid, s->n_files + s->n_missing);
 }
 
-static void say_ranks(struct rsh_printer *out, const char *what,
-		      const uint32_t *ranks, size_t n)
+static void list_ranks(struct rsh_printer *out, const char *what,
+		       const uint32_t *ranks, size_t n)
 {
 	rsh_say(out, n > 1 ? "% of ranks" : "% of rank", what);
 	for (size_t i = 0; i < n && i < LISTED_MAX; i++)
@@ -323,7 +323,7 @@ static void put_state(struct rsh_printer *out, const void *ctx)
 	if (s->n_beyond > 0) {
 		rsh_say(out, s->whole ? "complete, but with " :
 			"incomplete, and with ");
-		say_ranks(out, "files", s->beyond, s->n_beyond);
+		list_ranks(out, "files", s->beyond, s->n_beyond);
 		rsh_say(out, ", which the strategy does not have");
 	} else if (s->whole) {
 		rsh_say(out, s->tried ? "complete" : "complete, without a "
@@ -331,7 +331,7 @@ static void put_state(struct rsh_printer *out, const void *ctx)
 	} else if (s->bad || s->why.code) {
 		rsh_say(out, "%", s->bad ? s->bad : s->why.text);
 	} else {
-		say_ranks(out, "no file", s->missing, s->n_missing);
+		list_ranks(out, "no file", s->missing, s->n_missing);
 	}
 }
 
@@ -400,7 +400,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 
 /* The tensors are printed before the steps for people: on a terminal the last
  * lines are read first. */
-static void print_tensors(struct rsh_printer *out, struct tree *t)
+static void print_whole_tensors(struct rsh_printer *out, struct tree *t)
 {
 	if (!t->options->vfs.src.from || (t->is_model && !out->json)) {
 		rsh_json(out, "tensors:%", RSH_V_NULL);
@@ -478,12 +478,12 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	rsh_json(out, "{source:% ranks:% steps:", t->options->vfs.source,
 		 rsh_v_u32s(t->ranks, t->n_ranks));
 	if (!out->json)
-		print_tensors(out, t);
+		print_whole_tensors(out, t);
 	rsh_printer_put_part(t->is_model && !out->json ? NULL : out, &steps);
 	rsh_json(out, "newest_whole:%",
 		 RSH_V_IF(*t->newest_whole, t->newest_whole));
 	if (out->json)
-		print_tensors(out, t);
+		print_whole_tensors(out, t);
 	else if (t->is_model)
 		rsh_ls_model_print(out, &t->model);
 	print_mount_verdict(out, t);

@@ -44,7 +44,7 @@ static void tell_list(struct rsh_printer *out, const struct rsh_rank_list *list,
 	rsh_json(out, "reason:%}", reason);
 }
 
-static uint32_t count_ranks(const struct rsh_strategy *s)
+static uint32_t ranks_of(const struct rsh_strategy *s)
 {
 	return s ? s->n_stages * s->stage_ranks : 1;
 }
@@ -64,10 +64,10 @@ static int print_rank_lists(const struct rsh_options *o, bool *refused,
 
 	rsh_printer_init(&out, o);
 	rsh_json(&out, "{rank_lists:[");
-	n = count_ranks(dst);
+	n = ranks_of(dst);
 	per_stage = dst ? dst->stage_ranks : 1;
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
-	sources = rsh_alloc_array(count_ranks(src), sizeof(*sources));
+	sources = rsh_alloc_array(ranks_of(src), sizeof(*sources));
 	if (rc == 0 && (!wanted || !sources))
 		rc = rsh_error_nomem(err);
 	rc = rc ?: rsh_ranks_mark(o, 1, n, wanted, err);
@@ -88,7 +88,7 @@ static int print_rank_lists(const struct rsh_options *o, bool *refused,
 		for (uint32_t r = first; r < first + per_stage; r++)
 			if (wanted[r])
 				tell_list(&out, list, r, rc ? err->text : NULL,
-					  sources, count_ranks(src));
+					  sources, ranks_of(src));
 		rsh_rank_list_free(list);
 		rc = 0;
 	}

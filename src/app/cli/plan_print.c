@@ -168,7 +168,8 @@ static int sum_up(const struct counts *lengths, const struct counts *sources,
 
 /* Fills *out, also after a failure, for a file of the plan.  It visits the
  * file's pieces in the order in which a reader of the whole file would. */
-static int measure(const struct rsh_plan *c, uint32_t file, struct file *out)
+static int measure_file(const struct rsh_plan *c, uint32_t file,
+			struct file *out)
 {
 	const uint32_t per_rank = rsh_plan_files_of_rank(c);
 	/* Runs of each length, and bytes of each source rank. */
@@ -228,7 +229,7 @@ static int collect(struct report *r, const bool *wanted)
 		if (!wanted[i])
 			continue;
 		r->n_files++;
-		if (measure(plan, i, f))
+		if (measure_file(plan, i, f))
 			return -ENOMEM;
 		for (size_t k = 0; k < f->n_sources; k++) {
 			struct source *s = &r->v[f->sources[k].rank];
@@ -337,7 +338,7 @@ static const struct rsh_column source_columns[] = {
 	{ NULL, NULL }
 };
 
-static void put_replicas(struct rsh_printer *out, const void *ctx)
+static void put_holders(struct rsh_printer *out, const void *ctx)
 {
 	const struct row *row = ctx;
 	const struct report *r = row->report;
@@ -398,7 +399,7 @@ static void print_report(struct rsh_printer *out, const struct report *r,
 		const struct source *s = &r->v[i];
 		const struct row row = { r, NULL, s };
 		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
-		const struct rsh_value replicas = rsh_v_call(put_replicas,
+		const struct rsh_value replicas = rsh_v_call(put_holders,
 							     &row);
 
 		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,

@@ -86,7 +86,7 @@ static void print_problems(struct rsh_printer *out, const struct rsh_answer *a)
 	rsh_json(out, "]}");
 }
 
-static void say_notes(struct rsh_printer *out, const struct report *r)
+static void print_notes(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
@@ -129,7 +129,7 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 		 a->another, seconds);
 	print_problems(out, a);
 	if (!out->json && !r->work.options->quiet) {
-		say_notes(out, r);
+		print_notes(out, r);
 		rsh_say(out, "%%% file{|s} of % read in %: ", r->step,
 			*r->step ? ": " : "", a->n_files, rsh_v_bytes(a->bytes),
 			rsh_v_seconds(seconds));

@@ -312,7 +312,7 @@ static int by_hash(const void *a, const void *b)
 	       rsh_compare_u64(x->part.offset, y->part.offset);
 }
 
-static int by_source(const void *a, const void *b)
+static int slice_order(const void *a, const void *b)
 {
 	const struct slice *x = a, *y = b;
 
@@ -350,7 +350,7 @@ static int take_share(struct warm *w)
 			w->distinct += w->slices[i].part.bytes;
 		}
 	if (n)
-		qsort(w->slices, n, sizeof(*w->slices), by_source);
+		qsort(w->slices, n, sizeof(*w->slices), slice_order);
 	from = share_begin(w->distinct, o->share, o->n_shares);
 	end = share_begin(w->distinct, o->share + 1, o->n_shares);
 	for (size_t i = 0; i < n; i++) {
