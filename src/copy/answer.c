@@ -66,7 +66,7 @@ static int problem_order(const void *a, const void *b)
 {
 	const struct rsh_problem *x = a, *y = b;
 
-	return rsh_compare_u64(x->order, y->order);
+	return rsh_compare_u64(x->order, y->order) ?: strcmp(x->path, y->path);
 }
 
 void rsh_answer_sort(struct rsh_answer *a, size_t from)

@@ -310,8 +310,7 @@ struct rsh_place {
  * -ENOMEM. */
 int rsh_answer_tell(struct rsh_answer *a, const struct rsh_place *at,
 		    const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Sorts the problems from number `from` on, which several threads have
- * added. */
+/* Sorts the problems from number `from` on, by their order and their paths. */
 void rsh_answer_sort(struct rsh_answer *a, size_t from);
 
 /* Compares a digest with a line of a manifest.  If they differ, adds a problem

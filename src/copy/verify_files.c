@@ -87,24 +87,6 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-static int check_listed_all(struct job *j, struct rsh_error *err)
-{
-	const struct rsh_copy_control *c = j->control;
-	struct rsh_answer *out = j->out;
-	int rc;
-
-	for (size_t i = 0; i < j->index.n; i++)
-		out->bytes += j->index.entries[i].size;
-	out->n_files = (uint32_t)j->index.n;
-	out->n_by_manifest = out->n_files;
-	out->n_of = (uint32_t)j->index.n_of;
-	if (c->begin)
-		c->begin(c->ctx, out->bytes);
-	rc = rsh_parallel_for(c->n_jobs, j->index.n, check_listed, j, err);
-	rsh_answer_sort(out, 0);
-	return rc;
-}
-
 /* ---- files that the manifest does not have ---- */
 
 /* Returns whether the manifest has a file in the directory, or below it. */
@@ -214,13 +196,6 @@ static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
 		rsh_error_nomem(err) : 0;
 }
 
-static int by_path(const void *a, const void *b)
-{
-	const struct rsh_problem *x = a, *y = b;
-
-	return strcmp(x->path, y->path);
-}
-
 /* ---- the whole check ---- */
 
 static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
@@ -268,8 +243,19 @@ int rsh_verify_files(const char *manifest, const char *dir,
 	if (!manifest)
 		return rsh_error_nomem(err);
 	rc = rsh_store_open(dir, &opts, &j.tree, err) ?:
-	     open_manifest(&j, manifest, err) ?:
-	     check_listed_all(&j, err);
+	     open_manifest(&j, manifest, err);
+	if (rc == 0) {
+		for (size_t i = 0; i < j.index.n; i++)
+			out->bytes += j.index.entries[i].size;
+		out->n_files = (uint32_t)j.index.n;
+		out->n_by_manifest = out->n_files;
+		out->n_of = (uint32_t)j.index.n_of;
+		if (control->begin)
+			control->begin(control->ctx, out->bytes);
+		rc = rsh_parallel_for(control->n_jobs, j.index.n, check_listed,
+				      &j, err);
+		rsh_answer_sort(out, 0);
+	}
 	n = out->n_problems;
 	if (rc == 0) {
 		cleanup_free char *real = realpath(j.dir, NULL);
@@ -281,9 +267,7 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		    file[len] == '/')
 			j.manifest = strdup(file + len + 1);
 		rc = find_strangers(&j, "", err);
-		if (out->n_problems > n)
-			qsort(out->problems + n, out->n_problems - n,
-			      sizeof(*out->problems), by_path);
+		rsh_answer_sort(out, n);
 	}
 	free(j.manifest);
 	rsh_manifest_index_clear(&j.index);

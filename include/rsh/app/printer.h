@@ -144,10 +144,10 @@ static inline struct rsh_value rsh_v_marked(enum rsh_mark mark,
 
 /* RSH_VALUES(a, b) is RSH_V(a), RSH_V(b). */
 #define RSH_VALUES(...) \
-	RSH_VALUES_N(__VA_ARGS__, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, \
-		     6, 5, 4, 3, 2, 1)(__VA_ARGS__)
-#define RSH_VALUES_N(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, r, s, n, \
-		     ...) RSH_VALUES_##n
+	RSH_VALUES_N(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, \
+		     4, 3, 2, 1)(__VA_ARGS__)
+#define RSH_VALUES_N(a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q, n, ...) \
+	RSH_VALUES_##n
 #define RSH_VALUES_1(x) RSH_V(x)
 #define RSH_VALUES_2(x, ...) RSH_V(x), RSH_VALUES_1(__VA_ARGS__)
 #define RSH_VALUES_3(x, ...) RSH_V(x), RSH_VALUES_2(__VA_ARGS__)
@@ -164,8 +164,6 @@ static inline struct rsh_value rsh_v_marked(enum rsh_mark mark,
 #define RSH_VALUES_14(x, ...) RSH_V(x), RSH_VALUES_13(__VA_ARGS__)
 #define RSH_VALUES_15(x, ...) RSH_V(x), RSH_VALUES_14(__VA_ARGS__)
 #define RSH_VALUES_16(x, ...) RSH_V(x), RSH_VALUES_15(__VA_ARGS__)
-#define RSH_VALUES_17(x, ...) RSH_V(x), RSH_VALUES_16(__VA_ARGS__)
-#define RSH_VALUES_18(x, ...) RSH_V(x), RSH_VALUES_17(__VA_ARGS__)
 #define RSH_VALUE_LIST(...) ((const struct rsh_value[]){ \
 	RSH_VALUES(__VA_ARGS__), { .kind = RSH_IS_END } })
 

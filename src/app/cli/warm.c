@@ -137,20 +137,6 @@ static int mark_ranks(const struct warm *w, uint32_t n, bool **wanted,
 
 /* ---- which files ---- */
 
-static int add_file(struct warm *w, const FTSENT *e)
-{
-	struct file f = { strdup(e->fts_path), (uint64_t)e->fts_statp->st_size,
-			  false };
-
-	if (!f.path || rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
-				sizeof(f))) {
-		free(f.path);
-		return -ENOMEM;
-	}
-	w->files[w->n_files++] = f;
-	return 0;
-}
-
 /* Visits everything below `path`; links are skipped because they point to files
  * that are visited as well. */
 static int walk_mount(struct warm *w, const char *path, struct rsh_error *err)
@@ -164,11 +150,21 @@ static int walk_mount(struct warm *w, const char *path, struct rsh_error *err)
 	if (!fts)
 		return rsh_error_file(err, errno, path);
 	while (rc == 0 && (errno = 0, e = fts_read(fts))) {
-		if (e->fts_info == FTS_F)
-			rc = add_file(w, e) ? rsh_error_nomem(err) : 0;
-		else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
-			 e->fts_info == FTS_NS)
+		if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
+		    e->fts_info == FTS_NS)
 			rc = rsh_error_file(err, e->fts_errno, e->fts_path);
+		if (e->fts_info != FTS_F)
+			continue;
+		if (rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
+			     sizeof(*w->files)))
+			rc = rsh_error_nomem(err);
+		else
+			w->files[w->n_files++] = (struct file){
+				.path = strdup(e->fts_path),
+				.size = (uint64_t)e->fts_statp->st_size,
+			};
+		if (rc == 0 && !w->files[w->n_files - 1].path)
+			rc = rsh_error_nomem(err);
 	}
 	if (rc == 0 && errno)
 		rc = rsh_error_file(err, errno, path);

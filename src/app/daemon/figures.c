@@ -197,7 +197,8 @@ void rsh_figures_json(const struct rsh_figures *f, struct rsh_printer *out)
 			rsh_json(out, is_absent(f, def) ? "%:%" : "%:{",
 				 def->group, RSH_V_NULL);
 		if (!is_absent(f, def))
-			rsh_json(out, "%:%", def->key, def->unit == NANOSECONDS ?
+			rsh_json(out, "%:%", def->key,
+				 def->unit == NANOSECONDS ?
 				 rsh_v_real((double)value / 1e9) :
 				 rsh_v_count(value));
 		if (!is_absent(f, def) &&

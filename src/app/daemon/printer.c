@@ -361,21 +361,6 @@ void rsh_printer_init(struct rsh_printer *out, const struct rsh_options *o)
 	};
 }
 
-static void printer_into_memory(struct rsh_printer *out)
-{
-	out->f = open_memstream(&out->text, &out->length);
-	out->failed = !out->f;
-}
-
-void rsh_printer_init_text(struct rsh_printer *out, unsigned digits,
-			   unsigned indent)
-{
-	*out = (struct rsh_printer){
-		.json = true, .digits = digits, .indent = indent,
-	};
-	printer_into_memory(out);
-}
-
 void rsh_printer_init_part(struct rsh_printer *part,
 			   const struct rsh_printer *out)
 {
@@ -384,7 +369,16 @@ void rsh_printer_init_part(struct rsh_printer *part,
 		.digits = out->digits, .indent = out->indent,
 		.depth = out->depth, .keyed = true,
 	};
-	printer_into_memory(part);
+	part->f = open_memstream(&part->text, &part->length);
+	part->failed = !part->f;
+}
+
+void rsh_printer_init_text(struct rsh_printer *out, unsigned digits,
+			   unsigned indent)
+{
+	rsh_printer_init_part(out, &(struct rsh_printer){
+		.json = true, .digits = digits, .indent = indent,
+	});
 }
 
 static void printer_drop_cells(struct rsh_printer *out)
