@@ -5,6 +5,7 @@
 #include "copy_i.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,14 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
+/* It guards the lists of problems of all answers. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void problem_clear(struct rsh_problem *p)
 {
 	free(p->path);
 	free(p->record);
 	free(p->what);
-	*p = (struct rsh_problem){ 0 };
 }
 
 void rsh_answer_clear(struct rsh_answer *a)
@@ -29,75 +32,46 @@ void rsh_answer_clear(struct rsh_answer *a)
 	*a = (struct rsh_answer){ 0 };
 }
 
-__attribute__((format(printf, 4, 0)))
-static int problem_vset(struct rsh_problem *p, const char *dir,
-			const char *name, const char *fmt, va_list ap)
-{
-	problem_clear(p);
-	if (vasprintf(&p->what, fmt, ap) < 0)
-		p->what = NULL;
-	p->path = rsh_text_format("%s%s%s", dir ? dir : "", dir ? "/" : "",
-				  name);
-	return p->what && p->path ? 0 : -ENOMEM;
-}
-
-int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
+int rsh_answer_tell(struct rsh_answer *a, const struct rsh_place *at,
 		    const char *fmt, ...)
 {
+	struct rsh_problem p = {
+		.path = rsh_text_format("%s%s%s", at->dir ? at->dir : "",
+					at->dir ? "/" : "", at->name),
+		.record = at->record ? strdup(at->record) : NULL,
+		.placed = at->placed, .offset = at->offset, .order = at->order,
+	};
 	va_list ap;
 	int rc;
 
 	va_start(ap, fmt);
-	rc = problem_vset(p, dir, name, fmt, ap);
+	rc = vasprintf(&p.what, fmt, ap) < 0 ? -ENOMEM : 0;
 	va_end(ap);
-	return rc;
+	if (rc)
+		p.what = NULL;
+	if (!p.path || (at->record && !p.record))
+		rc = -ENOMEM;
+	pthread_mutex_lock(&lock);
+	rc = rc ?: rsh_grow(&a->problems, &a->cap_problems, a->n_problems + 1,
+			    sizeof(p));
+	if (rc == 0)
+		a->problems[a->n_problems++] = p;
+	pthread_mutex_unlock(&lock);
+	if (rc)
+		problem_clear(&p);
+	return rc ? -ENOMEM : 0;
 }
 
-int rsh_problem_place(struct rsh_problem *p, const char *record,
-		      uint64_t offset)
+static int problem_order(const void *a, const void *b)
 {
-	p->placed = true;
-	p->offset = offset;
-	free(p->record);
-	p->record = record ? strdup(record) : NULL;
-	return p->record || !record ? 0 : -ENOMEM;
+	const struct rsh_problem *x = a, *y = b;
+
+	return rsh_compare_u64(x->order, y->order) ?: strcmp(x->path, y->path);
 }
 
-int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p)
+void rsh_answer_sort(struct rsh_answer *a, size_t from)
 {
-	if (!p->what)
-		return 0;
-	if (rsh_grow(&a->problems, &a->cap_problems, a->n_problems + 1,
-		     sizeof(*a->problems)))
-		return -ENOMEM;
-	a->problems[a->n_problems++] = *p;
-	*p = (struct rsh_problem){ 0 };
-	return 0;
-}
-
-int rsh_answer_tell(struct rsh_answer *a, const char *dir, const char *name,
-		    const char *fmt, ...)
-{
-	struct rsh_problem p = { 0 };
-	va_list ap;
-	int rc;
-
-	va_start(ap, fmt);
-	rc = problem_vset(&p, dir, name, fmt, ap);
-	va_end(ap);
-	rc = rc ?: rsh_answer_add(a, &p);
-	problem_clear(&p);
-	return rc;
-}
-
-int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n)
-{
-	int rc = 0;
-
-	for (size_t i = 0; list && i < n; i++) {
-		rc = rc ?: rsh_answer_add(a, &list[i]);
-		problem_clear(&list[i]);
-	}
-	free(list);
-	return rc;
+	if (a->n_problems > from)
+		qsort(a->problems + from, a->n_problems - from,
+		      sizeof(*a->problems), problem_order);
 }

@@ -297,27 +297,27 @@ int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 
 /* ---- problems (answer.c) ---- */
 
-/* Sets the problem of file dir/name (of `name` if dir is NULL), and replaces an
- * earlier one.  Returns 0 or -ENOMEM. */
-int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
-		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Sets the place of a problem.  `record` may be NULL.  Returns 0 or -ENOMEM. */
-int rsh_problem_place(struct rsh_problem *p, const char *record,
-		      uint64_t offset);
-/* Moves a problem to the answer, or does nothing if there is none.  Returns 0
- * or -ENOMEM. */
-int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
-/* Adds a problem that has no place to the answer.  Returns 0 or -ENOMEM. */
-int rsh_answer_tell(struct rsh_answer *a, const char *dir, const char *name,
-		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* Moves the problems of a list to the answer, and frees the list, which is from
- * malloc or NULL. */
-int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
+/* Where a problem is. */
+struct rsh_place {
+	size_t order;       /* number of the file, for rsh_answer_sort() */
+	const char *dir;    /* NULL: `name` is the path */
+	const char *name;
+	const char *record; /* NULL: not known */
+	bool placed;        /* the offset is known */
+	uint64_t offset;
+};
+/* Adds a problem to the answer.  Any thread may call it.  Returns 0 or
+ * -ENOMEM. */
+int rsh_answer_tell(struct rsh_answer *a, const struct rsh_place *at,
+		    const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Sorts the problems from number `from` on, by their order and their paths. */
+void rsh_answer_sort(struct rsh_answer *a, size_t from);
 
-/* Compares a digest with a line of a manifest.  If they differ, sets the
- * problem to the first record that differs.  Returns 0 or -ENOMEM. */
+/* Compares a digest with a line of a manifest.  If they differ, adds a problem
+ * with the first record that differs; `order` and `dir` are as in struct
+ * rsh_place.  Returns 0 or -ENOMEM. */
 int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
-		       const char *dir, struct rsh_problem *out);
+		       size_t order, const char *dir, struct rsh_answer *out);
 
 /* Opens a regular file for reading.  Returns 0 and *fd, or -errno. */
 int rsh_open_regular(const char *dir, const char *name, int *fd,

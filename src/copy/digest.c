@@ -75,26 +75,25 @@ uint64_t rsh_digest_end(struct rsh_digest *d)
 }
 
 int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
-		       const char *dir, struct rsh_problem *out)
+		       size_t order, const char *dir, struct rsh_answer *out)
 {
+	struct rsh_place at = { .order = order, .dir = dir, .name = f->path };
 	const uint64_t sum = rsh_digest_end(d);
-	uint32_t first = f->n_records, n = 0;
+	uint32_t n = 0;
 
 	for (uint32_t i = f->n_records; i-- > 0;)
 		if (d->sums[i] != f->records[i].xxh3) {
-			first = i;
+			at.placed = true;
+			at.record = f->records[i].name;
+			at.offset = f->records[i].offset;
 			n++;
 		}
-	if (n == 0 && sum == f->xxh3)
-		return 0;
-	if (n == 0)
-		return rsh_problem_set(out, dir, f->path, "differs from the "
-				       "manifest outside of its records");
-	if (rsh_problem_set(out, dir, f->path, "differs from the manifest in "
-			    "%u of %u records", n, f->n_records))
-		return -ENOMEM;
-	return rsh_problem_place(out, f->records[first].name,
-				 f->records[first].offset);
+	if (n > 0)
+		return rsh_answer_tell(out, &at, "differs from the manifest in "
+				       "%u of %u records", n, f->n_records);
+	return sum == f->xxh3 ? 0 :
+	       rsh_answer_tell(out, &at, "differs from the manifest outside of "
+			       "its records");
 }
 
 bool rsh_copy_stopped(const struct rsh_copy_control *c)

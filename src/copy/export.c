@@ -147,33 +147,26 @@ static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 	return rc;
 }
 
-/* Returns 1 if the existing file is a finished file of this export, 0 if not,
- * or -errno. */
-static int is_finished(const struct job *j, const struct rsh_known *k,
-		       const struct stat *st, int dirfd, const char *name)
-{
-	cleanup_fd int fd = -1;
-
-	if (k->fd < 0 || !S_ISREG(st->st_mode) ||
-	    k->size != (uint64_t)st->st_size)
-		return 0;
-	if (!j->options->verify)
-		return is_as_written(k, st);
-	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : has_exported(j, k, fd);
-}
-
 /* Decides whether an existing file is kept or replaced, or is an error. */
 static int judge_existing(struct job *j, size_t i, const struct stat *st,
 			  int dirfd, const char *name, struct rsh_error *err)
 {
 	const struct rsh_copy_file *f = &j->list.files[i];
 	const struct rsh_known *k = &j->draft.known[i];
-	int rc = is_finished(j, k, st, dirfd, name);
+	cleanup_fd int fd = -1;
+	int finished = 0;
 
-	if (rc < 0)
-		return file_error(j, f, rc, err);
-	if (rc > 0) {
+	if (k->fd >= 0 && S_ISREG(st->st_mode) &&
+	    k->size == (uint64_t)st->st_size) {
+		if (j->options->verify)
+			fd = openat(dirfd, name,
+				    O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		finished = !j->options->verify ? is_as_written(k, st) :
+			   fd < 0 ? -errno : has_exported(j, k, fd);
+	}
+	if (finished < 0)
+		return file_error(j, f, finished, err);
+	if (finished) {
 		j->state[i] = KEPT;
 		return 0;
 	}
@@ -187,16 +180,14 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 					     "SOURCE", j->options->dir,
 					     f->path);
 	}
+	j->state[i] = TO_REPLACE;
 	if (S_ISREG(st->st_mode) && is_as_written(k, st)) {
 		rsh_log_warning("%s/%s is damaged and is written again",
 				j->options->dir, f->path);
-		j->state[i] = TO_REPLACE;
 		return 0;
 	}
-	if (j->options->overwrite && S_ISREG(st->st_mode)) {
-		j->state[i] = TO_REPLACE;
+	if (j->options->overwrite && S_ISREG(st->st_mode))
 		return 0;
-	}
 	return rsh_error_set(err, EEXIST, "%s/%s exists and is not of this "
 					  "export%s", j->options->dir, f->path,
 			     S_ISREG(st->st_mode) ?
@@ -245,23 +236,6 @@ static void forget_others(struct job *j)
 		    !is_as_written(k, &st))
 			k->fd = -1;
 	}
-}
-
-/* ---- room ---- */
-
-static int check_room(const struct job *j, uint64_t bytes,
-		      struct rsh_error *err)
-{
-	struct statvfs fs;
-	uint64_t room;
-
-	if (fstatvfs(j->dirfd, &fs) != 0 || fs.f_blocks == 0 ||
-	    !rsh_mul_u64(fs.f_bavail, fs.f_frsize, &room) || room >= bytes)
-		return 0;
-	return rsh_error_set(err, ENOSPC, "%s: %llu bytes are needed, but only "
-					  "%llu are free", j->options->dir,
-			     (unsigned long long)bytes,
-			     (unsigned long long)room);
 }
 
 /* ---- writing a file ---- */
@@ -324,16 +298,6 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 	return rsh_digest_sink(&w->digest, data, len, offset);
 }
 
-/* Reserves room, so that a full disk is found early and the file is contiguous
- * on the disk. */
-static int reserve(int fd, uint64_t size)
-{
-	if (size == 0 || fallocate(fd, 0, 0, (off_t)size) == 0 ||
-	    (errno != ENOSPC && errno != EFBIG && errno != EDQUOT))
-		return 0;
-	return -errno;
-}
-
 /* Returns the mode of a file.  If its group is not the group of all source
  * files, the group gets only the permissions of all other users. */
 static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
@@ -355,30 +319,13 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 	return mode;
 }
 
-/* Syncs the file and stores the inode and the time by which a later run
- * recognises it. */
-static int describe_export(const struct job *j, const struct rsh_copy_file *f,
-			   int fd, struct rsh_manifest_file *out)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) != 0 ||
-	    fchmod(fd, mode_for(j, f, st.st_gid)) != 0 || fsync(fd) != 0 ||
-	    fstat(fd, &st) != 0)
-		return -errno;
-	out->written = true;
-	out->inode = st.st_ino;
-	out->mtime_s = st.st_mtim.tv_sec;
-	out->mtime_ns = (uint32_t)st.st_mtim.tv_nsec;
-	return 0;
-}
-
 static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 		      struct rsh_arena *arena)
 {
 	const struct rsh_copy_file *f = &j->list.files[i];
 	struct rsh_manifest_file file = { .path = f->path, .size = f->size };
 	struct rsh_manifest_record *records;
+	struct stat st = { 0 };
 	uint64_t *sums;
 	int rc = rsh_copy_records(j->vfs, f, arena, &records, &file.n_records);
 	const struct rsh_copy_control silent = {
@@ -393,15 +340,27 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	rc = rsh_digest_init(&w.digest, file.records, file.n_records, sums);
 	rsh_copy_items_init(&w.items, j->vfs, f);
 	w.in_item = rsh_copy_items_next(&w.items, &w.item);
-	rc = rc ?: reserve(t->fd, f->size) ?:
-		   rsh_copy_feed_virtual(j->vfs, j->streams, f,
+	/* Reserve room, so that a full disk is found early and the file is
+	 * contiguous on the disk. */
+	if (rc == 0 && f->size && fallocate(t->fd, 0, 0, (off_t)f->size) &&
+	    (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+		rc = -errno;
+	rc = rc ?: rsh_copy_feed_virtual(j->vfs, j->streams, f,
 					 &j->options->control, write_sink, &w);
 	if (rc == 0 && w.items.framing)
 		rc = digest_exported(&silent, t->fd, f->size, &w.digest);
 	if (rc == 0)
 		file.xxh3 = rsh_digest_end(&w.digest);
 	rsh_digest_clear(&w.digest);
-	rc = rc ?: describe_export(j, f, t->fd, &file);
+	if (rc == 0 && (fstat(t->fd, &st) != 0 ||
+			fchmod(t->fd, mode_for(j, f, st.st_gid)) != 0 ||
+			fsync(t->fd) != 0 || fstat(t->fd, &st) != 0))
+		rc = -errno;
+	/* A later run recognises the file by them. */
+	file.written = true;
+	file.inode = st.st_ino;
+	file.mtime_s = st.st_mtim.tv_sec;
+	file.mtime_ns = (uint32_t)st.st_mtim.tv_nsec;
 	if (rc == 0 && j->drop_pages)
 		posix_fadvise(t->fd, 0, 0, POSIX_FADV_DONTNEED);
 	if (rc == 0 && j->options->verify) {
@@ -504,44 +463,41 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 	return rc;
 }
 
-static bool is_last(const struct job *j, size_t i)
-{
-	const char *last = j->view.output->last;
-
-	return last && strcmp(j->list.files[i].path, last) == 0;
-}
-
 static int find_todo(struct job *j, struct rsh_error *err)
 {
 	const unsigned n_jobs = j->options->verify ?
 		j->options->control.n_jobs : 1;
+	const char *last = j->view.output->last;
 	int rc = rsh_parallel_for(n_jobs, j->list.n, look_at_target, j, err);
 
 	if (rc)
 		return rc;
 	rsh_temp_sweep(j->dirfd);
-	for (size_t i = 0; i < j->list.n; i++)
-		if (is_todo(j, i) && !is_last(j, i))
-			j->todo[j->n_todo++] = i;
-	for (size_t i = 0; i < j->list.n; i++)
-		if (is_todo(j, i) && is_last(j, i)) {
-			j->todo[j->n_todo++] = i;
-			j->n_last++;
-		}
+	for (int is_last = 0; is_last < 2; is_last++)
+		for (size_t i = 0; i < j->list.n; i++)
+			if (is_todo(j, i) && is_last ==
+			    (last && !strcmp(j->list.files[i].path, last))) {
+				j->todo[j->n_todo++] = i;
+				j->n_last += (size_t)is_last;
+			}
 	return 0;
 }
 
 static int write_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
-	uint64_t memory, bytes = 0;
+	uint64_t memory, room, bytes = 0;
+	struct statvfs fs;
 	int rc;
 
 	for (size_t k = 0; k < j->n_todo; k++)
 		bytes += j->list.files[j->todo[k]].size;
-	rc = check_room(j, bytes, err);
-	if (rc)
-		return rc;
+	if (fstatvfs(j->dirfd, &fs) == 0 && fs.f_blocks > 0 &&
+	    rsh_mul_u64(fs.f_bavail, fs.f_frsize, &room) && room < bytes)
+		return rsh_error_set(err, ENOSPC, "%s: %llu bytes are needed, "
+				     "but only %llu are free", j->options->dir,
+				     (unsigned long long)bytes,
+				     (unsigned long long)room);
 	forget_others(j);
 	/* The page cache should keep source files, since several files may need
 	 * them.  Written files are not read again, except by --verify, which

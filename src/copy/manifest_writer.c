@@ -37,20 +37,13 @@
 
 /* ---- existing manifests and records ---- */
 
-static void learn_line(struct rsh_manifest_writer *s, const struct rsh_lines *l,
-		       size_t len, const struct rsh_manifest_file *f)
+static struct rsh_known known_of(const struct rsh_manifest_file *f, int fd,
+				 uint64_t offset, size_t len)
 {
-	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
-
-	/* At the end of a run, what it knows about its own files is newer than
-	 * what others have recorded. */
-	if (!of || of->size != f->size || (s->ending && of->wanted))
-		return;
-	s->known[of - s->list->files] = (struct rsh_known){
-		.fd = l->fd, .offset = l->begin, .len = len,
-		.size = f->size, .xxh3 = f->xxh3, .written = f->written,
-		.inode = f->inode, .mtime_s = f->mtime_s,
-		.mtime_ns = f->mtime_ns,
+	return (struct rsh_known){
+		.fd = fd, .offset = offset, .len = len, .size = f->size,
+		.xxh3 = f->xxh3, .written = f->written, .inode = f->inode,
+		.mtime_s = f->mtime_s, .mtime_ns = f->mtime_ns,
 	};
 }
 
@@ -68,6 +61,8 @@ static int recall(struct rsh_manifest_writer *s, int fd)
 
 	rsh_lines_init(&l, fd, s->path);
 	while ((rc = rsh_lines_next(&l, &text, &len, NULL)) > 0) {
+		const struct rsh_copy_file *of = NULL;
+
 		rc = rsh_manifest_parse(text, len, s->path, l.number, &line,
 					NULL);
 		if (rc == -ENOMEM)
@@ -77,7 +72,13 @@ static int recall(struct rsh_manifest_writer *s, int fd)
 			       line.head.conversion ==
 				       s->origin->head.conversion;
 		else if (rc == 0 && line.kind == RSH_MANIFEST_FILE)
-			learn_line(s, &l, len, &line.file);
+			of = rsh_copy_list_find(s->list, line.file.path);
+		/* At the end of a run, what it knows about its own files is
+		 * newer than what others have recorded. */
+		if (of && of->size == line.file.size &&
+		    !(s->ending && of->wanted))
+			s->known[of - s->list->files] = known_of(
+				&line.file, l.fd, l.begin, len);
 		rsh_manifest_line_clear(&line);
 		rc = 0;
 		if (!ours)
@@ -112,41 +113,7 @@ static int recall_other(struct rsh_manifest_writer *s, const char *name)
 	return recall(s, o->fd);
 }
 
-/* Returns whether a file of this name is the record of another run for the same
- * manifest. */
-static bool is_other_record(const struct rsh_manifest_writer *s,
-			    const char *name)
-{
-	const size_t n = strlen(s->name);
-
-	return name[0] == '.' && strncmp(name + 1, s->name, n) == 0 &&
-	       name[1 + n] == '.' && rsh_has_suffix(name, ".part") &&
-	       strcmp(name, s->record) != 0;
-}
-
 /* ---- opening ---- */
-
-static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
-			  const struct rsh_copy_share *share,
-			  struct rsh_error *err)
-{
-	cleanup_free char *dir = rsh_path_directory(path);
-	char of[32] = "";
-
-	if (share->of)
-		snprintf(of, sizeof(of), ".%u-%u", share->number, share->of);
-	s->path = strdup(path);
-	s->name = strdup(rsh_path_name(path));
-	if (!s->path || !s->name || !dir)
-		return rsh_error_nomem(err);
-	s->record = rsh_text_format(".%s%s.part", s->name, of);
-	s->lock = rsh_text_format(".%s.lock", s->name);
-	s->fresh = rsh_text_format(".%s.new", s->name);
-	if (!s->record || !s->lock || !s->fresh)
-		return rsh_error_nomem(err);
-	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return s->dirfd < 0 ? rsh_error_file(err, errno, s->path) : 0;
-}
 
 /* Returns the mode of the manifest.  A user may read it only if the user may
  * read all of its files. */
@@ -215,26 +182,32 @@ static int keep_text(struct rsh_manifest_writer *s, const char *text,
  * Returns 0 or -errno with a sentence: -EEXIST. */
 static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 {
+	const size_t n = strlen(s->name);
 	int rc = recall_other(s, s->name);
+	const struct dirent *e;
+	DIR *dir;
 
 	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !s->overwrite)
 		return rsh_error_set(err, EEXIST,
 			"%s exists and is not of this conversion (--overwrite "
 			"replaces it)", s->path);
-	if (rc >= 0) {
-		DIR *dir =
-			rsh_dir_of(openat(s->dirfd, ".",
-					  O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-		const struct dirent *e;
+	if (rc < 0)
+		return rsh_error_file(err, -rc, s->path);
+	dir = rsh_dir_of(openat(s->dirfd, ".",
+				O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (!dir)
+		return rsh_error_file(err, errno, s->path);
+	/* Records of other runs for the same manifest are .NAME.*.part. */
+	rc = 0;
+	while (rc >= 0 && (e = readdir(dir))) {
+		const char *name = e->d_name;
 
-		rc = dir ? 0 : -errno;
-		while (rc >= 0 && dir && (e = readdir(dir)))
-			if (is_other_record(s, e->d_name))
-				rc = recall_other(s, e->d_name);
-		if (dir)
-			closedir(dir);
-		rc = rc < 0 ? rc : 0;
+		if (name[0] == '.' && strncmp(name + 1, s->name, n) == 0 &&
+		    name[1 + n] == '.' && rsh_has_suffix(name, ".part") &&
+		    strcmp(name, s->record) != 0)
+			rc = recall_other(s, name);
 	}
+	closedir(dir);
 	return rc < 0 ? rsh_error_file(err, -rc, s->path) : 0;
 }
 
@@ -277,6 +250,8 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err)
 {
+	cleanup_free char *dir = rsh_path_directory(path);
+	char of[32] = "";
 	int rc;
 
 	*s = (struct rsh_manifest_writer)RSH_DRAFT_NONE;
@@ -284,13 +259,24 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 	s->list = list;
 	s->overwrite = o->overwrite;
 	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
-	if (!s->known)
+	s->path = strdup(path);
+	s->name = strdup(rsh_path_name(path));
+	if (!s->known || !s->path || !s->name || !dir)
+		return rsh_error_nomem(err);
+	if (o->share.of)
+		snprintf(of, sizeof(of), ".%u-%u", o->share.number,
+			 o->share.of);
+	s->record = rsh_text_format(".%s%s.part", s->name, of);
+	s->lock = rsh_text_format(".%s.lock", s->name);
+	s->fresh = rsh_text_format(".%s.new", s->name);
+	if (!s->record || !s->lock || !s->fresh)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < list->n; i++)
 		s->known[i] = (struct rsh_known){ .fd = -1 };
-	rc = open_store_dir(s, path, &o->share, err) ?:
-	     writer_lock(s, err) ?:
-	     open_records(s, err);
+	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->dirfd < 0)
+		return rsh_error_file(err, errno, s->path);
+	rc = writer_lock(s, err) ?: open_records(s, err);
 	writer_unlock(s);
 	return rc;
 }
@@ -352,19 +338,13 @@ int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
 	if (rc == 0 && fdatasync(s->record_fd) != 0)
 		rc = -errno;
 	if (rc == 0)
-		s->known[i] = (struct rsh_known){
-			.fd = s->record_fd, .offset = offset + 1,
-			.len = len - 1, .size = file->size, .xxh3 = file->xxh3,
-			.written = file->written, .inode = file->inode,
-			.mtime_s = file->mtime_s, .mtime_ns = file->mtime_ns,
-		};
+		s->known[i] = known_of(file, s->record_fd, offset + 1, len - 1);
 	return rc;
 }
 
 /* ---- the end ---- */
 
 struct out {
-	const struct rsh_manifest_writer *draft;
 	int fd;
 	uint64_t at;
 };
@@ -411,8 +391,8 @@ static int put_known(struct out *o, const struct rsh_known *k)
 
 static int write_manifest(void *ctx, int fd)
 {
-	struct out o = { .draft = ctx, .fd = fd };
-	const struct rsh_manifest_writer *s = o.draft;
+	const struct rsh_manifest_writer *s = ctx;
+	struct out o = { .fd = fd };
 	struct rsh_manifest_line line = { .kind = RSH_MANIFEST_HEAD,
 					  .head = s->origin->head };
 	uint64_t n = 0;
@@ -447,21 +427,6 @@ int rsh_manifest_writer_join(struct rsh_manifest_writer *s,
 	return recall_others(s, err);
 }
 
-/* Removes a record whose writer has ended, unless the record has grown since it
- * was read. */
-static void remove_record(const struct rsh_manifest_writer *s,
-			  const struct rsh_other_draft *o)
-{
-	struct stat st;
-
-	if (o->fd < 0 || strcmp(o->name, s->name) == 0 ||
-	    flock(o->fd, LOCK_EX | LOCK_NB) != 0)
-		return;
-	if (fstat(o->fd, &st) == 0 && st.st_size == o->size)
-		unlinkat(s->dirfd, o->name, 0);
-	flock(o->fd, LOCK_UN);
-}
-
 int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
 			       struct rsh_error *err)
 {
@@ -475,8 +440,19 @@ int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
 	if (rc)
 		return rsh_error_file(err, -rc, s->path);
 	unlinkat(s->dirfd, s->record, 0);
-	for (size_t i = s->n_before; i < s->n_others; i++)
-		remove_record(s, &s->others[i]);
+	/* Remove records whose writers have ended, unless they have grown since
+	 * they were read. */
+	for (size_t i = s->n_before; i < s->n_others; i++) {
+		const struct rsh_other_draft *o = &s->others[i];
+		struct stat st;
+
+		if (o->fd < 0 || strcmp(o->name, s->name) == 0 ||
+		    flock(o->fd, LOCK_EX | LOCK_NB) != 0)
+			continue;
+		if (fstat(o->fd, &st) == 0 && st.st_size == o->size)
+			unlinkat(s->dirfd, o->name, 0);
+		flock(o->fd, LOCK_UN);
+	}
 	writer_unlock(s);
 	return fsync(s->dirfd) == 0 ? 0 : rsh_error_file(err, errno, s->path);
 }

@@ -92,23 +92,23 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 
 /* ---- putting it together ---- */
 
-/* Describes a strategy that has no file of its own by a hash of its content. */
-static int take_made(const struct rsh_strategy *made,
-		     const struct rsh_vfs_view *view,
-		     struct rsh_manifest_strategy *out, struct rsh_error *err)
+/* Describes a strategy by the hash of its file, or of its content if it was
+ * made and has no file. */
+static int take_strategy(const char *path, bool is_made,
+			 const struct rsh_strategy *made,
+			 const struct rsh_vfs_view *view,
+			 struct rsh_manifest_strategy *out,
+			 struct rsh_error *err)
 {
+	if (!is_made) {
+		out->path = path;
+		return path ? rsh_strategy_digest(path, &out->xxh3, err) : 0;
+	}
 	if (!made)
 		return 0;
 	out->path = made->path;
 	return hash_strategy(made, view->names, &out->xxh3) ?
 		rsh_error_nomem(err) : 0;
-}
-
-static int take_strategy(const char *path, struct rsh_manifest_strategy *out,
-			 struct rsh_error *err)
-{
-	out->path = path;
-	return path ? rsh_strategy_digest(path, &out->xxh3, err) : 0;
 }
 
 int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
@@ -117,7 +117,6 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 {
 	struct rsh_vfs_view view;
 	uint64_t ctime[2];
-	int rc;
 	uint32_t n;
 
 	*out = (struct rsh_origin){ 0 };
@@ -157,14 +156,11 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		out->ctimes = XXH3_64bits_withSeed(ctime, sizeof(ctime),
 						   out->ctimes);
 	}
-	rc = cfg->src.from == RSH_FROM_SOURCE ?
-		take_made(view.src, &view, &out->head.src, err) :
-		take_strategy(cfg->src.path, &out->head.src, err);
-	if (rc == 0)
-		rc = cfg->dst.from == RSH_FROM_DERIVED ?
-			take_made(view.dst, &view, &out->head.dst, err) :
-			take_strategy(cfg->dst.path, &out->head.dst, err);
-	return rc ? rc : identify(out, cfg, rsh_source_store(view.source), err);
+	return take_strategy(cfg->src.path, cfg->src.from == RSH_FROM_SOURCE,
+			     view.src, &view, &out->head.src, err) ?:
+	       take_strategy(cfg->dst.path, cfg->dst.from == RSH_FROM_DERIVED,
+			     view.dst, &view, &out->head.dst, err) ?:
+	       identify(out, cfg, rsh_source_store(view.source), err);
 }
 
 void rsh_origin_clear(struct rsh_origin *o)

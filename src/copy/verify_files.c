@@ -31,45 +31,11 @@ struct job {
 	const char *dir;
 	struct rsh_store *tree; /* of dir */
 	const struct rsh_copy_control *control;
-	struct rsh_problem *problems; /* [entry] */
 	char *manifest;               /* path below dir; NULL: not in dir */
 	struct rsh_answer *out;
 };
 
 /* ---- the files of the manifest ---- */
-
-static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
-			 struct rsh_handle *h, struct rsh_problem *out)
-{
-	const struct rsh_byte_source file = {
-		.pread_fn = rsh_handle_pread, .ctx = h, .size = f->size,
-	};
-	cleanup_free uint64_t *sums =
-		rsh_alloc_array(f->n_records, sizeof(*sums));
-	struct rsh_digest d;
-	int rc;
-
-	if (!sums || rsh_digest_init(&d, f->records, f->n_records, sums))
-		return -ENOMEM;
-	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d) ?:
-	     rsh_digest_compare(&d, f, j->dir, out);
-	rsh_digest_clear(&d);
-	return rc;
-}
-
-static int open_listed(const struct job *j, const char *path,
-		       struct rsh_handle **h, uint64_t *size)
-{
-	struct rsh_stat st;
-	int rc = rsh_handle_open(j->tree, path, h) ?:
-		 rsh_handle_look(*h, &st);
-
-	if (rc)
-		return rc;
-	*size = st.size;
-	return st.kind == RSH_IS_FILE ? 0 :
-	       st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
-}
 
 /* Checks a file of the manifest.  If it cannot be read, this is a problem in
  * the answer.  Other failures are errors of the command. */
@@ -77,52 +43,48 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	const struct rsh_manifest_entry *e = &j->index.entries[i];
-	struct rsh_problem *p = &j->problems[i];
+	const struct rsh_place at = {
+		.order = i, .dir = j->dir, .name = e->path,
+	};
+	const struct rsh_manifest_file *f;
 	struct rsh_manifest_line line;
 	cleanup_handle struct rsh_handle *h = NULL;
-	uint64_t size = 0;
-	int rc = open_listed(j, e->path, &h, &size);
+	cleanup_free uint64_t *sums = NULL;
+	struct rsh_digest d;
+	struct rsh_stat st;
+	int rc = rsh_handle_open(j->tree, e->path, &h) ?:
+		 rsh_handle_look(h, &st);
+	const struct rsh_byte_source file = {
+		.pread_fn = rsh_handle_pread, .ctx = h, .size = e->size,
+	};
 
-	if (rc == 0 && size != e->size)
-		return rsh_problem_set(p, j->dir, e->path, "has %" PRIu64
-				       " bytes, not %" PRIu64, size, e->size) ?
-			rsh_error_nomem(err) : 0;
-	if (rc == 0) {
+	if (rc == 0 && st.kind != RSH_IS_FILE) {
+		rc = st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
+	} else if (rc == 0 && st.size != e->size) {
+		rc = rsh_answer_tell(j->out, &at, "has %" PRIu64 " bytes, not "
+				     "%" PRIu64, st.size, e->size);
+	} else if (rc == 0) {
 		rc = rsh_manifest_index_get(&j->index, e, &line, err);
 		if (rc)
 			return rc;
-		rc = digest_listed(j, &line.file, h, p);
+		f = &line.file;
+		sums = rsh_alloc_array(f->n_records, sizeof(*sums));
+		rc = sums ? rsh_digest_init(&d, f->records, f->n_records,
+					    sums) : -ENOMEM;
+		if (rc == 0) {
+			rc = rsh_copy_feed_real(&file, j->control,
+						rsh_digest_sink, &d) ?:
+			     rsh_digest_compare(&d, f, i, j->dir, j->out);
+			rsh_digest_clear(&d);
+		}
 		rsh_manifest_line_clear(&line);
 	}
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
-	if (rc == -ENOMEM ||
-	    (rc && rsh_problem_set(p, j->dir, e->path, "%s", rc == -ENOENT ?
-				   "is missing" : strerror(-rc))))
-		return rsh_error_nomem(err);
-	return 0;
-}
-
-static int check_listed_all(struct job *j, struct rsh_error *err)
-{
-	const struct rsh_copy_control *c = j->control;
-	struct rsh_answer *out = j->out;
-	int rc;
-
-	j->problems = calloc(j->index.n + 1, sizeof(*j->problems));
-	if (!j->problems)
-		return rsh_error_nomem(err);
-	for (size_t i = 0; i < j->index.n; i++)
-		out->bytes += j->index.entries[i].size;
-	out->n_files = (uint32_t)j->index.n;
-	out->n_by_manifest = out->n_files;
-	out->n_of = (uint32_t)j->index.n_of;
-	if (c->begin)
-		c->begin(c->ctx, out->bytes);
-	rc = rsh_parallel_for(c->n_jobs, j->index.n, check_listed, j, err);
-	if (rsh_answer_take(out, j->problems, j->index.n) && rc == 0)
-		rc = rsh_error_nomem(err);
-	return rc;
+	if (rc && rc != -ENOMEM)
+		rc = rsh_answer_tell(j->out, &at, "%s", rc == -ENOENT ?
+				     "is missing" : strerror(-rc));
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- files that the manifest does not have ---- */
@@ -152,23 +114,6 @@ static bool has_below(const struct rsh_manifest_index *x, const char *dir)
 	return false;
 }
 
-/* Returns whether a file is not part of the tree: the manifest, the control
- * directory of a mount, or a temporary file of an export. */
-static bool is_beside(const struct job *j, const char *path,
-		      const struct rsh_stat *st)
-{
-	const char *name = rsh_path_name(path);
-
-	if (j->manifest && strcmp(path, j->manifest) == 0)
-		return true;
-	if (name == path && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
-		       (strcmp(path, CONTROL_NAME) == 0 &&
-			st->kind == RSH_IS_DIR)))
-		return true;
-	return strncmp(name, ".reshardfs-", 11) == 0 &&
-	       rsh_has_suffix(name, ".part");
-}
-
 static int find_strangers(struct job *j, const char *dir,
 			  struct rsh_error *err);
 
@@ -181,7 +126,8 @@ static int tell_stranger(struct job *j, const char *path, const char *what)
 		j->out->n_unlisted++;
 		return 0;
 	}
-	return rsh_answer_tell(j->out, j->dir, path, "%s", what);
+	return rsh_answer_tell(j->out, &(struct rsh_place){
+				.dir = j->dir, .name = path }, "%s", what);
 }
 
 /* Returns whether the directory is empty.  A directory that cannot be listed
@@ -203,12 +149,19 @@ static int look_at_stranger(struct job *j, struct rsh_dir *d, const char *name,
 			    const char *path, struct rsh_error *err)
 {
 	struct rsh_stat st = { .kind = RSH_IS_OTHER };
-	bool is_dir;
+	bool is_dir, in_root = strcmp(name, path) == 0;
 
 	if (rsh_manifest_index_find(&j->index, path))
 		return 0;
 	is_dir = rsh_dir_look(d, name, &st) == 0 && st.kind == RSH_IS_DIR;
-	if (is_beside(j, path, &st) || (is_dir && is_empty_dir(j, path)))
+	/* These are not part of the tree: the manifest, the control directory
+	 * of a mount, temporary files of an export, and empty directories. */
+	if ((j->manifest && strcmp(path, j->manifest) == 0) ||
+	    (in_root && strcmp(name, RSH_MANIFEST_NAME) == 0) ||
+	    (in_root && is_dir && strcmp(name, CONTROL_NAME) == 0) ||
+	    (strncmp(name, ".reshardfs-", 11) == 0 &&
+	     rsh_has_suffix(name, ".part")) ||
+	    (is_dir && is_empty_dir(j, path)))
 		return 0;
 	if (is_dir && has_below(&j->index, path))
 		return find_strangers(j, path, err);
@@ -225,17 +178,15 @@ static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
 	int rc = rsh_dir_open(j->tree, dir, &d), more = 0;
 
 	while (rc == 0 && (more = rsh_dir_next(d, &name)) > 0) {
-		char *path;
+		cleanup_free char *path = NULL;
 
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 			continue;
 		if (rsh_copy_stopped(j->control))
 			return rsh_error_set(err, EINTR, "interrupted");
 		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
-		if (!path)
-			return rsh_error_nomem(err);
-		rc = look_at_stranger(j, d, name, path, err);
-		free(path);
+		rc = path ? look_at_stranger(j, d, name, path, err) :
+			    rsh_error_nomem(err);
 		if (rc)
 			return rc;
 	}
@@ -245,22 +196,14 @@ static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
 		rsh_error_nomem(err) : 0;
 }
 
-static int by_path(const void *a, const void *b)
-{
-	const struct rsh_problem *x = a, *y = b;
-
-	return strcmp(x->path, y->path);
-}
-
 /* ---- the whole check ---- */
 
 static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 {
-	int fd = -1;
-	int rc;
 	cleanup_free uint8_t *data = NULL;
 	cleanup_fd int memfd = -1;
 	size_t len = 0;
+	int rc;
 
 	if (!rsh_store_is_address(j->dir))
 		return rsh_manifest_index_open(&j->index, path, err);
@@ -271,15 +214,11 @@ static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
 	if (rc)
 		return rc;
 	memfd = rsh_memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
-	if (memfd < 0)
-		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
-				     RSH_MANIFEST_NAME, strerror(errno));
-	rc = rsh_write_all(memfd, data, len, 0);
+	rc = memfd < 0 ? -errno : rsh_write_all(memfd, data, len, 0);
 	if (rc)
 		return rsh_error_set(err, -rc, "%s/%s: %s", j->dir,
 				     RSH_MANIFEST_NAME, strerror(-rc));
-	fd = steal_fd(&memfd);
-	return rsh_manifest_index_read(&j->index, fd, path, err);
+	return rsh_manifest_index_read(&j->index, steal_fd(&memfd), path, err);
 }
 
 int rsh_verify_files(const char *manifest, const char *dir,
@@ -304,8 +243,19 @@ int rsh_verify_files(const char *manifest, const char *dir,
 	if (!manifest)
 		return rsh_error_nomem(err);
 	rc = rsh_store_open(dir, &opts, &j.tree, err) ?:
-	     open_manifest(&j, manifest, err) ?:
-	     check_listed_all(&j, err);
+	     open_manifest(&j, manifest, err);
+	if (rc == 0) {
+		for (size_t i = 0; i < j.index.n; i++)
+			out->bytes += j.index.entries[i].size;
+		out->n_files = (uint32_t)j.index.n;
+		out->n_by_manifest = out->n_files;
+		out->n_of = (uint32_t)j.index.n_of;
+		if (control->begin)
+			control->begin(control->ctx, out->bytes);
+		rc = rsh_parallel_for(control->n_jobs, j.index.n, check_listed,
+				      &j, err);
+		rsh_answer_sort(out, 0);
+	}
 	n = out->n_problems;
 	if (rc == 0) {
 		cleanup_free char *real = realpath(j.dir, NULL);
@@ -317,9 +267,7 @@ int rsh_verify_files(const char *manifest, const char *dir,
 		    file[len] == '/')
 			j.manifest = strdup(file + len + 1);
 		rc = find_strangers(&j, "", err);
-		if (out->n_problems > n)
-			qsort(out->problems + n, out->n_problems - n,
-			      sizeof(*out->problems), by_path);
+		rsh_answer_sort(out, n);
 	}
 	free(j.manifest);
 	rsh_manifest_index_clear(&j.index);

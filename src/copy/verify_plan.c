@@ -23,7 +23,8 @@ struct job {
 	struct rsh_manifest_index index; /* of options->manifest */
 	struct rsh_origin origin;
 	struct rsh_manifest_writer draft; /* of options->write */
-	struct rsh_problem *problems; /* [file of the list] */
+	const struct rsh_source *source;
+	struct rsh_answer *out;
 };
 
 /* ---- one file while it is read ---- */
@@ -42,31 +43,23 @@ struct check {
 	bool has_by_manifest, has_by_plan;
 };
 
-static void compare_part(struct check *k, const uint8_t *data, size_t len,
-			 uint64_t offset)
-{
-	ssize_t n = rsh_pread_all(k->fd, k->buf, len, offset);
-	size_t i = 0;
-
-	if (n < 0) {
-		k->error = (int)n;
-		return;
-	}
-	if (memcmp(data, k->buf, (size_t)n) == 0 && (size_t)n == len)
-		return;
-	while (i < (size_t)n && data[i] == k->buf[i])
-		i++;
-	k->differs = true;
-	k->where = offset + i;
-}
-
 static int check_sink(void *ctx, const uint8_t *data, size_t len,
 		      uint64_t offset)
 {
 	struct check *k = ctx;
 
-	if (k->fd >= 0 && !k->differs && !k->error)
-		compare_part(k, data, len, offset);
+	if (k->fd >= 0 && !k->differs && !k->error) {
+		ssize_t n = rsh_pread_all(k->fd, k->buf, len, offset);
+		size_t i = 0;
+
+		if (n < 0)
+			k->error = (int)n;
+		k->differs = n >= 0 && ((size_t)n != len ||
+					memcmp(data, k->buf, len) != 0);
+		while (k->differs && i < (size_t)n && data[i] == k->buf[i])
+			i++;
+		k->where = offset + i;
+	}
 	if (k->has_by_manifest)
 		rsh_digest_sink(&k->by_manifest, data, len, offset);
 	if (k->has_by_plan)
@@ -78,79 +71,42 @@ static int check_sink(void *ctx, const uint8_t *data, size_t len,
 	return 0;
 }
 
-/* ---- comparison with a file ---- */
-
-static int open_planned(const struct job *j, const struct rsh_copy_file *f,
-			struct check *k, struct rsh_problem *p)
-{
-	int rc;
-
-	if (!j->options->tree)
-		return 0;
-	rc = rsh_open_regular(j->options->tree, f->path, &k->fd, &k->size);
-	if (rc == -ENOMEM)
-		return rc;
-	if (rc)
-		return rsh_problem_set(p, j->options->tree, f->path, "%s",
-				       rc == -ENOENT ? "is missing" :
-				       strerror(-rc));
-	k->buf = malloc(RSH_STREAM_MAX);
-	return k->buf ? 0 : -ENOMEM;
-}
+/* ---- each file ---- */
 
 static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 		     const struct check *k,
-		     const struct rsh_manifest_record *records, uint32_t n,
-		     struct rsh_problem *p)
+		     const struct rsh_manifest_record *records, uint32_t n)
 {
-	int rc = 0;
+	struct rsh_place at = {
+		.order = (size_t)(f - j->list.files), .dir = j->options->tree,
+		.name = f->path, .placed = k->differs,
+		.offset = k->differs ? k->where : 0,
+	};
 
-	if (k->fd < 0)
+	if (k->fd < 0 || (!k->error && !k->differs && k->size == f->size))
 		return 0;
-	if (k->error)
-		return rsh_problem_set(p, j->options->tree, f->path, "%s",
-				       strerror(-k->error));
-	if (k->size != f->size)
-		rc = rsh_problem_set(p, j->options->tree, f->path, "has %"
-				     PRIu64 " bytes, not %" PRIu64, k->size,
-				     f->size);
-	else if (k->differs)
-		rc = rsh_problem_set(p, j->options->tree, f->path,
-				     "differs from the plan");
-	if (rc || !k->differs)
-		return rc;
-	for (uint32_t i = 0; i < n; i++)
+	if (k->error) {
+		at.placed = false;
+		return rsh_answer_tell(j->out, &at, "%s", strerror(-k->error));
+	}
+	for (uint32_t i = n; k->differs && i-- > 0;)
 		if (k->where >= records[i].offset &&
 		    k->where - records[i].offset < records[i].bytes)
-			return rsh_problem_place(p, records[i].name, k->where);
-	return rsh_problem_place(p, NULL, k->where);
+			at.record = records[i].name;
+	return k->size == f->size ?
+	       rsh_answer_tell(j->out, &at, "differs from the plan") :
+	       rsh_answer_tell(j->out, &at, "has %" PRIu64 " bytes, not %"
+			       PRIu64, k->size, f->size);
 }
 
-/* ---- comparison with a manifest ---- */
-
-static int init_digests(const struct job *j, struct check *k,
-			const struct rsh_manifest_file *said,
+static int begin_digest(struct check *k, struct rsh_digest *d, bool *has,
 			const struct rsh_manifest_record *records, uint32_t n)
 {
-	uint64_t *sums;
+	uint64_t *sums = rsh_arena_array(&k->arena, uint64_t, n);
 
-	if (said) {
-		sums = rsh_arena_array(&k->arena, uint64_t, said->n_records);
-		if (!sums || rsh_digest_init(&k->by_manifest, said->records,
-					     said->n_records, sums))
-			return -ENOMEM;
-		k->has_by_manifest = true;
-	}
-	if (j->options->write) {
-		sums = rsh_arena_array(&k->arena, uint64_t, n);
-		if (!sums || rsh_digest_init(&k->by_plan, records, n, sums))
-			return -ENOMEM;
-		k->has_by_plan = true;
-	}
-	return 0;
+	*has = sums && rsh_digest_init(d, records, n, sums) == 0;
+	return *has ? 0 : -ENOMEM;
 }
-
-/* ---- each file ---- */
 
 /* Reads and checks a file.  `said` is the manifest's line for the file; NULL:
  * it is not compared with a manifest. */
@@ -158,14 +114,29 @@ static int run_check(struct job *j, size_t i, struct check *k,
 		     const struct rsh_manifest_file *said)
 {
 	const struct rsh_copy_file *f = &j->list.files[i];
-	struct rsh_problem *p = &j->problems[i];
 	struct rsh_manifest_record *records;
+	struct rsh_manifest_file file;
 	uint32_t n;
 	int rc = rsh_copy_records(j->vfs, f, &k->arena, &records, &n);
-	struct rsh_manifest_file file;
 
-	rc = rc ?: open_planned(j, f, k, p) ?:
-		   init_digests(j, k, said, records, n);
+	if (rc == 0 && j->options->tree) {
+		rc = rsh_open_regular(j->options->tree, f->path, &k->fd,
+				      &k->size);
+		k->buf = rc ? NULL : malloc(RSH_STREAM_MAX);
+		if (rc && rc != -ENOMEM)
+			rc = rsh_answer_tell(
+				j->out, &(struct rsh_place){
+					.order = i, .dir = j->options->tree,
+					.name = f->path }, "%s",
+				rc == -ENOENT ? "is missing" : strerror(-rc));
+		else if (!k->buf)
+			rc = -ENOMEM;
+	}
+	if (rc == 0 && said)
+		rc = begin_digest(k, &k->by_manifest, &k->has_by_manifest,
+				  said->records, said->n_records);
+	if (rc == 0 && j->options->write)
+		rc = begin_digest(k, &k->by_plan, &k->has_by_plan, records, n);
 	if (rc == 0 && (k->fd >= 0 || k->has_by_manifest || k->has_by_plan))
 		rc = rsh_copy_feed_exported(j->vfs, j->streams, f,
 					    &j->options->control, check_sink,
@@ -184,9 +155,9 @@ static int run_check(struct job *j, size_t i, struct check *k,
 			k->differs = false;
 		rc = rc == -ECANCELED ? 0 : rc;
 	}
-	rc = rc ?: tell_file(j, f, k, records, n, p);
+	rc = rc ?: tell_file(j, f, k, records, n);
 	if (rc == 0 && said)
-		rc = rsh_digest_compare(&k->by_manifest, said, NULL, p);
+		rc = rsh_digest_compare(&k->by_manifest, said, i, NULL, j->out);
 	if (rc || !k->has_by_plan)
 		return rc;
 	file = (struct rsh_manifest_file){
@@ -199,52 +170,34 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	return rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
-/* Finds the line of the manifest for a file.  *e is NULL if there is nothing to
- * compare. */
-static int find_said(struct job *j, size_t i,
-		     const struct rsh_manifest_entry **e)
-{
-	const struct rsh_copy_file *f = &j->list.files[i];
-	struct rsh_problem *p = &j->problems[i];
-
-	*e = NULL;
-	if (!j->options->manifest)
-		return 0;
-	*e = rsh_manifest_index_find(&j->index, f->path);
-	if (*e && (*e)->size != f->size) {
-		uint64_t size = (*e)->size;
-
-		*e = NULL;
-		return rsh_problem_set(p, NULL, f->path, "would have %" PRIu64
-				       " bytes, the manifest says %" PRIu64,
-				       f->size, size);
-	}
-	return 0;
-}
-
 static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	const struct rsh_copy_file *f = &j->list.files[i];
+	const struct rsh_place at = { .order = i, .name = f->path };
 	struct check k = { .fd = -1 };
 	struct rsh_manifest_line line = { 0 };
-	const struct rsh_manifest_entry *e;
-	int rc;
+	const struct rsh_manifest_entry *e = NULL;
+	int rc = 0;
 
 	if (!f->wanted)
 		return 0;
 	if (f->lost)
-		return rsh_problem_set(&j->problems[i], NULL, f->path,
-				       "needs slices that are lost") ?
-			rsh_error_nomem(err) : 0;
-	rc = find_said(j, i, &e);
-	if (rc)
-		return rsh_error_nomem(err);
-	if (e) {
-		rc = rsh_manifest_index_get(&j->index, e, &line, err);
-		if (rc)
-			return rc;
+		return rsh_answer_tell(j->out, &at, "needs slices that are "
+				       "lost") ? rsh_error_nomem(err) : 0;
+	if (j->options->manifest)
+		e = rsh_manifest_index_find(&j->index, f->path);
+	if (e && e->size != f->size) {
+		if (rsh_answer_tell(j->out, &at, "would have %" PRIu64
+				    " bytes, the manifest says %" PRIu64,
+				    f->size, e->size))
+			return rsh_error_nomem(err);
+		e = NULL;
 	}
+	if (e)
+		rc = rsh_manifest_index_get(&j->index, e, &line, err);
+	if (rc)
+		return rc;
 	rc = run_check(j, i, &k, e ? &line.file : NULL);
 	rsh_manifest_line_clear(&line);
 	if (k.fd >= 0)
@@ -262,41 +215,30 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 
 /* ---- all files ---- */
 
-/* Adds a problem for each file of the manifest that is not in the tree. */
-static int add_strangers(const struct job *j, struct rsh_answer *out)
-{
-	for (size_t i = 0; i < j->index.n; i++) {
-		const char *path = j->index.entries[i].path;
-
-		if (!rsh_copy_list_find(&j->list, path) &&
-		    rsh_answer_tell(out, NULL, path, "is in the manifest, and "
-				    "the conversion has no such file"))
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
-			struct rsh_answer *out, struct rsh_error *err)
+			struct rsh_error *err)
 {
 	const struct rsh_verify_options *o = j->options;
 	const struct rsh_streams_options streams = rsh_streams_suited(
 		rsh_store_far(cfg->source, &cfg->files.store), false,
 		o->control.readahead);
+	struct rsh_vfs_view view;
 	int rc;
 
+	if (!rsh_vfs_view(j->vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	j->source = view.source;
 	if (rsh_copy_list_make(j->vfs, o->wanted, &j->list))
 		return rsh_error_nomem(err);
-	j->problems = calloc(j->list.n + 1, sizeof(*j->problems));
-	if (!j->problems || rsh_streams_new(&streams, &j->streams))
+	if (rsh_streams_new(&streams, &j->streams))
 		return rsh_error_nomem(err);
 	rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
 	if (rc == 0 && o->manifest)
 		rc = rsh_manifest_index_open(&j->index, o->manifest, err);
 	if (rc)
 		return rc;
-	out->another = o->manifest &&
-		       j->index.conversion != j->origin.head.conversion;
+	j->out->another = o->manifest &&
+			  j->index.conversion != j->origin.head.conversion;
 	for (size_t i = 0; i < j->list.n; i++)
 		if (o->manifest && !o->tree && !o->write &&
 		    !rsh_manifest_index_find(&j->index, j->list.files[i].path))
@@ -304,20 +246,49 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 	return 0;
 }
 
-static int open_plan_store(struct job *j, struct rsh_error *err)
+static int check_files(struct job *j, struct rsh_error *err)
 {
-	struct rsh_vfs_view view;
-	int rc;
+	const struct rsh_copy_control *c = &j->options->control;
+	struct rsh_answer *out = j->out;
+	const struct rsh_manifest_writer_options writer = {
+		.overwrite = j->options->overwrite,
+	};
+	size_t n_strangers;
+	int rc = 0;
 
-	if (!j->options->write)
-		return 0;
-	if (!rsh_vfs_view(j->vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	rc = rsh_target_check(j->options->write, view.source, err);
-	return rc ? rc : rsh_manifest_writer_open(&j->draft, j->options->write,
-					&(struct rsh_manifest_writer_options){
-						{ 0 }, j->options->overwrite },
-					&j->origin, &j->list, err);
+	if (j->options->write)
+		rc = rsh_target_check(j->options->write, j->source, err) ?:
+		     rsh_manifest_writer_open(&j->draft, j->options->write,
+					      &writer, &j->origin, &j->list,
+					      err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < j->index.n; i++) {
+		const struct rsh_place at = {
+			.name = j->index.entries[i].path,
+		};
+
+		if (!rsh_copy_list_find(&j->list, at.name) &&
+		    rsh_answer_tell(out, &at, "is in the manifest, and the "
+				    "conversion has no such file"))
+			return rsh_error_nomem(err);
+	}
+	n_strangers = out->n_problems;
+	for (size_t i = 0; i < j->list.n; i++)
+		if (j->list.files[i].wanted) {
+			out->n_files++;
+			out->bytes += j->list.files[i].size;
+		}
+	out->n_by_plan = j->options->tree ? out->n_files : 0;
+	out->n_by_manifest = j->options->manifest ? out->n_files : 0;
+	if (c->begin)
+		c->begin(c->ctx, out->bytes);
+	rc = rsh_parallel_for(c->n_jobs, j->list.n, check_planned, j, err);
+	rsh_answer_sort(out, n_strangers);
+	if (rc == 0 && j->options->write)
+		rc = rsh_manifest_writer_join(&j->draft, err) ?:
+		     rsh_manifest_writer_finish(&j->draft, err);
+	return rc;
 }
 
 int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
@@ -325,33 +296,9 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
 	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
-			 .draft = RSH_DRAFT_NONE };
-	int rc = prepare_plan(&j, cfg, out, err) ?:
-		 open_plan_store(&j, err);
+			 .draft = RSH_DRAFT_NONE, .out = out };
+	int rc = prepare_plan(&j, cfg, err) ?: check_files(&j, err);
 
-	if (rc == 0) {
-		const struct rsh_copy_control *c = &j.options->control;
-
-		for (size_t i = 0; i < j.list.n; i++)
-			if (j.list.files[i].wanted) {
-				out->n_files++;
-				out->bytes += j.list.files[i].size;
-			}
-		out->n_by_plan = j.options->tree ? out->n_files : 0;
-		out->n_by_manifest = j.options->manifest ? out->n_files : 0;
-		if (c->begin)
-			c->begin(c->ctx, out->bytes);
-		rc = rsh_parallel_for(c->n_jobs, j.list.n, check_planned, &j,
-				      err);
-		if (rc == 0 && j.options->write)
-			rc = rsh_manifest_writer_join(&j.draft, err);
-		if (rc == 0 && j.options->write)
-			rc = rsh_manifest_writer_finish(&j.draft, err);
-		if (rc == 0 && j.options->manifest && add_strangers(&j, out))
-			rc = rsh_error_nomem(err);
-	}
-	if (rsh_answer_take(out, j.problems, j.list.n) && rc == 0)
-		rc = rsh_error_nomem(err);
 	rsh_streams_free(j.streams);
 	rsh_manifest_writer_clear(&j.draft);
 	rsh_origin_clear(&j.origin);

@@ -3,10 +3,11 @@
  * replicas.
  *
  * Each file is scanned, and its CRC is checked.  Then all content is read, and
- * each record is hashed, so that records in several files can be compared. */
+ * each record is hashed.  Records that should be equal must have the same hash;
+ * if they have not, both are read again to find the place where they differ. */
 #include "config.h"
 
-#include "verify_source_i.h"
+#include "copy_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,40 +16,89 @@
 #include <string.h>
 
 #include "rsh/source/format.h"
+#include "rsh/source/inspect.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
+/* A file and the results of its check. */
+struct file {
+	struct rsh_source_file_info info;
+	struct rsh_inspected in;  /* index NULL: it is damaged */
+	XXH128_hash_t *sums;      /* [record] */
+	bool *compared;           /* [record]: it was compared with a record of
+				   * another file */
+};
+
+struct job {
+	const struct rsh_source *source;
+	const struct rsh_strategy *strategy; /* NULL: none */
+	bool whole; /* ranks hold whole parameters */
+	struct rsh_names *names;
+	const struct rsh_copy_control *control;
+	struct file *files;
+	size_t n;
+	/* [rank of the strategy]: the first file of the rank.  Its other files
+	 * follow this one.  NULL: the rank has no file. */
+	struct file **by_rank;
+	uint32_t n_ranks;
+	uint32_t n_lost;      /* slices that no file has */
+	uint32_t lost, loser; /* the parameter of one of these slices, and a
+			       * rank that needs it */
+	struct rsh_answer *out;
+};
+
+/* A record that is read. */
+struct content {
+	const struct job *job;
+	const struct file *file;
+	struct rsh_handle *handle;
+	const struct rsh_record *record;
+};
+
 /* ---- one file ---- */
 
-static int source_hash_record(const struct rsh_verify_content *c, uint8_t *buf,
-			      XXH3_state_t *state)
+/* Reads bytes of a record's content, as pread() does.  The content may be in
+ * several extents. */
+static ssize_t content_pread(const struct content *c, uint8_t *buf,
+			     size_t len, uint64_t offset)
 {
-	const struct rsh_copy_control *control = c->job->control;
 	const struct rsh_record *r = c->record;
-	uint64_t at = 0;
+	const struct rsh_extent *e = c->file->in.index->extents +
+				     r->first_extent;
+	const uint32_t file = (uint32_t)(c->file - c->job->files);
+	size_t got = 0;
 
-	XXH3_128bits_reset(state);
-	while (at < r->content_bytes) {
+	for (uint32_t i = 0; i < r->n_extents && got < len; i++) {
+		size_t want;
 		ssize_t n;
 
-		if (rsh_copy_stopped(control))
-			return -EINTR;
-		n = rsh_verify_pread(c, buf, (size_t)rsh_min_u64(
-				     RSH_STREAM_MAX, r->content_bytes - at),
-				     at);
+		if (offset >= e[i].length) {
+			offset -= e[i].length;
+			continue;
+		}
+		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
+		n = rsh_source_file_pread(c->job->source, file, c->handle,
+					  buf + got, want,
+					  e[i].offset + offset);
 		if (n <= 0)
-			return n ? (int)n : -EIO;
-		XXH3_128bits_update(state, buf, (size_t)n);
-		at += (uint64_t)n;
-		if (control->progress)
-			control->progress(control->ctx, (uint64_t)n);
+			return n ? n : -EIO;
+		got += (size_t)n;
+		offset += (uint64_t)n;
+		/* After a short read, continue in the same extent. */
+		if (offset < e[i].length)
+			i--;
+		else
+			offset = 0;
 	}
-	return 0;
+	return (ssize_t)got;
 }
 
-static int hash_records(const struct rsh_verify_job *j,
-			struct rsh_verify_file *f, struct rsh_handle *h)
+static int hash_records(const struct job *j, struct file *f,
+			struct rsh_handle *h)
 {
+	const struct rsh_copy_control *control = j->control;
 	const struct rsh_ckpt_index *ix = f->in.index;
 	cleanup_free uint8_t *buf = malloc(RSH_STREAM_MAX);
 	XXH3_state_t *state = XXH3_createState();
@@ -59,29 +109,28 @@ static int hash_records(const struct rsh_verify_job *j,
 	if (!buf || !state || !f->sums || !f->compared)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		const struct rsh_verify_content c = { j, f, h,
-						      &ix->records[i] };
+		const struct rsh_record *r = &ix->records[i];
+		const struct content c = { j, f, h, r };
+		ssize_t n;
 
-		rc = source_hash_record(&c, buf, state);
+		XXH3_128bits_reset(state);
+		for (uint64_t at = 0; at < r->content_bytes && rc == 0;
+		     at += (uint64_t)n) {
+			n = rsh_copy_stopped(control) ? -EINTR :
+			    content_pread(&c, buf, (size_t)rsh_min_u64(
+				    RSH_STREAM_MAX, r->content_bytes - at),
+				    at);
+			rc = n < 0 ? (int)n : n == 0 ? -EIO : 0;
+			if (rc)
+				break;
+			XXH3_128bits_update(state, buf, (size_t)n);
+			if (control->progress)
+				control->progress(control->ctx, (uint64_t)n);
+		}
 		f->sums[i] = XXH3_128bits_digest(state);
 	}
 	XXH3_freeState(state);
 	return rc;
-}
-
-static int verify_look_into(const struct rsh_verify_job *j,
-			    struct rsh_verify_file *f, struct rsh_error *why)
-{
-	const uint32_t i = (uint32_t)(f - j->files);
-	cleanup_handle struct rsh_handle *h = NULL;
-	int rc = rsh_source_file_open(j->source, i, &h, why) ?:
-		 rsh_source_file_inspect(j->source, i, h, j->names,
-					 &f->in, why);
-
-	if (rc)
-		return rc;
-	rc = hash_records(j, f, h);
-	return rc ? rsh_error_file(why, -rc, f->info.path) : 0;
 }
 
 /* Checks a file.  If it is damaged, this is a problem in the answer.  If memory
@@ -89,13 +138,22 @@ static int verify_look_into(const struct rsh_verify_job *j,
  * the command. */
 static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
-	struct rsh_verify_job *j = ctx;
-	struct rsh_verify_file *f = &j->files[i];
+	struct job *j = ctx;
+	struct file *f = &j->files[i];
+	const size_t size = strlen(f->info.path);
+	const struct rsh_place at = { .order = i, .name = f->info.path };
 	struct rsh_error why = RSH_ERROR_INIT;
-	size_t size;
-	int rc = rsh_copy_stopped(j->control) ? -EINTR :
-						verify_look_into(j, f, &why);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_copy_stopped(j->control) ? -EINTR : 0;
 
+	rc = rc ?: rsh_source_file_open(j->source, (uint32_t)i, &h, &why) ?:
+		   rsh_source_file_inspect(j->source, (uint32_t)i, h, j->names,
+					   &f->in, &why);
+	if (rc == 0) {
+		rc = hash_records(j, f, h);
+		if (rc)
+			rsh_error_file(&why, -rc, f->info.path);
+	}
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
 	if (rc == -EXDEV)
@@ -104,9 +162,8 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 		return 0;
 	rsh_inspected_clear(&f->in);
 	/* The sentence begins with the path, which the problem has already. */
-	size = strlen(f->info.path);
 	if (rc == -ENOMEM ||
-	    rsh_problem_set(&f->problem, NULL, f->info.path, "%s",
+	    rsh_answer_tell(j->out, &at, "%s",
 			    strncmp(why.text, f->info.path, size) == 0 &&
 			    strncmp(why.text + size, ": ", 2) == 0 ?
 			    why.text + size + 2 : why.text))
@@ -115,36 +172,213 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 }
 
 /* Checks that all files of a job have CRC trailers, or none has. */
-static int check_trailers(struct rsh_verify_job *j)
+static int check_trailers(struct job *j)
 {
 	bool any = false;
 
 	for (size_t i = 0; i < j->n; i++)
 		any |= j->files[i].in.index && j->files[i].in.index->has_crc;
 	for (size_t i = 0; any && i < j->n; i++) {
-		struct rsh_verify_file *f = &j->files[i];
+		const struct file *f = &j->files[i];
+		const struct rsh_place at = {
+			.order = i, .name = f->info.path,
+		};
 
 		if (f->in.index && !f->in.index->has_crc &&
-		    rsh_problem_set(&f->problem, NULL, f->info.path, "has no "
-				    "CRC, but files of other ranks have one"))
+		    rsh_answer_tell(j->out, &at, "has no CRC, but files of "
+				    "other ranks have one"))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-/* ---- ranks without a file ---- */
-
-static bool is_made_up_for(const struct rsh_verify_job *j,
-			   const uint32_t *first, uint32_t rank)
+/* Returns the next undamaged file of the rank after f, or the first one if f is
+ * NULL. */
+static struct file *sound_file(const struct job *j, uint32_t rank,
+			       struct file *f)
 {
-	for (uint32_t r = 0; r < j->n_ranks; r++)
-		if (first[r] == first[rank] &&
-		    rsh_verify_sound_file(j, r, NULL))
-			return true;
-	return false;
+	const struct file *end = j->files + j->n;
+
+	if (f)
+		f++;
+	else if (rank < j->n_ranks && j->by_rank[rank])
+		f = j->by_rank[rank];
+	else
+		return NULL;
+	while (f < end && f->info.rank == rank && !f->in.index)
+		f++;
+	return f < end && f->info.rank == rank ? f : NULL;
 }
 
-static int find_absent(struct rsh_verify_job *j)
+/* ---- comparison of copies ---- */
+
+static int find_difference(const struct content *a, const struct content *b,
+			   uint64_t *at)
+{
+	cleanup_free uint8_t *x = malloc(RSH_STREAM_MAX);
+	cleanup_free uint8_t *y = malloc(RSH_STREAM_MAX);
+
+	if (!x || !y)
+		return -ENOMEM;
+	for (*at = 0;;) {
+		ssize_t n = content_pread(a, x, RSH_STREAM_MAX, *at);
+		ssize_t m = content_pread(b, y, RSH_STREAM_MAX, *at);
+
+		if (n <= 0 || m != n)
+			return n < 0 ? (int)n : m < 0 ? (int)m : 0;
+		if (memcmp(x, y, (size_t)n) != 0) {
+			size_t i = 0;
+
+			while (x[i] == y[i])
+				i++;
+			*at += i;
+			return 0;
+		}
+		*at += (uint64_t)n;
+	}
+}
+
+/* The first record that was found of several equal ones.  `file` is NULL until
+ * there is one. */
+struct leader {
+	struct file *file;
+	const struct rsh_record *record;
+};
+
+/* Makes a record the leader if there is none yet.  Otherwise compares it with
+ * the leader's record, which should be equal, and adds a problem if they
+ * differ.  `what` names the content for the message, for example "slice".
+ * Returns 0 or -ENOMEM. */
+static int compare(struct job *j, struct leader *leader, struct file *f,
+		   const struct rsh_record *r, const char *what)
+{
+	const struct file *l = leader->file;
+	const struct rsh_record *a = leader->record;
+	struct rsh_place at = {
+		.name = f->info.path, .record = rsh_names_text(j->names,
+							       r->name),
+	};
+	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
+	uint64_t where = 0;
+	int rc;
+
+	if (!l) {
+		*leader = (struct leader){ f, r };
+		return 0;
+	}
+	l->compared[a - l->in.index->records] = true;
+	f->compared[r - f->in.index->records] = true;
+	j->out->n_replicas++;
+	if (a->dtype != r->dtype || a->n_dims != r->n_dims ||
+	    a->content_bytes != r->content_bytes ||
+	    (r->n_dims && memcmp(rsh_record_dims(l->in.index, a),
+				 rsh_record_dims(f->in.index, r),
+				 r->n_dims * sizeof(int64_t)) != 0))
+		return rsh_answer_tell(j->out, &at, "has another type or shape "
+				       "than the same %s of rank %" PRIu32
+				       " (%s)", what, l->info.rank,
+				       l->info.path);
+	if (XXH128_isEqual(l->sums[a - l->in.index->records],
+			   f->sums[r - f->in.index->records]))
+		return 0;
+	rc = rsh_source_file_open(j->source, (uint32_t)(l - j->files), &ha,
+				  NULL) ?:
+	     rsh_source_file_open(j->source, (uint32_t)(f - j->files), &hb,
+				  NULL) ?:
+	     find_difference(&(struct content){ j, l, ha, a },
+			     &(struct content){ j, f, hb, r }, &where);
+	if (rc == -ENOMEM)
+		return rc;
+	/* The offset in the file of this byte of the content. */
+	at.placed = true;
+	for (uint32_t i = 0; i < r->n_extents; i++) {
+		const struct rsh_extent *e =
+			&f->in.index->extents[r->first_extent + i];
+
+		if (where < e->length) {
+			at.offset = e->offset + where;
+			break;
+		}
+		where -= e->length;
+	}
+	return rsh_answer_tell(j->out, &at, "differs from the same %s of rank "
+			       "%" PRIu32 " (%s)", what, l->info.rank,
+			       l->info.path);
+}
+
+static int compare_stage(struct job *j, uint32_t name,
+			 const struct rsh_param_stage *stage)
+{
+	const uint32_t n = j->strategy->stage_ranks, base = stage->stage * n;
+	cleanup_free struct leader *leaders =
+		calloc(n, sizeof(*leaders));
+	uint32_t cell[RSH_MAX_DIMS];
+	struct rsh_grid *g;
+	int rc = 0;
+
+	if (!leaders)
+		return -ENOMEM;
+	/* An invalid layout is skipped.  The planner reports it. */
+	if (rsh_grid_new_unsized(stage->item, &g, NULL))
+		return 0;
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n && rc == 0; r++) {
+		struct file *f = NULL;
+		const struct rsh_record *record = NULL;
+
+		rsh_grid_cell(g, r, cell);
+		while (!record && (f = sound_file(j, base + r, f)))
+			record = rsh_ckpt_find(f->in.index, name);
+		if (record)
+			rc = compare(
+				j, &leaders[rsh_grid_member(g, cell, 0)], f,
+				record, "slice");
+	}
+	/* Count the slices that no file has. */
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n; r++) {
+		rsh_grid_cell(g, r, cell);
+		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
+			continue;
+		j->n_lost++;
+		j->lost = name;
+		j->loser = base + r;
+	}
+	rsh_grid_free(g);
+	return rc;
+}
+
+/* Compares the ranks that hold the same slice by the strategy.  If all ranks
+ * hold whole parameters, compares the parameters that have the same name.
+ * Returns 0 or -ENOMEM. */
+static int compare_same(struct job *j)
+{
+	const struct rsh_strategy *s = j->strategy;
+	cleanup_free struct leader *leaders = NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; s && i < s->n_params; i++)
+		for (uint32_t k = 0; k < s->params[i].n_stages && rc == 0; k++)
+			rc = compare_stage(j, s->params[i].name,
+					   &s->params[i].stages[k]);
+	if (s || !j->whole)
+		return rc;
+	leaders = calloc((size_t)rsh_names_count(j->names) + 1,
+			 sizeof(*leaders));
+	if (!leaders)
+		return -ENOMEM;
+	for (size_t i = 0; i < j->n; i++) {
+		const struct rsh_ckpt_index *ix = j->files[i].in.index;
+
+		for (uint32_t r = 0; ix && r < ix->n_records && rc == 0; r++)
+			rc = compare(j, &leaders[ix->records[r].name],
+				     &j->files[i], &ix->records[r],
+				     "parameter");
+	}
+	return rc;
+}
+
+/* ---- ranks without a file ---- */
+
+static int find_absent(struct job *j)
 {
 	cleanup_free uint32_t *first =
 		rsh_alloc_array(j->n_ranks, sizeof(*first));
@@ -152,25 +386,28 @@ static int find_absent(struct rsh_verify_job *j)
 	if (!first || rsh_strategy_replicas(j->strategy, first))
 		return -ENOMEM;
 	for (uint32_t r = 0; r < j->n_ranks; r++) {
+		const char *wrong = "has no file, and no other rank holds the "
+				    "same";
 		char name[32];
 
 		if (j->by_rank[r] ||
 		    r / j->strategy->stage_ranks < j->strategy->lone_stage)
 			continue;
-		if (is_made_up_for(j, first, r)) {
-			j->out->n_made_up++;
-			continue;
-		}
+		for (uint32_t k = 0; k < j->n_ranks && wrong; k++)
+			if (first[k] == first[r] && sound_file(j, k, NULL))
+				wrong = NULL;
+		j->out->n_made_up += !wrong;
 		snprintf(name, sizeof(name), "rank %" PRIu32, r);
-		if (rsh_answer_tell(j->out, NULL, name, "has no file, and no "
-				    "other rank holds the same"))
+		if (wrong && rsh_answer_tell(j->out, &(struct rsh_place){
+						.name = name }, "%s", wrong))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static int by_strategy(struct rsh_verify_job *j)
+static int by_strategy(struct job *j)
 {
+	struct rsh_place at = { .name = j->strategy->path };
 	struct rsh_source_file_info f;
 
 	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
@@ -181,34 +418,112 @@ static int by_strategy(struct rsh_verify_job *j)
 		if (j->files[i].info.rank < j->n_ranks)
 			j->by_rank[j->files[i].info.rank] = &j->files[i];
 	if (!rsh_source_format(j->source)->absent)
-		return find_absent(j) ? -ENOMEM : rsh_verify_same(j);
-	if (rsh_verify_same(j))
+		return find_absent(j) ?: compare_same(j);
+	if (compare_same(j))
 		return -ENOMEM;
 	/* If the format lists the files of a checkpoint, each slice may be in
 	 * only one of them, so missing files are reported by name. */
 	for (uint32_t i = 0; rsh_source_absent(j->source, i, &f); i++) {
-		if (j->n_lost == 0)
-			j->out->n_made_up++;
-		else if (rsh_answer_tell(j->out, NULL, f.name, "is missing"))
+		j->out->n_made_up += j->n_lost == 0;
+		if (j->n_lost > 0 &&
+		    rsh_answer_tell(j->out, &(struct rsh_place){
+					.name = f.name }, "is missing"))
 			return -ENOMEM;
 	}
 	if (j->n_lost == 0)
 		return 0;
-	return rsh_answer_tell(j->out, NULL, j->strategy->path, "%" PRIu32
-			       " slices that it describes are in no sound "
-			       "file, such as that of %s on rank %" PRIu32,
-			       j->n_lost,
+	return rsh_answer_tell(j->out, &at, "%" PRIu32 " slices that it "
+			       "describes are in no sound file, such as that "
+			       "of %s on rank %" PRIu32, j->n_lost,
 			       rsh_names_text(j->names, j->lost), j->loser);
+}
+
+/* ---- by the format ---- */
+
+static int format_problem(void *ctx, const struct rsh_error *why)
+{
+	struct job *j = ctx;
+	const struct rsh_place at = { .name = rsh_source_path(j->source) };
+
+	return rsh_answer_tell(j->out, &at, "%s", why->text);
+}
+
+static int format_compare(void *ctx, uint32_t file, uint32_t record,
+			  uint32_t other, uint32_t other_record,
+			  const char *what)
+{
+	struct job *j = ctx;
+	struct file *a = &j->files[file], *b = &j->files[other];
+
+	return compare(j, &(struct leader){ a, &a->in.index->records[record] },
+		       b, &b->in.index->records[other_record], what);
+}
+
+/* Calls the format's check, which compares the files with the description of
+ * them in the source. */
+static int judge_by_format(struct job *j)
+{
+	cleanup_free const struct rsh_ckpt_index **index =
+		rsh_alloc_array(j->n + 1, sizeof(*index));
+	cleanup_free const char **path =
+		rsh_alloc_array(j->n + 1, sizeof(*path));
+	const struct rsh_source_view view = {
+		.n_ranks = (uint32_t)j->n, .index = index, .path = path,
+		.names = j->names,
+	};
+
+	if (!index || !path)
+		return -ENOMEM;
+	for (size_t i = 0; i < j->n; i++) {
+		index[i] = j->files[i].in.index;
+		path[i] = j->files[i].info.path;
+	}
+	return rsh_source_format(j->source)->verify(&(struct rsh_verifier){
+		.source = j->source, .view = &view, .ctx = j,
+		.problem = format_problem, .compare = format_compare,
+	});
 }
 
 /* ---- the whole check ---- */
 
-static int make_files(struct rsh_verify_job *j)
+/* Counts what was compared.  The files are in ascending order of their
+ * ranks. */
+static void count_compared(struct job *j)
 {
+	const struct file *last = NULL;
+
+	for (size_t i = 0; i < j->n; i++) {
+		const struct file *f = &j->files[i];
+		const struct rsh_ckpt_index *ix = f->in.index;
+		bool crc, any = false;
+
+		if (!ix)
+			continue;
+		crc = rsh_source_has_crc(j->source, ix);
+		j->out->n_by_crc += crc;
+		j->out->n_unsummed += ix->n_unsummed;
+		for (uint32_t r = 0; r < ix->n_records; r++) {
+			any |= f->compared[r];
+			if (!crc && !f->compared[r])
+				j->out->uncompared +=
+					ix->records[r].content_bytes;
+		}
+		if (!any)
+			continue;
+		j->out->n_ranks += !last || last->info.rank != f->info.rank;
+		last = f;
+	}
+}
+
+static int verify(struct job *j, struct rsh_error *err)
+{
+	const struct rsh_copy_control *control = j->control;
+	int rc;
+
 	j->n = rsh_source_n_files(j->source);
 	j->files = calloc(j->n + 1, sizeof(*j->files));
 	if (!j->files)
-		return -ENOMEM;
+		return rsh_error_nomem(err);
 	for (size_t i = 0; i < j->n; i++) {
 		struct rsh_source_file_info *f = &j->files[i].info;
 		struct rsh_stat st;
@@ -220,104 +535,20 @@ static int make_files(struct rsh_verify_job *j)
 		j->out->bytes += f->bytes;
 	}
 	j->out->n_files = (uint32_t)j->n;
-	return 0;
-}
-
-/* Returns whether any record was compared with that of another file. */
-static bool count_records(struct rsh_verify_job *j,
-			  const struct rsh_verify_file *f, bool crc)
-{
-	const struct rsh_ckpt_index *ix = f->in.index;
-	bool any = false;
-
-	for (uint32_t r = 0; r < ix->n_records; r++) {
-		any |= f->compared[r];
-		if (!crc && !f->compared[r])
-			j->out->uncompared += ix->records[r].content_bytes;
-	}
-	return any;
-}
-
-/* ---- by the format ---- */
-
-static int format_problem(void *ctx, const struct rsh_error *why)
-{
-	struct rsh_verify_job *j = ctx;
-
-	return rsh_answer_tell(j->out, NULL, rsh_source_path(j->source), "%s",
-			       why->text);
-}
-
-static int format_compare(void *ctx, uint32_t file, uint32_t record,
-			  uint32_t other, uint32_t other_record,
-			  const char *what)
-{
-	struct rsh_verify_job *j = ctx;
-	struct rsh_verify_file *a = &j->files[file], *b = &j->files[other];
-	struct rsh_verify_leader leader = {
-		a, &a->in.index->records[record],
-	};
-
-	return rsh_verify_compare(j, &leader, b,
-				  &b->in.index->records[other_record], what);
-}
-
-/* Calls the format's check, which compares the files with the description of
- * them in the source. */
-static int judge_by_format(struct rsh_verify_job *j)
-{
-	cleanup_free const struct rsh_ckpt_index **index =
-		rsh_alloc_array(j->n + 1, sizeof(*index));
-	cleanup_free const char **path =
-		rsh_alloc_array(j->n + 1, sizeof(*path));
-	const struct rsh_source_view view = {
-		.n_ranks = (uint32_t)j->n, .index = index, .path = path,
-		.names = j->names,
-	};
-	const struct rsh_verifier v = {
-		.source = j->source, .view = &view, .ctx = j,
-		.problem = format_problem, .compare = format_compare,
-	};
-
-	if (!index || !path)
-		return -ENOMEM;
-	for (size_t i = 0; i < j->n; i++) {
-		index[i] = j->files[i].in.index;
-		path[i] = j->files[i].info.path;
-	}
-	return rsh_source_format(j->source)->verify(&v);
-}
-
-static int judge_slices(struct rsh_verify_job *j, struct rsh_error *err)
-{
-	const struct rsh_verify_file *last = NULL;
-	int rc = check_trailers(j);
-
-	for (size_t i = 0; rc == 0 && i < j->n; i++)
-		rc = rsh_answer_add(j->out, &j->files[i].problem);
-
+	if (control->begin)
+		control->begin(control->ctx, j->out->bytes);
+	rc = rsh_parallel_for(control->n_jobs, j->n, check_saved_file, j, err);
+	if (rc)
+		return rc;
+	rc = check_trailers(j);
+	rsh_answer_sort(j->out, 0);
 	if (rc == 0 && rsh_source_format(j->source)->verify)
 		rc = judge_by_format(j);
 	if (rc == 0)
-		rc = j->strategy ? by_strategy(j) : rsh_verify_same(j);
+		rc = j->strategy ? by_strategy(j) : compare_same(j);
 	if (rc)
 		return rsh_error_nomem(err);
-	/* Count what was compared.  The files are in ascending order of their
-	 * ranks. */
-	for (size_t i = 0; i < j->n; i++) {
-		const struct rsh_verify_file *f = &j->files[i];
-		bool crc;
-
-		if (!f->in.index)
-			continue;
-		crc = rsh_source_has_crc(j->source, f->in.index);
-		j->out->n_by_crc += crc;
-		j->out->n_unsummed += f->in.index->n_unsummed;
-		if (!count_records(j, f, crc))
-			continue;
-		j->out->n_ranks += !last || last->info.rank != f->info.rank;
-		last = f;
-	}
+	count_compared(j);
 	return 0;
 }
 
@@ -325,23 +556,15 @@ int rsh_verify_source(const struct rsh_verify_source *s,
 		      const struct rsh_copy_control *control,
 		      struct rsh_answer *out, struct rsh_error *err)
 {
-	struct rsh_verify_job j = { .source = s->source,
-				    .strategy = s->strategy,
-				    .whole = s->whole, .names = s->names,
-				    .control = control, .out = out };
-	int rc = make_files(&j) ? rsh_error_nomem(err) : 0;
+	struct job j = { .source = s->source, .strategy = s->strategy,
+			 .whole = s->whole, .names = s->names,
+			 .control = control, .out = out };
+	int rc = verify(&j, err);
 
-	if (rc == 0 && control->begin)
-		control->begin(control->ctx, out->bytes);
-	rc = rc ?: rsh_parallel_for(control->n_jobs, j.n, check_saved_file,
-				    &j, err) ?:
-		   judge_slices(&j, err);
 	for (size_t i = 0; j.files && i < j.n; i++) {
 		rsh_inspected_clear(&j.files[i].in);
 		free(j.files[i].sums);
 		free(j.files[i].compared);
-		free(j.files[i].problem.path);
-		free(j.files[i].problem.what);
 	}
 	free(j.files);
 	free(j.by_rank);

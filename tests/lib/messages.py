@@ -69,7 +69,8 @@ def sources(top):
 OWN = ("words.py", "messages.py", "reached.py")
 # Their literals are no messages: help, and what `metrics` says of figures.
 NO_MESSAGES = ("src/app/options/table.c", "src/app/options/commands.c", "src/app/daemon/figures.c")
-CONVERSION = re.compile(r"%[-+#0-9.*]*(?:ll|z|h|l)?[a-z]")
+# Also those of rsh_say(): % is any value, {a|b} one of two words.
+CONVERSION = re.compile(r"%[-+#0-9.*]*(?:ll|z|h|l)?[a-z]|%+(?![-+#0-9.*a-z])|\{[a-z ]*\|[a-z ]+\}")
 
 
 def words_of(text):

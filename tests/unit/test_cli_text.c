@@ -2,6 +2,7 @@
 /* unit/test_cli_text.c - text for people. */
 #include "config.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "app/cli/printer.h"
+#include "rsh/app/printer.h"
 
 static void assert_shortened(const char *text, size_t n, const char *wanted)
 {
@@ -89,6 +90,110 @@ static void test_seconds(void **state)
 			    "2.5 h");
 }
 
+/* ---- values ---- */
+
+static void put_pair(struct rsh_printer *out, const void *ctx)
+{
+	const int *pair = ctx;
+
+	rsh_json(out, "[% %]", pair[0], pair[1]);
+	rsh_say(out, "% to %", pair[0], pair[1]);
+}
+
+static void print_all(struct rsh_printer *out)
+{
+	static const struct rsh_column columns[] = {
+		{ "name", "NAME" },
+		{ "bytes", "SIZE", .right = true },
+		{ "only_json", NULL },
+		{ NULL, "ONLY TEXT" },
+		{ NULL, NULL }
+	};
+	static const int64_t dims[] = { 2, -3 };
+	static const uint32_t ranks[] = { 0, 4294967295u };
+	static const int pair[] = { 1, 2 };
+	const char *none = NULL;
+	const bool yes = true;
+
+	rsh_json(out, "{a:% b:[% %] c:{}", "x\"\x7f\xff", yes,
+		 RSH_V_IF(false, 1));
+	rsh_say(out, "%, %, % file{|s}, % {is|are}\n", "x\n\xff", none, 1, 2);
+	rsh_json(out, "dims:% ranks:% pair:% time:% more:[] rows:",
+		 rsh_v_dims(dims, 2), rsh_v_u32s(ranks, 2),
+		 rsh_v_call(put_pair, pair), rsh_v_seconds(0.0000015));
+	rsh_say(out, "%|%|%|%|%\n", rsh_v_dims(dims, 1),
+		rsh_v_u32s(ranks, 2), rsh_v_u32s(ranks, 0),
+		rsh_v_call(put_pair, pair), rsh_v_seconds(0.25));
+	rsh_rows(out, columns);
+	rsh_row(out, "one", rsh_v_bytes(1536), 5, rsh_v_call(put_pair, pair));
+	rsh_row(out, none, RSH_V_NULL, none, "z");
+	rsh_rows_end(out);
+	rsh_json(out, "}");
+}
+
+static void test_json(void **state)
+{
+	struct rsh_printer out;
+	char *text;
+
+	(void)state;
+	rsh_printer_init_text(&out, 6, 0);
+	print_all(&out);
+	text = rsh_printer_take(&out);
+	assert_string_equal(
+		text, "{\"a\":\"x\\\"\\\\x7f\\\\xff\",\"b\":[true,null],"
+		"\"c\":{},\"dims\":[2,-3],\"ranks\":[0,4294967295],"
+		"\"pair\":[1,2],\"time\":1.5e-6,\"more\":[],\"rows\":["
+		"{\"name\":\"one\",\"bytes\":1536,\"only_json\":5},"
+		"{\"name\":null,\"bytes\":null,\"only_json\":null}]}");
+	free(text);
+	rsh_printer_init_text(&out, 6, 2);
+	rsh_json(&out, "{a:[] b:[% {c:%}]}", 1, 2);
+	text = rsh_printer_take(&out);
+	assert_string_equal(text, "{\n  \"a\": [],\n  \"b\": [\n    1,\n"
+			    "    {\n      \"c\": 2\n    }\n  ]\n}\n");
+	free(text);
+}
+
+static void test_sentences(void **state)
+{
+	const struct rsh_printer people = { .json = false };
+	struct rsh_printer out;
+	char *text;
+
+	(void)state;
+	rsh_printer_init_part(&out, &people);
+	print_all(&out);
+	text = rsh_printer_take(&out);
+	assert_string_equal(text, "x\\x0a\\xff, -, 1 file, 2 are\n"
+			    "[2]|0 4294967295|-|1 to 2|250 ms\n"
+			    "NAME     SIZE  ONLY TEXT\n"
+			    "one   1.5 KiB  1 to 2\n"
+			    "-           -  z\n");
+	free(text);
+}
+
+/* What was printed of JSON is dropped if the command fails. */
+static void test_failure(void **state)
+{
+	const struct rsh_printer json = { .json = true };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_printer out;
+
+	(void)state;
+	rsh_printer_init_text(&out, 6, 0);
+	rsh_json(&out, "{a:%", 1);
+	assert_int_equal(rsh_printer_end(&out, -EIO, &err), -EIO);
+	assert_int_equal(rsh_printer_end(&out, 0, &err), 0);
+	/* There are fewer values than the format wants. */
+	rsh_printer_init_text(&out, 6, 0);
+	rsh_json(&out, "{a:% b:%}", 1);
+	assert_int_equal(rsh_printer_end(&out, 0, &err), -ENOMEM);
+	rsh_printer_init_part(&out, &json);
+	rsh_printer_put_part(NULL, &out);
+	rsh_printer_put_part(NULL, &out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -96,6 +201,9 @@ int main(void)
 		cmocka_unit_test(test_width),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_seconds),
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_sentences),
+		cmocka_unit_test(test_failure),
 	};
 
 	return cmocka_run_group_tests_name("cli_text", tests, NULL, NULL);

@@ -9,8 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <jansson.h>
-
+#include "rsh/app/printer.h"
 #include "rsh/read/stream.h"
 #include "rsh/storage/io.h"
 
@@ -24,9 +23,9 @@ struct rsh_figures {
 	struct rsh_store_io_stats io;
 };
 
-/* Adds an object for each group of figures to `to`; the cache's object is null
- * if there is no cache.  Returns 0 or -ENOMEM. */
-int rsh_figures_json(const struct rsh_figures *f, json_t *to);
+/* Prints, in JSON, an object for each group of figures; the cache's object is
+ * null if there is no cache. */
+void rsh_figures_json(const struct rsh_figures *f, struct rsh_printer *out);
 /* Writes the exposition format of Prometheus, version 0.0.4. */
 void rsh_figures_metrics(const struct rsh_figures *f, FILE *to);
 

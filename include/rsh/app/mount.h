@@ -3,16 +3,15 @@
  * `mount` does. */
 #pragma once
 
-#include <jansson.h>
-
 #include "rsh/app/options.h"
 #include "rsh/vfs/inspect.h"
 
-/* Makes the plan of the file of `rank` as `plan --json` prints it; the caller
- * owns the value.  Returns 0 or -ENOMEM.  Any thread may call it. */
+/* Makes the plan of the file of `rank` as `plan --json` prints it, but on
+ * several lines; the text is from malloc.  Returns 0 or -ENOMEM.  Any thread
+ * may call it. */
 typedef int rsh_mount_planner(const struct rsh_options *o,
 			      const struct rsh_vfs_view *view, uint32_t rank,
-			      json_t **out);
+			      char **text);
 
 /* Mounts.  It returns when the daemon serves or, in the foreground, when the
  * mount is unmounted.  In the daemon process it returns as in the foreground.

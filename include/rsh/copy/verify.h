@@ -21,6 +21,7 @@ struct rsh_problem {
 	uint64_t offset; /* in the file: of the first byte that differs, or of
 			  * the begin of the record */
 	char *what;
+	size_t order; /* of the file */
 };
 
 /* An answer that is all zero is an empty one. */

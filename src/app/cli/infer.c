@@ -84,14 +84,12 @@ static bool is_subject(void *ctx, const char *name)
 	return !x->choice || rsh_choice_wants(x->choice, name);
 }
 
-static int copy_numbers(uint32_t **to, const uint32_t *from, uint32_t n)
+static uint32_t *copy_numbers(struct rsh_infer *x, const uint32_t *from,
+			      uint32_t n)
 {
-	*to = rsh_alloc_array(n, sizeof(**to));
-	if (!*to)
-		return -ENOMEM;
-	if (n > 0)
-		memcpy(*to, from, n * sizeof(**to));
-	return 0;
+	uint32_t *to = rsh_arena_array(&x->arena, uint32_t, n);
+
+	return to && n ? memcpy(to, from, n * sizeof(*to)) : to;
 }
 
 static int add_tensor(void *ctx, const struct rsh_inferred *t)
@@ -104,15 +102,10 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 		     sizeof(*x->tensors)))
 		return -ENOMEM;
 	to = &x->tensors[x->n_tensors++];
-	*to = (struct rsh_infer_tensor){
-		.name = t->name, .state_of = t->state_of,
-		.odd_rank = t->odd_rank, .index = t->index,
-		.record = t->record, .n = t->n, .n_groups = t->n_groups,
-		.n_failed = t->n_failed, .simple = t->simple,
-		.may_be_private = t->may_be_private,
-	};
-	if (copy_numbers(&to->ranks, t->ranks, t->n) ||
-	    copy_numbers(&to->group, t->group, t->n))
+	*to = (struct rsh_infer_tensor){ .of = *t };
+	to->of.ranks = copy_numbers(x, t->ranks, t->n);
+	to->of.group = copy_numbers(x, t->group, t->n);
+	if (!to->of.ranks || !to->of.group)
 		return -ENOMEM;
 	/* Mostly it is the set of the previous tensor. */
 	for (size_t i = x->n_sets; i-- > 0;)
@@ -122,13 +115,10 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 			to->set = (uint32_t)i;
 			return 0;
 		}
-	s.ranks = rsh_alloc_array(s.n, sizeof(*s.ranks));
+	s.ranks = copy_numbers(x, t->holders, s.n);
 	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
-				 sizeof(*x->sets))) {
-		free(s.ranks);
+				 sizeof(*x->sets)))
 		return -ENOMEM;
-	}
-	memcpy(s.ranks, t->holders, s.n * sizeof(*s.ranks));
 	s.first = s.ranks[0];
 	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;
 	for (uint32_t i = 1; i < s.n; i++)
@@ -163,12 +153,14 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rsh_source_log_choice(x->source);
+	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor,
+				x) ?:
+	     rsh_infer_explain(x);
+	if (rc)
+		return rsh_error_nomem(err);
 	rsh_printer_init(&out, o);
-	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
-	rc = rc ?: rsh_infer_explain(x) ?:
-		   rsh_infer_print_messages(x) ?:
-		   rsh_infer_print(&out, x);
-	return rc ? rsh_error_nomem(err) : 0;
+	rsh_infer_print(&out, x);
+	return rsh_printer_end(&out, 0, err);
 }
 
 enum rsh_exit rsh_infer_command(const struct rsh_options *o)
@@ -177,15 +169,9 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 	struct rsh_infer x = { .options = o };
 	int rc = infer_layouts(&x, &err);
 
-	for (size_t i = 0; i < x.n_tensors; i++) {
-		free(x.tensors[i].ranks);
-		free(x.tensors[i].group);
-	}
-	for (size_t i = 0; i < x.n_sets; i++)
-		free(x.sets[i].ranks);
+	rsh_arena_clear(&x.arena);
 	free(x.tensors);
 	free(x.sets);
-	rsh_sentences_clear(&x.sentences);
 	free(x.there);
 	rsh_choice_free(x.choice);
 	rsh_source_free(x.source);

@@ -3,14 +3,14 @@
  * tree show about the strategy under which it was saved.
  * infer.c chooses the step, reads its tensors, and runs the command.
  * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
- * infer_messages.c prints hints, and what cannot be known, as sentences.
- * infer_print.c prints the table, or JSON. */
+ * infer_print.c prints the table, hints, and what cannot be known. */
 #pragma once
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/options.h"
 #include "rsh/contents/infer.h"
 #include "rsh/strategy/partition.h"
+#include "rsh/util/arena.h"
 
 enum rsh_verdict {
 	RSH_VERDICT_ALONE,     /* only one rank holds it */
@@ -31,15 +31,7 @@ struct rsh_infer_mesh {
 };
 
 struct rsh_infer_tensor {
-	/* These are as in struct rsh_inferred, but the arrays belong to the
-	 * tensor. */
-	uint32_t name, state_of, odd_rank;
-	const struct rsh_ckpt_index *index;
-	const struct rsh_record *record;
-	uint32_t n, n_groups, n_failed;
-	uint32_t *ranks, *group;
-	bool simple, may_be_private;
-
+	struct rsh_inferred of; /* without the holders */
 	uint32_t set; /* number of the set of ranks that hold the tensor */
 	enum rsh_verdict verdict;
 	struct rsh_infer_mesh mesh; /* if the verdict is RSH_VERDICT_MESH */
@@ -74,13 +66,12 @@ struct rsh_infer {
 	size_t n_there;
 	struct rsh_source_view view;
 
+	struct rsh_arena arena; /* of the arrays of tensors and sets */
 	struct rsh_infer_tensor *tensors;
 	size_t n_tensors, cap_tensors;
 	struct rsh_infer_set *sets;
 	size_t n_sets, cap_sets;
-	struct rsh_sentences sentences;
-	size_t n_hints; /* hints come first; the others are what cannot be
-			 * known */
+	struct rsh_sentences sentences; /* while it is printed */
 };
 
 enum rsh_exit rsh_infer_command(const struct rsh_options *o);
@@ -100,8 +91,4 @@ int rsh_infer_explain(struct rsh_infer *x);
 uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 
-/* Adds the sentences.  Returns 0 or -ENOMEM. */
-int rsh_infer_print_messages(struct rsh_infer *x);
-
-/* Returns 0 or -ENOMEM. */
-int rsh_infer_print(const struct rsh_printer *out, const struct rsh_infer *x);
+void rsh_infer_print(struct rsh_printer *out, struct rsh_infer *x);

@@ -22,8 +22,8 @@ static int span_groups(const struct rsh_infer_set *s,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->span; i++)
 		(*out)[i] = RSH_PARTITION_UNKNOWN;
-	for (uint32_t i = 0; i < t->n; i++)
-		(*out)[t->ranks[i] - s->first] = t->group[i];
+	for (uint32_t i = 0; i < t->of.n; i++)
+		(*out)[t->of.ranks[i] - s->first] = t->of.group[i];
 	return 0;
 }
 
@@ -34,8 +34,8 @@ static int explain_tensor(const struct rsh_infer_set *s,
 	int rc;
 
 	t->verdict = s->n == 1 ? RSH_VERDICT_ALONE :
-		     t->n < 2 ? RSH_VERDICT_UNREAD :
-		     t->simple ? RSH_VERDICT_SIMPLE :
+		     t->of.n < 2 ? RSH_VERDICT_UNREAD :
+		     t->of.simple ? RSH_VERDICT_SIMPLE :
 		     !s->follows ? RSH_VERDICT_SCATTERED : RSH_VERDICT_MESH;
 	if (t->verdict != RSH_VERDICT_MESH)
 		return 0;
@@ -90,7 +90,7 @@ static int try_span(struct rsh_infer *x, uint32_t set, uint32_t first,
 			return -ENOMEM;
 		*n_mesh += t->verdict == RSH_VERDICT_MESH;
 		*n_none += t->verdict == RSH_VERDICT_NONE &&
-			   !t->may_be_private;
+			   !t->of.may_be_private;
 	}
 	return 0;
 }
@@ -139,14 +139,15 @@ static void find_private(struct rsh_infer *x, uint32_t set)
 	for (size_t i = 0; i < x->n_tensors; i++) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
 
-		replicas |= t->set == set && !t->may_be_private && !t->simple &&
-			    t->n > 1 && t->n_groups != t->n;
+		replicas |= t->set == set && !t->of.may_be_private &&
+			    !t->of.simple && t->of.n > 1 &&
+			    t->of.n_groups != t->of.n;
 	}
 	for (size_t i = 0; i < x->n_tensors && replicas; i++) {
 		struct rsh_infer_tensor *t = &x->tensors[i];
 
-		if (t->set == set && t->may_be_private && t->n > 1 &&
-		    t->n_groups == t->n)
+		if (t->set == set && t->of.may_be_private && t->of.n > 1 &&
+		    t->of.n_groups == t->of.n)
 			t->verdict = RSH_VERDICT_PRIVATE;
 	}
 }
@@ -160,32 +161,14 @@ struct use {
 	uint32_t first; /* its number in the order in which meshes were found */
 };
 
-static bool are_equal(const struct rsh_infer_mesh *a,
-		      const struct rsh_infer_mesh *b)
+static bool axes_are_equal(const struct rsh_infer_mesh *a,
+			   const struct rsh_infer_mesh *b)
 {
-	for (unsigned i = 0; i < a->n_axes && i < b->n_axes; i++)
+	for (unsigned i = 0; i < a->n_axes; i++)
 		if (a->axes[i].size != b->axes[i].size ||
 		    a->axes[i].cuts != b->axes[i].cuts)
 			return false;
-	return a->n_axes == b->n_axes;
-}
-
-static int count_use(struct use **uses, size_t *n, size_t *cap,
-		     const struct rsh_infer_tensor *t)
-{
-	size_t i = 0;
-
-	while (i < *n && !are_equal((*uses)[i].mesh, &t->mesh))
-		i++;
-	if (i == *n) {
-		if (rsh_grow(uses, cap, *n + 1, sizeof(**uses)))
-			return -ENOMEM;
-		(*uses)[(*n)++] = (struct use){ .mesh = &t->mesh,
-						.first = (uint32_t)i };
-	}
-	(*uses)[i].n++;
-	(*uses)[i].n_weights += !t->may_be_private;
-	return 0;
+	return true;
 }
 
 static int by_use(const void *a, const void *b)
@@ -197,16 +180,6 @@ static int by_use(const void *a, const void *b)
 	       rsh_compare_u64(x->first, y->first);
 }
 
-static bool explains(const struct rsh_infer_mesh *m,
-		     const struct rsh_infer_mesh *tensor)
-{
-	struct rsh_infer_mesh finer = *m;
-
-	return rsh_partition_refine(finer.axes, &finer.n_axes, tensor->axes,
-				    tensor->n_axes) &&
-	       finer.n_axes == m->n_axes;
-}
-
 /* The mesh of most tensors comes first, so that of two meshes that exclude each
  * other this one is kept. */
 static int find_common(struct rsh_infer *x, uint32_t set)
@@ -215,11 +188,25 @@ static int find_common(struct rsh_infer *x, uint32_t set)
 	cleanup_free struct use *uses = NULL;
 	size_t n = 0, cap = 0;
 
-	for (size_t i = 0; i < x->n_tensors; i++)
-		if (x->tensors[i].set == set &&
-		    x->tensors[i].verdict == RSH_VERDICT_MESH &&
-		    count_use(&uses, &n, &cap, &x->tensors[i]))
-			return -ENOMEM;
+	for (size_t i = 0; i < x->n_tensors; i++) {
+		const struct rsh_infer_tensor *t = &x->tensors[i];
+		const struct rsh_infer_mesh *m = &t->mesh;
+		size_t k = 0;
+
+		if (t->set != set || t->verdict != RSH_VERDICT_MESH)
+			continue;
+		while (k < n && (uses[k].mesh->n_axes != m->n_axes ||
+				 !axes_are_equal(uses[k].mesh, m)))
+			k++;
+		if (k == n) {
+			if (rsh_grow(&uses, &cap, n + 1, sizeof(*uses)))
+				return -ENOMEM;
+			uses[n++] = (struct use){ .mesh = m,
+						  .first = (uint32_t)k };
+		}
+		uses[k].n++;
+		uses[k].n_weights += !t->of.may_be_private;
+	}
 	if (n == 0)
 		return 0;
 	qsort(uses, n, sizeof(*uses), by_use);
@@ -243,8 +230,14 @@ int rsh_infer_explain(struct rsh_infer *x)
 		struct rsh_infer_tensor *t = &x->tensors[i];
 		struct rsh_infer_set *s = &x->sets[t->set];
 
+		struct rsh_infer_mesh finer = s->mesh;
+
+		/* The set's mesh explains a tensor if the tensor's mesh does
+		 * not divide its axes. */
 		t->fits = t->verdict == RSH_VERDICT_MESH &&
-			  explains(&s->mesh, &t->mesh);
+			  rsh_partition_refine(finer.axes, &finer.n_axes,
+					       t->mesh.axes, t->mesh.n_axes) &&
+			  finer.n_axes == s->mesh.n_axes;
 		s->n_tensors++;
 		s->by_verdict[t->verdict]++;
 		s->n_fit += t->fits;

@@ -5,113 +5,78 @@
 #include "commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "ls.h"
 #include "rsh/source/format.h"
 #include "rsh/util/files.h"
-#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
-static json_t *listed_record_json(const struct rsh_ckpt_index *ix,
-				  const struct rsh_record *r, const char *name)
-{
-	json_t *chunks = json_array();
+/* ---- the records of a file ---- */
 
-	for (uint32_t i = 0; i < r->n_extents; i++) {
-		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
-
-		json_array_append_new(chunks, json_pack("{s:o,s:o}", "offset",
-					rsh_json_u64(e->offset), "bytes",
-					rsh_json_u64(e->length)));
-	}
-	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "name",
-			 rsh_json_text(name), "dtype",
-			 rsh_dtype_name((enum rsh_dtype)r->dtype), "shape",
-			 rsh_ls_shape_json(rsh_record_dims(ix, r), r->n_dims),
-			 "bytes", rsh_json_u64(r->content_bytes), "offset",
-			 r->n_extents ?
-			 rsh_json_u64(ix->extents[r->first_extent].offset) :
-			 json_null(), "chunks", chunks);
-}
-
-/* ---- for people ---- */
-
-static const struct rsh_column columns[] = {
-	{ "NAME", .shorten = true },
-	{ "DTYPE" },
-	{ "SHAPE" },
-	{ "BYTES", .right = true },
-	{ "OFFSET", .right = true },
-	{ "CHUNKS", .right = true },
+struct record {
+	const struct rsh_ckpt_index *index;
+	const struct rsh_record *of;
 };
 
-static int print_records(const struct rsh_printer *out,
-			 const struct rsh_inspected *file,
-			 const struct rsh_names *names)
+static void put_extents(struct rsh_printer *out, const void *ctx)
 {
-	const struct rsh_ckpt_index *ix = file->index;
-	struct rsh_table *t = RSH_TABLE(columns);
-	char text[32];
-	uint64_t content = 0;
-	int rc;
+	const struct record *r = ctx;
+	const struct rsh_extent *e = r->index->extents + r->of->first_extent;
 
-	for (uint32_t i = 0; i < ix->n_records; i++) {
-		const struct rsh_record *r = &ix->records[i];
-
-		rsh_table_cell(t, "%s", rsh_names_text(names, r->name));
-		rsh_table_type(t, (enum rsh_dtype)r->dtype,
-			       rsh_record_dims(ix, r), r->n_dims);
-		rsh_table_cell(t, "%" PRIu64, r->content_bytes);
-		if (r->n_extents)
-			rsh_table_cell(t, "%" PRIu64,
-				       ix->extents[r->first_extent].offset);
-		else
-			rsh_table_cell(t, "-");
-		rsh_table_cell(t, "%" PRIu32, r->n_extents);
-		content += r->content_bytes;
-	}
-	rc = rsh_table_print(t, out);
-	fprintf(out->f, "%" PRIu32 " records, %s in a file of %" PRIu64
-		" bytes%s\n", ix->n_records,
-		rsh_text_bytes(content, text, sizeof(text)), ix->file_bytes,
-		ix->has_crc ? ", with CRC" : "");
-	return rc;
+	rsh_json(out, "[");
+	for (uint32_t i = 0; i < r->of->n_extents; i++)
+		rsh_json(out, "{offset:% bytes:%}", e[i].offset, e[i].length);
+	rsh_json(out, "]");
+	rsh_say(out, "%", r->of->n_extents);
 }
 
-static int ls_records(const struct rsh_printer *out, const char *path,
-		   const struct rsh_inspected *file,
-		   const struct rsh_names *names)
+static void print_records(struct rsh_printer *out, const char *path,
+			  const struct rsh_inspected *file,
+			  const struct rsh_names *names)
 {
-	const struct rsh_ckpt_index *ix;
-	json_t *records;
-	json_t *metadata;
+	static const struct rsh_column columns[] = {
+		{ "name", "NAME", .shorten = true },
+		{ "dtype", "DTYPE" },
+		{ "shape", "SHAPE" },
+		{ "bytes", "BYTES", .right = true },
+		{ "offset", "OFFSET", .right = true },
+		{ "chunks", "CHUNKS", .right = true },
+		{ NULL, NULL }
+	};
+	const struct rsh_ckpt_index *ix = file->index;
+	cleanup_free char *text = NULL;
+	json_t *metadata = json_object();
+	uint64_t content = 0;
 
-	if (!out->json)
-		return print_records(out, file, names);
-	ix = file->index;
-	records = json_array();
-	metadata = json_object();
 	for (uint32_t i = 0; i < file->meta.n_entries; i++)
 		json_object_set_new_nocheck(
 			metadata, file->meta.entries[i].key,
 			rsh_json_text(file->meta.entries[i].value));
+	text = rsh_json_dump(metadata, JSON_COMPACT);
+	out->failed |= !text;
+	rsh_json(out, "{file:% format:% bytes:% crc:% metadata:% records:",
+		 path, rsh_file_type_suffix(file->format) + 1, ix->file_bytes,
+		 RSH_V_IF(ix->has_crc, ix->crc), rsh_v_json(text));
+	rsh_rows(out, columns);
 	for (uint32_t i = 0; i < ix->n_records; i++) {
-		const struct rsh_record *r = &ix->records[i];
+		const struct record r = { ix, &ix->records[i] };
 
-		json_array_append_new(
-			records, listed_record_json(ix, r, rsh_names_text(
-							names, r->name)));
+		content += r.of->content_bytes;
+		rsh_row(out, rsh_names_text(names, r.of->name),
+			rsh_dtype_name((enum rsh_dtype)r.of->dtype),
+			rsh_v_dims(rsh_record_dims(ix, r.of), r.of->n_dims),
+			r.of->content_bytes,
+			RSH_V_IF(r.of->n_extents,
+				 ix->extents[r.of->first_extent].offset),
+			rsh_v_call(put_extents, &r));
 	}
-	return rsh_printer_json(
-		out, json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "file",
-			       rsh_json_text(path), "format",
-			       rsh_file_type_suffix(file->format) + 1, "bytes",
-			       rsh_json_u64(ix->file_bytes), "crc",
-			       ix->has_crc ? json_integer(ix->crc) :
-					     json_null(),
-			       "metadata", metadata, "records", records));
+	rsh_rows_end(out);
+	rsh_json(out, "}");
+	rsh_say(out, "% records, % in a file of % bytes%\n", ix->n_records,
+		rsh_v_bytes(content), ix->file_bytes,
+		ix->has_crc ? ", with CRC" : "");
 }
 
 /* ---- the operand ---- */
@@ -220,31 +185,24 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	       open_directory(o, s, err) : open_ls_file(o, s, err);
 }
 
-static int print_subject(const struct rsh_options *o, struct subject *s,
-			 bool *taken, struct rsh_error *err)
-{
-	struct rsh_printer out;
-	int rc;
-
-	rsh_printer_init(&out, o);
-	if (s->source && rsh_source_format(s->source)->list)
-		return rsh_ls_whole(&out, o, s->source, taken, err);
-	if (s->source)
-		return rsh_ls_source(&out, o, s->source, taken, err);
-	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
-			   ls_records(&out, o->vfs.source, &s->file, s->names);
-	return rc ? rsh_error_nomem(err) : 0;
-}
-
 enum rsh_exit rsh_ls(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct subject s = { 0 };
+	struct rsh_printer out;
 	bool taken = true;
-	int rc;
+	int rc = open_subject(o, &s, &err);
 
-	rc = open_subject(o, &s, &err) ?:
-	     print_subject(o, &s, &taken, &err);
+	rsh_printer_init(&out, o);
+	if (rc == 0 && s.source)
+		rc = rsh_source_format(s.source)->list ?
+		     rsh_ls_whole(&out, o, s.source, &taken, &err) :
+		     rsh_ls_source(&out, o, s.source, &taken, &err);
+	else if (rc == 0 && s.strategy)
+		rsh_ls_strategy(&out, s.strategy, s.names);
+	else if (rc == 0)
+		print_records(&out, o->vfs.source, &s.file, s.names);
+	rc = rsh_printer_end(&out, rc, &err);
 	rsh_source_free(s.source);
 	rsh_strategy_free(s.strategy);
 	rsh_inspected_clear(&s.file);

@@ -23,7 +23,7 @@
 
 static enum rsh_exit mount_command(const struct rsh_options *o)
 {
-	return rsh_mount(o, rsh_plan_rank_json);
+	return rsh_mount(o, rsh_plan_rank_text);
 }
 
 static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {

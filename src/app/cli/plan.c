@@ -18,164 +18,117 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-struct lists {
-	struct rsh_names *names;
-	struct rsh_strategy *src, *dst; /* NULL: none */
-	uint32_t n_ranks, n_sources;
-	bool *wanted;  /* [destination rank] */
-	bool *sources; /* [source rank]: in the list being printed */
-	json_t *json;  /* NULL: print lines */
-	bool refused;
-};
+/* ---- lists of ranks ---- */
 
-static uint32_t count_list_ranks(const struct rsh_strategy *s)
+/* Prints a list; if `list` is NULL there is none, and `reason` says why.  The
+ * highest rank comes first, as in the lists of MindSpore's function. */
+static void tell_list(struct rsh_printer *out, const struct rsh_rank_list *list,
+		      uint32_t rank, const char *reason, bool *sources,
+		      uint32_t n)
+{
+	rsh_json(out, "{rank:% sources:", rank);
+	if (list) {
+		rsh_rank_list_mark(list, rank, sources, n);
+		rsh_json(out, "[");
+		rsh_say(out, "%:", rank);
+		while (n-- > 0)
+			if (sources[n]) {
+				rsh_json(out, "%", n);
+				rsh_say(out, " %", n);
+			}
+		rsh_json(out, "]");
+		rsh_say(out, "\n");
+	} else {
+		rsh_json(out, "%", RSH_V_NULL);
+	}
+	rsh_json(out, "reason:%}", reason);
+}
+
+static uint32_t ranks_of(const struct rsh_strategy *s)
 {
 	return s ? s->n_stages * s->stage_ranks : 1;
 }
 
-static int load_lists(const struct rsh_options *o, struct lists *l,
-		      struct rsh_error *err)
-{
-	const struct rsh_vfs_config *cfg = &o->vfs;
-	int rc;
-
-	l->names = rsh_names_new();
-	if (!l->names)
-		return rsh_error_nomem(err);
-	rc = rsh_vfs_load_strategies(cfg, l->names, &l->src, &l->dst, err);
-	if (rc)
-		return rc;
-	l->n_ranks = count_list_ranks(l->dst);
-	l->n_sources = count_list_ranks(l->src);
-	l->wanted = rsh_alloc_array(l->n_ranks, sizeof(*l->wanted));
-	l->sources = rsh_alloc_array(l->n_sources, sizeof(*l->sources));
-	l->json = o->json ? json_array() : NULL;
-	if (!l->wanted || !l->sources || (o->json && !l->json))
-		return rsh_error_nomem(err);
-	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
-}
-
-/* Prints a list; if `list` is NULL there is none, and `reason` says why.  The
- * highest rank comes first, as in the lists of MindSpore's function. */
-static void tell_list(struct lists *l, const struct rsh_rank_list *list,
-		      uint32_t rank, const char *reason)
-{
-	json_t *sources = list ? json_array() : json_null();
-
-	if (list)
-		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
-	if (list && !l->json)
-		printf("%" PRIu32 ":", rank);
-	for (uint32_t s = l->n_sources; list && s-- > 0;) {
-		if (!l->sources[s])
-			continue;
-		if (l->json)
-			json_array_append_new(sources, json_integer(s));
-		else
-			printf(" %" PRIu32, s);
-	}
-	if (list && !l->json)
-		putchar('\n');
-	if (l->json)
-		json_array_append_new(l->json, json_pack(
-			"{s:i,s:O,s:o}", "rank", (int)rank, "sources", sources,
-			"reason", rsh_json_optional(reason)));
-	json_decref(sources);
-}
-
-static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
-{
-	uint32_t per_stage = l->dst ? l->dst->stage_ranks : 1;
-	uint32_t first = stage * per_stage;
-	struct rsh_rank_list *list = NULL;
-	int rc;
-
-	if (!memchr(l->wanted + first, true, per_stage))
-		return 0;
-	rc = rsh_rank_list_new(l->src, l->dst, stage, l->names, &list, err);
-	if (rc && rc != -EDOM)
-		return rc;
-	if (rc) {
-		l->refused = true;
-		rsh_log_error("stage %" PRIu32 ": %s", stage, err->text);
-	}
-	for (uint32_t r = first; r < first + per_stage; r++)
-		if (l->wanted[r])
-			tell_list(l, list, r, rc ? err->text : NULL);
-	rsh_rank_list_free(list);
-	return 0;
-}
-
 static int print_rank_lists(const struct rsh_options *o, bool *refused,
-			struct rsh_error *err)
+			    struct rsh_error *err)
 {
-	struct lists l = { 0 };
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_strategy *src = NULL, *dst = NULL; /* NULL: none */
+	/* By destination rank, and by source rank: in the list. */
+	cleanup_free bool *wanted = NULL, *sources = NULL;
+	uint32_t n, per_stage;
 	struct rsh_printer out;
-	int rc = load_lists(o, &l, err);
+	int rc = names ? rsh_vfs_load_strategies(&o->vfs, names, &src, &dst,
+						 err) :
+			 rsh_error_nomem(err);
 
 	rsh_printer_init(&out, o);
-	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)
-		rc = tell_stage(&l, s, err);
-	if (rc == 0 && l.json &&
-	    rsh_printer_json(&out, json_pack("{s:O}", "rank_lists", l.json)))
+	rsh_json(&out, "{rank_lists:[");
+	n = ranks_of(dst);
+	per_stage = dst ? dst->stage_ranks : 1;
+	wanted = rsh_alloc_array(n, sizeof(*wanted));
+	sources = rsh_alloc_array(ranks_of(src), sizeof(*sources));
+	if (rc == 0 && (!wanted || !sources))
 		rc = rsh_error_nomem(err);
-	*refused = l.refused;
-	free(l.wanted);
-	free(l.sources);
-	json_decref(l.json);
-	rsh_strategy_free(l.src);
-	rsh_strategy_free(l.dst);
-	rsh_names_free(l.names);
+	rc = rc ?: rsh_ranks_mark(o, 1, n, wanted, err);
+	for (uint32_t first = 0; rc == 0 && first < n; first += per_stage) {
+		const uint32_t stage = first / per_stage;
+		struct rsh_rank_list *list = NULL;
+
+		if (!memchr(wanted + first, true, per_stage))
+			continue;
+		rc = rsh_rank_list_new(src, dst, stage, names, &list, err);
+		if (rc && rc != -EDOM)
+			break;
+		if (rc) {
+			*refused = true;
+			rsh_log_error("stage %" PRIu32 ": %s", stage,
+				      err->text);
+		}
+		for (uint32_t r = first; r < first + per_stage; r++)
+			if (wanted[r])
+				tell_list(&out, list, r, rc ? err->text : NULL,
+					  sources, ranks_of(src));
+		rsh_rank_list_free(list);
+		rc = 0;
+	}
+	rsh_json(&out, "]}");
+	rc = rsh_printer_end(&out, rc, err);
+	rsh_strategy_free(src);
+	rsh_strategy_free(dst);
+	rsh_names_free(names);
 	return rc;
 }
 
 /* ---- what a conversion reads ---- */
 
-static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
-		       struct rsh_error *err)
+static int report_plan(const struct rsh_options *o, struct rsh_error *err)
 {
-	struct rsh_vfs_view view;
-	struct rsh_plan_report r = {
-		.options = o, .view = &view, .slices = o->slices,
-		.tensors = o->slices,
-	};
-	cleanup_free struct rsh_plan_file *files = NULL;
 	cleanup_free bool *wanted = NULL;
-	uint32_t n;
-	int rc;
+	struct rsh_vfs *vfs = NULL;
+	struct rsh_vfs_view view;
+	struct rsh_printer out;
+	int rc = rsh_vfs_open(&o->vfs, &vfs, err);
 
-	if (!rsh_vfs_view(vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	n = rsh_plan_n_files(view.plan);
-	rc = rsh_ranks_mark_files(o, 1, view.plan, &wanted, err);
-	r.files = files = rsh_alloc_array(n, sizeof(*files));
-	if (rc == 0 && !files)
+	if (rc == 0 && !rsh_vfs_view(vfs, &view))
+		rc = rsh_error_set(err, EINVAL, "nothing is converted");
+	rc = rc ?: rsh_ranks_mark_files(o, 1, view.plan, &wanted, err);
+	rsh_printer_init(&out, o);
+	if (rc == 0 && rsh_plan_print(&out, o->vfs.source, &view, wanted,
+				      o->slices, o->slices))
 		rc = rsh_error_nomem(err);
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		if (wanted[i] &&
-		    rsh_plan_measure(view.plan, i, &files[r.n++]))
-			rc = rsh_error_nomem(err);
-	if (rc == 0 && rsh_plan_print(o, &r))
-		rc = rsh_error_nomem(err);
-	for (size_t i = 0; i < r.n; i++)
-		free(files[i].sources);
+	rc = rsh_printer_end(&out, rc, err);
+	rsh_vfs_free(vfs);
 	return rc;
 }
 
 enum rsh_exit rsh_plan(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_vfs *vfs = NULL;
 	bool refused = false;
-	int rc;
+	int rc = o->rank_list ? print_rank_lists(o, &refused, &err) :
+				report_plan(o, &err);
 
-	if (o->rank_list)
-		rc = print_rank_lists(o, &refused, &err);
-	else
-		rc = rsh_vfs_open(&o->vfs, &vfs, &err);
-	if (rc == 0 && vfs)
-		rc = report_plan(o, vfs, &err);
-	rsh_vfs_free(vfs);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	return refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;

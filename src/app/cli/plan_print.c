@@ -3,9 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan.h"
 #include "rsh/source/inspect.h"
@@ -18,6 +18,28 @@
 #define BYTES_PER_SECOND 1000000000
 #define RUN_SECONDS 1e-6
 
+/* This is how many bytes one virtual file takes from one source file. */
+struct taken {
+	uint32_t rank;
+	uint64_t bytes;
+};
+
+/* This is one virtual file: the file of a destination rank, or a part. */
+struct file {
+	uint32_t file;       /* its number in the plan */
+	uint32_t rank;
+	const char *kind;    /* kind of file, if the rank has several; NULL: it
+			      * has one */
+	uint64_t bytes;      /* of the virtual file */
+	bool lost;           /* the file needs slices that are not available */
+	uint64_t read_bytes; /* from all sources */
+	/* A run is contiguous in the source file and in the virtual file. */
+	uint64_t n_runs;
+	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
+	size_t n_sources;
+	struct taken *sources; /* ascending by rank; from malloc */
+};
+
 /* This is one source file, as all virtual files read it. */
 struct source {
 	uint32_t rank;
@@ -29,13 +51,149 @@ struct source {
 	uint32_t group;  /* lowest rank that holds the same content */
 };
 
-struct sources {
+struct report {
+	const struct rsh_vfs_view *view;
+	struct file *files; /* those that are wanted */
+	size_t n_files;
+	bool slices;
+
 	struct source *v;
 	size_t n;
 	uint32_t *first; /* [source rank]: its group; NULL: unknown */
 	uint32_t n_first;
-	char step[256];  /* the step that was taken */
 };
+
+/* This is a row of a table. */
+struct row {
+	const struct report *report;
+	const struct file *file;
+	const struct source *source;
+};
+
+/* ---- what a file reads ---- */
+
+/* These numbers belong to a key: runs of a length, or bytes of a source rank.
+ * They are ascending by key. */
+struct count {
+	uint64_t key;
+	uint64_t n;
+};
+
+struct counts {
+	struct count *v;
+	size_t n, cap, last;
+};
+
+static int count(struct counts *c, uint64_t key, uint64_t n)
+{
+	size_t lo = 0, hi = c->n;
+
+	/* Consecutive runs mostly have the same key. */
+	if (c->last < c->n && c->v[c->last].key == key)
+		lo = hi = c->last;
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (c->v[mid].key < key)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == c->n || c->v[lo].key != key) {
+		if (rsh_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v)))
+			return -ENOMEM;
+		memmove(&c->v[lo + 1], &c->v[lo], (c->n - lo) * sizeof(*c->v));
+		c->v[lo] = (struct count){ key, 0 };
+		c->n++;
+	}
+	c->v[lo].n += n;
+	c->last = lo;
+	return 0;
+}
+
+static int walk_pieces(struct counts *lengths, struct counts *sources,
+		       struct rsh_piece_iter *it)
+{
+	struct rsh_piece p;
+
+	while (rsh_piece_iter_next(it, &p)) {
+		uint64_t length = p.src_length, n = 1;
+		uint32_t rank = p.src_rank;
+
+		/* A tile is read once, row by row, for all pieces that show a
+		 * part of it. */
+		if (p.is_header || (p.is_tiled && p.tile_offset))
+			continue;
+		if (p.is_tiled) {
+			length = rsh_tile_stored(&p.tile, p.tile.n_columns);
+			n = p.tile.n_rows;
+			rank = p.tile.src_rank;
+		}
+		if (count(lengths, length, n) ||
+		    count(sources, rank, length * n))
+			return -ENOMEM;
+	}
+	return rsh_piece_iter_status(it);
+}
+
+static int sum_up(const struct counts *lengths, const struct counts *sources,
+		  struct file *out)
+{
+	const struct count *length = lengths->v;
+	uint64_t before = 0;
+
+	if (lengths->n == 0)
+		return 0;
+	for (size_t i = 0; i < lengths->n; i++) {
+		out->n_runs += length[i].n;
+		out->read_bytes += length[i].key * length[i].n;
+	}
+	out->min_run = length[0].key;
+	out->max_run = length[lengths->n - 1].key;
+	/* If there are two middle values, the lower one is the median. */
+	for (size_t i = 0; before <= (out->n_runs - 1) / 2; i++) {
+		out->median_run = length[i].key;
+		before += length[i].n;
+	}
+	out->sources = rsh_alloc_array(sources->n, sizeof(*out->sources));
+	if (!out->sources)
+		return -ENOMEM;
+	out->n_sources = sources->n;
+	for (size_t i = 0; i < sources->n; i++)
+		out->sources[i] = (struct taken){
+			(uint32_t)sources->v[i].key, sources->v[i].n
+		};
+	return 0;
+}
+
+/* Fills *out, also after a failure, for a file of the plan.  It visits the
+ * file's pieces in the order in which a reader of the whole file would. */
+static int measure_file(const struct rsh_plan *c, uint32_t file,
+			struct file *out)
+{
+	const uint32_t per_rank = rsh_plan_files_of_rank(c);
+	/* Runs of each length, and bytes of each source rank. */
+	struct counts lengths = { 0 }, sources = { 0 };
+	struct rsh_piece_iter *it;
+	int rc = 0;
+
+	*out = (struct file){
+		.file = file,
+		.rank = file / per_rank,
+		.kind = per_rank == 1 ? NULL : file % 2 ? "opt" : "model",
+		.bytes = rsh_plan_size(c, file),
+		.lost = rsh_plan_is_lost(c, file),
+	};
+	if (out->lost)
+		return 0;
+	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
+	rc = it ? walk_pieces(&lengths, &sources, it) : -ENOMEM;
+	rsh_piece_iter_free(it);
+	rc = rc ?: sum_up(&lengths, &sources, out);
+	free(lengths.v);
+	free(sources.v);
+	return rc;
+}
 
 /* ---- collecting ---- */
 
@@ -44,320 +202,262 @@ static double seconds(uint64_t bytes, uint64_t runs)
 	return (double)bytes / BYTES_PER_SECOND + (double)runs * RUN_SECONDS;
 }
 
-static struct rsh_plan_file sum(const struct rsh_plan_report *r)
+static int collect(struct report *r, const bool *wanted)
 {
-	struct rsh_plan_file all = { 0 };
-
-	for (size_t i = 0; i < r->n; i++) {
-		all.bytes += r->files[i].bytes;
-		all.read_bytes += r->files[i].read_bytes;
-		all.n_runs += r->files[i].n_runs;
-		all.lost |= r->files[i].lost;
-	}
-	return all;
-}
-
-static int source_add_user(struct source *s, uint32_t rank, uint64_t bytes)
-{
-	s->bytes += bytes;
-	if (s->n_users && s->users[s->n_users - 1] == rank)
-		return 0;
-	if (rsh_grow(&s->users, &s->cap, s->n_users + 1, sizeof(*s->users)))
-		return -ENOMEM;
-	s->users[s->n_users++] = rank;
-	return 0;
-}
-
-static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
-{
+	const struct rsh_plan *plan = r->view->plan;
+	const uint32_t n_files = rsh_plan_n_files(plan);
 	struct rsh_source_view view;
 	uint32_t n;
 
-	rsh_source_candidate_text(r->view->source,
-				  rsh_source_chosen(r->view->source), s->step,
-				  sizeof(s->step));
 	rsh_source_view(r->view->source, r->view->names, &view);
 	/* Adapters have the numbers after those of the ranks. */
 	n = view.n_ranks + view.n_beside;
-	s->v = calloc((size_t)n + 1, sizeof(*s->v));
-	if (!s->v || rsh_vfs_replicas(r->view->src, &s->first, &s->n_first))
+	r->files = rsh_alloc_array(n_files, sizeof(*r->files));
+	r->v = calloc((size_t)n + 1, sizeof(*r->v));
+	if (!r->files || !r->v ||
+	    rsh_vfs_replicas(r->view->src, &r->first, &r->n_first))
 		return -ENOMEM;
-	s->n = n;
+	r->n = n;
 	for (uint32_t rank = 0; rank < n; rank++)
-		s->v[rank] = (struct source){
+		r->v[rank] = (struct source){
 			.rank = rank, .path = view.path[rank],
-			.group = rank < s->n_first ? s->first[rank] : rank,
+			.group = rank < r->n_first ? r->first[rank] : rank,
 		};
-	for (size_t i = 0; i < r->n; i++)
-		for (size_t k = 0; k < r->files[i].n_sources; k++) {
-			const struct rsh_plan_source *from =
-				&r->files[i].sources[k];
+	for (uint32_t i = 0; i < n_files; i++) {
+		struct file *f = &r->files[r->n_files];
 
-			if (source_add_user(&s->v[from->rank], r->files[i].rank,
-					    from->bytes))
+		if (!wanted[i])
+			continue;
+		r->n_files++;
+		if (measure_file(plan, i, f))
+			return -ENOMEM;
+		for (size_t k = 0; k < f->n_sources; k++) {
+			struct source *s = &r->v[f->sources[k].rank];
+
+			s->bytes += f->sources[k].bytes;
+			if (s->n_users && s->users[s->n_users - 1] == f->rank)
+				continue;
+			if (rsh_grow(&s->users, &s->cap, s->n_users + 1,
+				     sizeof(*s->users)))
 				return -ENOMEM;
+			s->users[s->n_users++] = f->rank;
 		}
+	}
 	/* What is left are those that are read. */
-	s->n = 0;
+	r->n = 0;
 	for (uint32_t rank = 0; rank < n; rank++)
-		if (s->v[rank].n_users)
-			s->v[s->n++] = s->v[rank];
+		if (r->v[rank].n_users)
+			r->v[r->n++] = r->v[rank];
 	return 0;
 }
 
-static void sources_clear(struct sources *s)
-{
-	for (size_t i = 0; s->v && i < s->n; i++)
-		free(s->v[i].users);
-	free(s->v);
-	free(s->first);
-}
-
-/* ---- JSON ---- */
-
-static json_t *sources_json(const struct sources *s)
-{
-	json_t *all = json_array();
-
-	for (size_t i = 0; i < s->n; i++) {
-		const struct source *one = &s->v[i];
-		json_t *replicas = json_array();
-
-		for (uint32_t r = 0; r < s->n_first; r++)
-			if (r != one->rank && s->first[r] == one->group)
-				json_array_append_new(replicas,
-						      json_integer(r));
-		json_array_append_new(
-			all, json_pack("{s:i,s:o,s:o,s:o,s:o}", "rank",
-				       (int)one->rank, "path",
-				       rsh_json_text(one->path), "bytes",
-				       rsh_json_u64(one->bytes), "read_by",
-				       rsh_json_u32s(one->users, one->n_users),
-				       "replicas", replicas));
-	}
-	return all;
-}
-
-/* Returns 0 or -ENOMEM. */
-static int add_slices(const struct rsh_plan_report *r, uint32_t file,
-		      json_t *to)
-{
-	char name[NAME_MAX + 1];
-	json_t *slices;
-
-	if (rsh_plan_slices_json(r->view->plan, file, &slices))
-		return -ENOMEM;
-	rsh_vfs_file_name(r->view->vfs, file, name, sizeof(name));
-	return json_object_set_new(to, "slices", slices) ||
-	       json_object_set_new(to, "name", rsh_json_text(name)) ?
-		       -ENOMEM : 0;
-}
-
-static json_t *planned_file_json(const struct rsh_plan_report *r,
-				 const struct rsh_plan_file *f)
-{
-	json_t *from = json_array(), *file;
-
-	for (size_t i = 0; i < f->n_sources; i++)
-		json_array_append_new(
-			from, json_pack("{s:i,s:o}", "rank",
-					(int)f->sources[i].rank, "bytes",
-					rsh_json_u64(f->sources[i].bytes)));
-	file = json_pack(
-		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
-		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
-		"records", (int)rsh_plan_n_records(r->view->plan, f->file),
-		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
-		"runs", "count", rsh_json_u64(f->n_runs), "min",
-		rsh_json_u64(f->min_run), "median",
-		rsh_json_u64(f->median_run), "max", rsh_json_u64(f->max_run),
-		"seconds", seconds(f->read_bytes, f->n_runs));
-	if (f->kind)
-		json_object_set_new(file, "kind", json_string(f->kind));
-	if (r->slices && add_slices(r, f->file, file)) {
-		json_decref(file);
-		return NULL;
-	}
-	return file;
-}
-
-static json_t *report_json(const struct rsh_plan_report *r,
-			   const struct sources *s)
-{
-	const struct rsh_plan_file all = sum(r);
-	json_t *files = json_array(), *notes = json_array(), *report, *tensors;
-	const char *note;
-
-	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
-		json_array_append_new(notes, rsh_json_text(note));
-	for (size_t i = 0; i < r->n; i++)
-		json_array_append_new(files,
-				      planned_file_json(r, &r->files[i]));
-	report = json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
-			   "s:{s:o,s:f}}", "source",
-			   rsh_json_text(r->options->vfs.source), "step",
-			   rsh_json_text(s->step), "notes", notes, "files",
-			   files, "sources", sources_json(s), "total", "bytes",
-			   rsh_json_u64(all.bytes), "read_bytes",
-			   rsh_json_u64(all.read_bytes), "runs",
-			   rsh_json_u64(all.n_runs), "seconds",
-			   seconds(all.read_bytes, all.n_runs), "assumed",
-			   "bytes_per_second", rsh_json_u64(BYTES_PER_SECOND),
-			   "run_seconds", RUN_SECONDS);
-	if (!report || !r->tensors)
-		return report;
-	if (rsh_plan_tensors_json(r->view, &tensors)) {
-		json_decref(report);
-		return NULL;
-	}
-	json_object_set_new(report, "tensors", tensors);
-	return report;
-}
-
-int rsh_plan_rank_json(const struct rsh_options *o,
-		       const struct rsh_vfs_view *view, uint32_t rank,
-		       json_t **out)
-{
-	const uint32_t n = rsh_plan_files_of_rank(view->plan);
-	struct rsh_plan_file files[2] = { 0 };
-	const struct rsh_plan_report r = {
-		.options = o, .view = view, .n = n, .files = files,
-		.slices = true,
-	};
-	struct sources s = { 0 };
-	int rc = 0;
-
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		rc = rsh_plan_measure(view->plan, rank * n + i, &files[i]);
-	rc = rc ?: collect_sources(&r, &s);
-	*out = rc ? NULL : report_json(&r, &s);
-	sources_clear(&s);
-	for (uint32_t i = 0; i < n; i++)
-		free(files[i].sources);
-	return *out ? 0 : -ENOMEM;
-}
-
-/* ---- for people ---- */
+/* ---- files ---- */
 
 static const struct rsh_column file_columns[] = {
-	{ "RANK", .right = true },
-	{ "SIZE", .right = true },
-	{ "READS", .right = true },
-	{ "RUNS", .right = true },
-	{ "MIN", .right = true },
-	{ "MEDIAN", .right = true },
-	{ "MAX", .right = true },
-	{ "TIME", .right = true },
-	{ "FROM RANKS", .wrap = true },
+	{ "rank", "RANK", .right = true },
+	{ "bytes", "SIZE", .right = true },
+	{ "lost", NULL },
+	{ "records", NULL },
+	{ "read_bytes", "READS", .right = true },
+	{ "sources", NULL },
+	{ "runs", NULL },
+	{ NULL, "RUNS", .right = true },
+	{ NULL, "MIN", .right = true },
+	{ NULL, "MEDIAN", .right = true },
+	{ NULL, "MAX", .right = true },
+	{ "seconds", "TIME", .right = true },
+	{ NULL, "FROM RANKS", .wrap = true },
+	{ NULL, NULL }
 };
+
+static void put_rank(struct rsh_printer *out, const void *ctx)
+{
+	const struct file *f = ctx;
+
+	rsh_json(out, "%", f->rank);
+	rsh_say(out, "%%%", f->rank, f->kind ? " " : "",
+		f->kind ? f->kind : "");
+}
+
+static void put_sources(struct rsh_printer *out, const void *ctx)
+{
+	const struct file *f = ctx;
+
+	rsh_json(out, "[");
+	for (size_t i = 0; i < f->n_sources; i++) {
+		const struct taken *s = &f->sources[i];
+
+		rsh_json(out, "{rank:% bytes:%}", s->rank, s->bytes);
+		rsh_say(out, "%%: %", i ? ", " : "", s->rank,
+			rsh_v_bytes(s->bytes));
+	}
+	rsh_json(out, "]");
+	rsh_say(out, f->lost ? "slices are lost" : f->n_sources ? "" : "-");
+}
+
+static void put_runs(struct rsh_printer *out, const void *ctx)
+{
+	const struct file *f = ctx;
+
+	rsh_json(out, "{count:% min:% median:% max:%}", f->n_runs, f->min_run,
+		 f->median_run, f->max_run);
+}
+
+/* Only some files have the other keys. */
+static void put_seconds(struct rsh_printer *out, const void *ctx)
+{
+	const struct row *row = ctx;
+	const struct file *f = row->file;
+	const struct rsh_vfs_view *view = row->report->view;
+	const double time = seconds(f->read_bytes, f->n_runs);
+	char name[NAME_MAX + 1];
+
+	rsh_json(out, "%", time);
+	rsh_say(out, "%", rsh_v_seconds(time));
+	if (f->kind)
+		rsh_json(out, "kind:%", f->kind);
+	if (!out->json || !row->report->slices)
+		return;
+	rsh_json(out, "slices:");
+	rsh_plan_print_slices(out, view->plan, f->file);
+	rsh_vfs_file_name(view->vfs, f->file, name, sizeof(name));
+	rsh_json(out, "name:%", name);
+}
+
+/* ---- sources ---- */
 
 static const struct rsh_column source_columns[] = {
-	{ "SOURCE RANK", .right = true },
-	{ "READ", .right = true },
-	{ "BY RANKS", .shorten = true },
-	{ "REPLICAS", .shorten = true },
-	{ "FILE", .shorten = true },
+	{ "rank", "SOURCE RANK", .right = true },
+	{ NULL, "READ", .right = true },
+	{ NULL, "BY RANKS", .shorten = true },
+	{ NULL, "REPLICAS", .shorten = true },
+	{ "path", "FILE", .shorten = true },
+	{ "bytes", NULL },
+	{ "read_by", NULL },
+	{ "replicas", NULL },
+	{ NULL, NULL }
 };
 
-static void bytes_cell(struct rsh_table *t, uint64_t bytes)
+static void put_holders(struct rsh_printer *out, const void *ctx)
 {
-	char text[32];
-
-	rsh_table_cell(t, "%s", rsh_text_bytes(bytes, text, sizeof(text)));
-}
-
-static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
-{
-	char text[32];
-
-	rsh_table_cell(t, "%" PRIu32 "%s%s", f->rank, f->kind ? " " : "",
-		       f->kind ? f->kind : "");
-	bytes_cell(t, f->bytes);
-	bytes_cell(t, f->read_bytes);
-	rsh_table_cell(t, "%" PRIu64, f->n_runs);
-	bytes_cell(t, f->min_run);
-	bytes_cell(t, f->median_run);
-	bytes_cell(t, f->max_run);
-	rsh_table_cell(t, "%s", rsh_text_seconds(seconds(f->read_bytes,
-							 f->n_runs),
-						 text, sizeof(text)));
-	if (f->lost) {
-		rsh_table_mark(t, RSH_MARK_BAD, "slices are lost");
-		return;
-	}
-	rsh_table_cell(t, "%s", f->n_sources ? "" : "-");
-	for (size_t i = 0; i < f->n_sources; i++)
-		rsh_table_add(t, "%s%" PRIu32 ": %s", i ? ", " : "",
-			      f->sources[i].rank,
-			      rsh_text_bytes(f->sources[i].bytes, text,
-					     sizeof(text)));
-}
-
-static void add_source_row(struct rsh_table *t, const struct sources *s,
-			   const struct source *one)
-{
+	const struct row *row = ctx;
+	const struct report *r = row->report;
 	bool any = false;
 
-	rsh_table_cell(t, "%" PRIu32, one->rank);
-	bytes_cell(t, one->bytes);
-	rsh_table_cell(t, "%s", one->n_users ? "" : "-");
-	for (size_t i = 0; i < one->n_users; i++)
-		rsh_table_add(t, "%s%" PRIu32, i ? " " : "", one->users[i]);
-	rsh_table_cell(t, "%s", "");
-	for (uint32_t r = 0; r < s->n_first; r++)
-		if (r != one->rank && s->first[r] == one->group) {
-			rsh_table_add(t, "%s%" PRIu32, any ? " " : "", r);
+	rsh_json(out, "[");
+	for (uint32_t k = 0; k < r->n_first; k++)
+		if (k != row->source->rank &&
+		    r->first[k] == row->source->group) {
+			rsh_json(out, "%", k);
+			rsh_say(out, "%%", any ? " " : "", k);
 			any = true;
 		}
-	rsh_table_add(t, "%s", any ? "" : "-");
-	rsh_table_cell(t, "%s", one->path);
+	rsh_json(out, "]");
+	rsh_say(out, any ? "" : "-");
 }
 
-static int print_tables(const struct rsh_printer *out,
-			const struct rsh_plan_report *r,
-			const struct sources *s)
+/* ---- the report ---- */
+
+static void print_report(struct rsh_printer *out, const struct report *r,
+			 const char *source, bool tensors)
 {
-	const struct rsh_plan_file all = sum(r);
-	struct rsh_table *files = RSH_TABLE(file_columns);
-	struct rsh_table *sources = RSH_TABLE(source_columns);
-	char size[32], reads[32], time[32];
+	struct file all = { 0 };
+	double time;
+	char step[256];
 	const char *note;
-	int rc;
 
-	for (size_t i = 0; i < r->n; i++)
-		add_file_row(files, &r->files[i]);
-	for (size_t i = 0; i < s->n; i++)
-		add_source_row(sources, s, &s->v[i]);
-	rc = rsh_table_print(files, out);
-	fputc('\n', out->f);
-	if (rsh_table_print(sources, out) || rc)
-		return -ENOMEM;
-	fputc('\n', out->f);
-	rsh_printer_put(out, s->step);
-	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
-		"in about %s at %d MB/s\n", r->n, r->n == 1 ? "" : "s",
-		rsh_text_bytes(all.bytes, size, sizeof(size)),
-		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), s->n,
-		s->n == 1 ? "" : "s",
-		rsh_text_seconds(seconds(all.read_bytes, all.n_runs), time,
-				 sizeof(time)), BYTES_PER_SECOND / 1000000);
-	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++) {
-		fputs("note: ", out->f);
-		rsh_printer_line(out, note);
+	rsh_source_candidate_text(r->view->source,
+				  rsh_source_chosen(r->view->source), step,
+				  sizeof(step));
+	rsh_json(out, "{source:% step:% notes:[", source, step);
+	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
+		rsh_json(out, "%", note);
+	rsh_json(out, "] files:");
+	rsh_rows(out, file_columns);
+	for (size_t i = 0; i < r->n_files; i++) {
+		const struct file *f = &r->files[i];
+		const struct row row = { r, f, NULL };
+		const struct rsh_value from = rsh_v_call(put_sources, f);
+
+		all.bytes += f->bytes;
+		all.read_bytes += f->read_bytes;
+		all.n_runs += f->n_runs;
+		rsh_row(out, rsh_v_call(put_rank, f), rsh_v_bytes(f->bytes),
+			f->lost, rsh_plan_n_records(r->view->plan, f->file),
+			rsh_v_bytes(f->read_bytes), from,
+			rsh_v_call(put_runs, f), f->n_runs,
+			rsh_v_bytes(f->min_run), rsh_v_bytes(f->median_run),
+			rsh_v_bytes(f->max_run), rsh_v_call(put_seconds, &row),
+			rsh_v_marked(f->lost ? RSH_MARK_BAD : RSH_MARK_NONE,
+				     from));
 	}
-	return 0;
+	rsh_rows_end(out);
+	rsh_say(out, "\n");
+	rsh_json(out, "sources:");
+	rsh_rows(out, source_columns);
+	for (size_t i = 0; i < r->n; i++) {
+		const struct source *s = &r->v[i];
+		const struct row row = { r, NULL, s };
+		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
+		const struct rsh_value replicas = rsh_v_call(put_holders,
+							     &row);
+
+		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
+			s->path, s->bytes, users, replicas);
+	}
+	rsh_rows_end(out);
+	time = seconds(all.read_bytes, all.n_runs);
+	rsh_say(out, "\n%: % file{|s} of % read % from % source file{|s} in "
+		"about % at % MB/s\n", step, r->n_files,
+		rsh_v_bytes(all.bytes), rsh_v_bytes(all.read_bytes), r->n,
+		rsh_v_seconds(time), BYTES_PER_SECOND / 1000000);
+	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
+		rsh_say(out, "note: %\n", note);
+	rsh_json(out, "total:{bytes:% read_bytes:% runs:% seconds:%} "
+		 "assumed:{bytes_per_second:% run_seconds:%}", all.bytes,
+		 all.read_bytes, all.n_runs, time, BYTES_PER_SECOND,
+		 RUN_SECONDS);
+	if (out->json && tensors) {
+		rsh_json(out, "tensors:");
+		rsh_plan_print_tensors(out, r->view);
+	}
+	rsh_json(out, "}");
 }
 
-int rsh_plan_print(const struct rsh_options *o, const struct rsh_plan_report *r)
+int rsh_plan_print(struct rsh_printer *out, const char *source,
+		   const struct rsh_vfs_view *view, const bool *wanted,
+		   bool slices, bool tensors)
 {
-	struct sources s = { 0 };
-	struct rsh_printer out;
-	int rc = collect_sources(r, &s);
+	struct report r = { .view = view, .slices = slices };
+	int rc = collect(&r, wanted);
 
-	rsh_printer_init(&out, o);
 	if (rc == 0)
-		rc = out.json ? rsh_printer_json(&out, report_json(r, &s)) :
-				print_tables(&out, r, &s);
-	sources_clear(&s);
+		print_report(out, &r, source, tensors);
+	for (size_t i = 0; i < r.n_files; i++)
+		free(r.files[i].sources);
+	free(r.files);
+	for (size_t i = 0; r.v && i < r.n; i++)
+		free(r.v[i].users);
+	free(r.v);
+	free(r.first);
 	return rc;
+}
+
+int rsh_plan_rank_text(const struct rsh_options *o,
+		       const struct rsh_vfs_view *view, uint32_t rank,
+		       char **text)
+{
+	const uint32_t n = rsh_plan_files_of_rank(view->plan);
+	cleanup_free bool *wanted = calloc(
+		(size_t)rsh_plan_n_files(view->plan) + 1, sizeof(*wanted));
+	struct rsh_printer out;
+
+	if (!wanted)
+		return -ENOMEM;
+	memset(wanted + (size_t)rank * n, true, n);
+	rsh_printer_init_text(&out, 9, 2);
+	out.failed |= rsh_plan_print(&out, o->vfs.source, view, wanted, true,
+				     false) != 0;
+	*text = rsh_printer_take(&out);
+	return *text ? 0 : -ENOMEM;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/plan_tensors.c describes for each tensor of a plan how both sides cut
- * it, which ranks have which slice, and which source file each slice is read
- * from. */
+/* app/cli/plan_tensors.c describes where the bytes of each record of a plan
+ * come from, and for each tensor how both sides cut it, which ranks have which
+ * slice, and which source file each slice is read from. */
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,157 +84,108 @@ static bool tensors_are_alike(const struct shown_tensor *a,
 	       (x && y ? memcmp(x, y, a->of.from->n_dims) == 0 : x == y);
 }
 
-/* ---- JSON ---- */
+/* ---- printing ---- */
 
-static json_t *sizes_json(const uint64_t *v, uint32_t n)
+static void print_origin(void *ctx, const struct rsh_box *box,
+			 const struct rsh_holder *holder)
 {
-	return rsh_ls_shape_json((const int64_t *)v, n);
+	rsh_json(ctx, "{offset:% shape:% rank:%}",
+		 rsh_v_sizes(box->from, box->n_dims),
+		 rsh_v_sizes(box->size, box->n_dims),
+		 RSH_V_IF(holder, holder->file));
 }
 
-static json_t *box_json(const struct rsh_box *b)
+/* Returns the first of a member's files, or where it would be. */
+static size_t find_held(const struct side *s, uint32_t member)
 {
-	return json_pack("{s:o,s:o}", "offset",
-			 sizes_json(b->from, b->n_dims), "shape",
-			 sizes_json(b->size, b->n_dims));
-}
+	const struct holding wanted = { member, 0 };
+	size_t low = 0, high = s->n_held;
 
-static void add_origin_json(void *ctx, const struct rsh_box *box,
-			    const struct rsh_holder *holder)
-{
-	json_t *one = box_json(box);
+	while (low < high) {
+		const size_t middle = low + (high - low) / 2;
 
-	json_object_set_new(one, "rank", holder ? json_integer(holder->file) :
-						  json_null());
-	json_array_append_new(ctx, one);
-}
-
-/* Adds the files that have a cell and those that should have it.  *member is
- * set to a member whose file has the cell, if there is one. */
-static void add_cell_ranks(json_t *slice, const struct side *s, uint32_t cell,
-			   bool is_source, uint32_t *member)
-{
-	const uint32_t n = rsh_cut_n_replicas(s->cut, cell);
-	json_t *ranks = json_array(), *missing = json_array();
-
-	*member = rsh_cut_member(s->cut, cell, 0);
-	for (uint32_t k = 0; k < n; k++) {
-		const struct holding wanted = {
-			rsh_cut_member(s->cut, cell, k), 0
-		};
-		size_t low = 0, high = s->n_held;
-
-		while (low < high) {
-			const size_t middle = low + (high - low) / 2;
-
-			if (by_member(&s->held[middle], &wanted) < 0)
-				low = middle + 1;
-			else
-				high = middle;
-		}
-		if (low == s->n_held || s->held[low].member != wanted.member)
-			json_array_append_new(missing, json_integer(
-				s->first_file + wanted.member));
-		for (; low < s->n_held && s->held[low].member == wanted.member;
-		     low++) {
-			*member = wanted.member;
-			json_array_append_new(
-				ranks, json_integer(s->held[low].file));
-		}
+		if (by_member(&s->held[middle], &wanted) < 0)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	json_object_set_new(slice, "ranks", ranks);
-	if (is_source)
-		json_object_set_new(slice, "missing", missing);
-	else
-		json_decref(missing);
+	return low;
 }
 
-/* Makes the slices of a side.  `plan` is given for the destination, whose
- * slices also list the files that they are read from. */
-static json_t *cells_json(const struct side *s, const struct rsh_plan *plan,
-			  uint32_t tensor)
+/* Prints the slices of a side.  `plan` is given for the destination, whose
+ * slices also list the files that they are read from; those of the source list
+ * the files that should have them. */
+static void print_cells(struct rsh_printer *out, const struct side *s,
+			const struct rsh_plan *plan, uint32_t tensor)
 {
-	json_t *all = json_array();
-
+	rsh_json(out, "[");
 	for (uint32_t cell = 0; cell < rsh_cut_n_cells(s->cut); cell++) {
+		const uint32_t n = rsh_cut_n_replicas(s->cut, cell);
+		uint32_t has = 0;
+		bool any = false;
 		struct rsh_box box;
-		json_t *one, *from;
-		uint32_t member;
 
 		rsh_cut_box(s->cut, s->dims, cell, &box);
-		one = box_json(&box);
-		add_cell_ranks(one, s, cell, !plan, &member);
-		if (plan && json_array_size(json_object_get(one, "ranks"))) {
-			from = json_array();
-			rsh_plan_origins(plan, tensor, member, add_origin_json,
-					 from);
-			json_object_set_new(one, "from", from);
+		rsh_json(out, "{offset:% shape:% ranks:[",
+			 rsh_v_sizes(box.from, box.n_dims),
+			 rsh_v_sizes(box.size, box.n_dims));
+		for (uint32_t k = 0; k < n; k++) {
+			const uint32_t m = rsh_cut_member(s->cut, cell, k);
+
+			for (size_t i = find_held(s, m);
+			     i < s->n_held && s->held[i].member == m; i++) {
+				rsh_json(out, "%", s->held[i].file);
+				has = m;
+				any = true;
+			}
 		}
-		json_array_append_new(all, one);
+		rsh_json(out, plan ? "]" : "] missing:[");
+		for (uint32_t k = 0; !plan && k < n; k++) {
+			const uint32_t m = rsh_cut_member(s->cut, cell, k);
+			const size_t i = find_held(s, m);
+
+			if (i == s->n_held || s->held[i].member != m)
+				rsh_json(out, "%", s->first_file + m);
+		}
+		rsh_json(out, plan ? any ? "from:[" : "" : "]");
+		if (plan && any) {
+			rsh_plan_origins(plan, tensor, has, print_origin, out);
+			rsh_json(out, "]");
+		}
+		rsh_json(out, "}");
 	}
-	return all;
+	rsh_json(out, "]");
 }
 
-static const struct rsh_strategy_item *
-side_item(const struct rsh_strategy *s, uint32_t name, const struct side *side)
+static void print_side(struct rsh_printer *out, const struct side *s,
+		       enum rsh_dtype dtype,
+		       const struct rsh_strategy *strategy, uint32_t name,
+		       const struct rsh_plan *plan, uint32_t tensor)
 {
-	const struct rsh_strategy_param *p = s ? rsh_strategy_find(s, name) :
-						 NULL;
-	const struct rsh_strategy_item *item;
-
-	if (!p || side->n_held == 0)
-		return NULL;
-	item = rsh_param_item(p, side->held[0].file / s->stage_ranks);
-	return item ? item : rsh_param_source_stage(p)->item;
-}
-
-/* Returns the number of slices into which the optimizer shard cuts a slice of
- * the mesh axes. */
-static uint32_t optimizer_shards(const struct side *s,
-				 const struct rsh_strategy_item *item)
-{
-	uint64_t by_axes = 1;
-
-	if (!rsh_cut_grid(s->cut) || !item || item->opt_step == 0)
-		return 1;
-	for (uint32_t i = 0; i < item->n_map; i++)
-		by_axes *= rsh_map_entry_split(item, &item->map[i]);
-	return (uint32_t)(rsh_cut_n_cells(s->cut) / by_axes);
-}
-
-static json_t *side_json(const struct side *s, enum rsh_dtype dtype,
-			 const struct rsh_strategy *strategy, uint32_t name,
-			 const struct rsh_plan *plan, uint32_t tensor)
-{
-	const struct rsh_strategy_item *item = side_item(strategy, name, s);
+	const struct rsh_strategy_param *p =
+		strategy && s->n_held ? rsh_strategy_find(strategy, name) :
+					NULL;
+	const struct rsh_strategy_item *item = NULL;
+	uint64_t by_axes = 0;
 	char layout[256];
 
-	if (item)
-		rsh_item_text(item, layout, sizeof(layout));
-	return json_pack("{s:s,s:o,s:o,s:i,s:o}", "type", rsh_dtype_name(dtype),
-			 "shape", sizes_json(s->dims, s->n_dims), "layout",
-			 item ? rsh_json_text(layout) : json_null(),
-			 "optimizer_shards", (int)optimizer_shards(s, item),
-			 "slices", cells_json(s, plan, tensor));
-}
-
-static json_t *shown_tensor_json(const struct rsh_vfs_view *view,
-			   const struct shown_tensor *v, uint32_t n, uint32_t i)
-{
-	const struct shown_tensor *t = &v[i];
-	json_t *names = json_array();
-
-	for (uint32_t k = i; k < n; k++)
-		if (v[k].is_shown && v[k].first_alike == i)
-			json_array_append_new(names,
-					      rsh_json_text(v[k].of.name));
-	return json_pack(
-		"{s:o,s:i,s:b,s:o,s:o}", "names", names, "made_of",
-		(int)t->of.n_parts, "lost", (int)t->of.lost, "source",
-		side_json(&t->source, t->of.from->dtype, view->src,
-			  t->of.from->name, NULL, i),
-		"destination",
-		side_json(&t->destination, t->of.dtype, view->dst,
-			  t->of.number, view->plan, i));
+	if (p) {
+		item = rsh_param_item(p, s->held[0].file /
+					 strategy->stage_ranks);
+		item = item ? item : rsh_param_source_stage(p)->item;
+	}
+	/* The optimizer shard cuts a slice of the mesh axes into so many. */
+	if (item && item->opt_step && rsh_cut_grid(s->cut)) {
+		by_axes = 1;
+		for (uint32_t i = 0; i < item->n_map; i++)
+			by_axes *= rsh_map_entry_split(item, &item->map[i]);
+	}
+	rsh_json(out, "{type:% shape:% layout:% optimizer_shards:% slices:",
+		 rsh_dtype_name(dtype), rsh_v_sizes(s->dims, s->n_dims),
+		 item ? rsh_item_text(item, layout, sizeof(layout)) : NULL,
+		 by_axes ? (uint32_t)(rsh_cut_n_cells(s->cut) / by_axes) : 1);
+	print_cells(out, s, plan, tensor);
+	rsh_json(out, "}");
 }
 
 /* Takes the tensors, and records which files of the source and of the plan
@@ -292,14 +245,14 @@ static int shown_tensors_take(const struct rsh_plan *plan,
 	return rc;
 }
 
-int rsh_plan_tensors_json(const struct rsh_vfs_view *view, json_t **out)
+void rsh_plan_print_tensors(struct rsh_printer *out,
+			    const struct rsh_vfs_view *view)
 {
 	const uint32_t n = rsh_plan_n_tensors(view->plan);
 	struct shown_tensor *v = calloc((size_t)n + 1, sizeof(*v));
-	json_t *all = json_array();
-	int rc = v && all ? shown_tensors_take(view->plan, v, n) : -ENOMEM;
 
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
+	out->failed |= !v || shown_tensors_take(view->plan, v, n) != 0;
+	for (uint32_t i = 0; i < n && !out->failed; i++) {
 		v[i].first_alike = i;
 		for (uint32_t k = 0; k < i && v[i].is_shown; k++)
 			if (v[k].is_shown && v[k].first_alike == k &&
@@ -308,20 +261,150 @@ int rsh_plan_tensors_json(const struct rsh_vfs_view *view, json_t **out)
 				break;
 			}
 	}
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		if (v[i].is_shown && v[i].first_alike == i &&
-		    json_array_append_new(all,
-					  shown_tensor_json(view, v, n, i)))
-			rc = -ENOMEM;
+	rsh_json(out, "[");
+	for (uint32_t i = 0; i < n && !out->failed; i++) {
+		const struct rsh_plan_tensor *t = &v[i].of;
+
+		if (!v[i].is_shown || v[i].first_alike != i)
+			continue;
+		rsh_json(out, "{names:[");
+		for (uint32_t k = i; k < n; k++)
+			if (v[k].is_shown && v[k].first_alike == i)
+				rsh_json(out, "%", v[k].of.name);
+		rsh_json(out, "] made_of:% lost:% source:", t->n_parts,
+			 t->lost);
+		print_side(out, &v[i].source, t->from->dtype, view->src,
+			   t->from->name, NULL, i);
+		rsh_json(out, "destination:");
+		print_side(out, &v[i].destination, t->dtype, view->dst,
+			   t->number, view->plan, i);
+		rsh_json(out, "}");
+	}
+	rsh_json(out, "]");
 	for (uint32_t i = 0; v && i < n; i++) {
 		free(v[i].source.held);
 		free(v[i].destination.held);
 	}
 	free(v);
-	if (rc) {
-		json_decref(all);
-		all = NULL;
+}
+
+/* ---- where each byte comes from ----
+ *
+ * The description is short, so that whole jobs can be compared: records with
+ * equal descriptions take the same bytes.
+ */
+
+/* A run extends one of the last so many stretches, or begins a new one, because
+ * a row may take bytes from that many files. */
+#define STRETCHES_BACK 64
+
+/* This is a number of runs of a source file with equal lengths and equal
+ * distances. */
+struct stretch {
+	uint32_t rank;
+	uint64_t at, bytes, n, stride;
+};
+
+struct reads {
+	struct stretch *v;
+	size_t n, cap;
+	size_t next; /* index at which the search for the next run begins */
+};
+
+static int reads_add(struct reads *r, uint32_t rank, uint64_t at,
+		     uint64_t bytes)
+{
+	const size_t back = r->n < STRETCHES_BACK ? r->n : STRETCHES_BACK;
+	struct stretch *last = r->n ? &r->v[r->n - 1] : NULL;
+
+	if (last && last->n == 1 && last->rank == rank &&
+	    last->at + last->bytes == at) {
+		last->bytes += bytes;
+		return 0;
 	}
-	*out = all;
-	return rc;
+	for (size_t k = 0; k < back; k++) {
+		struct stretch *s = &r->v[r->n - back + (r->next + k) % back];
+
+		if (s->rank != rank || s->bytes != bytes || at <= s->at ||
+		    (s->n > 1 && at != s->at + s->n * s->stride))
+			continue;
+		s->stride = (at - s->at) / s->n;
+		s->n++;
+		r->next = r->next + k + 1;
+		return 0;
+	}
+	if (rsh_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v)))
+		return -ENOMEM;
+	r->v[r->n++] = (struct stretch){ rank, at, bytes, 1, 0 };
+	r->next = 0;
+	return 0;
+}
+
+static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
+{
+	struct rsh_piece p;
+	int rc = 0;
+
+	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
+		const struct rsh_tile *t = &p.tile;
+
+		if (!p.is_tiled)
+			rc = reads_add(r, p.src_rank, p.src_offset,
+				       p.src_length);
+		for (uint64_t i = 0; p.is_tiled && i < t->n_rows && rc == 0 &&
+				     !p.tile_offset; i++)
+			rc = reads_add(r, t->src_rank, t->src_offset +
+				       i * rsh_tile_stored(t, t->stride),
+				       rsh_tile_stored(t, t->n_columns));
+	}
+	return rc ? rc : rsh_piece_iter_status(it);
+}
+
+static char *reads_text(const struct reads *r)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *f = open_memstream(&text, &length);
+
+	if (!f)
+		return NULL;
+	for (size_t i = 0; i < r->n; i++) {
+		const struct stretch *s = &r->v[i];
+		const bool whole = s->n > 1 && s->stride == s->bytes;
+
+		fprintf(f, "%s%" PRIu32 ":%" PRIu64 "+%" PRIu64, i ? " " : "",
+			s->rank, s->at, whole ? s->bytes * s->n : s->bytes);
+		if (s->n > 1 && !whole)
+			fprintf(f, "*%" PRIu64 "/%" PRIu64, s->n, s->stride);
+	}
+	if (fclose(f) == 0)
+		return text;
+	free(text);
+	return NULL;
+}
+
+void rsh_plan_print_slices(struct rsh_printer *out, const struct rsh_plan *p,
+			   uint32_t file)
+{
+	const uint32_t n = rsh_plan_is_lost(p, file) ? 0 :
+		rsh_plan_n_records(p, file);
+
+	rsh_json(out, "[");
+	for (uint32_t i = 0; i < n && !out->failed; i++) {
+		struct rsh_piece_iter *it = rsh_piece_iter_content(
+			p, file, i, 0, UINT64_MAX, NULL);
+		cleanup_free char *text = NULL;
+		struct rsh_virtual_record record;
+		struct reads reads = { 0 };
+
+		rsh_plan_record(p, file, i, &record);
+		if (it && reads_collect(&reads, it) == 0)
+			text = reads_text(&reads);
+		rsh_piece_iter_free(it);
+		free(reads.v);
+		out->failed |= !text;
+		rsh_json(out, "[% % %]", record.offset, record.total_bytes,
+			 text);
+	}
+	rsh_json(out, "]");
 }

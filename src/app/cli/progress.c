@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/thread.h"
@@ -38,19 +38,6 @@ struct rsh_progress {
 
 /* ---- text ---- */
 
-/* Writes a time as "0:07", "12:00" or "3:00:00". */
-static void time_text(char *text, size_t size, double seconds)
-{
-	unsigned long s = seconds < 360000 ? (unsigned long)(seconds + 0.5) :
-					     360000;
-
-	if (s < 3600)
-		snprintf(text, size, "%lu:%02lu", s / 60, s % 60);
-	else
-		snprintf(text, size, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60,
-			 s % 60);
-}
-
 void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 		       size_t size)
 {
@@ -67,8 +54,19 @@ void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 					   99);
 	rsh_text_bytes((uint64_t)rate, bytes, sizeof(bytes));
 	snprintf(per_second, sizeof(per_second), "%s/s", bytes);
-	if (rate > 0)
-		time_text(left, sizeof(left), (double)(s->total - done) / rate);
+	if (rate > 0) {
+		/* The time left is written as "0:07", "12:00" or "3:00:00". */
+		const double time = (double)(s->total - done) / rate;
+		const unsigned long t = time < 360000 ?
+			(unsigned long)(time + 0.5) : 360000;
+
+		if (t < 3600)
+			snprintf(left, sizeof(left), "%lu:%02lu", t / 60,
+				 t % 60);
+		else
+			snprintf(left, sizeof(left), "%lu:%02lu:%02lu",
+				 t / 3600, t / 60 % 60, t % 60);
+	}
 
 	if (s->width == 0) {
 		rsh_text_bytes(s->total, all, sizeof(all));
@@ -100,41 +98,36 @@ void rsh_progress_text(const struct rsh_progress_state *s, char *text,
 
 /* ---- printing ---- */
 
-/* Waits; returns false if the end comes first. */
-static bool pause_ms(struct rsh_progress *p, unsigned ms)
-{
-	const uint64_t until = rsh_clock_ns() + ms * UINT64_C(1000000);
-	int rc = 0;
-	bool ended;
-
-	pthread_mutex_lock(&p->lock);
-	while (!p->ended && rc == 0)
-		rc = rsh_clock_wait(&p->wake, &p->lock, until);
-	ended = p->ended;
-	pthread_mutex_unlock(&p->lock);
-	return !ended;
-}
-
 static void *shower(void *arg)
 {
 	struct rsh_progress *p = arg;
+	const unsigned ms = p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS;
+	char text[MAX_LINE + 128];
 	struct winsize w;
 
-	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS)) {
-		const bool known = ioctl(fileno(p->out), TIOCGWINSZ, &w) == 0 &&
-				   w.ws_col > 1;
-		const struct rsh_progress_state s = {
-			p->what, atomic_load(&p->done), p->total,
-			rsh_clock_since(p->start),
-			!p->terminal ? 0 : known ? w.ws_col : 80,
-		};
-		char text[MAX_LINE + 128];
+	for (;;) {
+		const uint64_t until = rsh_clock_ns() + ms * UINT64_C(1000000);
+		struct rsh_progress_state s = { .what = p->what };
+		int rc = 0;
+		bool ended;
 
+		pthread_mutex_lock(&p->lock);
+		while (!p->ended && rc == 0)
+			rc = rsh_clock_wait(&p->wake, &p->lock, until);
+		ended = p->ended;
+		pthread_mutex_unlock(&p->lock);
+		if (ended)
+			return NULL;
+		s.done = atomic_load(&p->done);
+		s.total = p->total;
+		s.seconds = rsh_clock_since(p->start);
+		if (p->terminal)
+			s.width = ioctl(fileno(p->out), TIOCGWINSZ, &w) == 0 &&
+				  w.ws_col > 1 ? w.ws_col : 80;
 		rsh_progress_text(&s, text, sizeof(text));
 		fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
 		fflush(p->out);
 	}
-	return NULL;
 }
 
 struct rsh_progress *rsh_progress_start(FILE *out, const char *what,

@@ -13,90 +13,61 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
 #include "rsh/source/step.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-static const struct rsh_column figure_columns[] = {
-	{ "FIGURE" },
-	{ "VALUE", .right = true },
-	{ "MEANING", .shorten = true },
-};
-
-/* Returns 0, -ENOMEM, or -EINVAL if a figure is not a number. */
-static int add_figures(struct rsh_table *t, const json_t *from)
+static int print_figures(const struct rsh_options *o, json_t *all,
+			 struct rsh_printer *out, struct rsh_error *err)
 {
+	static const struct rsh_column columns[] = {
+		{ NULL, "FIGURE" },
+		{ NULL, "VALUE", .right = true },
+		{ NULL, "MEANING", .shorten = true },
+		{ NULL, NULL }
+	};
+	const char *source, *step, *level;
 	size_t n;
 	const struct rsh_figure *table = rsh_figure_table(&n);
-
-	for (size_t i = 0; i < n; i++) {
-		const json_t *group = json_object_get(from, table[i].group);
-		const json_t *value = json_object_get(group, table[i].key);
-		char text[32];
-
-		/* A mount of another release has other figures. */
-		if (json_is_null(group) || !value)
-			continue;
-		if (!json_is_number(value))
-			return -EINVAL;
-		rsh_table_cell(t, "%s %s", table[i].group, table[i].key);
-		switch (table[i].unit) {
-		case RSH_FIGURE_NUMBER:
-			rsh_table_cell(t, "%" JSON_INTEGER_FORMAT,
-				       json_integer_value(value));
-			break;
-		case RSH_FIGURE_BYTES:
-			rsh_text_bytes((uint64_t)json_integer_value(value),
-				       text, sizeof(text));
-			rsh_table_cell(t, "%s", text);
-			break;
-		case RSH_FIGURE_NS:
-			rsh_text_seconds(json_number_value(value), text,
-					 sizeof(text));
-			rsh_table_cell(t, "%s", text);
-			break;
-		}
-		rsh_table_cell(t, "%s", table[i].help);
-	}
-	return 0;
-}
-
-static int print_figures(const struct rsh_options *o, json_t *all,
-			 const struct rsh_printer *out, struct rsh_error *err)
-{
-	const char *source, *step, *level;
-	struct rsh_table *t;
 	int pid;
 
 	if (json_unpack(all, "{s:s,s:s,s:s,s:i}", "source", &source, "step",
 			&step, "log_level", &level, "pid", &pid))
 		return rsh_control_refuse(o->mountpoint, err);
-	rsh_printer_put(out, source);
-	fputs(": ", out->f);
-	rsh_printer_put(out, step);
-	fprintf(out->f, ", process %d, log level ", pid);
-	rsh_printer_put(out, level);
-	fputs("\n\n", out->f);
-	t = RSH_TABLE(figure_columns);
-	if (add_figures(t, all) == 0)
-		return rsh_table_print(t, out);
-	rsh_table_free(t);
-	return rsh_control_refuse(o->mountpoint, err);
+	rsh_say(out, "%: %, process %, log level %\n\n", source, step, pid,
+		level);
+	rsh_rows(out, columns);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *group = json_object_get(all, table[i].group);
+		const json_t *value = json_object_get(group, table[i].key);
+		struct rsh_value v;
+		char figure[64];
+
+		/* A mount of another release has other figures. */
+		if (json_is_null(group) || !value)
+			continue;
+		if (!json_is_number(value))
+			return rsh_control_refuse(o->mountpoint, err);
+		v = table[i].unit == RSH_FIGURE_NS ?
+			rsh_v_seconds(json_number_value(value)) :
+			rsh_v_number(json_integer_value(value));
+		if (table[i].unit == RSH_FIGURE_BYTES)
+			v.kind = RSH_IS_BYTES;
+		snprintf(figure, sizeof(figure), "%s %s", table[i].group,
+			 table[i].key);
+		rsh_row(out, figure, v, table[i].help);
+	}
+	rsh_rows_end(out);
+	return 0;
 }
 
 /* ---- steps ---- */
 
 /* A mount answers from memory, so asking it often reads no source. */
 #define PAUSE_MS 200
-
-static const struct rsh_column step_columns[] = {
-	{ "STEP" },
-	{ "STATE" },
-	{ "WHY", .shorten = true },
-};
 
 static const char *text_of(const json_t *step, const char *key)
 {
@@ -110,33 +81,25 @@ static bool is_shown(const json_t *step)
 	return json_is_true(json_object_get(step, "shown"));
 }
 
-static int print_steps(const json_t *all, const struct rsh_printer *out)
+static void print_steps(const json_t *all, struct rsh_printer *out)
 {
+	static const struct rsh_column columns[] = {
+		{ NULL, "STEP" },
+		{ NULL, "STATE" },
+		{ NULL, "WHY", .shorten = true },
+		{ NULL, NULL }
+	};
 	const json_t *steps = json_object_get(all, "steps");
-	struct rsh_table *t = RSH_TABLE(step_columns);
 	size_t i;
 	json_t *step;
 
-	json_array_foreach(steps, i, step) {
-		rsh_table_cell(t, "%s", text_of(step, "name"));
-		rsh_table_mark(t, is_shown(step) ? RSH_MARK_GOOD :
-						   RSH_MARK_BAD,
-			       is_shown(step) ? "complete" : "not shown");
-		rsh_table_cell(t, "%s", text_of(step, "why"));
-	}
-	return rsh_table_print(t, out);
-}
-
-/* A number means the last number of a name. */
-static bool is_wanted_step(const json_t *step, const char *wanted)
-{
-	const json_t *number = json_object_get(step, "step");
-	char *end;
-	const unsigned long long n = strtoull(wanted, &end, 10);
-
-	return strcmp(text_of(step, "name"), wanted) == 0 ||
-	       (*wanted && !*end && json_is_integer(number) &&
-		(unsigned long long)json_integer_value(number) == n);
+	rsh_rows(out, columns);
+	json_array_foreach(steps, i, step)
+		rsh_row(out, text_of(step, "name"), is_shown(step) ?
+			rsh_v_marked(RSH_MARK_GOOD, rsh_v_text("complete")) :
+			rsh_v_marked(RSH_MARK_BAD, rsh_v_text("not shown")),
+			text_of(step, "why"));
+	rsh_rows_end(out);
 }
 
 /* Returns whether a step has a later name than the wanted one: the same name
@@ -155,34 +118,34 @@ static bool is_later(const char *name, const char *wanted)
 	       (strcmp(y.series, "#") == 0 || strcmp(x.series, y.series) == 0);
 }
 
-static bool has_step(const json_t *all, const char *wanted)
+/* Returns whether the wanted step is shown.  *later is a step that is shown and
+ * later, if there is nothing of the wanted one; NULL: that one may come. */
+static bool has_step(const json_t *all, const char *wanted, const char **later)
 {
 	const json_t *steps = json_object_get(all, "steps");
+	char *end;
+	const unsigned long long n = strtoull(wanted, &end, 10);
+	const bool is_number = *wanted && !*end;
+	bool shown = false, any = false;
 	size_t i;
 	json_t *step;
 
-	json_array_foreach(steps, i, step)
-		if (is_shown(step) && is_wanted_step(step, wanted))
-			return true;
-	return false;
-}
-
-/* Finds a step that is shown and later than the wanted one, of which there is
- * nothing.  NULL: the wanted one may come. */
-static const char *find_later(const json_t *all, const char *wanted)
-{
-	const json_t *steps = json_object_get(all, "steps");
-	const char *later = NULL;
-	size_t i;
-	json_t *step;
-
+	*later = NULL;
 	json_array_foreach(steps, i, step) {
-		if (is_wanted_step(step, wanted))
-			return NULL;
-		if (is_shown(step) && is_later(text_of(step, "name"), wanted))
-			later = text_of(step, "name");
+		const char *name = text_of(step, "name");
+		const json_t *number = json_object_get(step, "step");
+		/* A number means the last number of a name. */
+		const bool is_wanted = strcmp(name, wanted) == 0 ||
+			(is_number && json_is_integer(number) &&
+			 (unsigned long long)json_integer_value(number) == n);
+
+		any |= is_wanted;
+		shown |= is_wanted && is_shown(step);
+		if (is_shown(step) && is_later(name, wanted))
+			*later = name;
 	}
-	return later;
+	*later = any ? NULL : *later;
+	return shown;
 }
 
 /* Asks until the step is there.  *gone is true if it does not come. */
@@ -192,13 +155,11 @@ static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
 	cleanup_free char *path = rsh_text_format("%s/%s", o->mountpoint,
 						  o->wait);
+	const char *later;
 	bool looked = false;
 	int rc = path ? 0 : rsh_error_nomem(err);
 
-	*gone = false;
-	while (rc == 0 && !has_step(*all, o->wait)) {
-		const char *later = find_later(*all, o->wait);
-
+	while (rc == 0 && !has_step(*all, o->wait, &later)) {
 		*gone = later && looked;
 		if (*gone)
 			return rsh_error_set(err, ENOENT, "%s: step %s is not "
@@ -226,6 +187,7 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	const bool steps = o->command->id == RSH_COMMAND_STEPS;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_printer out;
+	cleanup_free char *text = NULL;
 	json_t *all = NULL;
 	bool gone = false;
 	int rc = rsh_control_query(o->mountpoint, steps ? "steps" : "stats",
@@ -235,14 +197,18 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	if (rc == 0 && o->wait)
 		rc = wait_for_step(o, &all, &gone, &err);
 	if (rc == 0 && o->json)
-		rc = rsh_printer_json(&out, json_incref(all));
+		text = rsh_json_dump(json_incref(all), JSON_COMPACT |
+				     JSON_REAL_PRECISION(6));
+	if (rc == 0 && o->json && !text)
+		rc = rsh_error_nomem(&err);
+	if (rc == 0 && o->json)
+		rsh_json(&out, "%", rsh_v_json(text));
 	else if (rc == 0 && !steps)
 		rc = print_figures(o, all, &out, &err);
 	else if (rc == 0 && !o->wait)
-		rc = print_steps(all, &out);
+		print_steps(all, &out);
+	rc = rsh_printer_end(&out, rc, &err);
 	json_decref(all);
-	if (rc == -ENOMEM)
-		rsh_error_nomem(&err);
 	if (rc == 0)
 		return RSH_EXIT_GOOD;
 	rsh_exit_failed(o, rc, &err);

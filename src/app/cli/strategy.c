@@ -14,7 +14,7 @@
 
 #include "infer.h"
 #include "ls.h"
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/files.h"
@@ -37,33 +37,21 @@ struct content {
 	size_t len;
 };
 
-static int write_buffer(void *ctx, int fd)
+static int write_content(void *ctx, int fd)
 {
 	const struct content *c = ctx;
-	int rc = rsh_write_all(fd, c->data, c->len, 0);
-
-	if (rc == 0 && fsync(fd) != 0)
-		rc = -errno;
-	return rc;
-}
-
-static int write_into(const char *path, const struct content *c)
-{
-	cleanup_fd int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 	const char *rest = c->data;
-	size_t left = c->len;
+	ssize_t n;
 
-	if (fd < 0)
-		return -errno;
-	while (left) {
-		ssize_t n = write(fd, rest, left);
-
+	for (size_t left = c->len; left > 0; left -= (size_t)n) {
+		n = write(fd, rest, left);
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		rest += n < 0 ? 0 : n;
-		left -= n < 0 ? 0 : (size_t)n;
+		n = n < 0 ? 0 : n;
+		rest += n;
 	}
-	return 0;
+	/* A pipe cannot be synced. */
+	return fsync(fd) != 0 && errno != EINVAL && errno != EROFS ? -errno : 0;
 }
 
 /* Writes a file under another name, syncs and renames it, so that `path` is the
@@ -79,33 +67,19 @@ static int write_strategy(const char *path, const void *data, size_t len,
 	const char *file = target ? target : path;
 	cleanup_free char *temporary =
 		rsh_text_format("%s.tmp-%ld", file, (long)getpid());
+	cleanup_fd int fd = -1;
 	struct stat st;
 	int rc;
 
-	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode))
-		rc = write_into(target, &content);
-	else
+	if (target && stat(target, &st) == 0 && !S_ISREG(st.st_mode)) {
+		fd = open(target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+		rc = fd < 0 ? -errno : write_content(&content, fd);
+	} else {
 		rc = temporary ? rsh_file_replace(AT_FDCWD, file, temporary,
-						  0666, write_buffer,
+						  0666, write_content,
 						  &content) : -ENOMEM;
+	}
 	return rc ? rsh_error_file(err, -rc, path) : 0;
-}
-
-/* ---- show ---- */
-
-static int show_strategy(const struct rsh_options *o, struct rsh_names *names,
-			 struct rsh_error *err)
-{
-	struct rsh_strategy *s;
-	struct rsh_printer out;
-	int rc = rsh_strategy_load(o->vfs.source, false, names, &s, err);
-
-	if (rc)
-		return rc;
-	rsh_printer_init(&out, o);
-	rc = rsh_ls_strategy(&out, s, names);
-	rsh_strategy_free(s);
-	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- merge ---- */
@@ -184,34 +158,25 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 
 struct checking {
 	struct rsh_printer out;
-	bool quiet;
-	bool any;         /* something was found */
-	json_t *all;      /* NULL: not JSON */
-	json_t *findings; /* findings of one strategy */
-	unsigned n;
+	unsigned n; /* findings of one strategy */
 };
 
 static void tell_finding(void *ctx, const char *sentence)
 {
 	struct checking *c = ctx;
 
-	c->any = true;
 	c->n++;
-	if (c->all)
-		json_array_append_new(c->findings, rsh_json_text(sentence));
-	else
-		rsh_printer_line(&c->out, sentence);
+	rsh_json(&c->out, "%", sentence);
+	rsh_say(&c->out, "%\n", sentence);
 }
 
 static int check_strategies(const struct rsh_options *o,
 			    struct rsh_names *names, bool *any,
 			    struct rsh_error *err)
 {
-	struct checking c = {
-		.quiet = o->quiet, .all = o->json ? json_array() : NULL,
-	};
 	struct rsh_derive_shapes *shapes = NULL;
 	struct rsh_strategy *src = NULL;
+	struct checking c;
 	int rc = 0;
 
 	rsh_printer_init(&c.out, o);
@@ -219,29 +184,21 @@ static int check_strategies(const struct rsh_options *o,
 		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
 	rc = rc ?: read_shapes(o, src, names, &shapes, err);
+	rsh_json(&c.out, "{strategies:[");
 	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++) {
 		c.n = 0;
-		c.findings = c.all ? json_array() : NULL;
+		rsh_json(&c.out, "{strategy:% findings:[", o->operands[i]);
 		rc = rsh_strategies_check(o->operands[i], shapes, names,
 					  tell_finding, &c, err);
-		if (c.all) {
-			json_array_append_new(
-				c.all, json_pack("{s:o,s:o}", "strategy",
-						 rsh_json_text(o->operands[i]),
-						 "findings", c.findings));
-		} else if (rc == 0 && !c.n && !c.quiet) {
-			rsh_printer_put(&c.out, o->operands[i]);
-			fputs(": good\n", c.out.f);
-		}
+		rsh_json(&c.out, "]}");
+		*any |= c.n > 0;
+		if (rc == 0 && c.n == 0 && !o->quiet)
+			rsh_say(&c.out, "%: good\n", o->operands[i]);
 	}
-	if (rc == 0 && c.all)
-		rc = rsh_printer_json(&c.out,
-				      json_pack("{s:O}", "strategies", c.all));
-	*any = c.any;
-	json_decref(c.all);
+	rsh_json(&c.out, "]}");
 	rsh_derive_shapes_free(shapes);
 	rsh_strategy_free(src);
-	return rc;
+	return rsh_printer_end(&c.out, rc, err);
 }
 
 /* ---- all ---- */
@@ -249,6 +206,8 @@ static int check_strategies(const struct rsh_options *o,
 enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_strategy *s = NULL;
+	struct rsh_printer out;
 	struct rsh_names *names;
 	bool wrong = false;
 	int rc;
@@ -259,13 +218,18 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 	if (!names)
 		rc = rsh_error_nomem(&err);
 	else if (o->form->id == RSH_COMMAND_SHOW)
-		rc = show_strategy(o, names, &err);
+		rc = rsh_strategy_load(o->vfs.source, false, names, &s, &err);
 	else if (o->form->id == RSH_COMMAND_MERGE)
 		rc = merge_strategies(o, &err);
 	else if (o->form->id == RSH_COMMAND_CHECK)
 		rc = check_strategies(o, names, &wrong, &err);
 	else
 		rc = derive_file(o, names, &err);
+	rsh_printer_init(&out, o);
+	if (s)
+		rsh_ls_strategy(&out, s, names);
+	rc = rsh_printer_end(&out, rc, &err);
+	rsh_strategy_free(s);
 	rsh_names_free(names);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);

@@ -14,18 +14,6 @@
 /* A longer wait is announced. */
 #define SILENT_SECONDS 2
 
-static int wait_for_daemon(const char *path, struct rsh_error *err)
-{
-	if (rsh_unmount_wait(path, SILENT_SECONDS))
-		return 0;
-	rsh_log_notice("%s: unmounted; waiting up to %d seconds for its "
-		       "daemon to end", path, WAIT_SECONDS);
-	if (rsh_unmount_wait(path, WAIT_SECONDS - SILENT_SECONDS))
-		return 0;
-	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
-			     "has not ended in %d seconds", path, WAIT_SECONDS);
-}
-
 static int take_down(const struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_mounted m;
@@ -53,9 +41,14 @@ static int take_down(const struct rsh_options *o, struct rsh_error *err)
 	if (rc == 0 && o->lazy)
 		rsh_log_notice("%s: detached; its daemon ends when no "
 			       "process uses the mount any more", path);
-	if (rc == 0 && !o->lazy)
-		rc = wait_for_daemon(path, err);
-	return rc;
+	if (rc || o->lazy || rsh_unmount_wait(path, SILENT_SECONDS))
+		return rc;
+	rsh_log_notice("%s: unmounted; waiting up to %d seconds for its "
+		       "daemon to end", path, WAIT_SECONDS);
+	if (rsh_unmount_wait(path, WAIT_SECONDS - SILENT_SECONDS))
+		return 0;
+	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
+			     "has not ended in %d seconds", path, WAIT_SECONDS);
 }
 
 enum rsh_exit rsh_umount(const struct rsh_options *o)

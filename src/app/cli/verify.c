@@ -6,10 +6,9 @@
 #include "commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <sys/stat.h>
 
-#include "printer.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/options.h"
 #include "rsh/copy/verify.h"
@@ -35,188 +34,121 @@ struct report {
 	char step[256]; /* empty: no source was read */
 };
 
-static json_t *problems_json(const struct rsh_answer *a)
+/* Adds a phrase for each kind of comparison that was made. */
+static void phrase_compared(const struct report *r, struct rsh_sentences *to)
 {
-	json_t *all = json_array();
+	const struct rsh_answer *a = &r->answer;
+	const char *s = a->n_by_manifest == 1 ? "" : "s";
+	char size[32];
 
+	if (r->kind == RSH_VERIFY_MANIFEST && a->n_by_manifest)
+		rsh_sentences_add(to, "what a mount shows of %u file%s against "
+				  "the manifest", a->n_by_manifest, s);
+	else if (a->n_by_manifest)
+		rsh_sentences_add(to, "%u file%s against %s manifest",
+				  a->n_by_manifest, s, *s ? "their" : "its");
+	if (a->n_by_plan)
+		rsh_sentences_add(to, "%u file%s against what a mount shows",
+				  a->n_by_plan, a->n_by_plan == 1 ? "" : "s");
+	if (a->n_by_crc)
+		rsh_sentences_add(to, "%u %s CRC", a->n_by_crc, a->n_by_crc ==
+				  1 ? "file against its" :
+				  "files against their");
+	if (a->n_replicas)
+		rsh_sentences_add(to, "%u slice%s of %u ranks against each "
+				  "other", a->n_replicas,
+				  a->n_replicas == 1 ? "" : "s", a->n_ranks);
+	if (to->n == 0)
+		rsh_sentences_add(to, "headers and sizes only");
+	else if (a->uncompared)
+		rsh_sentences_add(to, "headers and sizes only of %s",
+				  rsh_text_bytes(a->uncompared, size,
+						 sizeof(size)));
+}
+
+static void print_problems(struct rsh_printer *out, const struct rsh_answer *a)
+{
+	rsh_json(out, "problems:[");
 	for (size_t i = 0; i < a->n_problems; i++) {
 		const struct rsh_problem *p = &a->problems[i];
 
-		json_array_append_new(
-			all, json_pack("{s:o,s:o,s:o,s:o}", "path",
-				       rsh_json_text(p->path), "record",
-				       rsh_json_optional(p->record), "offset",
-				       p->placed ? rsh_json_u64(p->offset) :
-						   json_null(),
-				       "what", rsh_json_text(p->what)));
+		rsh_json(out, "{path:% record:% offset:% what:%}", p->path,
+			 p->record, RSH_V_IF(p->placed, p->offset), p->what);
+		rsh_say(out, "%: %", rsh_v_marked(RSH_MARK_BAD,
+						  rsh_v_text(p->path)),
+			p->what);
+		if (p->record)
+			rsh_say(out, ", record %", p->record);
+		if (p->placed)
+			rsh_say(out, ", offset %", p->offset);
+		rsh_say(out, "\n");
 	}
-	return all;
+	rsh_json(out, "]}");
 }
 
-#define PHRASE_BYTES 96
-#define PHRASES_MAX 6
-
-/* These are phrases about what was compared. */
-struct phrases {
-	char text[PHRASES_MAX][PHRASE_BYTES];
-	unsigned n;
-};
-
-static const char *plural(uint32_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
-static void phrases_of(const struct report *r, struct phrases *out)
-{
-	const struct rsh_answer *a = &r->answer;
-	char (*text)[PHRASE_BYTES] = out->text;
-	char size[32];
-	unsigned n = 0;
-
-	if (r->kind == RSH_VERIFY_MANIFEST && a->n_by_manifest)
-		snprintf(text[n++], PHRASE_BYTES, "what a mount shows of %"
-			 PRIu32 " file%s against the manifest",
-			 a->n_by_manifest, plural(a->n_by_manifest));
-	else if (a->n_by_manifest)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
-			 "%s manifest", a->n_by_manifest,
-			 plural(a->n_by_manifest),
-			 a->n_by_manifest == 1 ? "its" : "their");
-	if (a->n_by_plan)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
-			 "what a mount shows", a->n_by_plan,
-			 plural(a->n_by_plan));
-	if (a->n_by_crc)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
-			 "%s CRC", a->n_by_crc, plural(a->n_by_crc),
-			 a->n_by_crc == 1 ? "its" : "their");
-	if (a->n_replicas)
-		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " slice%s of %"
-			 PRIu32 " ranks against each other", a->n_replicas,
-			 plural(a->n_replicas), a->n_ranks);
-	if (n == 0)
-		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only");
-	else if (a->uncompared)
-		snprintf(text[n++], PHRASE_BYTES,
-			 "headers and sizes only of %s",
-			 rsh_text_bytes(a->uncompared, size, sizeof(size)));
-	out->n = n;
-}
-
-static json_t *phrases_json(const struct report *r)
-{
-	json_t *all = json_array();
-	struct phrases p;
-
-	phrases_of(r, &p);
-	for (unsigned i = 0; i < p.n; i++)
-		json_array_append_new(all, json_string(p.text[i]));
-	return all;
-}
-
-static int print_answer_json(const struct rsh_printer *out,
-			     const struct report *r)
-{
-	const struct rsh_answer *a = &r->answer;
-
-	return rsh_printer_json(
-		out, json_pack("{s:b,s:o,s:i,s:o,s:o,s:i,s:i,s:i,s:i,s:i,s:o,"
-			       "s:o,s:i,s:i,s:b,s:f,s:o}", "good",
-			       a->n_problems == 0, "step",
-			       rsh_json_optional(*r->step ? r->step : NULL),
-			       "files", (int)a->n_files, "bytes",
-			       rsh_json_u64(a->bytes), "compared",
-			       phrases_json(r), "by_manifest",
-			       (int)a->n_by_manifest, "by_plan",
-			       (int)a->n_by_plan, "by_crc", (int)a->n_by_crc,
-			       "replicas", (int)a->n_replicas, "ranks",
-			       (int)a->n_ranks, "uncompared",
-			       rsh_json_u64(a->uncompared), "without_crc",
-			       rsh_json_u64(a->n_unsummed), "unlisted",
-			       (int)a->n_unlisted, "made_up",
-			       (int)a->n_made_up, "another_conversion",
-			       a->another, "seconds",
-			       rsh_work_seconds(&r->work), "problems",
-			       problems_json(a)));
-}
-
-static void print_notes(const struct rsh_printer *out, const struct report *r)
+static void print_notes(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
 	if (r->apart)
-		fprintf(out->f, "note: replicas were not compared: this "
-			"needs --src-strategy\n");
+		rsh_say(out, "note: replicas were not compared: this needs "
+			"--src-strategy\n");
 	if (a->another && a->n_problems)
-		fprintf(out->f, "note: the manifest is of another conversion: "
+		rsh_say(out, "note: the manifest is of another conversion: "
 			"other options, strategies or source files\n");
 	if (a->n_made_up)
-		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
-			"hold the same\n", a->n_made_up,
-			a->n_made_up == 1 ? " has" : "s have");
+		rsh_say(out, "note: % {rank has|ranks have} no file, but "
+			"others hold the same\n", a->n_made_up);
 	if (a->n_unsummed)
-		fprintf(out->f, "note: %" PRIu64 " item%s no CRC (torch was "
-			"configured to write none)\n", a->n_unsummed,
-			a->n_unsummed == 1 ? " has" : "s have");
+		rsh_say(out, "note: % {item has|items have} no CRC (torch was "
+			"configured to write none)\n", a->n_unsummed);
 	if (a->n_by_manifest < a->n_of)
-		fprintf(out->f, "note: the manifest has %" PRIu32 " of the "
-			"%" PRIu32 " files of its tree; %" PRIu32 " other "
-			"files %s not verified\n", a->n_by_manifest,
-			a->n_of, a->n_unlisted,
-			a->n_unlisted == 1 ? "was" : "were");
+		rsh_say(out, "note: the manifest has % of the % files of its "
+			"tree; % other files {was|were} not verified\n",
+			a->n_by_manifest, a->n_of, a->n_unlisted);
 }
 
-static void print_lines(const struct rsh_printer *out, const struct report *r)
+static void print_answer(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
-	char size[32], time[32];
-	struct phrases p;
+	const double seconds = rsh_work_seconds(&r->work);
+	struct rsh_sentences compared = { 0 };
 
-	for (size_t i = 0; i < a->n_problems; i++) {
-		fputs(out->color ? "\033[31m" : "", out->f);
-		rsh_printer_put(out, a->problems[i].path);
-		fputs(out->color ? "\033[0m: " : ": ", out->f);
-		rsh_printer_put(out, a->problems[i].what);
-		if (a->problems[i].record) {
-			fputs(", record ", out->f);
-			rsh_printer_put(out, a->problems[i].record);
-		}
-		if (a->problems[i].placed)
-			fprintf(out->f, ", offset %" PRIu64,
-				a->problems[i].offset);
-		fputc('\n', out->f);
+	phrase_compared(r, &compared);
+	out->failed |= compared.failed;
+	rsh_json(out, "{good:% step:% files:% bytes:% compared:",
+		 rsh_v_bool(a->n_problems == 0), RSH_V_IF(*r->step, r->step),
+		 a->n_files, a->bytes);
+	if (out->json)
+		rsh_sentences_print(&compared, 0, compared.n, "", out);
+	rsh_json(out, "by_manifest:% by_plan:% by_crc:% replicas:% ranks:% "
+		 "uncompared:% without_crc:% unlisted:% made_up:% "
+		 "another_conversion:% seconds:%", a->n_by_manifest,
+		 a->n_by_plan, a->n_by_crc, a->n_replicas, a->n_ranks,
+		 a->uncompared, a->n_unsummed, a->n_unlisted, a->n_made_up,
+		 a->another, seconds);
+	print_problems(out, a);
+	if (!out->json && !r->work.options->quiet) {
+		print_notes(out, r);
+		rsh_say(out, "%%% file{|s} of % read in %: ", r->step,
+			*r->step ? ": " : "", a->n_files, rsh_v_bytes(a->bytes),
+			rsh_v_seconds(seconds));
+		for (size_t i = 0; i < compared.n; i++)
+			rsh_say(out, "%%", i ? ", " : "", compared.v[i]);
+		if (r->n_written)
+			rsh_say(out, ", a manifest of % file{|s} written",
+				r->n_written);
+		/* The word "good" is printed only if something was
+		 * compared. */
+		if (a->n_problems)
+			rsh_say(out, ": % problem{|s}\n", a->n_problems);
+		else if (a->uncompared || !(a->n_by_manifest || a->n_by_plan ||
+					    a->n_by_crc || a->n_replicas))
+			rsh_say(out, ": no problem found\n");
+		else
+			rsh_say(out, ": good\n");
 	}
-	if (r->work.options->quiet)
-		return;
-	print_notes(out, r);
-	rsh_printer_put(out, r->step);
-	fprintf(out->f, "%s%" PRIu32 " file%s of %s read in %s: ",
-		*r->step ? ": " : "", a->n_files, plural(a->n_files),
-		rsh_text_bytes(a->bytes, size, sizeof(size)),
-		rsh_text_seconds(rsh_work_seconds(&r->work), time,
-				 sizeof(time)));
-	/* The word "good" is printed only if something was compared. */
-	phrases_of(r, &p);
-	for (unsigned i = 0; i < p.n; i++)
-		fprintf(out->f, "%s%s", i ? ", " : "", p.text[i]);
-	if (r->n_written)
-		fprintf(out->f, ", a manifest of %" PRIu32 " file%s written",
-			r->n_written, plural(r->n_written));
-	if (a->n_problems)
-		fprintf(out->f, ": %zu problem%s\n", a->n_problems,
-			a->n_problems == 1 ? "" : "s");
-	else if (a->uncompared || !(a->n_by_manifest || a->n_by_plan ||
-				    a->n_by_crc || a->n_replicas))
-		fputs(": no problem found\n", out->f);
-	else
-		fputs(": good\n", out->f);
-}
-
-static void take_verified_step(struct report *r, const struct rsh_source *s)
-{
-	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
-				  sizeof(r->step));
+	rsh_sentences_clear(&compared);
 }
 
 /* ---- verifying ---- */
@@ -232,62 +164,63 @@ static int find_tree(const char *dir, struct rsh_error *err)
 	return 0;
 }
 
+/* Verifies TREE by a manifest, in either order. */
 static int verify_files(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	const char *manifest = o->operands[0], *dir;
-	cleanup_free char *beside = NULL;
+	const bool swapped = o->n_operands > 1 && !rsh_is_file(o->operands[0]);
+	const char *manifest = o->operands[swapped], *dir;
+	cleanup_free char *beside = rsh_path_directory(manifest);
 
-	dir = o->n_operands > 1 ? o->operands[1] : NULL;
-	if (dir && !rsh_is_file(manifest)) {
-		manifest = o->operands[1];
-		dir = o->operands[0];
-	}
-	if (!dir) {
-		dir = beside = rsh_path_directory(manifest);
-		if (!beside)
-			return rsh_error_nomem(err);
-	}
+	dir = o->n_operands > 1 ? o->operands[!swapped] : beside;
+	if (!dir)
+		return rsh_error_nomem(err);
 	return find_tree(dir, err) ?:
 	       rsh_verify_files(manifest, dir, &o->vfs.files.store,
 				&control, &r->answer, err);
 }
 
-static int verify_plan(struct report *r, enum rsh_verify_kind kind,
+/* Verifies the files that a mount shows. */
+static int verify_plan(struct report *r, const struct rsh_vfs_view *view,
 		       struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
 	cleanup_free bool *wanted = NULL;
 	struct rsh_verify_options vo = {
-		.tree = kind == RSH_VERIFY_TREE ? other : NULL,
-		.manifest = kind == RSH_VERIFY_MANIFEST ? other : NULL,
+		.tree = r->kind == RSH_VERIFY_TREE ? o->operands[1] : NULL,
+		.manifest = r->kind == RSH_VERIFY_MANIFEST ? o->operands[1] :
+							     NULL,
 		.write = o->write_manifest,
 		.overwrite = o->overwrite,
 		.control = rsh_work_control(&r->work),
 	};
-	struct rsh_vfs_view view;
-	int rc;
+	int rc = rsh_ranks_mark_files(o, 2, view->plan, &wanted, err);
 
-	if (!rsh_vfs_view(r->work.vfs, &view))
-		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_verified_step(r, view.source);
-	rc = rsh_ranks_mark_files(o, 2, view.plan, &wanted, err);
 	vo.wanted = wanted;
 	return rc ? rc : rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
 					 &r->answer, err);
 }
 
-/* A file has whole parameters if no strategy is given and the format does not
- * describe its sharding. */
-static bool verify_is_whole(const struct report *r,
-			    const struct rsh_source *source)
+/* Verifies the chosen step of a source. */
+static int verify_step(struct report *r, const struct rsh_source *source,
+		       const struct rsh_strategy *strategy,
+		       struct rsh_names *names,
+		       const struct rsh_copy_control *control,
+		       struct rsh_error *err)
 {
 	const struct rsh_format *f = rsh_source_format(source);
+	const struct rsh_verify_source vs = {
+		.source = source, .strategy = strategy, .names = names,
+		/* A file has whole parameters if no strategy is given and the
+		 * format does not describe its sharding. */
+		.whole = r->work.options->vfs.src.from == RSH_FROM_NONE &&
+			 f->layout != RSH_LAYOUT_OWN && f->by_name,
+	};
 
-	return r->work.options->vfs.src.from == RSH_FROM_NONE &&
-	       f->layout != RSH_LAYOUT_OWN && f->by_name;
+	rsh_source_candidate_text(source, rsh_source_chosen(source), r->step,
+				  sizeof(r->step));
+	return rsh_verify_source(&vs, control, &r->answer, err);
 }
 
 /* Returns whether there are several ranks and it is unknown what they hold. */
@@ -340,16 +273,11 @@ static int verify_best(struct report *r, struct rsh_error *err)
 		     rsh_source_strategy(source, true, names, &strategy, err);
 	}
 	if (rc == 0) {
-		take_verified_step(r, source);
 		r->apart = is_apart(r, source);
-		rc = rsh_verify_source(&(struct rsh_verify_source){
-					source, strategy,
-					verify_is_whole(r, source), names,
-				       }, &control, &r->answer, err);
+		rc = verify_step(r, source, strategy, names, &control, err);
 	}
 	rsh_source_free(source);
-	if (strategy)
-		rsh_strategy_free(strategy);
+	rsh_strategy_free(strategy);
 	rsh_names_free(names);
 	return rc;
 }
@@ -357,53 +285,52 @@ static int verify_best(struct report *r, struct rsh_error *err)
 static int ask_of_source(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const enum rsh_verify_kind kind = r->kind;
+	const bool of_tree = r->kind == RSH_VERIFY_TREE;
 	struct rsh_copy_control control;
 	struct rsh_vfs_view view;
 	int rc;
 
-	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
+	if (r->kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
 		return verify_best(r, err);
-	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
+	rc = of_tree ? find_tree(o->operands[1], err) : 0;
 	/* The content of a converted tree says nothing about replicas of the
 	 * source. */
-	rc = rc ?: rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
+	rc = rc ?: rsh_work_open(&r->work, !of_tree, err);
 	if (rc)
 		return rc;
-	if (kind != RSH_VERIFY_SOURCE)
-		return verify_plan(r, kind, err);
-	/* Verify the step that a mount takes.  With --write-manifest also write
-	 * a manifest of what the mount would show. */
-	control = rsh_work_control(&r->work);
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_verified_step(r, view.source);
-	rc = rsh_verify_source(&(struct rsh_verify_source){
-				view.source, view.src,
-				verify_is_whole(r, view.source), view.names,
-			       }, &control, &r->answer, err);
-	if (rc || !o->write_manifest || r->answer.n_problems)
-		return rc;
-	rsh_work_end_progress(&r->work);
-	r->answer.n_files = 0;
-	r->answer.bytes = 0;
-	rc = verify_plan(r, RSH_VERIFY_SOURCE, err);
-	r->n_written = rc ? 0 : r->answer.n_files;
+	if (r->kind == RSH_VERIFY_SOURCE) {
+		/* Verify the step that a mount takes.  With --write-manifest
+		 * also write a manifest of what the mount would show. */
+		control = rsh_work_control(&r->work);
+		rc = verify_step(r, view.source, view.src, view.names, &control,
+				 err);
+		if (rc || !o->write_manifest || r->answer.n_problems)
+			return rc;
+		rsh_work_end_progress(&r->work);
+		r->answer.n_files = 0;
+		r->answer.bytes = 0;
+	}
+	rsh_source_candidate_text(view.source, rsh_source_chosen(view.source),
+				  r->step, sizeof(r->step));
+	rc = verify_plan(r, &view, err);
+	if (r->kind == RSH_VERIFY_SOURCE)
+		r->n_written = rc ? 0 : r->answer.n_files;
 	return rc;
 }
 
 static int ask_question(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
 	struct rsh_answer by_manifest = { 0 };
 	struct rsh_copy_control control;
 	int rc;
 
-	r->kind = kind;
-	if (kind == RSH_VERIFY_FILES)
+	r->kind = rsh_verify_kind_of(o);
+	if (r->kind == RSH_VERIFY_FILES)
 		return verify_files(r, err);
-	if (kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
+	if (r->kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
 		/* Verify a directory by the manifest in it. */
 		control = rsh_work_control(&r->work);
 		rc = rsh_verify_files(NULL, o->operands[0], &o->vfs.files.store,
@@ -437,10 +364,9 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);
 	rsh_printer_init(&out, o);
-	if (rc == 0 && !out.json)
-		print_lines(&out, &r);
-	else if (rc == 0 && print_answer_json(&out, &r))
-		rc = rsh_error_nomem(&err);
+	if (rc == 0)
+		print_answer(&out, &r);
+	rc = rsh_printer_end(&out, rc, &err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 	rsh_answer_clear(&r.answer);

@@ -15,6 +15,7 @@
 
 #include "rsh/app/mount.h"
 #include "rsh/app/options.h"
+#include "rsh/app/printer.h"
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/control.h"
 #include "rsh/vfs/steps.h"
@@ -116,9 +117,8 @@ struct rsh_mount_steps {
  * if it is set. */
 int rsh_mount_steps_open(struct rsh_mount_steps *m, struct rsh_vfs **out,
 			 struct rsh_error *err);
-/* Makes the content of .reshardfs/steps; NULL: memory is out.  Any thread may
- * call it. */
-json_t *rsh_mount_steps_json(const struct rsh_vfs *v);
+/* Prints the content of .reshardfs/steps.  Any thread may call it. */
+void rsh_mount_steps_print(struct rsh_printer *out, const struct rsh_vfs *v);
 /* Makes a text with the command that prints the plan of each step, with these
  * options of the mount (from malloc).  Returns 0 or -ENOMEM. */
 int rsh_mount_steps_plans(const struct rsh_options *o, const struct rsh_vfs *v,

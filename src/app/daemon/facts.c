@@ -10,11 +10,9 @@
 
 #include "daemon_i.h"
 #include "rsh/app/figures.h"
-#include "rsh/app/json.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 #include "rsh/vfs/attribute.h"
 
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
@@ -70,41 +68,58 @@ static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 	rsh_store_io_stats_get(f->io, &out->io);
 }
 
-/* Makes the members with which both stats and config begin. */
-static json_t *heading(const struct rsh_facts *f)
+/* Prints the members with which both stats and config begin. */
+static void print_heading(struct rsh_printer *out, const struct rsh_facts *f)
 {
 	cleanup_free char *step = NULL;
-	json_t *shown = NULL;
 
 	if (rsh_vfs_has_steps(f->tree))
-		shown = json_string("all");
-	else if (rsh_vfs_step(f->tree, &step) == 0)
-		shown = rsh_json_text(step);
-	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",
-			 PACKAGE_VERSION, "pid", (int)getpid(), "source",
-			 rsh_json_text(f->source), "mountpoint",
-			 rsh_json_text(f->mountpoint), "step", shown,
-			 "log_level", rsh_log_level_name(rsh_log_get_level()));
+		step = strdup("all");
+	else if (rsh_vfs_step(f->tree, &step))
+		step = NULL;
+	out->failed |= !step;
+	rsh_json(out, "{version:% pid:% source:% mountpoint:% step:% "
+		 "log_level:%", PACKAGE_VERSION, getpid(), f->source,
+		 f->mountpoint, step, rsh_log_level_name(rsh_log_get_level()));
 }
 
 /* ---- config ---- */
 
-static json_t *cache_json(const struct rsh_facts *f, bool cached)
+static void put_cache(struct rsh_printer *out, const void *ctx)
 {
+	const struct rsh_facts *f = ctx;
 	const struct rsh_cache_options *c = &f->options->io.cache;
 
-	if (!cached)
-		return json_null();
-	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:b}", "memory_bytes",
-			 rsh_json_u64(f->cache_bytes), "compress",
-			 c->compress == RSH_COMPRESS_OFF ? "off" : "auto",
-			 "directory", rsh_json_optional(c->dir), "disk_bytes",
-			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null(),
-			 "servers", rsh_json_optional(c->servers.list),
-			 "keyed", c->servers.key_file != NULL);
+	rsh_json(out, "{memory_bytes:% compress:% directory:% disk_bytes:% "
+		 "servers:% keyed:%}", f->cache_bytes,
+		 c->compress == RSH_COMPRESS_OFF ? "off" : "auto", c->dir,
+		 RSH_V_IF(c->dir, c->disk_bytes), c->servers.list,
+		 rsh_v_bool(c->servers.key_file != NULL));
 }
 
-static json_t *config_json(const struct rsh_facts *f)
+/* Prints the last value of each option. */
+static void put_given(struct rsh_printer *out, const void *ctx)
+{
+	const struct rsh_options *o = ctx;
+
+	rsh_json(out, "{");
+	for (size_t i = 0; i < o->n_given; i++) {
+		const struct rsh_given *last = &o->given[i];
+		size_t first = 0;
+
+		while (strcmp(o->given[first].name, last->name) != 0)
+			first++;
+		for (size_t k = i; k < o->n_given; k++)
+			if (strcmp(o->given[k].name, last->name) == 0)
+				last = &o->given[k];
+		if (first == i)
+			rsh_json(out, "%:%", last->name, last->value ?
+				 rsh_v_text(last->value) : rsh_v_bool(true));
+	}
+	rsh_json(out, "}");
+}
+
+static void print_config(struct rsh_printer *out, const struct rsh_facts *f)
 {
 	static const char *const logs[] = {
 		[RSH_LOG_TO_AUTO] = "syslog",
@@ -116,50 +131,27 @@ static json_t *config_json(const struct rsh_facts *f)
 	const struct rsh_options *o = f->options;
 	struct rsh_store_io_stats io;
 	struct rsh_vfs_view view;
-	json_t *all = heading(f), *more, *given = json_object();
+	json_t *line;
+	size_t i;
 
-	for (size_t i = 0; i < o->n_given; i++)
-		json_object_set_new(given, o->given[i].name,
-				    o->given[i].value ?
-				    rsh_json_text(o->given[i].value) :
-				    json_true());
 	rsh_store_io_stats_get(f->io, &io);
-	more = json_pack(
-		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
-		o->resume, "src_strategy",
-		rsh_json_optional(rsh_strategy_text(&o->vfs.src)),
-		"dst_strategy",
-		rsh_json_optional(rsh_strategy_text(&o->vfs.dst)), "format",
-		rsh_json_optional(rsh_vfs_view(f->tree, &view) ?
-				  view.output->name : NULL), "prefix",
-		rsh_json_optional(o->resume ? NULL : o->vfs.tree.prefix),
-		"replicas",
-		o->resume ? json_null() : json_boolean(o->vfs.plan.replicas),
-		"io_mode", rsh_server_is_direct(f->server) ? "direct" :
-							     "cached",
-		"cached", io.cached, "cache", cache_json(f, io.cached),
-		"log_to", o->log_to == RSH_LOG_TO_AUTO && o->foreground ?
-		"stderr" : logs[o->log_to], "options", given, "made_of",
-		f->identity);
-	if (!all || !more || json_object_update(all, more)) {
-		json_decref(all);
-		all = NULL;
-	}
-	json_decref(more);
-	return all;
+	rsh_json(out, "resume:% src_strategy:% dst_strategy:% format:% "
+		 "prefix:% replicas:% io_mode:% cached:% cache:% log_to:% "
+		 "options:% made_of:[", o->resume,
+		 rsh_strategy_text(&o->vfs.src), rsh_strategy_text(&o->vfs.dst),
+		 rsh_vfs_view(f->tree, &view) ? view.output->name : NULL,
+		 o->resume ? NULL : o->vfs.tree.prefix,
+		 RSH_V_IF(!o->resume, o->vfs.plan.replicas),
+		 rsh_server_is_direct(f->server) ? "direct" : "cached",
+		 io.cached, RSH_V_IF(io.cached, rsh_v_call(put_cache, f)),
+		 o->log_to == RSH_LOG_TO_AUTO && o->foreground ? "stderr" :
+		 logs[o->log_to], rsh_v_call(put_given, o));
+	json_array_foreach(f->identity, i, line)
+		rsh_json(out, "%", json_string_value(line));
+	rsh_json(out, "]");
 }
 
 /* ---- all ---- */
-
-/* Drops the value; the value is NULL if memory was out. */
-static int dump(json_t *value, char **text)
-{
-	cleanup_free char *json =
-		rsh_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-
-	*text = json ? rsh_text_format("%s\n", json) : NULL;
-	return *text ? 0 : -ENOMEM;
-}
 
 int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 		   char **text)
@@ -167,19 +159,29 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 	const struct rsh_facts *f = facts;
 	struct rsh_figures figures;
 	struct rsh_vfs_view view;
-	json_t *value = NULL;
+	struct rsh_printer out;
 	size_t length;
 	FILE *to;
 
 	switch (which) {
 	case RSH_CONTROL_STATS:
-		value = heading(f);
-		take_figures(f, &figures);
-		if (value && rsh_figures_json(&figures, value)) {
-			json_decref(value);
-			value = NULL;
+	case RSH_CONTROL_CONFIG:
+	case RSH_CONTROL_STEPS:
+		rsh_printer_init_text(&out, 9, 2);
+		if (which == RSH_CONTROL_STEPS) {
+			rsh_mount_steps_print(&out, f->tree);
+		} else {
+			print_heading(&out, f);
+			if (which == RSH_CONTROL_CONFIG) {
+				print_config(&out, f);
+			} else {
+				take_figures(f, &figures);
+				rsh_figures_json(&figures, &out);
+			}
+			rsh_json(&out, "}");
 		}
-		return dump(value, text);
+		*text = rsh_printer_take(&out);
+		return *text ? 0 : -ENOMEM;
 	case RSH_CONTROL_METRICS:
 		to = open_memstream(text, &length);
 		if (!to)
@@ -190,16 +192,11 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 	case RSH_CONTROL_LOG:
 		*text = rsh_log_recent();
 		return *text ? 0 : -ENOMEM;
-	case RSH_CONTROL_CONFIG:
-		return dump(config_json(f), text);
-	case RSH_CONTROL_STEPS:
-		return dump(rsh_mount_steps_json(f->tree), text);
 	case RSH_CONTROL_NO_PLAN:
 		return rsh_mount_steps_plans(f->options, f->tree, text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
-		return f->plan(f->options, &view, rank, &value) ?:
-		       dump(value, text);
+		return f->plan(f->options, &view, rank, text);
 	}
 	return -ENOENT;
 }

@@ -5,11 +5,9 @@
 
 #include "rsh/app/figures.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#include "rsh/app/json.h"
 #include "rsh/util/files.h"
 
 #define NUMBER RSH_FIGURE_NUMBER
@@ -186,26 +184,28 @@ static bool is_absent(const struct rsh_figures *f, const struct rsh_figure *def)
 
 /* ---- JSON ---- */
 
-int rsh_figures_json(const struct rsh_figures *f, json_t *to)
+/* The figures of a group follow each other. */
+void rsh_figures_json(const struct rsh_figures *f, struct rsh_printer *out)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < N && rc == 0; i++) {
+	for (size_t i = 0; i < N; i++) {
 		const struct rsh_figure *def = &table[i];
 		const uint64_t value = figure_value(f, def);
-		json_t *group = json_object_get(to, def->group);
+		const bool first = i == 0 ||
+			strcmp(def->group, table[i - 1].group) != 0;
 
-		if (!group) {
-			group = is_absent(f, def) ? json_null() : json_object();
-			rc |= json_object_set_new(to, def->group, group);
-		}
-		if (rc == 0 && json_is_object(group))
-			rc |= json_object_set_new(
-				group, def->key, def->unit == NANOSECONDS ?
-				json_real((double)value / 1e9) :
-				rsh_json_u64(value));
+		if (first)
+			rsh_json(out, is_absent(f, def) ? "%:%" : "%:{",
+				 def->group, RSH_V_NULL);
+		if (!is_absent(f, def))
+			rsh_json(out, "%:%", def->key,
+				 def->unit == NANOSECONDS ?
+				 rsh_v_real((double)value / 1e9) :
+				 rsh_v_count(value));
+		if (!is_absent(f, def) &&
+		    (i + 1 == N ||
+		     strcmp(def->group, table[i + 1].group) != 0))
+			rsh_json(out, "}");
 	}
-	return rc ? -ENOMEM : 0;
 }
 
 /* ---- Prometheus ---- */

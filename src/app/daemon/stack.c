@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "rsh/app/control_client.h"
-#include "rsh/app/json.h"
+#include "rsh/app/printer.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/table.h"
 #include "rsh/util/log.h"

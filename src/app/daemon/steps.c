@@ -9,7 +9,6 @@
 #include <stdlib.h>
 
 #include "rsh/app/commands.h"
-#include "rsh/app/json.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
@@ -192,45 +191,41 @@ int rsh_mount_steps_plans(const struct rsh_options *o, const struct rsh_vfs *v,
 	return -ENOMEM;
 }
 
-/* The last number of a name is its step. */
-static json_t *number_json(const struct rsh_step *step)
-{
-	return step->n ? rsh_json_u64(step->numbers[step->n - 1]) : json_null();
-}
+struct statuses {
+	struct rsh_printer steps;
+	char *latest;
+};
 
-static void add_status(void *ctx, const struct rsh_step_status *status)
+static void print_status(void *ctx, const struct rsh_step_status *status)
 {
+	struct statuses *all = ctx;
 	const struct rsh_saved_step *saved = status->saved;
+	const struct rsh_step *step = &saved->step;
 
-	json_array_append_new(ctx, json_pack(
-		"{s:o,s:o,s:b,s:b,s:o}", "name", rsh_json_text(saved->name),
-		"step", number_json(&saved->step), "shown", status->shown,
-		"planned", status->planned, "why",
-		rsh_json_optional(status->why)));
+	/* The last number of a name is its step. */
+	rsh_json(&all->steps, "{name:% step:% shown:% planned:% why:%}",
+		 saved->name, RSH_V_IF(step->n, step->numbers[step->n - 1]),
+		 status->shown, status->planned, status->why);
+	if (!status->shown)
+		return;
+	free(all->latest);
+	all->latest = strdup(saved->name);
+	all->steps.failed |= !all->latest;
 }
 
-static json_t *latest_json(const json_t *steps)
+void rsh_mount_steps_print(struct rsh_printer *out, const struct rsh_vfs *v)
 {
-	for (size_t i = json_array_size(steps); i-- > 0;) {
-		const json_t *step = json_array_get(steps, i);
-
-		if (json_is_true(json_object_get(step, "shown")))
-			return json_incref(json_object_get(step, "name"));
-	}
-	return json_null();
-}
-
-json_t *rsh_mount_steps_json(const struct rsh_vfs *v)
-{
-	json_t *steps = json_array(), *latest;
+	struct statuses all = { .latest = NULL };
 	char *unlisted = NULL;
 
-	if (!steps)
-		return NULL;
-	rsh_steps_each(v, add_status, steps, &unlisted);
-	latest = latest_json(steps);
-	steps = json_pack("{s:o,s:o,s:o}", "latest", latest, "error",
-			  rsh_json_optional(unlisted), "steps", steps);
+	rsh_json(out, "{");
+	rsh_printer_init_part(&all.steps, out);
+	rsh_json(&all.steps, "[");
+	rsh_steps_each(v, print_status, &all, &unlisted);
+	rsh_json(&all.steps, "]");
+	rsh_json(out, "latest:% error:% steps:", all.latest, unlisted);
+	rsh_printer_put_part(out, &all.steps);
+	rsh_json(out, "}");
+	free(all.latest);
 	free(unlisted);
-	return steps;
 }
