@@ -464,22 +464,22 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 /* Returns the source of which a path is only a part: the directory of a file,
  * or of a rank.  What is above any other directory is another checkpoint. */
 static char *hint_whole(const char *path, const struct rsh_store_options *how,
-			const struct rsh_format *const *formats,
-			const struct rsh_format **format)
+			const struct rsh_format *const *formats)
 {
 	const struct rsh_store_options opts = { .objects = how->objects };
+	const struct rsh_format *format;
 	cleanup_dir struct rsh_dir *dir = NULL;
 	const bool is_file = rsh_dir_open_path(path, &opts, &dir) == -ENOTDIR;
 	char *at = is_file ? hint_above(path) : strdup(path);
 
-	if (at && is_file && hint_is_source(at, &opts, formats, format))
+	if (at && is_file && hint_is_source(at, &opts, formats, &format))
 		return at;
 	while (at && hint_is_of_rank(at)) {
 		char *next = hint_above(at);
 
 		free(at);
 		at = next;
-		if (at && hint_is_source(at, &opts, formats, format))
+		if (at && hint_is_source(at, &opts, formats, &format))
 			return at;
 	}
 	free(at);
@@ -487,17 +487,17 @@ static char *hint_whole(const char *path, const struct rsh_store_options *how,
 }
 
 char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
-		       const struct rsh_format *const *formats,
-		       const struct rsh_format **format)
+		       const struct rsh_format *const *formats)
 {
 	const struct rsh_store_options opts = { .objects = how->objects };
 	cleanup_child struct hint_child c = { .path = NULL };
 	struct rsh_error unused = RSH_ERROR_INIT;
+	const struct rsh_format *format;
 	char said[512], *found;
 
-	if (hint_is_source(path, how, formats, format))
+	if (hint_is_source(path, how, formats, &format))
 		return NULL;
-	found = hint_whole(path, how, formats, format);
+	found = hint_whole(path, how, formats);
 	if (!found) {
 		/* What a format says of the directory is true of its entries,
 		 * too: a slice is no model. */
@@ -508,13 +508,11 @@ char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
 		hint_find_child(path, &opts, formats, &c);
 		found = c.path ? rsh_text_format("%s/%s", path, c.path) : NULL;
 	}
-	/* A command that fails is not proposed. */
+	/* What cannot be opened is not proposed. */
 	if (found && hint_try(found, &opts, formats, &unused)) {
 		free(found);
 		return NULL;
 	}
-	if (found)
-		hint_is_source(found, &opts, formats, format);
 	return found;
 }
 
