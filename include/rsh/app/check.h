@@ -20,13 +20,8 @@ int rsh_rules_check(const struct rsh_options *o, struct rsh_error *err);
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
 
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_export(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_mountpoint(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
 
 /* Returns the SOURCE that may be meant by one with which a command failed (from

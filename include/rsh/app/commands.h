@@ -47,8 +47,9 @@ struct rsh_command {
 	const char *summary; /* one line, printed after the name */
 	const char *about;   /* the description in --help, wrapped when it is
 			      * printed */
-	/* Takes the operands out of `o`, and settles what follows from SOURCE
-	 * (app/check.h).  Returns 0, or -errno with a sentence. */
+	/* Checks operands and options together, and settles what follows from
+	 * SOURCE (app/check.h); NULL: neither is needed.  Returns 0, or -errno
+	 * with a sentence. */
 	int (*check)(struct rsh_options *o, struct rsh_error *err);
 	/* These are the bits of the forms of a command; 0: it has none.  A form
 	 * is a command whose name has another word, "strategy derive". */

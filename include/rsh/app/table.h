@@ -59,9 +59,3 @@ static inline void *rsh_option_member(const struct rsh_options *o,
 {
 	return (char *)(uintptr_t)o + at->list->base + at->row->at;
 }
-
-/* Writes " (did you mean --OPTION?)" for an unknown option, or "".  The words
- * before its name are "--" or "-o " if `before` is NULL. */
-void rsh_option_guess(const struct rsh_command *command, const char *word,
-		      size_t n, const char *before,
-		      char text[RSH_SUGGESTION_BYTES]);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/check.c takes the operands of each command out of its options,
- * and refuses what they contradict. */
+/* app/options/check.c checks the options and operands of a command together. */
 #include "config.h"
 
 #include "rsh/app/check.h"
@@ -19,10 +18,8 @@
 /* If both strategies are given or known, ls prints what a mount would show. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
-	int rc;
+	int rc = rsh_settle_look(o, err);
 
-	o->vfs.source = o->operands[0];
-	rc = rsh_settle_look(o, err);
 	if (rc)
 		return rc;
 	if (o->vfs.src.from)
@@ -32,23 +29,6 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 		rsh_settle_conversion(o, err) : 0;
 }
 
-int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
-{
-	int rc = rsh_ranks_check(o, 1, err);
-
-	o->vfs.source = o->operands[0];
-	return rc ? rc : rsh_check_conversion(o, err);
-}
-
-int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
-{
-	int rc = rsh_ranks_check(o, 2, err);
-
-	o->vfs.source = o->operands[0];
-	o->directory = o->operands[1];
-	return rc ? rc : rsh_check_conversion(o, err);
-}
-
 /* The operands decide what verify compares. */
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
@@ -56,11 +36,8 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	const bool changes = rsh_weights_change(&o->vfs.weights);
 	const char *option = rsh_verify_of_source(o);
 	bool converts;
-	int rc = rsh_ranks_check(o, 2, err);
+	int rc;
 
-	o->vfs.source = o->operands[0];
-	if (rc)
-		return rc;
 	if (kind == RSH_VERIFY_FILES &&
 	    (o->vfs.src.from || o->vfs.dst.from || changes))
 		return rsh_error_set(err, EINVAL, "%s is a file: with a "
@@ -92,14 +69,12 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	/* A daemon leaves its working directory, and other programs read the
 	 * table of mounts in other directories, so the path is made
 	 * absolute. */
-	o->vfs.source = o->operands[0];
 	if (*o->vfs.source != '/')
 		full = realpath(o->vfs.source, NULL);
 	if (full)
 		o->vfs.source = rsh_arena_format(&o->memory, "%s", full);
 	if (!o->vfs.source)
 		return rsh_error_nomem(err);
-	o->mountpoint = o->operands[1];
 	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground && !o->debug)
 		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: "
 				     "a daemon has no standard error");
@@ -111,35 +86,10 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	return o->steps || o->resume ? 0 : rsh_check_conversion(o, err);
 }
 
-int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
-{
-	o->mountpoint = o->operands[0];
-	o->contents |= o->n_shares > 0;
-	return rsh_ranks_check(o, 1, err);
-}
-
-int rsh_check_mountpoint(struct rsh_options *o, struct rsh_error *err)
-{
-	(void)err;
-	o->mountpoint = o->operands[0];
-	return 0;
-}
-
-int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err)
-{
-	(void)err;
-	o->vfs.source = o->operands[0];
-	return 0;
-}
-
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_weights_at *w = &o->vfs.weights;
 
-	if (o->n_operands > 0)
-		w->table = o->operands[0];
-	if (o->n_operands > 1)
-		o->vfs.source = o->operands[1];
 	w->unlisted = rsh_option_given(o, "unlisted") ? o->vfs.plan.unlisted :
 							RSH_UNLISTED_ERROR;
 	if (o->command->id == RSH_COMMAND_TABLE_CHECK && !o->vfs.source &&

@@ -66,8 +66,7 @@ static const struct rsh_command table[] = {
 	  rsh_check_mount },
 	{ "umount", RSH_COMMAND_UMOUNT, { "MOUNTPOINT" },
 	  "unmount a mount",
-	  "Unmounts MOUNTPOINT and waits until its daemon has ended.",
-	  rsh_check_mountpoint },
+	  "Unmounts MOUNTPOINT and waits until its daemon has ended." },
 	{ "ls", RSH_COMMAND_LS, { "FILE|SOURCE|STRATEGY" },
 	  "list a checkpoint or a strategy",
 	  "Lists the parameters of a file, the checkpoints in SOURCE and what "
@@ -78,13 +77,13 @@ static const struct rsh_command table[] = {
 	  "Shows for each destination RANK the size of its file, which source "
 	  "ranks it reads, how many bytes, and an estimate of the time.  RANK "
 	  "is a number or a range such as 4-7 (default: all).",
-	  rsh_check_plan },
+	  rsh_check_conversion },
 	{ "export", RSH_COMMAND_EXPORT, { "SOURCE", "OUTDIR", "[RANK...]" },
 	  "write the converted checkpoint as files",
 	  "Writes the files that a mount with the same options would show, "
 	  "and a manifest.  Files get their final name only when they are "
 	  "complete; an interrupted export resumes.  RANK is a number or a "
-	  "range such as 4-7 (default: all).", rsh_check_export },
+	  "range such as 4-7 (default: all).", rsh_check_conversion },
 	{ "verify", RSH_COMMAND_VERIFY,
 	  { "SOURCE|MANIFEST", "[TREE|MANIFEST]", "[RANK...]" },
 	  "verify files against a manifest or a conversion",
@@ -103,25 +102,23 @@ static const struct rsh_command table[] = {
 	{ "strategy show", RSH_COMMAND_SHOW, { "STRATEGY" },
 	  "list how each parameter is sharded",
 	  "Lists how each parameter is sharded and which ranks hold the same "
-	  "slices.", rsh_check_strategy },
+	  "slices." },
 	{ "strategy merge", RSH_COMMAND_MERGE, { "STRATEGY..." },
 	  "merge the strategy files of all pipeline stages",
 	  "Merges the strategy files of all pipeline stages into one file, as "
-	  "MindSpore's merge_pipeline_strategys does.", rsh_check_strategy },
+	  "MindSpore's merge_pipeline_strategys does." },
 	{ "strategy check", RSH_COMMAND_CHECK, { "STRATEGY..." },
 	  "check strategy files for errors",
 	  "Checks strategy files for errors that would make a conversion "
-	  "fail.  The exit status is 1 if there are any.", rsh_check_strategy },
+	  "fail.  The exit status is 1 if there are any." },
 	{ "strategy derive", RSH_COMMAND_DERIVE, { "STRATEGY|none" },
 	  "derive the strategy of another mesh",
 	  "Derives the strategy that MindSpore would plan for --mesh from the "
-	  "strategy of another mesh, or from \"none\" and rules.",
-	  rsh_check_strategy },
+	  "strategy of another mesh, or from \"none\" and rules." },
 	{ "strategy infer", RSH_COMMAND_INFER, { "SOURCE" },
 	  "infer a lost strategy from file contents",
 	  "Finds out which ranks of SOURCE hold the same data and which "
-	  "meshes would explain that.  Use it if the strategy files are lost.",
-	  rsh_check_strategy },
+	  "meshes would explain that.  Use it if the strategy files are lost." },
 	{ "convert", RSH_COMMAND_CONVERT,
 	  { "list|show|check", "[TABLE]", "[SOURCE]" },
 	  "list, show or check rule tables for --convert",
@@ -149,17 +146,15 @@ static const struct rsh_command table[] = {
 	  "read a mount's metadata or contents in advance",
 	  "Looks up all files of a mount, or those of each RANK, so that "
 	  "later accesses are fast; --contents reads them too.  RANK is a "
-	  "number or a range such as 4-7 (default: all).", rsh_check_warm },
+	  "number or a range such as 4-7 (default: all)." },
 	{ "stats", RSH_COMMAND_STATS, { "MOUNTPOINT" },
 	  "print statistics of a mount",
 	  "Prints the statistics of a mount: reads, bytes, errors, cache.  "
-	  "More are in the hidden directory MOUNTPOINT/.reshardfs.",
-	  rsh_check_mountpoint },
+	  "More are in the hidden directory MOUNTPOINT/.reshardfs." },
 	{ "steps", RSH_COMMAND_STEPS, { "MOUNTPOINT" },
 	  "list the steps of a mount, or wait for one",
 	  "Lists the steps of a mount with --steps all, and says why some of "
-	  "them are not shown.  --wait waits until a step is complete.",
-	  rsh_check_mountpoint },
+	  "them are not shown.  --wait waits until a step is complete." },
 	{ "help", RSH_COMMAND_HELP, { "[COMMAND]", "[WORD]" },
 	  "print help for a command",
 	  "Prints the help of COMMAND, or lists all commands.  WORD is the "

@@ -26,10 +26,6 @@ extern const struct rsh_option rsh_strategy_rows[], rsh_weights_rows[],
 /* Sets a word of `arg` that is a type, also one of another program. */
 rsh_option_setter rsh_set_type;
 extern const unsigned rsh_types_of_words[];
-/* Sets the option and records that it was given. */
-int rsh_option_take(struct rsh_options *o, const struct rsh_option_at *at,
-		    const char *value, struct rsh_error *err);
-
 /* Checks that an output supports the given options, if it `takes` (enum
  * rsh_output_takes) these. */
 int rsh_rules_check_output(const struct rsh_options *o, unsigned takes,

@@ -11,61 +11,75 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-/* ---- unknown options ---- */
+/* ---- finding options ---- */
 
-/* Lists the options of the command that begin with the word, as "--a, --b or
- * --c"; returns their number. */
-static unsigned list_begun(const struct rsh_command *command, const char *word,
-			   size_t length, char *text, size_t size)
+#define NAMES_MAX 256
+
+static void add_name(char names[NAMES_MAX], const char *name)
+{
+	size_t end = strlen(names);
+
+	rsh_text_add(names, NAMES_MAX, &end, "%s%s", end ? "|" : "", name);
+}
+
+/* Finds the long option, whose name may be cut; returns how many may be meant,
+ * and lists them as "a|b". */
+static unsigned find_long(const struct rsh_command *command, const char *name,
+			  size_t n, struct rsh_option_at *found,
+			  char names[NAMES_MAX])
 {
 	struct rsh_option_at at = { .list = NULL };
-	const char *last = NULL;
 	unsigned count = 0;
-	size_t end = 0;
 
-	while (rsh_option_next_of(command, &at)) {
-		if (at.row->bare || !at.row->name ||
-		    !rsh_suggestion_begins(at.row->name, word, length))
-			continue;
-		if (last)
-			rsh_text_add(text, size, &end, "%s--%s",
-				     count > 1 ? ", " : "", last);
-		last = at.row->name;
-		count++;
-	}
-	if (last)
-		rsh_text_add(text, size, &end, "%s--%s",
-			     count > 1 ? " or " : "", last);
+	*names = '\0';
+	if (rsh_option_find(command, name, n, found) && !found->row->bare)
+		return 1;
+	while (n && rsh_option_next_of(command, &at))
+		if (at.row->name && !at.row->bare &&
+		    rsh_suggestion_begins(at.row->name, name, n)) {
+			add_name(names, at.row->name);
+			*found = at;
+			count++;
+		}
 	return count;
 }
 
-/* Lists the commands that have the option of that name, as "ls and plan". */
-static unsigned list_owners(const char *word, size_t length, char *text,
-			    size_t size)
+static bool find_letter(const struct rsh_command *command, char letter,
+			struct rsh_option_at *at)
+{
+	at->list = NULL;
+	while (rsh_option_next_of(command, at))
+		if (letter && at->row->letter == letter)
+			return true;
+	return false;
+}
+
+/* Lists the commands that have the option of that name. */
+static bool find_owners(const char *word, size_t length, char names[NAMES_MAX])
 {
 	struct rsh_option_at at = { .list = NULL };
-	size_t n, end = 0;
+	size_t n;
 	const struct rsh_command *commands = rsh_command_table(&n);
-	unsigned in = 0, count = 0, all;
+	unsigned in = 0;
 
+	*names = '\0';
 	while (rsh_option_next(&at))
 		if (at.row->name && !at.row->bare &&
 		    rsh_suggestion_same(at.row->name, word, length))
 			in |= rsh_option_commands(&at);
 	for (size_t i = 0; i < n; i++)
-		count += (in & RSH_IN(commands[i].id)) != 0;
-	all = count;
-	for (size_t i = 0; i < n; i++)
 		if (in & RSH_IN(commands[i].id))
-			rsh_text_add(text, size, &end, "%s%s",
-				     commands[i].name, --count > 1 ? ", " :
-				     count ? " and " : "");
-	return all;
+			add_name(names, commands[i].name);
+	return *names;
 }
 
-void rsh_option_guess(const struct rsh_command *command, const char *word,
-		      size_t n, const char *before,
-		      char text[RSH_SUGGESTION_BYTES])
+/* ---- unknown options ---- */
+
+/* Writes " (did you mean --OPTION?)", or "".  The words before its name are
+ * "--" or "-o " if `before` is NULL. */
+static void guess_option(const struct rsh_command *command, const char *word,
+			 size_t n, const char *before,
+			 char text[RSH_SUGGESTION_BYTES])
 {
 	const char *ours = rsh_other_word(word, n);
 	struct rsh_option_at at = { .list = NULL };
@@ -75,43 +89,50 @@ void rsh_option_guess(const struct rsh_command *command, const char *word,
 	while (rsh_option_next_of(command, &at))
 		if (at.row->name)
 			rsh_suggestion_offer(&guess, at.row->name);
-	if (ours && *ours < 'a') {
-		before = "the operand ";
-		ours = command->operands[strcmp(ours, "SOURCE") != 0];
-	}
 	if (ours)
 		guess.best = ours;
-	if (!before)
-		before = guess.best && strchr(guess.best, '_') ? "-o " : "--";
-	rsh_suggestion_put(&guess, before, text);
+	if (ours && *ours < 'a') {
+		before = "the operand ";
+		guess.best = command->operands[strcmp(ours, "SOURCE") != 0];
+	}
+	rsh_suggestion_put(&guess, before ? before :
+			   guess.best && strchr(guess.best, '_') ? "-o " : "--",
+			   text);
+	/* Names in lists are usually written with '_'. */
+	for (char *c = before ? strrchr(text, ' ') : NULL; c && *c; c++)
+		*c = *c == '-' ? '_' : *c;
 }
 
 /* `rest` are the words after the option. */
 static int unknown_long(const struct rsh_options *o, const char *word,
-			char *const *rest, struct rsh_error *err)
+			size_t length, char *const *rest, struct rsh_error *err)
 {
-	const size_t length = strcspn(word, "=");
-	char text[RSH_SUGGESTION_BYTES], names[256] = "";
+	char text[RSH_SUGGESTION_BYTES], names[NAMES_MAX], words[2 * NAMES_MAX];
+	struct rsh_option_at at;
 	bool before = false;
 
-	if (list_begun(o->command, word, length, names, sizeof(names)) > 1)
+	if (find_long(o->command, word, length, &at, names)) {
+		rsh_words_put(words, sizeof(words), "--", names);
 		return rsh_error_set(err, EINVAL, "option --%.*s is "
-				     "ambiguous: %s", (int)length, word, names);
+				     "ambiguous: %s", (int)length, word, words);
+	}
 	/* Options before the name of a command must be options that all
 	 * commands have. */
 	for (; o->unnamed && *rest; rest++)
 		before |= rsh_command_find(*rest) != NULL;
-	if (list_owners(word, length, names, sizeof(names)))
+	if (find_owners(word, length, names)) {
+		rsh_words_put(words, sizeof(words), "", names);
 		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
 				     "it is an option of %s%s%s",
-				     o->command->name, (int)length, word, names,
+				     o->command->name, (int)length, word, words,
 				     before ? ", to be given after the "
 					      "command" : "",
 				     length == strlen("steps") &&
 				     strncmp(word, "steps", length) == 0 ?
 				     ": give one step as SOURCE, or of rank "
 				     "files by --select" : "");
-	rsh_option_guess(o->command, word, length, NULL, text);
+	}
+	guess_option(o->command, word, length, NULL, text);
 	return rsh_error_set(err, EINVAL, "unknown option --%.*s%s",
 			     (int)length, word, text);
 }
@@ -120,45 +141,59 @@ static int unknown_long(const struct rsh_options *o, const char *word,
 static int unknown_letter(const struct rsh_command *command, const char *word,
 			  char letter, struct rsh_error *err)
 {
-	char names[256] = "";
+	char names[NAMES_MAX], words[2 * NAMES_MAX];
+	struct rsh_option_at at;
 
-	if (word[2] && list_begun(command, word + 1, strcspn(word + 1, "="),
-				  names, sizeof(names)))
-		return rsh_error_set(err, EINVAL, "unknown option %s (did you "
-				     "mean %s?)", word, names);
-	return rsh_error_set(err, EINVAL, "unknown option -%c", letter);
+	if (!word[2] || !find_long(command, word + 1, strcspn(word + 1, "="),
+				   &at, names))
+		return rsh_error_set(err, EINVAL, "unknown option -%c", letter);
+	rsh_words_put(words, sizeof(words), "--", *names ? names :
+		      at.row->name);
+	return rsh_error_set(err, EINVAL, "unknown option %s (did you mean "
+			     "%s?)", word, words);
 }
 
 /* ---- setting ---- */
 
-static int take_listed(struct rsh_options *o, char *given,
-		       struct rsh_error *err)
+static int take(struct rsh_options *o, const struct rsh_option_at *at,
+		char *value, struct rsh_error *err);
+
+/* Takes "name" or "name=value".  The value may be in the next word, **rest;
+ * rest is NULL in a list, in which names are not cut. */
+static int take_named(struct rsh_options *o, char *given, char ***rest,
+		      struct rsh_error *err)
 {
 	/* libreshard takes such words without -o. */
-	const char *dash_o = o->command->id == RSH_COMMAND_LIBRARY ? "" : "-o ";
+	const char *before = rest ? "--" :
+		o->command->id == RSH_COMMAND_LIBRARY ? "" : "-o ";
 	char *value = strchr(given, '=');
-	size_t n = value ? (size_t)(value - given) : strlen(given);
+	const size_t n = value ? (size_t)(value - given) : strlen(given);
+	char text[RSH_SUGGESTION_BYTES], names[NAMES_MAX];
 	struct rsh_option_at at;
 
-	if (value)
-		value++;
-	if (!rsh_option_find(o->command, given, n, &at)) {
-		char text[RSH_SUGGESTION_BYTES];
-
-		rsh_option_guess(o->command, given, n, dash_o, text);
-		/* Names in lists are usually written with '_'. */
-		for (char *c = strrchr(text, ' '); c && *c; c++)
-			*c = *c == '-' ? '_' : *c;
+	if (rest && find_long(o->command, given, n, &at, names) != 1)
+		return unknown_long(o, given, n, *rest, err);
+	if (!rest && !rsh_option_find(o->command, given, n, &at)) {
+		guess_option(o->command, given, n, before, text);
 		return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s",
-				     dash_o, (int)n, given, text);
+				     before, (int)n, given, text);
 	}
+	if (value && !at.row->arg)
+		return rsh_error_set(err, EINVAL, "%s%s takes no value",
+				     before, at.row->name);
+	value = value ? value + 1 : at.row->arg && rest ? *(*rest)++ : NULL;
 	if (at.row->arg && !value)
-		return rsh_error_set(err, EINVAL, "%s%s needs a value (%s)",
-				     dash_o, given, at.row->arg);
-	if (!at.row->arg && value)
-		return rsh_error_set(err, EINVAL, "%s%.*s takes no value",
-				     dash_o, (int)n, given);
-	return rsh_option_take(o, &at, value, err);
+		return rsh_error_set(err, EINVAL, "%s%.*s needs a value (%s)",
+				     before, (int)n, given, at.row->arg);
+	return take(o, &at, value, err);
+}
+
+/* Secrets are removed because ps(1) and the table of mounts show the arguments
+ * of this process. */
+static int hide_secrets(struct rsh_options *o, char *place,
+			struct rsh_error *err)
+{
+	return rsh_objects_hide(place, &o->objects) ? rsh_error_nomem(err) : 0;
 }
 
 /* Cuts the next option off a comma list in place, removing backslashes. */
@@ -176,19 +211,19 @@ static char *next_listed(char **list)
 	return start;
 }
 
-int rsh_option_take(struct rsh_options *o, const struct rsh_option_at *at,
-		    const char *value, struct rsh_error *err)
+static int take(struct rsh_options *o, const struct rsh_option_at *at,
+		char *value, struct rsh_error *err)
 {
 	const struct rsh_option *def = at->row;
 	const struct rsh_setting s = {
 		def, value, (char *)o + at->list->base,
 		rsh_option_member(o, at), &o->memory, err,
 	};
-	char *list, *one;
-	int rc = 0;
+	char *list;
+	int rc = def->is_source ? hide_secrets(o, value, err) : 0;
 
 	/* -o itself is not recorded as given; the options in its list are. */
-	if (def->set) {
+	if (rc == 0 && def->set) {
 		if (rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
 			     sizeof(*o->given)))
 			return rsh_error_nomem(err);
@@ -201,9 +236,10 @@ int rsh_option_take(struct rsh_options *o, const struct rsh_option_at *at,
 	if (!list)
 		return rsh_error_nomem(err);
 	while (rc == 0 && *list) {
-		one = next_listed(&list);
+		char *one = next_listed(&list);
+
 		if (*one)
-			rc = take_listed(o, one, err);
+			rc = take_named(o, one, NULL, err);
 	}
 	return rc;
 }
@@ -213,94 +249,29 @@ int rsh_options_set(struct rsh_options *o, const char *given,
 {
 	char *copy = rsh_arena_format(&o->memory, "%s", given);
 
-	return copy ? take_listed(o, copy, err) : rsh_error_nomem(err);
+	return copy ? take_named(o, copy, NULL, err) : rsh_error_nomem(err);
 }
 
 /* ---- words of the command line ---- */
 
-/* Finds the long option, whose name may be cut; returns whether it is clear. */
-static bool find_long(const struct rsh_command *command, const char *name,
-		      size_t n, struct rsh_option_at *found)
-{
-	struct rsh_option_at at;
-	unsigned count = 0;
-
-	if (rsh_option_find(command, name, n, found) && !found->row->bare)
-		return true;
-	at.list = NULL;
-	while (n && rsh_option_next_of(command, &at))
-		if (at.row->name && !at.row->bare &&
-		    rsh_suggestion_begins(at.row->name, name, n)) {
-			*found = at;
-			count++;
-		}
-	return count == 1;
-}
-
-static bool find_letter(const struct rsh_command *command, char letter,
-			struct rsh_option_at *at)
-{
-	at->list = NULL;
-	while (rsh_option_next_of(command, at))
-		if (at->row->letter == letter)
-			return true;
-	return false;
-}
-
-/* Secrets are removed because ps(1) and the table of mounts show the arguments
- * of this process. */
-static int hide_secrets(struct rsh_options *o, char *place,
-			struct rsh_error *err)
-{
-	return rsh_objects_hide(place, &o->objects) ? rsh_error_nomem(err) : 0;
-}
-
-/* Takes the option with the value after its name, or else, and then moves
- * *rest, the next word. */
-static int take_found(struct rsh_options *o, const struct rsh_option_at *at,
-		      const char *word, char *value, char ***rest,
-		      struct rsh_error *err)
-{
-	int rc = 0;
-
-	if (at->row->arg && !value)
-		value = *(*rest)++;
-	if (at->row->arg && !value)
-		return rsh_error_set(err, EINVAL, "option %s needs a value "
-				     "(%s)", word, at->row->arg);
-	if (at->row->is_source)
-		rc = hide_secrets(o, value, err);
-	return rc ? rc : rsh_option_take(o, at, value, err);
-}
-
-static int take_long(struct rsh_options *o, char *word, char ***rest,
-		     struct rsh_error *err)
-{
-	char *value = strchr(word, '=');
-	const size_t n = value ? (size_t)(value - word) : strlen(word);
-	struct rsh_option_at at;
-
-	if (!find_long(o->command, word + 2, n - 2, &at))
-		return unknown_long(o, word + 2, *rest, err);
-	if (value && !at.row->arg)
-		return rsh_error_set(err, EINVAL, "option --%s takes no value",
-				     at.row->name);
-	return take_found(o, &at, word, value ? value + 1 : NULL, rest, err);
-}
-
 static int take_letters(struct rsh_options *o, char *word, char ***rest,
 			struct rsh_error *err)
 {
-	struct rsh_option_at at = { .row = NULL };
+	struct rsh_option_at at;
+	char *value;
 	int rc = 0;
 
 	for (char *c = word + 1; rc == 0 && *c; c++) {
 		if (!find_letter(o->command, *c, &at))
 			return unknown_letter(o->command, word, *c, err);
-		rc = take_found(o, &at, word,
-				at.row->arg && c[1] ? c + 1 : NULL, rest, err);
-		if (at.row->arg)
-			break;
+		if (!at.row->arg) {
+			rc = take(o, &at, NULL, err);
+			continue;
+		}
+		value = c[1] ? c + 1 : *(*rest)++;
+		return value ? take(o, &at, value, err) :
+			       rsh_error_set(err, EINVAL, "option %s needs a "
+					     "value (%s)", word, at.row->arg);
 	}
 	return rc;
 }
@@ -327,8 +298,9 @@ static int parse_words(struct rsh_options *o, char **words,
 		} else if (*word != '-' || !word[1]) {
 			words[o->n_operands++] = word;
 		} else {
-			rc = word[1] == '-' ? take_long(o, word, &rest, err) :
-					      take_letters(o, word, &rest, err);
+			rc = word[1] == '-' ?
+				take_named(o, word + 2, &rest, err) :
+				take_letters(o, word, &rest, err);
 		}
 	}
 	if (rc)
@@ -375,12 +347,13 @@ static int check_operand(const struct rsh_options *o, unsigned i,
 	     !rsh_option_find(o->command, operand, n, &at)) ||
 	    access(operand, F_OK) == 0)
 		return 0;
-	rsh_option_guess(o->command, operand, n, NULL, guess);
+	guess_option(o->command, operand, n, NULL, guess);
 	return rsh_error_set(err, EINVAL, "operand %s is not a file%s",
 			     operand, guess);
 }
 
-static int count_operands(const struct rsh_options *o, struct rsh_error *err)
+/* Sets what the operands name. */
+static int take_operands(struct rsh_options *o, struct rsh_error *err)
 {
 	const char *const *names = o->command->operands;
 	unsigned i;
@@ -394,6 +367,16 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 		if (i >= o->n_operands)
 			return names[i][0] == '[' ? 0 :
 			       missing_operand(o, names[i], err);
+		if (strcmp(names[i], "MOUNTPOINT") == 0)
+			o->mountpoint = o->operands[i];
+		else if (strcmp(names[i], "OUTDIR") == 0)
+			o->directory = o->operands[i];
+		else if (strstr(names[i], "TABLE"))
+			o->vfs.weights.table = o->operands[i];
+		else if (strcmp(names[i], "[RANK...]") == 0)
+			return rsh_ranks_check(o, i, err);
+		else if (!o->vfs.source)
+			o->vfs.source = o->operands[i];
 		/* What follows the name of a form depends on it. */
 		if (strstr(names[i], "...") || o->command->forms)
 			return 0;
@@ -411,15 +394,16 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 static void skip_options(const struct rsh_command *command, char *const **at)
 {
 	struct rsh_option_at def;
+	char names[NAMES_MAX];
 
 	for (; **at; ++*at) {
 		const char *word = **at;
 		const bool is_long = word[0] == '-' && word[1] == '-';
 		const size_t n = is_long ? strcspn(word + 2, "=") : 0;
 
-		if (is_long ? !n || !find_long(command, word + 2, n, &def) :
-			      word[0] != '-' || !word[1] ||
-				      !find_letter(command, word[1], &def))
+		if (is_long ? find_long(command, word + 2, n, &def, names) != 1
+			    : word[0] != '-' ||
+			      !find_letter(command, word[1], &def))
 			return;
 		if (!command->forms && rsh_option_commands(&def) != RSH_IN_ALL)
 			return;
@@ -468,8 +452,9 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = parse_words(o, words, err);
 	if (rc == 0 && wants_no_command(o))
 		return 0;
-	rc = rc ?: count_operands(o, err) ?: rsh_rules_check(o, err) ?:
-	     o->command->check(o, err);
+	rc = rc ?: take_operands(o, err) ?: rsh_rules_check(o, err);
+	if (rc == 0 && o->command->check)
+		rc = o->command->check(o, err);
 	rsh_options_finish(o);
 	if (!o->unnamed || !*word || *word == '-' || strchr(word, '/') ||
 	    access(word, F_OK) == 0)

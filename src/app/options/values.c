@@ -91,6 +91,7 @@ void rsh_options_finish(struct rsh_options *o)
 	if (!o->fsname)
 		o->fsname = v->source;
 	o->foreground |= o->debug;
+	o->contents |= o->n_shares > 0;
 	if (rsh_option_given(o, "log-level"))
 		return;
 	o->log_level = o->debug ? RSH_LOG_DEBUG : o->quiet ? RSH_LOG_ERROR :
