@@ -81,14 +81,14 @@ static void test_defaults(void **state)
 	assert_string_equal(rsh_strategy_text(&o.vfs.src), "s");
 	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
 	assert_string_equal(o.vfs.tree.prefix, "checkpoint_");
-	assert_string_equal(o.fsname, "src");
-	assert_string_equal(o.subtype, "reshardfs");
+	assert_string_equal(o.server.fsname, "src");
+	assert_string_equal(o.server.subtype, "reshardfs");
 	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
-	assert_null(o.mount_opts);
+	assert_null(o.server.mount_opts);
 	assert_null(o.log_file);
 	assert_int_equal(o.log_to, RSH_LOG_TO_AUTO);
-	assert_false(o.foreground || o.debug || o.vfs.plan.compat);
-	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
+	assert_false(o.foreground || o.server.debug || o.vfs.plan.compat);
+	assert_int_equal(o.server.max_read + o.server.max_threads + o.server.max_idle_threads, 0);
 	rsh_options_clear(&o);
 }
 
@@ -238,13 +238,13 @@ static void test_kernel_options(void **state)
 		     "-o", "allow_other,ro,noatime,default_permissions",
 		     "-o", "context=a\\,b,fsname=n,subtype=t,max_read=8192",
 		     "-o", "max_threads=7,max_idle_threads=3,clone_fd"), &o);
-	assert_string_equal(o.mount_opts,
+	assert_string_equal(o.server.mount_opts,
 			    "allow_other,noatime,context=a\\,b");
-	assert_string_equal(o.fsname, "n");
-	assert_string_equal(o.subtype, "t");
-	assert_int_equal(o.max_read, 8192);
-	assert_int_equal(o.max_threads, 7);
-	assert_int_equal(o.max_idle_threads, 3);
+	assert_string_equal(o.server.fsname, "n");
+	assert_string_equal(o.server.subtype, "t");
+	assert_int_equal(o.server.max_read, 8192);
+	assert_int_equal(o.server.max_threads, 7);
+	assert_int_equal(o.server.max_idle_threads, 3);
 	rsh_options_clear(&o);
 }
 
@@ -255,7 +255,7 @@ static void test_debug(void **state)
 	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-d"),
 	       &o);
-	assert_true(o.debug && o.foreground);
+	assert_true(o.server.debug && o.foreground);
 	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
 	rsh_options_clear(&o);
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",

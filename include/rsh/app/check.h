@@ -24,11 +24,6 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
 
-/* Returns the SOURCE that may be meant by one with which a command failed (from
- * malloc); NULL: nothing is near, or SOURCE is not what is wrong.  It looks
- * into directories. */
-char *rsh_options_meant(const struct rsh_options *o);
-
 /* ---- what `verify` compares ---- */
 
 /* The operands decide the kind. */

@@ -88,22 +88,14 @@ struct rsh_options {
 	bool stack;
 	bool allow_non_empty;
 	bool no_sandbox;
-	bool debug;
 	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */
 	enum rsh_log_level log_level;
 
-	const char *fsname;  /* NULL: SOURCE */
-	const char *subtype;
-	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
-	enum rsh_io_mode io_mode;
+	struct rsh_server_options server;
 	struct rsh_store_io_options io;
 	uint64_t keep_free;
-	unsigned readahead; /* 0: not given */
-	unsigned max_read;
 	unsigned holder; /* a file descriptor, 0: none */
-	unsigned max_threads;
-	unsigned max_idle_threads;
 
 	/* These are the given options, in order; values point into argv and
 	 * `memory`. */

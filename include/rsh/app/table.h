@@ -5,8 +5,8 @@
  * shells from --help.  The lists are constant, and any thread may read them.
  *
  * An option is written --name, or -letter if it has one.  In commands that take
- * -o it is also written -o name, with '_' for '-'.  Options marked `bare` are
- * only written with -o, as users of mount(8) expect.
+ * -o it is also written -o name, with '_' for '-'.  Lists marked `bare`
+ * are only written with -o, as users of mount(8) expect.
  */
 #pragma once
 
@@ -23,6 +23,7 @@ struct rsh_option_list {
 	size_t base;       /* offset of their struct in struct rsh_options */
 	unsigned commands; /* bits of those that take its options */
 	bool converts;     /* for all rows */
+	bool bare;         /* they are only written with -o */
 	const char *needs; /* for all rows that need nothing themselves */
 };
 

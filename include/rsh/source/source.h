@@ -141,15 +141,10 @@ const struct rsh_format *
 rsh_source_format_at(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, int *bid,
 		     struct rsh_error *err);
-/* Finds the source that may have been meant by a path that is not one: above
- * it, if it is a file or the directory of one rank, or in it.  Returns its path
- * (from malloc); NULL: nothing is found, or the path is a source. */
-char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
-		       const struct rsh_format *const *formats);
 /* Writes the end of a sentence, "; ...", about a SOURCE in which no checkpoint
- * is found: it is not a directory, or has a checkpoint that may have been
- * meant, or one without its metadata.  Writes "" if nothing is known.  Any
- * thread may call it. */
+ * is found: it is not a directory, or it has a checkpoint or belongs to one
+ * that may have been meant, or has one without its metadata.  Writes "" if
+ * nothing is known.  Any thread may call it. */
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max);

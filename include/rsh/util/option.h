@@ -74,7 +74,6 @@ struct rsh_option {
 	/* What an output needs for it (enum rsh_output_takes). */
 	unsigned takes;
 
-	bool bare;     /* only written with -o */
 	bool first;    /* --help lists it, not only --help-all */
 	bool aside;    /* it does not change what a mount shows */
 	bool converts; /* it is for conversions, not for `mount --resume` */

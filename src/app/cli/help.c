@@ -54,15 +54,16 @@ static void help_entry(FILE *f, const char *left, const char *text,
 	wrap(f, text, indent, indent);
 }
 
-static void help_option(FILE *f, const struct rsh_option *def)
+static void help_option(FILE *f, const struct rsh_option_at *at)
 {
+	const struct rsh_option *def = at->row;
 	const char *arg = def->arg ? def->arg : "";
 	char left[96], letter[8] = "    ";
 
 	if (def->letter)
 		snprintf(letter, sizeof(letter), "-%c%s", def->letter,
 			 def->name ? ", " : " ");
-	if (def->bare)
+	if (at->list->bare)
 		snprintf(left, sizeof(left), "-o %s%s%s", def->name,
 			 def->arg ? "=" : "", arg);
 	else if (def->name)
@@ -98,7 +99,7 @@ static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 		if (all && heading != printed)
 			fprintf(f, "\n%s:\n", heading);
 		printed = heading;
-		help_option(f, at.row);
+		help_option(f, &at);
 	}
 	return all || n_own <= FEW_OPTIONS;
 }
@@ -142,7 +143,7 @@ void rsh_help_program(FILE *f, bool all)
 	while (rsh_option_next(&at))
 		if (rsh_option_commands(&at) == RSH_IN_ALL &&
 		    (all || !at.row->arg))
-			help_option(f, at.row);
+			help_option(f, &at);
 	fputs("\nOptions of a command: reshardfs COMMAND --help\n", f);
 }
 

@@ -12,7 +12,6 @@
 
 #include "commands.h"
 #include "plan.h"
-#include "rsh/app/check.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/mount.h"
 #include "rsh/app/options.h"
@@ -120,7 +119,6 @@ static int run_program(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char shown[2 * RSH_ERROR_TEXT_MAX];
-	cleanup_free char *near = NULL;
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
@@ -131,12 +129,7 @@ static int run_program(int argc, char **argv)
 	else
 		fprintf(stderr, "reshardfs: %s\n",
 			rsh_text_put(shown, sizeof(shown), err.text));
-	if (status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT)
-		near = rsh_options_meant(&o);
-	if (near)
-		fprintf(stderr, "Did you mean %s?\n",
-			rsh_text_put(shown, sizeof(shown), near));
-	else if (status == RSH_EXIT_USAGE)
+	if (status == RSH_EXIT_USAGE)
 		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
 			o.unnamed ? "" : o.command->name, o.unnamed ? "" : " ");
 	rsh_options_clear(&o);

@@ -12,7 +12,6 @@
 #include "rsh/formats/formats.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/file_type.h"
 #include "rsh/wire/manifest.h"
 
 /* If both strategies are given or known, ls prints what a mount would show. */
@@ -75,7 +74,8 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 		o->vfs.source = rsh_arena_format(&o->memory, "%s", full);
 	if (!o->vfs.source)
 		return rsh_error_nomem(err);
-	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground && !o->debug)
+	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground &&
+	    !o->server.debug)
 		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: "
 				     "a daemon has no standard error");
 	if (o->steps && rsh_store_is_address(o->vfs.source) &&
@@ -97,23 +97,6 @@ int rsh_check_convert(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "%s: " RSH_TABLE_AUTO
 				     " needs SOURCE", o->command->name);
 	return 0;
-}
-
-char *rsh_options_meant(const struct rsh_options *o)
-{
-	const struct rsh_source_options *f = &o->vfs.files;
-	const char *first = o->command->operands[0];
-
-	/* If the operand is a file that the command reads by itself, another
-	 * SOURCE is not meant.  One step is no SOURCE of all steps. */
-	if (o->n_operands == 0 || !o->vfs.source || o->steps || f->rank_dir ||
-	    f->file || f->source_map || !first || !strstr(first, "SOURCE") ||
-	    (rsh_is_file(o->operands[0]) &&
-	     (o->command->id == RSH_COMMAND_VERIFY ||
-	      (o->command->id == RSH_COMMAND_LS &&
-	       rsh_file_type_of(o->operands[0]) != RSH_FILE_OTHER))))
-		return NULL;
-	return rsh_source_meant(o->operands[0], &f->store, rsh_formats);
 }
 
 /* ---- what `verify` compares ---- */

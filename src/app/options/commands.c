@@ -118,7 +118,8 @@ static const struct rsh_command table[] = {
 	{ "strategy infer", RSH_COMMAND_INFER, { "SOURCE" },
 	  "infer a lost strategy from file contents",
 	  "Finds out which ranks of SOURCE hold the same data and which "
-	  "meshes would explain that.  Use it if the strategy files are lost." },
+	  "meshes would explain that.  Use it if the strategy files are "
+	  "lost." },
 	{ "convert", RSH_COMMAND_CONVERT,
 	  { "list|show|check", "[TABLE]", "[SOURCE]" },
 	  "list, show or check rule tables for --convert",

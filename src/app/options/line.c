@@ -48,10 +48,10 @@ static int line_word(FILE *to, const char *word)
 }
 
 /* An option that exists only for -o is written with -o. */
-static int line_option(FILE *to, const struct rsh_option *def,
+static int line_option(FILE *to, const struct rsh_option_at *at,
 		       const struct rsh_given *given)
 {
-	fprintf(to, def->bare ? " -o %s" : " --%s", def->name);
+	fprintf(to, at->list->bare ? " -o %s" : " --%s", given->name);
 	if (!given->value)
 		return 0;
 	fputc('=', to);
@@ -77,7 +77,7 @@ char *rsh_options_line(const struct rsh_options *o,
 
 		if (rsh_option_find(command, name, strlen(name), &at) &&
 		    (!at.row->aside || command == o->command))
-			rc |= line_option(to, at.row, &o->given[i]);
+			rc |= line_option(to, &at, &o->given[i]);
 	}
 	for (size_t i = 0; operands[i]; i++)
 		dash |= operands[i][0] == '-';

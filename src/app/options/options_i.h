@@ -18,8 +18,7 @@
 
 /* The lists that are not in the directories of their structs. */
 extern const struct rsh_option rsh_strategy_rows[], rsh_weights_rows[],
-	rsh_derive_rows[], rsh_output_rows[], rsh_mount_rows[],
-	rsh_mount_option_rows[], rsh_kernel_rows[];
+	rsh_derive_rows[], rsh_output_rows[];
 
 #define RSH_AT(member) RSH_OPTION_AT(struct rsh_options, member)
 

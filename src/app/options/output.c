@@ -72,16 +72,16 @@ const struct rsh_option rsh_output_rows[] = {
 	  .commands = RSH_CONVERSIONS | RSH_IN(RSH_COMMAND_INFER) },
 	{ "drop", "REGEX", "leave out parameters whose name matches",
 	  rsh_set_regex, RSH_AT(vfs.drop), .decides = RSH_DECIDES_TEXT,
-	  .commands = RSH_CONVERSIONS | RSH_IN(RSH_COMMAND_INFER) |
-		      RSH_IN(RSH_COMMAND_DERIVE) },
+	  .commands = RSH_CONVERSIONS |
+		      RSH_IN(RSH_COMMAND_INFER) | RSH_IN(RSH_COMMAND_DERIVE) },
 	{ "rename", "FILE",
 	  "JSON file that maps old parameter names to new ones", rsh_set_text,
 	  RSH_AT(vfs.rename), .decides = RSH_DECIDES_FILE, .opens = true,
 	  .may_be_empty = true },
 	{ "cast", "bfloat16|float16|float32",
 	  "convert weights to this type (default: keep the type)", rsh_set_type,
-	  .values = rsh_types_of_words,
-	  .decides = RSH_DECIDES_VALUE, RSH_AT(vfs.plan.cast) },
+	  .values = rsh_types_of_words, .decides = RSH_DECIDES_VALUE,
+	  RSH_AT(vfs.plan.cast) },
 	{ "unlisted", "copy|drop|error",
 	  "parameters that the destination does not list: copy them, drop "
 	  "them, or fail (default: copy)", rsh_set_word,

@@ -32,10 +32,10 @@ static unsigned find_long(const struct rsh_command *command, const char *name,
 	unsigned count = 0;
 
 	*names = '\0';
-	if (rsh_option_find(command, name, n, found) && !found->row->bare)
+	if (rsh_option_find(command, name, n, found) && !found->list->bare)
 		return 1;
 	while (n && rsh_option_next_of(command, &at))
-		if (at.row->name && !at.row->bare &&
+		if (at.row->name && !at.list->bare &&
 		    rsh_suggestion_begins(at.row->name, name, n)) {
 			add_name(names, at.row->name);
 			*found = at;
@@ -64,7 +64,7 @@ static bool find_owners(const char *word, size_t length, char names[NAMES_MAX])
 
 	*names = '\0';
 	while (rsh_option_next(&at))
-		if (at.row->name && !at.row->bare &&
+		if (at.row->name && !at.list->bare &&
 		    rsh_suggestion_same(at.row->name, word, length))
 			in |= rsh_option_commands(&at);
 	for (size_t i = 0; i < n; i++)

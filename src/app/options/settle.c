@@ -62,7 +62,8 @@ static int check_rank_files(const struct rsh_vfs_config *v,
 	struct rsh_source *s = NULL;
 	const char *first;
 	int rc = !names ? rsh_error_nomem(err) :
-		 rsh_source_open(v->source, 0, UINT32_MAX, &v->files, &s, err) ?:
+		 rsh_source_open(v->source, 0, UINT32_MAX, &v->files, &s,
+				 err) ?:
 		 rsh_source_choose(s, 0, err) ?:
 		 rsh_source_index(s, names, err);
 
@@ -191,9 +192,10 @@ static int settle_weights(struct rsh_options *o, struct rsh_error *err)
 	if ((v->output->takes & RSH_TAKES_ADAPTER) &&
 	    (!w->table || !w->lora_alpha))
 		return rsh_error_set(err, EINVAL, "--format %s needs --convert "
-				     "and --lora-alpha: PEFT has Hugging Face's "
-				     "names and lora_alpha, and a checkpoint of "
-				     "MindSpore has neither", v->output->name);
+				     "and --lora-alpha: PEFT has Hugging "
+				     "Face's names and lora_alpha, and a "
+				     "checkpoint of MindSpore has neither",
+				     v->output->name);
 	rc = rsh_check_adapters(o, err);
 	if (rc == 0 && !rsh_weights_change(w))
 		return settle_unused_config(v, err);
@@ -306,9 +308,9 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 				     "are no replicas");
 	if (!(out->takes & RSH_TAKES_RANKS) && !whole)
 		return rsh_error_set(err, EINVAL, "--format %s shows one whole "
-				     "model, of which each rank loads its part: "
-				     "leave out --dst-strategy and --dst-mesh",
-				     out->name);
+				     "model, of which each rank loads its "
+				     "part: leave out --dst-strategy and "
+				     "--dst-mesh", out->name);
 	if (p->n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
 		return rsh_error_set(err, EINVAL, "--dst-ranks needs "
 				     "--src-strategy none and --dst-strategy "

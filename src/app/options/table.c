@@ -6,6 +6,7 @@
 #include "rsh/app/table.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +75,29 @@ static const struct rsh_option mode_rows[] = {
 	{ "steps", "one|all",
 	  "all: show every step of SOURCE in a directory, while a job saves "
 	  "(default: one)", rsh_set_word, RSH_AT(steps), .first = true,
-	  .excludes = "select|fallbacks|source-map|compat|io-mode=passthrough" },
+	  .excludes = "select|fallbacks|source-map|compat|"
+		      "io-mode=passthrough" },
+	{ .name = NULL },
+};
+
+static const struct rsh_option mount_rows[] = {
+	{ "foreground", NULL, "run in the foreground", rsh_set_flag,
+	  RSH_AT(foreground), .aside = true, .first = true, .letter = 'f' },
+	{ "stack", NULL,
+	  "mount again even if SOURCE is mounted there with the same options",
+	  rsh_set_flag, RSH_AT(stack), .aside = true },
+	{ "allow-non-empty", NULL,
+	  "hide the files of a MOUNTPOINT that is not empty", rsh_set_flag,
+	  RSH_AT(allow_non_empty), .aside = true },
+	{ "sandbox", "auto|off",
+	  "sandbox the daemon with landlock and seccomp, as far as the kernel "
+	  "has them (default: auto)", rsh_set_word, RSH_AT(no_sandbox) },
+	{ "steps-interval", "SECONDS",
+	  "with --steps all: time between looks at SOURCE (default: 2; 30 on "
+	  "networks)", rsh_set_number, RSH_AT(steps_interval), .min = 1,
+	  .max = 86400, .unit = 1000, .needs = "steps=all" },
+	{ "debug", NULL, "log every request; implies -f", rsh_set_flag,
+	  RSH_AT(server.debug), .aside = true, .letter = 'd' },
 	{ .name = NULL },
 };
 
@@ -148,10 +171,6 @@ static const struct rsh_option work_rows[] = {
 };
 
 static const struct rsh_option reading_rows[] = {
-	{ "io-mode", "auto|passthrough|direct|cached",
-	  "how the kernel reads: from SOURCE itself, without the page cache, "
-	  "or with it (default: auto, the first that works)", rsh_set_word,
-	  RSH_AT(io_mode), .commands = RSH_MOUNTS },
 	{ "index-cache", "DIR|off",
 	  "directory to cache headers of source files in (default: "
 	  "~/.cache/reshardfs/index)", rsh_set_text,
@@ -163,8 +182,8 @@ static const struct rsh_option reading_rows[] = {
 	  .commands = READS },
 	{ "readahead", "N",
 	  "MiB of SOURCE to read in parallel, 1 to 16 (default: 16, or fewer "
-	  "if that is faster)", rsh_set_number, RSH_AT(readahead), .min = 1,
-	  .max = 16, .commands = RSH_MOUNTS | WORKS },
+	  "if that is faster)", rsh_set_number, RSH_AT(server.readahead),
+	  .min = 1, .max = 16, .commands = RSH_MOUNTS | WORKS },
 	{ .name = NULL },
 };
 
@@ -192,6 +211,13 @@ static const struct rsh_option message_rows[] = {
 	{ .name = NULL },
 };
 
+static const struct rsh_option holder_rows[] = {
+	{ "holder", "FD",
+	  "unmount when all other ends of the pipe FD are closed",
+	  rsh_set_number, RSH_AT(holder), .min = 3, .max = INT_MAX },
+	{ .name = NULL },
+};
+
 /* Manifests have a digest of options in this order (digest.c). */
 static const struct rsh_option_list lists[] = {
 	{ "Source and destination", rsh_strategy_rows, 0, RSH_CONVERSIONS,
@@ -205,16 +231,22 @@ static const struct rsh_option_list lists[] = {
 	  .needs = "checkpoint|SOURCE" },
 	{ "Checks and lost files", check_rows, 0, RSH_CONVERSIONS },
 	{ "Output", rsh_output_rows, 0, RSH_CONVERSIONS, .converts = true },
-	{ "Operation", rsh_mount_rows, 0, RSH_MOUNTS },
+	{ "Operation", mount_rows, 0, RSH_MOUNTS },
 	{ NULL, work_rows, 0 },
-	{ "Reading and caches", reading_rows, 0 },
+	{ "Reading and caches", rsh_server_rows,
+	  offsetof(struct rsh_options, server), RSH_MOUNTS },
+	{ NULL, reading_rows, 0 },
 	{ NULL, rsh_store_io_rows, offsetof(struct rsh_options, io), READS },
 	{ NULL, rsh_objects_rows, offsetof(struct rsh_options, objects),
 	  TREES },
 	{ "Messages", message_rows, 0, RSH_IN_ALL },
-	{ "Mount options, only with -o", rsh_mount_option_rows, 0, RSH_MOUNTS },
-	{ "Mount options that mount(8) explains, only with -o", rsh_kernel_rows,
-	  0, RSH_MOUNTS },
+	{ "Mount options, only with -o", holder_rows, 0, RSH_MOUNTS,
+	  .bare = true },
+	{ NULL, rsh_server_mount_rows, offsetof(struct rsh_options, server),
+	  RSH_MOUNTS, .bare = true },
+	{ "Mount options that mount(8) explains, only with -o",
+	  rsh_server_kernel_rows, offsetof(struct rsh_options, server),
+	  RSH_MOUNTS, .bare = true },
 };
 
 bool rsh_option_next(struct rsh_option_at *at)
@@ -245,7 +277,8 @@ bool rsh_option_find(const struct rsh_command *command, const char *name,
 {
 	*at = (struct rsh_option_at){ .list = NULL };
 	while (rsh_option_next_of(command, at))
-		if (at->row->name && rsh_suggestion_same(at->row->name, name, n))
+		if (at->row->name &&
+		    rsh_suggestion_same(at->row->name, name, n))
 			return true;
 	return false;
 }

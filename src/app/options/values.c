@@ -19,7 +19,7 @@
 void rsh_options_init(struct rsh_options *o)
 {
 	*o = (struct rsh_options){
-		.subtype = "reshardfs",
+		.server.subtype = "reshardfs",
 		.vfs = {
 			.output = rsh_output_default(),
 			.plan.replicas = true,
@@ -88,14 +88,16 @@ void rsh_options_finish(struct rsh_options *o)
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;
 	v->files.unsharded = v->src.from != RSH_FROM_FILE;
-	if (!o->fsname)
-		o->fsname = v->source;
-	o->foreground |= o->debug;
+	if (!o->server.fsname)
+		o->server.fsname = v->source;
+	o->server.mountpoint = o->mountpoint;
+	o->foreground |= o->server.debug;
 	o->contents |= o->n_shares > 0;
 	if (rsh_option_given(o, "log-level"))
 		return;
-	o->log_level = o->debug ? RSH_LOG_DEBUG : o->quiet ? RSH_LOG_ERROR :
-		       level_of_command(o->command->id);
+	o->log_level = o->server.debug ? RSH_LOG_DEBUG :
+		       o->quiet ? RSH_LOG_ERROR :
+				  level_of_command(o->command->id);
 }
 
 bool rsh_option_given(const struct rsh_options *o, const char *name)

@@ -50,7 +50,8 @@ static size_t parse_scale(const char *value, double *scale)
  * listing of its files. */
 static int set_lora(const struct rsh_setting *s)
 {
-	struct rsh_weights_at *w = &((struct rsh_options *)s->base)->vfs.weights;
+	struct rsh_options *o = s->base;
+	struct rsh_weights_at *w = &o->vfs.weights;
 	cleanup_free char *directory = NULL, *full = NULL;
 	struct rsh_lora_at *at = &w->loras[w->n_loras];
 	const char *name = s->def->name;
@@ -111,9 +112,8 @@ const struct rsh_option rsh_weights_rows[] = {
 	  .needs = "SOURCE" },
 	{ "dequantize", "bfloat16|float16|float32",
 	  "make quantised weights dense in this type (default: keep them "
-	  "quantised)", rsh_set_type,
-	  .values = rsh_types_of_words, RSH_AT(vfs.weights.dequantise),
-	  .needs = "SOURCE" },
+	  "quantised)", rsh_set_type, .values = rsh_types_of_words,
+	  RSH_AT(vfs.weights.dequantise), .needs = "SOURCE" },
 	{ "vocab-multiple", "N",
 	  "rows of the embedding and the head in MindSpore's form are padded "
 	  "to a multiple of N (default: not padded)", rsh_set_number, .min = 1,

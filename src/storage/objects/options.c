@@ -9,8 +9,7 @@
 const struct rsh_option rsh_objects_rows[] = {
 	{ "source-requests", "N",
 	  "s3:// and https://: maximum number of parallel requests (default: "
-	  "64)", rsh_set_number, AT(requests), .min = 1,
-	  .max = 4096 },
+	  "64)", rsh_set_number, AT(requests), .min = 1, .max = 4096 },
 	{ "source-timeout", "SECONDS",
 	  "s3:// and https://: how long to retry a read that gets no data "
 	  "(default: 60)", rsh_set_number, AT(timeout_ms), .min = 1,
@@ -21,15 +20,13 @@ const struct rsh_option rsh_objects_rows[] = {
 	  rsh_set_word, AT(keys) },
 	{ "source-style", "auto|path|host",
 	  "s3://: bucket in the path or in the host name of URLs (default: "
-	  "auto, as the server requires)", rsh_set_word,
-	  AT(style) },
+	  "auto, as the server requires)", rsh_set_word, AT(style) },
 	{ "requester-pays", NULL,
 	  "s3://: pay for requests and transfer yourself, if the bucket wants "
 	  "that", rsh_set_flag, AT(requester_pays) },
 	{ "source-index", "NAME",
 	  "https://: file that lists the other files (default: "
-	  "model.safetensors.index.json)", rsh_set_text,
-	  AT(index) },
+	  "model.safetensors.index.json)", rsh_set_text, AT(index) },
 	{ "ca-file", "FILE",
 	  "CA certificates for https:// (default: those of the system)",
 	  rsh_set_text, AT(ca_file) },
