@@ -177,7 +177,7 @@ int reshard_open(const char *source, const char *const *options,
 		rc = rsh_error_set(&err, EINVAL, "help and version are for the "
 				   "command line");
 	if (rc == 0)
-		rc = rsh_rules_check(&r->options, &err) ?:
+		rc = rsh_rules_check(&r->options, false, &err) ?:
 		     rsh_check_conversion(&r->options, &err);
 	rsh_options_finish(&r->options);
 	if (rc == 0)

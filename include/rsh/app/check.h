@@ -11,12 +11,14 @@
 #include "rsh/app/options.h"
 
 /* Checks the rules of the given options: what they need, and which contradict
- * each other. */
-int rsh_rules_check(const struct rsh_options *o, struct rsh_error *err);
+ * each other; of conversions, or of the other lists. */
+int rsh_rules_check(const struct rsh_options *o, bool converts,
+		    struct rsh_error *err);
 
-/* Looks at SOURCE and settles what all commands that describe a conversion have
- * in common: strategies, the form of the weights, the output, and the files
- * beside the weights.  The operands must be set. */
+/* Looks at SOURCE, checks the rules of conversions, and settles what all
+ * commands that describe one have in common: strategies, the form of the
+ * weights, the output, and the files beside the weights.  The operands must be
+ * set. */
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
 
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);

@@ -37,20 +37,12 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	bool converts;
 	int rc;
 
-	if (kind == RSH_VERIFY_FILES &&
-	    (o->vfs.src.from || o->vfs.dst.from || changes))
-		return rsh_error_set(err, EINVAL, "%s is a file: with a "
-				     "strategy the first operand must be "
-				     "SOURCE, a directory", o->vfs.source);
-	if (kind == RSH_VERIFY_FILES && (o->n_operands > 2 ||
-					 o->write_manifest))
-		return rsh_error_set(err, EINVAL, "RANK and --write-manifest "
-				     "need a conversion; here files are "
-				     "compared with a manifest");
 	if (kind == RSH_VERIFY_FILES)
-		return option ? rsh_error_set(err, EINVAL, "--%s needs a "
-					      "SOURCE; here files are compared "
-					      "with a manifest", option) : 0;
+		return !option && o->n_operands <= 2 ? 0 :
+		       rsh_error_set(err, EINVAL, "%s%s needs a SOURCE; %s is "
+				     "compared with a manifest",
+				     option ? "--" : "", option ? option :
+				     "RANK", o->operands[0]);
 	rc = rsh_settle_look(o, err);
 	if (rc)
 		return rc;

@@ -452,7 +452,10 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = parse_words(o, words, err);
 	if (rc == 0 && wants_no_command(o))
 		return 0;
-	rc = rc ?: take_operands(o, err) ?: rsh_rules_check(o, err);
+	rc = rc ?: take_operands(o, err) ?: rsh_rules_check(o, false, err);
+	/* Others may take these options without a conversion. */
+	if (rc == 0 && !(rsh_command_bits(o->command) & RSH_CONVERSIONS))
+		rc = rsh_rules_check(o, true, err);
 	if (rc == 0 && o->command->check)
 		rc = o->command->check(o, err);
 	rsh_options_finish(o);

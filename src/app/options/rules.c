@@ -102,7 +102,8 @@ static int check_needs(const struct rsh_options *o, const char *name,
 				      words) : 0;
 }
 
-int rsh_rules_check(const struct rsh_options *o, struct rsh_error *err)
+int rsh_rules_check(const struct rsh_options *o, bool converts,
+		    struct rsh_error *err)
 {
 	struct rsh_option_at at = { .list = NULL };
 	int rc = rsh_source_options_check(&o->vfs.files, err);
@@ -127,6 +128,8 @@ int rsh_rules_check(const struct rsh_options *o, struct rsh_error *err)
 			return rsh_error_set(err, EINVAL, "--%s and --resume, "
 					     "which converts nothing, cannot "
 					     "be used together", def->name);
+		if (at.list->converts != converts)
+			continue;
 		if (def->excludes && rule_is_said(o, &at))
 			rc = check_excludes(o, def->name, def->excludes, err);
 		if (rc == 0 && needs && rsh_option_given(o, def->name))

@@ -346,7 +346,7 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 int rsh_settle_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
-	int rc = settle_weights(o, err);
+	int rc = rsh_rules_check(o, true, err) ?: settle_weights(o, err);
 
 	if (rc == 0 && o->format && o->format->layout == RSH_LAYOUT_WHOLE)
 		rc = settle_whole(o, err);
