@@ -426,6 +426,27 @@ static int hint_try(const char *path, const struct rsh_store_options *how,
 	return rc;
 }
 
+/* Returns the source to which the directory of a rank belongs; NULL: the path
+ * is none, or not in a source.  What is above any other directory is another
+ * checkpoint. */
+static char *hint_above_rank(const char *path,
+			     const struct rsh_store_options *how,
+			     const struct rsh_format *const *formats)
+{
+	/* how->place is the directory itself. */
+	const struct rsh_store_options outer = { .objects = how->objects };
+	const struct rsh_format *format;
+	char *at = hint_is_of_rank(path) ? hint_above(path) : NULL;
+
+	while (at && !hint_is_source(at, &outer, formats, &format)) {
+		char *next = hint_is_of_rank(at) ? hint_above(at) : NULL;
+
+		free(at);
+		at = next;
+	}
+	return at;
+}
+
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max)
@@ -435,7 +456,7 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	};
 	cleanup_child struct hint_child c = { .path = NULL };
 	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_free char *child = NULL;
+	cleanup_free char *child = NULL, *above = NULL;
 	unsigned looked_at = 0;
 	struct rsh_dir *dir = NULL;
 	int rc = rsh_dir_open_path(path, how, &dir);
@@ -443,6 +464,12 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	rsh_dir_close(dir);
 	if (rc) {
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
+		return;
+	}
+	above = formats ? hint_above_rank(path, &opts, formats) : NULL;
+	if (above && hint_try(above, &opts, formats, &why) == 0) {
+		snprintf(buf, max, "; it is one rank of %s: did you mean that?",
+			 above);
 		return;
 	}
 	hint_of_directory(path, &opts, formats, false, buf, max);
@@ -459,63 +486,6 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
 			 "that%s?", c.path, c.several ?
 			 ", or mount --steps all, which shows each step" : "");
-}
-
-/* Returns the source of which a path is only a part: the directory of a file,
- * or of a rank.  What is above any other directory is another checkpoint. */
-static char *hint_whole(const char *path, const struct rsh_store_options *how,
-			const struct rsh_format *const *formats,
-			const struct rsh_format **format)
-{
-	const struct rsh_store_options opts = { .objects = how->objects };
-	cleanup_dir struct rsh_dir *dir = NULL;
-	const bool is_file = rsh_dir_open_path(path, &opts, &dir) == -ENOTDIR;
-	char *at = is_file ? hint_above(path) : strdup(path);
-
-	if (at && is_file && hint_is_source(at, &opts, formats, format))
-		return at;
-	while (at && hint_is_of_rank(at)) {
-		char *next = hint_above(at);
-
-		free(at);
-		at = next;
-		if (at && hint_is_source(at, &opts, formats, format))
-			return at;
-	}
-	free(at);
-	return NULL;
-}
-
-char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
-		       const struct rsh_format *const *formats,
-		       const struct rsh_format **format)
-{
-	const struct rsh_store_options opts = { .objects = how->objects };
-	cleanup_child struct hint_child c = { .path = NULL };
-	struct rsh_error unused = RSH_ERROR_INIT;
-	char said[512], *found;
-
-	if (hint_is_source(path, how, formats, format))
-		return NULL;
-	found = hint_whole(path, how, formats, format);
-	if (!found) {
-		/* What a format says of the directory is true of its entries,
-		 * too: a slice is no model. */
-		hint_of_directory(path, &opts, formats, false, said,
-				  sizeof(said));
-		if (*said)
-			return NULL;
-		hint_find_child(path, &opts, formats, &c);
-		found = c.path ? rsh_text_format("%s/%s", path, c.path) : NULL;
-	}
-	/* A command that fails is not proposed. */
-	if (found && hint_try(found, &opts, formats, &unused)) {
-		free(found);
-		return NULL;
-	}
-	if (found)
-		hint_is_source(found, &opts, formats, format);
-	return found;
 }
 
 static const struct {

@@ -42,11 +42,11 @@ def tokens(source):
 
 def literals(path):
     """(line, text) of each string literal of a C file, but for those that only the compiler
-    prints."""
+    prints, and options, whose texts are help."""
     found, compiler = [], False
     with open(path, encoding="utf-8") as f:
         for line, kind, text in tokens(f.read()):
-            if kind == "name" and text == "_Static_assert":
+            if kind == "name" and text in ("_Static_assert", "rsh_option", "rsh_option_list"):
                 compiler = True
             elif kind == "other" and text == ";":
                 compiler = False
@@ -68,7 +68,7 @@ def sources(top):
 # These have words of messages without looking for them.
 OWN = ("words.py", "messages.py", "reached.py")
 # Their literals are no messages: help, and what `metrics` says of figures.
-NO_MESSAGES = ("src/app/options/table.c", "src/app/options/commands.c", "src/app/daemon/figures.c")
+NO_MESSAGES = ("src/app/options/commands.c", "src/app/daemon/figures.c")
 # Also those of rsh_say(): % is any value, {a|b} one of two words.
 CONVERSION = re.compile(r"%[-+#0-9.*]*(?:ll|z|h|l)?[a-z]|%+(?![-+#0-9.*a-z])|\{[a-z ]*\|[a-z ]+\}")
 

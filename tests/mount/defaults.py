@@ -147,7 +147,6 @@ class Trial:
             shutil.rmtree(out)
         # These repeat what was typed.
         got.pop("words")
-        got["err"] = [line for line in got["err"] if not line.startswith("Did you mean: ")]
         if isinstance(got["out"], dict):
             got["out"].pop("next", None)
         return json.loads(json.dumps(got))

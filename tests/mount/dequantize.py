@@ -395,7 +395,7 @@ def wrong_options(directory):
     refused(run("plan", source, "--config", another), USAGE,
             "--config needs --convert or --dequantize")
     refused(run("ls", source, "--dequantize", "bfloat16", "--dst-ranks", "2"), USAGE,
-            "cannot be used with --dequantize")
+            "--dst-ranks and --dequantize cannot be used together")
     refused(run("convert", "check", "qwen3", "--dequantize", "float16"), USAGE,
             "--dequantize needs SOURCE")
     refused(run("export", small(directory, "quark"), directory + "/out", "--dequantize",

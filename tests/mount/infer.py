@@ -408,15 +408,15 @@ class Bench:
         for words, said in (
                 (["infer"], "SOURCE is missing"),
                 (["infer", root, root], "too many operands"),
-                (["infer", root, "-o", "x"], "does not take --output"),
-                (["infer", root, "--mesh", "mp=2"], "does not take --mesh"),
-                (["infer", root, "--checkpoint", root], "does not take --checkpoint"),
+                (["infer", root, "-o", "x"], "unknown option -o"),
+                (["infer", root, "--mesh", "mp=2"], "has no option --mesh"),
+                (["infer", root, "--checkpoint", root], "has no option --checkpoint"),
                 (["infer", root, "--src-strategy", "none"], "--src-strategy"),
                 (["infer", root, "--only", "["], 'only: "["'),
                 (["infer", root, "--select", "never"], "select"),
                 (["infer", root, "--rank-dir", "card"], "{rank}"),
-                (["show", planned, "--select=mtime"], "does not take --select"),
-                (["show", planned, "--only", "a"], "does not take --only"),
+                (["show", planned, "--select=mtime"], "has no option --select"),
+                (["show", planned, "--only", "a"], "has no option --only"),
                 (["guess", root], "expected show, merge, check, derive or infer")):
             refused(run("strategy", *words), USAGE, said)
 

@@ -799,11 +799,11 @@ def wrong_options(directory):
     refused(run("plan", source, "--lora", directory + "/none"), USAGE,
             "lora: ", "No such file or directory")
     for words in ("", ":2"):
-        refused(run("plan", source, "--lora", words), USAGE, "lora: the path is empty")
+        refused(run("plan", source, "--lora", words), USAGE, "lora: the value is empty")
     refused(run("plan", source, "--lora", at + ":inf"), USAGE, "is not a finite number")
     refused(run("plan", source, *["--lora", at] * 9), USAGE, "more than 8 adapters")
     refused(run("plan", source, "--lora", at, "--dst-ranks", "2"), USAGE,
-            "cannot be used with --lora")
+            "--dst-ranks and --lora cannot be used together")
     os.rename(at + "/adapter_model.safetensors", at + "/adapter_model.bin")
     refused(run("plan", source, "--lora", at), INPUT, "adapter_model.bin: ")
     os.remove(at + "/adapter_model.bin")

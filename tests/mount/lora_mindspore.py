@@ -364,9 +364,9 @@ def wrong_options(directory):
             "--format peft needs --convert and --lora-alpha")
     refused(run("plan", source, "--lora-alpha", "0"), USAGE, 'lora-alpha: "0" is not a number')
     refused(run("plan", source, "--lora-alpha", "4", "--dst-ranks", "2"), USAGE,
-            "cannot be used with --lora-alpha")
+            "--dst-ranks and --lora-alpha cannot be used together")
     refused(run("plan", source, "--lora-alpha", "4", "--lora", source), USAGE,
-            "--lora and --lora-alpha cannot be used together")
+            "--lora-alpha and --lora cannot be used together")
     head = small(directory + "/head", lambda t, at, matrix: [
         t.update({name.replace(at, "lm_head"): t.pop(name)}) for name in list(t)])
     words = ["--lora-alpha", "4", "--convert", "llama", "--format", "peft", "--from"]

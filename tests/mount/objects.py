@@ -208,8 +208,7 @@ def test_said(tap, trial):
         os.environ["AWS_ENDPOINT_URL"] = given
         got = run("ls", "--source-timeout", "2" if "500" in given + address else "30", address)
         os.environ["AWS_ENDPOINT_URL"] = endpoint
-        sentence = got.err.split("Did you mean: ")[0]
-        tap.ok(got.status in (INPUT, IO) and words in sentence and sentence.count("\n") == 1,
+        tap.ok(got.status in (INPUT, IO) and words in got.err and got.err.count("\n") == 1,
                "said: " + re.sub(r":\d+", ":PORT", words)[:60], repr(got))
     odd.shutdown()
     odd.server_close()

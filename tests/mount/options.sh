@@ -121,7 +121,7 @@ usage "no step" "is not newest, mtime, mindspore, EPOCH_STEP, step=N" \
 	mount --select=x a b
 usage "a control character" "the value contains a control character" \
 	mount --prefix="$(printf 'a\tb')" a b
-usage "--src-strategy of a check" "needs strategy check --checkpoint" \
+usage "--src-strategy of a check" "--src-strategy needs --checkpoint" \
 	strategy check --src-strategy none a
 "$RESHARDFS" help | cmp -s - "$T/help.all"
 equal "help is --help" $? 0

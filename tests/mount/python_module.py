@@ -123,7 +123,7 @@ def test_options(tap, t, ways):
                  "unknown option src_stratgey (did you mean src_strategy?)"),
                 ({**t.both, "dst_ranks": 0}, 'dst_ranks: "0" is not a number'),
                 ({**t.both, "format": "hf"}, 'format="hf" shows one whole model, of which each rank loads its part: '
-                 'leave out dst_strategy, dst_mesh, dst_ranks and compat'),
+                 'leave out dst_strategy and dst_mesh'),
                 ({**t.both, "from_": "hf"}, "from_ needs convert")):
             for way in ways:
                 error = refused(sentence, way, t.source, **options)

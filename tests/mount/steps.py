@@ -696,21 +696,21 @@ def options_are_refused(directory):
     saver = Ranks(directory)
     saver.all_of(20)
     for words, said in (
-            (("--select", "newest"), "--select cannot be used with --steps all"),
-            (("--fallbacks", "2"), "--fallbacks cannot be used with --steps all"),
-            (("--compat", "mindspore"), "--compat cannot be used with --steps all"),
-            (("--io-mode", "passthrough"), "--io-mode passthrough cannot be used"),
+            (("--select", "newest"), "--steps and --select cannot be used together"),
+            (("--fallbacks", "2"), "--steps and --fallbacks cannot be used together"),
+            (("--compat", "mindspore"), "--steps and --compat cannot be used together"),
+            (("--io-mode", "passthrough"), "--steps and --io-mode=passthrough cannot be used together"),
             (("--steps", "some"), "steps: \"some\"")):
         status, err = expect_failure(saver.source, extra=STEPS + words, **saver.options())
         check(status == USAGE, f"{words}: {status}\n{err}")
         demand(err, said)
     status, err = expect_failure(saver.source, resume=True, extra=STEPS)
     check(status == USAGE, err)
-    demand(err, "--resume cannot be used with --steps all")
+    demand(err, "--resume and --steps=all cannot be used together")
     status, err = expect_failure(saver.source, extra=("--steps-interval", "3"),
                                  **saver.options())
     check(status == USAGE, err)
-    demand(err, "--steps-interval needs --steps all")
+    demand(err, "--steps-interval needs --steps=all")
     status, err = expect_failure(saver.source, extra=STEPS, described=True)
     demand(err, "--src-strategy is missing")
 

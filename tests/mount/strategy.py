@@ -147,9 +147,9 @@ class Bench:
         out = self.path("none.ckpt")
         stages = self.stages("pp2mp4")
         for status, words, said in (
-                (USAGE, ["merge", stages], "-o FILE is missing"),
+                (USAGE, ["merge", stages], "--output FILE is missing"),
                 (USAGE, ["merge", "-o", out], "STRATEGY is missing"),
-                (USAGE, ["merge", stages, "-o", out, "--mesh", "mp=2"], "does not take --mesh"),
+                (USAGE, ["merge", stages, "-o", out, "--mesh", "mp=2"], "strategy merge has no option --mesh; it is an option of strategy derive"),
                 (INPUT, ["merge", stages, "-o", out + ".json"], "not to end in .json"),
                 (INPUT, ["merge", self.path("absent"), "-o", out], "absent"),
                 (INPUT, ["merge", stages, planned("dp2mp4_json", suffix="json"), "-o", out],
@@ -206,7 +206,8 @@ class Bench:
         of_whole = ["--checkpoint", self.path("whole")]
         got = run("strategy", "check", layout, *of_whole, "--src-strategy", "none")
         check(got.status == NO and "w: dimension 0 of size 6" in got.out, repr(got))
-        refused(run("strategy", "check", layout, *of_whole), USAGE, "--src-strategy is missing")
+        refused(run("strategy", "check", layout, *of_whole), USAGE,
+                "--checkpoint needs --src-strategy")
         good("strategy", "check", layout, *of_whole, "--src-strategy", self.sharded())
 
     def sharded(self):
@@ -243,8 +244,8 @@ class Bench:
         out = self.path("none.ckpt")
         mp8 = planned("mp8")
         for status, words, said in (
-                (USAGE, [mp8, "-o", out], "--mesh is missing"),
-                (USAGE, [mp8, "--mesh", "mp=2"], "-o FILE is missing"),
+                (USAGE, [mp8, "-o", out], "--mesh MESH is missing"),
+                (USAGE, [mp8, "--mesh", "mp=2"], "--output FILE is missing"),
                 (USAGE, [mp8, mp8, "--mesh", "mp=2", "-o", out], "too many operands"),
                 (USAGE, [mp8, "--mesh", "mp:2", "-o", out], "is not NAME=NUMBER"),
                 (USAGE, [mp8, "--mesh", "mp=2", "--opt", "x", "-o", out], "opt: optimizer"),

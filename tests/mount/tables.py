@@ -271,7 +271,7 @@ def test_words(tap):
             (("check", "auto"), "auto needs SOURCE"),
             (("check", "qwen3", "--from", "hf"), "--from needs SOURCE"),
             (("check", "qwen3", "--select", "mtime"), "--select needs SOURCE"),
-            (("show", "qwen3", "--json"), "does not take --json"),
+            (("show", "qwen3", "--json"), "convert show has no option --json"),
             (("check", "qwen3", "x", "--from", "torch"), "hf")):
         said = convert(*words)
         tap.ok(said.status == USAGE and told in said.err, f"convert {' '.join(words)}: {told}",

@@ -555,7 +555,8 @@ def wrong_usage(p):
     refused(run("verify", source, "--write-manifest", p.path("m")), USAGE, "--src-strategy")
     refused(run("verify", source, tree, "x", *words), USAGE, "x")
     refused(run("verify", source, tree, "9", *words), INPUT, "rank 9 does not exist")
-    refused(run("verify", words[1], tree, *words), USAGE, "first operand")
+    refused(run("verify", words[1], tree, *words), USAGE, "--src-strategy needs a SOURCE; ",
+            "is compared with a manifest")
     refused(run("verify", words[1], tree, "1"), USAGE, "RANK")
     refused(run("verify", p.path("nowhere")), INPUT, "nowhere")
     got = run("verify", "-q", source)

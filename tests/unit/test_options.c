@@ -81,14 +81,14 @@ static void test_defaults(void **state)
 	assert_string_equal(rsh_strategy_text(&o.vfs.src), "s");
 	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
 	assert_string_equal(o.vfs.tree.prefix, "checkpoint_");
-	assert_string_equal(o.fsname, "src");
-	assert_string_equal(o.subtype, "reshardfs");
+	assert_string_equal(o.server.fsname, "src");
+	assert_string_equal(o.server.subtype, "reshardfs");
 	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
-	assert_null(o.mount_opts);
+	assert_null(o.server.mount_opts);
 	assert_null(o.log_file);
 	assert_int_equal(o.log_to, RSH_LOG_TO_AUTO);
-	assert_false(o.foreground || o.debug || o.vfs.plan.compat);
-	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
+	assert_false(o.foreground || o.server.debug || o.vfs.plan.compat);
+	assert_int_equal(o.server.max_read + o.server.max_threads + o.server.max_idle_threads, 0);
 	rsh_options_clear(&o);
 }
 
@@ -138,7 +138,7 @@ static void test_long_forms(void **state)
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=none", "--dst-ranks=4",
 		     "--dst-strategy=none", "--format=checkpoint2"),
-	       "cannot be used with --dst-ranks");
+	       "--dst-ranks needs --format ckpt or safetensors");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--part-size=3GB"), "needs --format hf");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
@@ -198,15 +198,15 @@ static void test_convert_refused(void **state)
 	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
 		     "--dst-strategy=s"), "the output has Hugging Face's");
 	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
-		     "--dst-mesh=dp=2"), "--dst-mesh cannot be used");
+		     "--dst-mesh=dp=2"), "--dst-mesh and --convert cannot be used");
 	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
 		     "--format=checkpoint2"), "is for MindSpore's names");
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
 		     "--dst-strategy=none", "--compat=mindspore"),
-	       "cannot be used with --convert");
+	       "and --convert cannot be used together");
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
 		     "--dst-strategy=none", "--dst-ranks=2"),
-	       "cannot be used with --convert");
+	       "and --convert cannot be used together");
 	refuse(WORDS("a", "b", "--convert=unheard-of", "--from=hf",
 		     "--dst-strategy=none"), "there is no table");
 	refuse(WORDS("a", "b", "--resume", "--convert=auto"), "--convert");
@@ -238,13 +238,13 @@ static void test_kernel_options(void **state)
 		     "-o", "allow_other,ro,noatime,default_permissions",
 		     "-o", "context=a\\,b,fsname=n,subtype=t,max_read=8192",
 		     "-o", "max_threads=7,max_idle_threads=3,clone_fd"), &o);
-	assert_string_equal(o.mount_opts,
+	assert_string_equal(o.server.mount_opts,
 			    "allow_other,noatime,context=a\\,b");
-	assert_string_equal(o.fsname, "n");
-	assert_string_equal(o.subtype, "t");
-	assert_int_equal(o.max_read, 8192);
-	assert_int_equal(o.max_threads, 7);
-	assert_int_equal(o.max_idle_threads, 3);
+	assert_string_equal(o.server.fsname, "n");
+	assert_string_equal(o.server.subtype, "t");
+	assert_int_equal(o.server.max_read, 8192);
+	assert_int_equal(o.server.max_threads, 7);
+	assert_int_equal(o.server.max_idle_threads, 3);
 	rsh_options_clear(&o);
 }
 
@@ -255,7 +255,7 @@ static void test_debug(void **state)
 	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-d"),
 	       &o);
-	assert_true(o.debug && o.foreground);
+	assert_true(o.server.debug && o.foreground);
 	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
 	rsh_options_clear(&o);
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
@@ -446,7 +446,7 @@ static void test_log_targets(void **state)
 static void test_tables(void **state)
 {
 	size_t n_commands;
-	const struct rsh_option *a = NULL, *b;
+	struct rsh_option_at a = { .list = NULL }, b;
 	const struct rsh_command *commands = rsh_command_table(&n_commands);
 	unsigned all = 0;
 
@@ -457,24 +457,48 @@ static void test_tables(void **state)
 		assert_false(all & RSH_IN(commands[i].id));
 		all |= RSH_IN(commands[i].id);
 	}
-	while ((a = rsh_option_next(a))) {
-		/* A heading is of no command, so that nobody takes it. */
-		assert_true(!a->commands ==
-			    !(a->name || a->letter));
+	while (rsh_option_next(&a)) {
+		assert_true(rsh_option_commands(&a));
 		/* -o has no setter of its own. */
-		if (a->letter == 'o' && !a->name)
-			assert_true(a->commands && !a->set);
-		else
-			assert_true(!a->commands == !a->set);
-		assert_non_null(a->help);
-		for (b = NULL; (b = rsh_option_next(b)) != a;) {
-			if (!(a->commands & b->commands))
+		assert_true(!a.row->set == (a.row->letter == 'o' &&
+					    !a.row->name));
+		assert_non_null(a.row->help);
+		b.list = NULL;
+		while (rsh_option_next(&b) && b.row != a.row) {
+			if (!(rsh_option_commands(&a) &
+			      rsh_option_commands(&b)))
 				continue;
-			assert_false(a->letter &&
-				     a->letter == b->letter);
-			assert_false(a->name && b->name &&
-				     !strcmp(a->name, b->name));
+			assert_false(a.row->letter &&
+				     a.row->letter == b.row->letter);
+			assert_false(a.row->name && b.row->name &&
+				     !strcmp(a.row->name, b.row->name));
 		}
+	}
+}
+
+/* Rules name options that there are, and their words. */
+static void test_rules(void **state)
+{
+	struct rsh_option_at a = { .list = NULL }, b;
+
+	(void)state;
+	while (rsh_option_next(&a)) {
+		const char *lists[] = { a.row->excludes, a.row->needs };
+
+		for (size_t i = 0; i < 2; i++)
+			for (const char *t = lists[i]; t && *t;
+			     t += strcspn(t, "|"), t += *t == '|') {
+				const size_t n = strcspn(t, "=|");
+				bool found = strncmp(t, "SOURCE", n) == 0;
+
+				b.list = NULL;
+				while (!found && rsh_option_next(&b))
+					found = b.row->name &&
+						strlen(b.row->name) == n &&
+						!strncmp(b.row->name, t, n) &&
+						(t[n] != '=' || b.row->arg);
+				assert_true(found);
+			}
 	}
 }
 
@@ -543,7 +567,7 @@ static void test_before_command(void **state)
 		     "s"), &o);
 	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
 	assert_string_equal(o.log_file, "l");
-	assert_string_equal(o.form->name, "strategy show");
+	assert_string_equal(o.command->name, "strategy show");
 	rsh_options_clear(&o);
 	accept(WORDS("-q", "x", "mnt", "--src-strategy=a", "--dst-strategy=b"),
 	       &o);
@@ -582,10 +606,10 @@ static void test_templates(void **state)
 {
 	(void)state;
 	refuse(WORDS("ls", "a", "--rank-dir=/ckpt/rank_{rank}"),
-	       "--rank-dir \"/ckpt/rank_{rank}\": must be a path below "
+	       "rank-dir: \"/ckpt/rank_{rank}\" must be a path below "
 	       "SOURCE without a leading slash, such as rank_{rank}");
 	refuse(WORDS("ls", "a", "--file=/ckpt/{rank}.ckpt"),
-	       "--file \"/ckpt/{rank}.ckpt\": must be a path below SOURCE");
+	       "file: \"/ckpt/{rank}.ckpt\" must be a path below SOURCE");
 }
 
 static void test_did_you_mean(void **state)
@@ -695,6 +719,7 @@ int main(void)
 		cmocka_unit_test(test_quiet),
 		cmocka_unit_test(test_log_targets),
 		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_digest),
 		cmocka_unit_test(test_exit_status),
 		cmocka_unit_test(test_before_command),

@@ -1,41 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/check.h has the `check` of each command, which the table of commands
- * calls.  A check refuses wrong operands, missing options, and options that
- * contradict each other.
+ * calls after the rules of options (util/option.h).  A check takes the operands
+ * out of the options, and settles what follows from SOURCE.
  *
- * Each check takes the operands out of the options, and returns 0, or -EINVAL
- * or -ENOMEM with a sentence.  The thread that fills the options calls it.
+ * Each check returns 0, or -errno with a sentence.  The thread that fills the
+ * options calls it.
  */
 #pragma once
 
 #include "rsh/app/options.h"
 
-/* Checks, without operands, what all commands that describe a conversion have
- * in common. */
+/* Checks the rules of the given options: what they need, and which contradict
+ * each other; of conversions, or of the other lists. */
+int rsh_rules_check(const struct rsh_options *o, bool converts,
+		    struct rsh_error *err);
+
+/* Looks at SOURCE, checks the rules of conversions, and settles what all
+ * commands that describe one have in common: strategies, the form of the
+ * weights, the output, and the files beside the weights.  The operands must be
+ * set. */
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
 
-/* Checks --convert and its options, finds the table of rules, and sets what
- * follows from the side that SOURCE is on: strategies, format, and the files
- * beside the weights.  Returns 0, or -errno with a sentence. */
-int rsh_check_weights(struct rsh_options *o, struct rsh_error *err);
-
-/* Checks the options that choose files of SOURCE. */
-int rsh_check_files(const struct rsh_options *o, struct rsh_error *err);
-
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_export(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_mountpoint(struct rsh_options *o, struct rsh_error *err);
-int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
-
-/* Sets the form of the command from `word`.  Returns 0, or -EINVAL with a
- * sentence. */
-int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
-		   const char *word, struct rsh_error *err);
 
 /* ---- what `verify` compares ---- */
 

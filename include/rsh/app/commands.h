@@ -34,6 +34,10 @@ enum rsh_command_id {
 
 #define RSH_MAX_OPERANDS 4
 
+/* RSH_IN() is the bit of a command; RSH_IN_ALL has the bits of all commands. */
+#define RSH_IN(id) (1u << (id))
+#define RSH_IN_ALL (~0u)
+
 struct rsh_command {
 	const char *name;
 	enum rsh_command_id id;
@@ -43,18 +47,23 @@ struct rsh_command {
 	const char *summary; /* one line, printed after the name */
 	const char *about;   /* the description in --help, wrapped when it is
 			      * printed */
-	/* Takes the operands out of `o` and checks all options together.
-	 * Returns 0, or -EINVAL with a sentence. */
+	/* Checks operands and options together, and settles what follows from
+	 * SOURCE (app/check.h); NULL: neither is needed.  Returns 0, or -errno
+	 * with a sentence. */
 	int (*check)(struct rsh_options *o, struct rsh_error *err);
-	/* A command may have forms.  The word after the command's name chooses
-	 * one.  The name of a form has both words, a form has no check, and the
-	 * first operand of the command is the form. */
-	const struct rsh_command *forms;
-	size_t n_forms;
+	/* These are the bits of the forms of a command; 0: it has none.  A form
+	 * is a command whose name has another word, "strategy derive". */
+	unsigned forms;
 };
 
-/* Returns the commands in the order of --help; the first one is the command
- * that is used if no name is given. */
+/* Returns the bits of the command, or of its forms. */
+static inline unsigned rsh_command_bits(const struct rsh_command *command)
+{
+	return command->forms ? command->forms : RSH_IN(command->id);
+}
+
+/* Returns the commands in the order of --help, each before its forms; the first
+ * one is the command that is used if no name is given. */
 const struct rsh_command *rsh_command_table(size_t *n);
 /* Returns NULL if no command has that name. */
 const struct rsh_command *rsh_command_find(const char *name);
@@ -62,8 +71,9 @@ const struct rsh_command *rsh_command_find(const char *name);
  * `strategy`; NULL if there is none. */
 const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 					   const char *word);
-/* Returns the word that names a form. */
-const char *rsh_command_form_word(const struct rsh_command *form);
+/* Returns the word that names a form; NULL if it is no form of the command. */
+const char *rsh_command_form_word(const struct rsh_command *command,
+				  const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is similar to a command, or
  * else "". */
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES]);

@@ -14,6 +14,7 @@
 #include "rsh/fuse/server.h"
 #include "rsh/plan/plan.h"
 #include "rsh/storage/objects.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
@@ -23,10 +24,11 @@ struct rsh_command;
 /* This is the destination of the log. */
 enum rsh_log_to {
 	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
+	/* these in the order of --log-to */
 	RSH_LOG_TO_STDERR,
-	RSH_LOG_TO_FILE, /* the one at log_file */
 	RSH_LOG_TO_SYSLOG,
 	RSH_LOG_TO_JOURNAL,
+	RSH_LOG_TO_FILE, /* the one at log_file */
 };
 
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
@@ -39,10 +41,7 @@ struct rsh_given {
 };
 
 struct rsh_options {
-	const struct rsh_command *command;
-	/* This is the form of the command that the command line names first;
-	 * NULL: it names none. */
-	const struct rsh_command *form;
+	const struct rsh_command *command; /* or its form */
 	bool unnamed; /* the name of the command was left out */
 	/* If one of these is set, that text is printed and nothing else is
 	 * done. */
@@ -89,32 +88,22 @@ struct rsh_options {
 	bool stack;
 	bool allow_non_empty;
 	bool no_sandbox;
-	bool debug;
 	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */
 	enum rsh_log_level log_level;
 
-	const char *fsname;  /* NULL: SOURCE */
-	const char *subtype;
-	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
-	enum rsh_io_mode io_mode;
+	struct rsh_server_options server;
 	struct rsh_store_io_options io;
 	uint64_t keep_free;
-	unsigned readahead; /* 0: not given */
-	unsigned max_read;
 	unsigned holder; /* a file descriptor, 0: none */
-	unsigned max_threads;
-	unsigned max_idle_threads;
 
 	/* These are the given options, in order; values point into argv and
-	 * `copies`. */
+	 * `memory`. */
 	struct rsh_given *given;
 	size_t n_given, cap_given;
 
-	/* These are copies of -o arguments, into which the strings above
-	 * point. */
-	char **copies;
-	size_t n_copies, cap_copies;
+	/* This has what the strings above point to if it is not in argv. */
+	struct rsh_arena memory;
 };
 
 /* Reads argv, which is reordered and kept, not copied.  Returns 0, or -EINVAL
@@ -127,11 +116,11 @@ void rsh_options_clear(struct rsh_options *o);
 
 /* ---- the same without a command line ---- */
 
-/* rsh_options_init() sets the defaults, except those of options whose check
- * depends on whether they were given.  rsh_options_settle() sets these after
- * the check. */
+/* rsh_options_init() sets the defaults, except those that depend on SOURCE or
+ * on other options.  rsh_check_conversion() and then rsh_options_finish() set
+ * these. */
 void rsh_options_init(struct rsh_options *o);
-void rsh_options_settle(struct rsh_options *o);
+void rsh_options_finish(struct rsh_options *o);
 /* Sets one option of o->command, "name" or "name=value" as in -o; `given` is
  * copied.  Returns 0, or -EINVAL or -ENOMEM with a sentence. */
 int rsh_options_set(struct rsh_options *o, const char *given,
@@ -159,13 +148,6 @@ static inline bool rsh_options_convert(const struct rsh_options *o)
 {
 	return o->vfs.src.from && o->vfs.dst.from;
 }
-
-/* Returns a copy that is valid as long as the options; NULL if memory is
- * out. */
-char *rsh_options_keep(struct rsh_options *o, const char *text);
-
-/* Returns the machine's memory in bytes. */
-uint64_t rsh_physical_memory(void);
 
 /* ---- the exit status ---- */
 
@@ -215,11 +197,6 @@ int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
 char *rsh_options_line(const struct rsh_options *o,
 		       const struct rsh_command *command,
 		       const char *const *operands);
-
-/* Makes a corrected line for one that failed: with a SOURCE near the one that
- * is not valid, or with SOURCE and MOUNTPOINT exchanged.  It looks into
- * directories.  NULL: no correction is known. */
-char *rsh_options_meant(const struct rsh_options *o);
 
 /* ---- the digest of a conversion, for manifests ---- */
 

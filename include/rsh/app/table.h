@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/table.h offers one table of all options of all commands; a row has
- * everything about one option.  The parser, -o, --help, the sandbox and the
- * identities of mounts and conversions are made from the table, and the
- * completions of shells from --help.  The table is constant, and any thread may
- * read it.
+/* app/table.h offers the options of all commands, as a list of the lists that
+ * features bring (util/option.h).  The parser, -o, --help, the sandbox and the
+ * identities of mounts and conversions are made from it, and the completions of
+ * shells from --help.  The lists are constant, and any thread may read them.
  *
  * An option is written --name, or -letter if it has one.  In commands that take
- * -o it is also written -o name, with '_' for '-'.  Options marked `bare` are
- * only written with -o, as users of mount(8) expect.
+ * -o it is also written -o name, with '_' for '-'.  Lists marked `bare`
+ * are only written with -o, as users of mount(8) expect.
  */
 #pragma once
 
@@ -16,78 +15,48 @@
 
 #include "rsh/app/commands.h"
 #include "rsh/app/options.h"
+#include "rsh/util/option.h"
 
-struct rsh_option;
-/* Sets the option; `value` is NULL if the option takes none.  Returns 0, or
- * -EINVAL with a sentence that names the option. */
-typedef int rsh_option_setter(struct rsh_options *o,
-			      const struct rsh_option *def, const char *value,
-			      struct rsh_error *err);
-
-/* What rsh_options_digest() hashes of an option's member. */
-enum rsh_decides {
-	RSH_DECIDES_NOTHING, /* the option does not decide about bytes */
-	RSH_DECIDES_VALUE,   /* the bytes of the member */
-	RSH_DECIDES_TEXT,
-	RSH_DECIDES_FILE,    /* the content of the file that it names */
-	RSH_DECIDES_OUTPUT,  /* the format of the output */
+struct rsh_option_list {
+	const char *heading; /* in --help-all; NULL: that of the list before */
+	const struct rsh_option *rows;
+	size_t base;       /* offset of their struct in struct rsh_options */
+	unsigned commands; /* bits of those that take its options */
+	bool converts;     /* for all rows */
+	bool bare;         /* they are only written with -o */
+	const char *needs; /* for all rows that need nothing themselves */
 };
 
-struct rsh_option {
-	const char *name;  /* NULL: it has a letter only */
-	char letter;       /* 0: none */
-	/* This is the name of the value in --help, "a|b" if the value is one of
-	 * these words; NULL: the option takes no value. */
-	const char *arg;
-	unsigned commands; /* bits of the commands that take it */
-	/* This is the text of --help.  In a row without commands it is a
-	 * heading; NULL: --help does not list the option. */
-	const char *help;
-	rsh_option_setter *set; /* NULL: the value is a list of options */
-	bool bare;
-	bool first;    /* --help lists it, not only --help-all */
-	bool aside;    /* it does not change what a mount shows */
-	bool converts; /* it is for conversions, not for `mount --resume` */
-	enum rsh_decides decides;
-	/* If one of these is set, the member is a path that is opened for
-	 * reading.  `opens_links` is for a directory: the targets of its links
-	 * are opened as well. */
-	bool opens, opens_links;
-	bool is_source; /* it may be an address with secrets, as SOURCE may
-			 * be */
-	/* The setters of one member use these: offset and size of the member,
-	 * the range of a number, and the numbers for the words of `arg`.  Those
-	 * are `values`, or min, min + 1 ... if it is NULL. */
-	size_t at, size;
-	unsigned min, max;
-	const unsigned *values;
+/* This is an option in its list.  All zero: before the first one. */
+struct rsh_option_at {
+	const struct rsh_option_list *list;
+	const struct rsh_option *row;
 };
 
-/* RSH_IN() is the bit of a command; RSH_IN_ALL has the bits of all commands. */
-#define RSH_IN(id) (1u << (id))
-#define RSH_IN_ALL (~0u)
-
-/* Returns the row after `def` (NULL: the first one), also if it is a heading;
- * NULL after the last one. */
-const struct rsh_option *rsh_option_next(const struct rsh_option *def);
+/* Goes to the next option; returns false after the last one. */
+bool rsh_option_next(struct rsh_option_at *at);
+/* Goes to the next option of a command, or of its forms. */
+bool rsh_option_next_of(const struct rsh_command *command,
+			struct rsh_option_at *at);
 /* Finds the option of a command by its name, which has n characters, with '-'
- * or '_'; NULL: there is none. */
-const struct rsh_option *rsh_option_find(const struct rsh_command *command,
-					 const char *name, size_t n);
+ * or '_'; returns whether there is one. */
+bool rsh_option_find(const struct rsh_command *command, const char *name,
+		     size_t n, struct rsh_option_at *at);
 
-static inline bool rsh_option_is_of(const struct rsh_option *def,
-				    const struct rsh_command *command)
+/* Returns the bits of the commands that take it. */
+static inline unsigned rsh_option_commands(const struct rsh_option_at *at)
 {
-	return def->commands & RSH_IN(command->id);
+	return at->row->commands ? at->row->commands : at->list->commands;
 }
 
-/* Does rsh_option_next() for the options of a command. */
-static inline const struct rsh_option *
-rsh_option_next_of(const struct rsh_command *command,
-		   const struct rsh_option *def)
+static inline bool rsh_option_converts(const struct rsh_option_at *at)
 {
-	do {
-		def = rsh_option_next(def);
-	} while (def && !rsh_option_is_of(def, command));
-	return def;
+	return at->row->converts || at->list->converts;
+}
+
+/* Returns the member that the option sets. */
+static inline void *rsh_option_member(const struct rsh_options *o,
+				      const struct rsh_option_at *at)
+{
+	return (char *)(uintptr_t)o + at->list->base + at->row->at;
 }

@@ -11,6 +11,7 @@
 #include "rsh/util/error.h"
 #include "rsh/read/stream.h"
 #include "rsh/vfs/vfs.h"
+#include "rsh/util/option.h"
 
 struct rsh_server;
 struct rsh_mounter;
@@ -68,6 +69,11 @@ struct rsh_server_options {
 	bool lean;                 /* few threads and windows: slower, but uses
 				    * much less memory */
 };
+
+/* The options of the command line, those of -o, and those that mount(8)
+ * explains. */
+extern const struct rsh_option rsh_server_rows[], rsh_server_mount_rows[],
+	rsh_server_kernel_rows[];
 
 /* Returns N if the mountpoint is /dev/fd/N, else -1.  In that case another
  * process has opened /dev/fuse, has mounted with that descriptor, and has to

@@ -24,6 +24,7 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
+#include "rsh/util/option.h"
 #include "rsh/wire/name_map.h"
 
 struct rsh_source;
@@ -112,6 +113,12 @@ struct rsh_source_options {
 	unsigned n_threads; /* for indexing; 0: a suitable number */
 };
 
+/* The options of the command line. */
+extern const struct rsh_option rsh_source_rows[];
+/* Checks them together.  Returns 0, or -EINVAL with a sentence. */
+int rsh_source_options_check(const struct rsh_source_options *o,
+			     struct rsh_error *err);
+
 /* Opens the tree at `path` and lists the files of ranks first .. first+n-1.
  * No content is read yet; a rank directory that cannot be read is logged and
  * counts as empty.  Returns 0, or -errno with a sentence: there is no such
@@ -134,17 +141,10 @@ const struct rsh_format *
 rsh_source_format_at(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, int *bid,
 		     struct rsh_error *err);
-/* Finds the source that may have been meant by a path that is not one: above
- * it, if it is a file or the directory of one rank, or in it.  Returns its path
- * (from malloc) and its format; NULL: nothing is found, or the path is a
- * source. */
-char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
-		       const struct rsh_format *const *formats,
-		       const struct rsh_format **format);
 /* Writes the end of a sentence, "; ...", about a SOURCE in which no checkpoint
- * is found: it is not a directory, or has a checkpoint that may have been
- * meant, or one without its metadata.  Writes "" if nothing is known.  Any
- * thread may call it. */
+ * is found: it is not a directory, or it has a checkpoint or belongs to one
+ * that may have been meant, or has one without its metadata.  Writes "" if
+ * nothing is known.  Any thread may call it. */
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max);

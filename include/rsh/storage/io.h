@@ -21,6 +21,7 @@
 
 #include "rsh/storage/cache.h"
 #include "rsh/util/error.h"
+#include "rsh/util/option.h"
 
 struct rsh_store_io;
 
@@ -67,6 +68,9 @@ struct rsh_store_io_stats {
 	bool has_servers;      /* the cache shares blocks by servers */
 	struct rsh_cache_stats cache;
 };
+
+/* The options of the command line. */
+extern const struct rsh_option rsh_store_io_rows[];
 
 /* Checks a text of faults.  Returns 0, -EINVAL with a sentence, or -ENOMEM. */
 int rsh_faults_check(const char *faults, struct rsh_error *err);

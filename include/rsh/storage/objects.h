@@ -31,6 +31,7 @@
 #include <time.h>
 
 #include "rsh/util/error.h"
+#include "rsh/util/option.h"
 #include "rsh/wire/object_listing.h"
 
 struct rsh_objects;
@@ -85,6 +86,9 @@ struct rsh_objects_options {
 };
 
 #define RSH_OBJECTS_REQUESTS 64
+
+/* The options of the command line. */
+extern const struct rsh_option rsh_objects_rows[];
 
 /* Returns whether `place` is an address of object storage, not a path; also in
  * a build without object storage. */

@@ -391,14 +391,14 @@ enum rsh_exit rsh_convert_command(const struct rsh_options *o)
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
 
-	if (o->form->id == RSH_COMMAND_TABLES)
+	if (o->command->id == RSH_COMMAND_TABLES)
 		rc = list_tables(o, &good, &err);
-	else if (o->form->id != RSH_COMMAND_TABLE_CHECK ||
+	else if (o->command->id != RSH_COMMAND_TABLE_CHECK ||
 		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
 		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
-	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_CHECK)
+	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_CHECK)
 		rc = check_table(o, path ? path : RSH_TABLE_AUTO, &good, &err);
-	if (rc == 0 && o->form->id == RSH_COMMAND_TABLE_SHOW) {
+	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW) {
 		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
 				    &err);
 		/* A write error is detected at the end of the program. */

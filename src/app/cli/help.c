@@ -54,15 +54,16 @@ static void help_entry(FILE *f, const char *left, const char *text,
 	wrap(f, text, indent, indent);
 }
 
-static void help_option(FILE *f, const struct rsh_option *def)
+static void help_option(FILE *f, const struct rsh_option_at *at)
 {
+	const struct rsh_option *def = at->row;
 	const char *arg = def->arg ? def->arg : "";
 	char left[96], letter[8] = "    ";
 
 	if (def->letter)
 		snprintf(letter, sizeof(letter), "-%c%s", def->letter,
 			 def->name ? ", " : " ");
-	if (def->bare)
+	if (at->list->bare)
 		snprintf(left, sizeof(left), "-o %s%s%s", def->name,
 			 def->arg ? "=" : "", arg);
 	else if (def->name)
@@ -78,40 +79,47 @@ static void help_option(FILE *f, const struct rsh_option *def)
  * whether all were printed. */
 static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
-	const struct rsh_option *def = NULL;
-	const char *heading = "";
+	struct rsh_option_at at = { .list = NULL };
+	const struct rsh_option_list *last = NULL;
+	const char *heading = NULL, *printed = NULL;
 	size_t n_own = 0;
 
-	while ((def = rsh_option_next_of(command, def)))
+	while (rsh_option_next_of(command, &at))
 		n_own++;
 	if (!all)
 		fputc('\n', f);
-	while ((def = rsh_option_next(def))) {
-		if (!def->commands)
-			heading = def->help;
-		if (!rsh_option_is_of(def, command) ||
-		    !(all || def->first || n_own <= FEW_OPTIONS))
+	at.list = NULL;
+	while (rsh_option_next(&at)) {
+		if (at.list != last && at.list->heading)
+			heading = at.list->heading;
+		last = at.list;
+		if (!(rsh_option_commands(&at) & rsh_command_bits(command)) ||
+		    !(all || at.row->first || n_own <= FEW_OPTIONS))
 			continue;
-		if (all && heading)
+		if (all && heading != printed)
 			fprintf(f, "\n%s:\n", heading);
-		heading = NULL;
-		help_option(f, def);
+		printed = heading;
+		help_option(f, &at);
 	}
 	return all || n_own <= FEW_OPTIONS;
 }
 
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 {
+	size_t n;
+	const struct rsh_command *commands = rsh_command_table(&n);
+
 	fprintf(f, "usage: reshardfs %s [options]", command->name);
 	for (size_t i = 0; i < RSH_MAX_OPERANDS && command->operands[i]; i++)
 		fprintf(f, " %s", command->operands[i]);
 	fputs("\n\n", f);
 	wrap(f, command->about, 0, 0);
-	if (command->n_forms)
+	if (command->forms)
 		fputc('\n', f);
-	for (size_t i = 0; i < command->n_forms; i++)
-		help_entry(f, rsh_command_form_word(&command->forms[i]),
-			   command->forms[i].summary, SUMMARY_COLUMN);
+	for (size_t i = 0; i < n; i++)
+		if (command->forms & RSH_IN(commands[i].id))
+			help_entry(f, strchr(commands[i].name, ' ') + 1,
+				   commands[i].summary, SUMMARY_COLUMN);
 	if (!help_options(f, command, all))
 		fprintf(f, "\nAll options: reshardfs %s --help-all\n",
 			command->name);
@@ -121,27 +129,33 @@ void rsh_help_program(FILE *f, bool all)
 {
 	size_t n_commands;
 	const struct rsh_command *commands = rsh_command_table(&n_commands);
-	const struct rsh_option *def = NULL;
+	struct rsh_option_at at = { .list = NULL };
 
 	fputs("usage: reshardfs COMMAND [options] ...\n"
 	      "       reshardfs [options] SOURCE MOUNTPOINT\n\n"
 	      "Mounts a checkpoint in another sharding strategy or format.\n\n",
 	      f);
 	for (size_t i = 0; i < n_commands; i++)
-		help_entry(f, commands[i].name, commands[i].summary,
-			   SUMMARY_COLUMN);
+		if (!strchr(commands[i].name, ' '))
+			help_entry(f, commands[i].name, commands[i].summary,
+				   SUMMARY_COLUMN);
 	fputs("\nOptions of all commands, also before COMMAND:\n", f);
-	while ((def = rsh_option_next(def)))
-		if (def->commands == RSH_IN_ALL && (all || !def->arg))
-			help_option(f, def);
+	while (rsh_option_next(&at))
+		if (rsh_option_commands(&at) == RSH_IN_ALL &&
+		    (all || !at.row->arg))
+			help_option(f, &at);
 	fputs("\nOptions of a command: reshardfs COMMAND --help\n", f);
 }
 
 enum rsh_exit rsh_help(const struct rsh_options *o)
 {
-	if (o->n_operands)
-		rsh_help_command(stdout, o->form ? o->form :
-				 rsh_command_find(o->operands[0]), false);
+	const struct rsh_command *command =
+		o->n_operands ? rsh_command_find(o->operands[0]) : NULL;
+
+	if (o->n_operands > 1)
+		command = rsh_command_form(command, o->operands[1]);
+	if (command)
+		rsh_help_command(stdout, command, false);
 	else
 		rsh_help_program(stdout, false);
 	return RSH_EXIT_GOOD;

@@ -33,8 +33,14 @@ static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
 	[RSH_COMMAND_PLAN] = rsh_plan,
 	[RSH_COMMAND_EXPORT] = rsh_export_command,
 	[RSH_COMMAND_VERIFY] = rsh_verify,
-	[RSH_COMMAND_STRATEGY] = rsh_strategy_command,
-	[RSH_COMMAND_CONVERT] = rsh_convert_command,
+	[RSH_COMMAND_SHOW] = rsh_strategy_command,
+	[RSH_COMMAND_MERGE] = rsh_strategy_command,
+	[RSH_COMMAND_CHECK] = rsh_strategy_command,
+	[RSH_COMMAND_DERIVE] = rsh_strategy_command,
+	[RSH_COMMAND_INFER] = rsh_strategy_command,
+	[RSH_COMMAND_TABLES] = rsh_convert_command,
+	[RSH_COMMAND_TABLE_SHOW] = rsh_convert_command,
+	[RSH_COMMAND_TABLE_CHECK] = rsh_convert_command,
 	[RSH_COMMAND_WARM] = rsh_warm,
 	[RSH_COMMAND_STATS] = rsh_stats,
 	[RSH_COMMAND_STEPS] = rsh_stats,
@@ -76,8 +82,7 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 	if (helps && o->unnamed) {
 		rsh_help_program(stdout, o->help_all);
 	} else if (helps) {
-		rsh_help_command(stdout, o->form ? o->form : o->command,
-				 o->help_all);
+		rsh_help_command(stdout, o->command, o->help_all);
 	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());
@@ -114,7 +119,6 @@ static int run_program(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char shown[2 * RSH_ERROR_TEXT_MAX];
-	cleanup_free char *line = NULL;
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
@@ -125,11 +129,7 @@ static int run_program(int argc, char **argv)
 	else
 		fprintf(stderr, "reshardfs: %s\n",
 			rsh_text_put(shown, sizeof(shown), err.text));
-	if (status == RSH_EXIT_USAGE || status == RSH_EXIT_INPUT)
-		line = rsh_options_meant(&o);
-	if (line)
-		fprintf(stderr, "Did you mean: %s\n", line);
-	else if (status == RSH_EXIT_USAGE)
+	if (status == RSH_EXIT_USAGE)
 		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
 			o.unnamed ? "" : o.command->name, o.unnamed ? "" : " ");
 	rsh_options_clear(&o);

@@ -89,7 +89,7 @@ static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 	cleanup_free void *data = NULL;
 	bool json;
 	size_t len;
-	int rc = rsh_strategies_join(o->operands + 1, o->n_operands - 1, &json,
+	int rc = rsh_strategies_join(o->operands, o->n_operands, &json,
 				     &data, &len, err);
 
 	if (rc)
@@ -185,7 +185,7 @@ static int check_strategies(const struct rsh_options *o,
 				       err);
 	rc = rc ?: read_shapes(o, src, names, &shapes, err);
 	rsh_json(&c.out, "{strategies:[");
-	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++) {
+	for (unsigned i = 0; rc == 0 && i < o->n_operands; i++) {
 		c.n = 0;
 		rsh_json(&c.out, "{strategy:% findings:[", o->operands[i]);
 		rc = rsh_strategies_check(o->operands[i], shapes, names,
@@ -212,16 +212,16 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 	bool wrong = false;
 	int rc;
 
-	if (o->form->id == RSH_COMMAND_INFER)
+	if (o->command->id == RSH_COMMAND_INFER)
 		return rsh_infer_command(o);
 	names = rsh_names_new();
 	if (!names)
 		rc = rsh_error_nomem(&err);
-	else if (o->form->id == RSH_COMMAND_SHOW)
+	else if (o->command->id == RSH_COMMAND_SHOW)
 		rc = rsh_strategy_load(o->vfs.source, false, names, &s, &err);
-	else if (o->form->id == RSH_COMMAND_MERGE)
+	else if (o->command->id == RSH_COMMAND_MERGE)
 		rc = merge_strategies(o, &err);
-	else if (o->form->id == RSH_COMMAND_CHECK)
+	else if (o->command->id == RSH_COMMAND_CHECK)
 		rc = check_strategies(o, names, &wrong, &err);
 	else
 		rc = derive_file(o, names, &err);

@@ -118,7 +118,7 @@ struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 		.progress = progress,
 		.ctx = w,
 		.n_jobs = w->options->jobs,
-		.readahead = w->options->readahead,
+		.readahead = w->options->server.readahead,
 	};
 }
 

@@ -352,20 +352,9 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	const struct rsh_options *o = s->options;
 	int rc;
 
-	s->so = (struct rsh_server_options){
-		.mountpoint = o->mountpoint,
-		.fsname = o->fsname,
-		.subtype = o->subtype,
-		.mount_opts = o->mount_opts,
-		.max_read = o->max_read,
-		.io_mode = o->io_mode,
-		.far = rsh_store_far(o->vfs.source, &o->vfs.files.store),
-		.shared = o->io.cache.servers.list != NULL,
-		.readahead = o->readahead,
-		.debug = o->debug,
-		.max_threads = o->max_threads,
-		.max_idle_threads = o->max_idle_threads,
-	};
+	s->so = o->server;
+	s->so.far = rsh_store_far(o->vfs.source, &o->vfs.files.store);
+	s->so.shared = o->io.cache.servers.list != NULL;
 	/* The sandbox must be complete before the first byte of files from
 	 * other users is read. */
 	s->room.map = rsh_memory_left_to_map();

@@ -87,15 +87,15 @@ static void allow_model(int rules, const char *directory)
 static void allow_read(int rules, const struct rsh_options *o)
 {
 	const char *rule_table = o->vfs.weights.table, *path;
-	const struct rsh_option *def = NULL;
+	struct rsh_option_at at = { .list = NULL };
 
-	while ((def = rsh_option_next(def))) {
-		if (!def->opens && !def->opens_links)
+	while (rsh_option_next(&at)) {
+		if (!at.row->opens && !at.row->opens_links)
 			continue;
-		path = *(const char *const *)((const char *)o + def->at);
+		path = *(const char *const *)rsh_option_member(o, &at);
 		if (path)
 			allow_path(rules, path);
-		if (path && def->opens_links)
+		if (path && at.row->opens_links)
 			allow_links(rules, path);
 	}
 	if (!rule_table ||

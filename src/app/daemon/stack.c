@@ -62,12 +62,12 @@ static int add_given(json_t *all, const struct rsh_command *command,
 		     const struct rsh_given *given)
 {
 	cleanup_free char *full = NULL;
-	const struct rsh_option *def =
-		rsh_option_find(command, given->name, strlen(given->name));
+	struct rsh_option_at at;
 
-	if (!def || def->aside)
+	if (!rsh_option_find(command, given->name, strlen(given->name), &at) ||
+	    at.row->aside)
 		return 0;
-	full = full_path(def->arg, given->value);
+	full = full_path(at.row->arg, given->value);
 	return add_line(all, given->name, full ? full : given->value);
 }
 

@@ -177,8 +177,9 @@ int reshard_open(const char *source, const char *const *options,
 		rc = rsh_error_set(&err, EINVAL, "help and version are for the "
 				   "command line");
 	if (rc == 0)
-		rc = rsh_check_conversion(&r->options, &err);
-	rsh_options_settle(&r->options);
+		rc = rsh_rules_check(&r->options, false, &err) ?:
+		     rsh_check_conversion(&r->options, &err);
+	rsh_options_finish(&r->options);
 	if (rc == 0)
 		rc = start_log(&r->options, &err);
 	if (rc == 0)

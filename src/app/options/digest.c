@@ -168,13 +168,13 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	const size_t base = offsetof(struct rsh_options, vfs);
 	const struct rsh_weights_at *w = &cfg->weights;
 	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
-	const struct rsh_option *def = NULL;
+	struct rsh_option_at at = { .list = NULL };
 	int rc = 0;
 
-	while (rc == 0 && (def = rsh_option_next(def)))
-		if (def->decides)
-			rc = digest_member(hash, def, (const char *)cfg +
-					   (def->at - base), err);
+	while (rc == 0 && rsh_option_next(&at))
+		if (at.row->decides)
+			rc = digest_member(hash, at.row, (const char *)cfg +
+					   (at.row->at - base), err);
 	if (cfg->output->digest)
 		XXH3_64bits_update(hash, &cfg->output->digest,
 				   sizeof(cfg->output->digest));

@@ -3,8 +3,7 @@
  * and values. */
 #include "config.h"
 
-#include "rsh/util/suggestion.h"
-#include "set_i.h"
+#include "options_i.h"
 
 static const struct {
 	const char *theirs, *ours;

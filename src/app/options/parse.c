@@ -3,209 +3,189 @@
 #include "config.h"
 
 #include <errno.h>
-#include <getopt.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/app/commands.h"
-#include "rsh/app/table.h"
+#include "options_i.h"
+#include "rsh/app/check.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/suggestion.h"
 #include "rsh/util/text.h"
-#include "set_i.h"
 
-/* Lists the options of the command that begin with the word, as "--a, --b or
- * --c"; returns their number. */
-static unsigned list_begun(const struct rsh_command *command, const char *word,
-			   size_t length, char *text, size_t size)
+/* ---- finding options ---- */
+
+#define NAMES_MAX 256
+
+static void add_name(char names[NAMES_MAX], const char *name)
 {
-	const struct rsh_option *def = NULL, *last = NULL;
-	unsigned count = 0;
-	size_t at = 0;
+	size_t end = strlen(names);
 
-	while ((def = rsh_option_next_of(command, def))) {
-		if (def->bare || !def->name ||
-		    !rsh_suggestion_begins(def->name, word, length))
-			continue;
-		if (last)
-			rsh_text_add(text, size, &at, "%s--%s",
-				     count > 1 ? ", " : "", last->name);
-		last = def;
-		count++;
-	}
-	if (last)
-		rsh_text_add(text, size, &at, "%s--%s",
-			     count > 1 ? " or " : "", last->name);
+	rsh_text_add(names, NAMES_MAX, &end, "%s%s", end ? "|" : "", name);
+}
+
+/* Finds the long option, whose name may be cut; returns how many may be meant,
+ * and lists them as "a|b". */
+static unsigned find_long(const struct rsh_command *command, const char *name,
+			  size_t n, struct rsh_option_at *found,
+			  char names[NAMES_MAX])
+{
+	struct rsh_option_at at = { .list = NULL };
+	unsigned count = 0;
+
+	*names = '\0';
+	if (rsh_option_find(command, name, n, found) && !found->list->bare)
+		return 1;
+	while (n && rsh_option_next_of(command, &at))
+		if (at.row->name && !at.list->bare &&
+		    rsh_suggestion_begins(at.row->name, name, n)) {
+			add_name(names, at.row->name);
+			*found = at;
+			count++;
+		}
 	return count;
 }
 
-/* Lists the commands that have the option of that name, as "ls and plan". */
-static unsigned list_owners(const char *word, size_t length, char *text,
-			    size_t size)
+static bool find_letter(const struct rsh_command *command, char letter,
+			struct rsh_option_at *at)
 {
-	size_t n_commands, at = 0;
-	const struct rsh_option *def = NULL;
-	const struct rsh_command *commands = rsh_command_table(&n_commands);
-	unsigned in = 0, count = 0, all;
-
-	while ((def = rsh_option_next(def)))
-		if (def->name && !def->bare &&
-		    rsh_suggestion_same(def->name, word, length))
-			in |= def->commands;
-	for (size_t i = 0; i < n_commands; i++)
-		count += (in & RSH_IN(commands[i].id)) != 0;
-	all = count;
-	for (size_t i = 0; i < n_commands; i++)
-		if (in & RSH_IN(commands[i].id))
-			rsh_text_add(text, size, &at, "%s%s",
-				     commands[i].name, --count > 1 ? ", " :
-				     count ? " and " : "");
-	return all;
+	at->list = NULL;
+	while (rsh_option_next_of(command, at))
+		if (letter && at->row->letter == letter)
+			return true;
+	return false;
 }
 
-static int unknown_long(const struct rsh_command *command, const char *word,
-		     bool before, struct rsh_error *err)
+/* Lists the commands that have the option of that name. */
+static bool find_owners(const char *word, size_t length, char names[NAMES_MAX])
 {
-	const size_t length = strcspn(word, "=");
-	char text[RSH_SUGGESTION_BYTES], names[256] = "";
+	struct rsh_option_at at = { .list = NULL };
+	size_t n;
+	const struct rsh_command *commands = rsh_command_table(&n);
+	unsigned in = 0;
 
-	if (list_begun(command, word, length, names, sizeof(names)) > 1)
+	*names = '\0';
+	while (rsh_option_next(&at))
+		if (at.row->name && !at.list->bare &&
+		    rsh_suggestion_same(at.row->name, word, length))
+			in |= rsh_option_commands(&at);
+	for (size_t i = 0; i < n; i++)
+		if (in & RSH_IN(commands[i].id))
+			add_name(names, commands[i].name);
+	return *names;
+}
+
+/* ---- unknown options ---- */
+
+/* Writes " (did you mean --OPTION?)", or "".  The words before its name are
+ * "--" or "-o " if `before` is NULL. */
+static void guess_option(const struct rsh_command *command, const char *word,
+			 size_t n, const char *before,
+			 char text[RSH_SUGGESTION_BYTES])
+{
+	const char *ours = rsh_other_word(word, n);
+	struct rsh_option_at at = { .list = NULL };
+	struct rsh_suggestion guess;
+
+	rsh_suggestion_begin(&guess, word, n);
+	while (rsh_option_next_of(command, &at))
+		if (at.row->name)
+			rsh_suggestion_offer(&guess, at.row->name);
+	if (ours)
+		guess.best = ours;
+	if (ours && *ours < 'a') {
+		before = "the operand ";
+		guess.best = command->operands[strcmp(ours, "SOURCE") != 0];
+	}
+	rsh_suggestion_put(&guess, before ? before :
+			   guess.best && strchr(guess.best, '_') ? "-o " : "--",
+			   text);
+	/* Names in lists are usually written with '_'. */
+	for (char *c = before ? strrchr(text, ' ') : NULL; c && *c; c++)
+		*c = *c == '-' ? '_' : *c;
+}
+
+/* `rest` are the words after the option. */
+static int unknown_long(const struct rsh_options *o, const char *word,
+			size_t length, char *const *rest, struct rsh_error *err)
+{
+	char text[RSH_SUGGESTION_BYTES], names[NAMES_MAX], words[2 * NAMES_MAX];
+	struct rsh_option_at at;
+	bool before = false;
+
+	if (find_long(o->command, word, length, &at, names)) {
+		rsh_words_put(words, sizeof(words), "--", names);
 		return rsh_error_set(err, EINVAL, "option --%.*s is "
-				     "ambiguous: %s", (int)length, word, names);
-	if (list_owners(word, length, names, sizeof(names)))
+				     "ambiguous: %s", (int)length, word, words);
+	}
+	/* Options before the name of a command must be options that all
+	 * commands have. */
+	for (; o->unnamed && *rest; rest++)
+		before |= rsh_command_find(*rest) != NULL;
+	if (find_owners(word, length, names)) {
+		rsh_words_put(words, sizeof(words), "", names);
 		return rsh_error_set(err, EINVAL, "%s has no option --%.*s; "
-				     "it is an option of %s%s%s", command->name,
-				     (int)length, word, names,
+				     "it is an option of %s%s%s",
+				     o->command->name, (int)length, word, words,
 				     before ? ", to be given after the "
-					      "command" :
-				     "",
+					      "command" : "",
 				     length == strlen("steps") &&
 				     strncmp(word, "steps", length) == 0 ?
 				     ": give one step as SOURCE, or of rank "
 				     "files by --select" : "");
-	rsh_option_guess(command, word, length, NULL, text);
+	}
+	guess_option(o->command, word, length, NULL, text);
 	return rsh_error_set(err, EINVAL, "unknown option --%.*s%s",
 			     (int)length, word, text);
 }
 
 /* The word may be a long option with only one hyphen. */
 static int unknown_letter(const struct rsh_command *command, const char *word,
-		       int letter, struct rsh_error *err)
+			  char letter, struct rsh_error *err)
 {
-	char names[256] = "";
+	char names[NAMES_MAX], words[2 * NAMES_MAX];
+	struct rsh_option_at at;
 
-	if (strlen(word) > 2 && word[0] == '-' && word[1] != '-' &&
-	    list_begun(command, word + 1, strcspn(word + 1, "="), names,
-		       sizeof(names)))
-		return rsh_error_set(err, EINVAL, "unknown option %s (did you "
-				     "mean %s?)", word, names);
-	return rsh_error_set(err, EINVAL, "unknown option -%c", letter);
+	if (!word[2] || !find_long(command, word + 1, strcspn(word + 1, "="),
+				   &at, names))
+		return rsh_error_set(err, EINVAL, "unknown option -%c", letter);
+	rsh_words_put(words, sizeof(words), "--", *names ? names :
+		      at.row->name);
+	return rsh_error_set(err, EINVAL, "unknown option %s (did you mean "
+			     "%s?)", word, words);
 }
 
-/* ---- parsing ---- */
+/* ---- setting ---- */
 
-#define FIRST_LONG_VALUE 256 /* above all letters */
+static int take(struct rsh_options *o, const struct rsh_option_at *at,
+		char *value, struct rsh_error *err);
 
-/* This is the table of options as getopt needs it, for one command.  Names with
- * hyphens are included with underscores as well: for getopt two names of one
- * option are not ambiguous. */
-struct getopt_tables {
-	char *letters;
-	struct option *longs;
-};
-
-static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
-{
-	const struct rsh_option *const first = rsh_option_next(NULL);
-	const struct rsh_option *def = NULL;
-	struct option *to;
-	char *letter, *name;
-	size_t n = 0;
-
-	while ((def = rsh_option_next(def)))
-		n++;
-	t->letters = letter = rsh_alloc_array(2 * n + 2, 1);
-	t->longs = to = rsh_alloc_array(2 * n + 1, sizeof(*t->longs));
-	if (!letter || !to)
-		return -ENOMEM;
-	*letter++ = ':'; /* getopt returns what is wrong and prints nothing */
-	while ((def = rsh_option_next_of(o->command, def))) {
-		if (def->bare)
-			continue;
-		if (def->letter)
-			*letter++ = def->letter;
-		if (def->letter && def->arg)
-			*letter++ = ':';
-		if (!def->name)
-			continue;
-		*to++ = (struct option){
-			.name = def->name,
-			.has_arg = def->arg ? required_argument : no_argument,
-			.val = FIRST_LONG_VALUE + (int)(def - first),
-		};
-		if (!strchr(def->name, '-'))
-			continue;
-		name = rsh_options_keep(o, def->name);
-		if (!name)
-			return -ENOMEM;
-		*to = to[-1];
-		(to++)->name = name;
-		for (; *name; name++)
-			*name = *name == '-' ? '_' : *name;
-	}
-	*letter = '\0';
-	*to = (struct option){ 0 };
-	return 0;
-}
-
-static const struct rsh_option *find_option(const struct rsh_command *command,
-					    int c)
-{
-	const struct rsh_option *def = NULL;
-
-	if (c >= FIRST_LONG_VALUE)
-		return rsh_option_next(NULL) + (c - FIRST_LONG_VALUE);
-	while (c && (def = rsh_option_next_of(command, def)) &&
-	       c != def->letter)
-		;
-	return def;
-}
-
-/* ---- unknown options ---- */
-
-static int bad_option(const struct rsh_options *o, int c, char **argv,
+/* Takes "name" or "name=value".  The value may be in the next word, **rest;
+ * rest is NULL in a list, in which names are not cut. */
+static int take_named(struct rsh_options *o, char *given, char ***rest,
 		      struct rsh_error *err)
 {
-	const char *word = argv[optind - 1], *next = argv[optind];
-	const struct rsh_option *def = optopt ?
-		find_option(o->command, optopt) : NULL;
-	bool before = false;
+	/* libreshard takes such words without -o. */
+	const char *before = rest ? "--" :
+		o->command->id == RSH_COMMAND_LIBRARY ? "" : "-o ";
+	char *value = strchr(given, '=');
+	const size_t n = value ? (size_t)(value - given) : strlen(given);
+	char text[RSH_SUGGESTION_BYTES], names[NAMES_MAX];
+	struct rsh_option_at at;
 
-	if (c == ':')
-		return rsh_error_set(err, EINVAL, "option %s needs a value "
-				     "(%s)", word, def ? def->arg : "");
-	/* If an option without a value is given as --name=value, optopt is its
-	 * number; if the name is unknown, optopt is 0. */
-	if (optopt >= FIRST_LONG_VALUE)
-		return rsh_error_set(err, EINVAL, "option --%s takes no value",
-				     def->name);
-	/* getopt increments optind only after the last letter of a word. */
-	if (optopt)
-		return unknown_letter(o->command, next && next[0] == '-' &&
-					  next[1] != '-' &&
-					  strchr(next, optopt) ? next : word,
-					  optopt, err);
-	/* Options before the name of a command must be options that all
-	 * commands have. */
-	for (char **at = argv + optind; o->unnamed && *at; at++)
-		before |= rsh_command_find(*at) != NULL;
-	return unknown_long(o->command, word + 2, before, err);
-}
-
-static bool wants_no_command(const struct rsh_options *o)
-{
-	return o->help || o->help_all || o->version;
+	if (rest && find_long(o->command, given, n, &at, names) != 1)
+		return unknown_long(o, given, n, *rest, err);
+	if (!rest && !rsh_option_find(o->command, given, n, &at)) {
+		guess_option(o->command, given, n, before, text);
+		return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s",
+				     before, (int)n, given, text);
+	}
+	if (value && !at.row->arg)
+		return rsh_error_set(err, EINVAL, "%s%s takes no value",
+				     before, at.row->name);
+	value = value ? value + 1 : at.row->arg && rest ? *(*rest)++ : NULL;
+	if (at.row->arg && !value)
+		return rsh_error_set(err, EINVAL, "%s%.*s needs a value (%s)",
+				     before, (int)n, given, at.row->arg);
+	return take(o, &at, value, err);
 }
 
 /* Secrets are removed because ps(1) and the table of mounts show the arguments
@@ -216,40 +196,129 @@ static int hide_secrets(struct rsh_options *o, char *place,
 	return rsh_objects_hide(place, &o->objects) ? rsh_error_nomem(err) : 0;
 }
 
-static int parse_options(int argc, char **argv, struct rsh_options *o,
-			 struct rsh_error *err)
+/* Cuts the next option off a comma list in place, removing backslashes. */
+static char *next_listed(char **list)
 {
-	cleanup_free char *letters = NULL;
-	cleanup_free struct option *longs = NULL;
-	struct getopt_tables tables = { 0 };
-	const struct rsh_option *def;
-	int c, rc = make_getopt_tables(o, &tables);
+	char *start = *list, *to = start, *s = start;
 
-	letters = tables.letters;
-	longs = tables.longs;
-	if (rc)
-		return rsh_error_nomem(err);
-	opterr = 0;
-	optind = 0; /* getopt starts again: tests parse more than once */
-	while (rc == 0 && !wants_no_command(o) &&
-	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
-		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
-		if (def && def->is_source)
-			rc = hide_secrets(o, optarg, err);
-		if (rc == 0)
-			rc = def ? rsh_option_take(o, def, optarg, err) :
-				   bad_option(o, c, argv, err);
+	for (; *s && *s != ','; s++) {
+		if (s[0] == '\\' && s[1])
+			s++;
+		*to++ = *s;
 	}
+	*list = *s ? s + 1 : s;
+	*to = '\0';
+	return start;
+}
+
+static int take(struct rsh_options *o, const struct rsh_option_at *at,
+		char *value, struct rsh_error *err)
+{
+	const struct rsh_option *def = at->row;
+	const struct rsh_setting s = {
+		def, value, (char *)o + at->list->base,
+		rsh_option_member(o, at), &o->memory, err,
+	};
+	char *list;
+	int rc = def->is_source ? hide_secrets(o, value, err) : 0;
+
+	/* -o itself is not recorded as given; the options in its list are. */
+	if (rc == 0 && def->set) {
+		if (rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
+			     sizeof(*o->given)))
+			return rsh_error_nomem(err);
+		o->given[o->n_given] = (struct rsh_given){ def->name, value,
+							   o->n_given };
+		o->n_given++;
+		return def->set(&s);
+	}
+	list = rsh_arena_format(&o->memory, "%s", value);
+	if (!list)
+		return rsh_error_nomem(err);
+	while (rc == 0 && *list) {
+		char *one = next_listed(&list);
+
+		if (*one)
+			rc = take_named(o, one, NULL, err);
+	}
+	return rc;
+}
+
+int rsh_options_set(struct rsh_options *o, const char *given,
+		    struct rsh_error *err)
+{
+	char *copy = rsh_arena_format(&o->memory, "%s", given);
+
+	return copy ? take_named(o, copy, NULL, err) : rsh_error_nomem(err);
+}
+
+/* ---- words of the command line ---- */
+
+static int take_letters(struct rsh_options *o, char *word, char ***rest,
+			struct rsh_error *err)
+{
+	struct rsh_option_at at;
+	char *value;
+	int rc = 0;
+
+	for (char *c = word + 1; rc == 0 && *c; c++) {
+		if (!find_letter(o->command, *c, &at))
+			return unknown_letter(o->command, word, *c, err);
+		if (!at.row->arg) {
+			rc = take(o, &at, NULL, err);
+			continue;
+		}
+		value = c[1] ? c + 1 : *(*rest)++;
+		return value ? take(o, &at, value, err) :
+			       rsh_error_set(err, EINVAL, "option %s needs a "
+					     "value (%s)", word, at.row->arg);
+	}
+	return rc;
+}
+
+static bool wants_no_command(const struct rsh_options *o)
+{
+	return o->help || o->help_all || o->version;
+}
+
+/* Takes the options out of the words, among which the operands may be. */
+static int parse_words(struct rsh_options *o, char **words,
+		       struct rsh_error *err)
+{
+	char **rest = words;
+	int rc = 0;
+
+	o->operands = words;
+	while (rc == 0 && *rest && !wants_no_command(o)) {
+		char *word = *rest++;
+
+		if (strcmp(word, "--") == 0) {
+			while (*rest)
+				words[o->n_operands++] = *rest++;
+		} else if (*word != '-' || !word[1]) {
+			words[o->n_operands++] = word;
+		} else {
+			rc = word[1] == '-' ?
+				take_named(o, word + 2, &rest, err) :
+				take_letters(o, word, &rest, err);
+		}
+	}
+	if (rc)
+		o->n_operands = 0;
+	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
+		rc = hide_secrets(o, words[i], err);
 	return rc;
 }
 
 /* ---- operands ---- */
 
-static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
+static int missing_operand(const struct rsh_options *o, const char *operand,
+			   struct rsh_error *err)
 {
 	char guess[RSH_SUGGESTION_BYTES], name[64];
 
-	rsh_words_put(name, sizeof(name), o->command->operands[o->n_operands]);
+	rsh_words_put(name, sizeof(name), "", operand);
+	name[strcspn(name, ".")] = '\0';
 	if (o->unnamed && o->n_operands == 1) {
 		rsh_command_guess(o->operands[0], guess);
 		return rsh_error_set(err, EINVAL, "\"%s\" is not a "
@@ -260,27 +329,57 @@ static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 			     o->unnamed ? "command or " : "", name);
 }
 
-static int count_operands(const struct rsh_options *o, struct rsh_error *err)
+/* Refuses an operand that is no file but "name=value" of an option or of
+ * another program's argument, and one that is empty, which is mostly a shell
+ * variable that was not set. */
+static int check_operand(const struct rsh_options *o, unsigned i,
+			 struct rsh_error *err)
+{
+	const char *operand = o->operands[i];
+	const size_t n = strcspn(operand, "=");
+	char guess[RSH_SUGGESTION_BYTES];
+	struct rsh_option_at at;
+
+	if (!*operand)
+		return rsh_error_set(err, EINVAL, "operand %u is empty", i + 1);
+	if (!operand[n] || !memchr(operand, '_', n) ||
+	    (!rsh_other_word(operand, n) &&
+	     !rsh_option_find(o->command, operand, n, &at)) ||
+	    access(operand, F_OK) == 0)
+		return 0;
+	guess_option(o->command, operand, n, NULL, guess);
+	return rsh_error_set(err, EINVAL, "operand %s is not a file%s",
+			     operand, guess);
+}
+
+/* Sets what the operands name. */
+static int take_operands(struct rsh_options *o, struct rsh_error *err)
 {
 	const char *const *names = o->command->operands;
-	char guess[RSH_SUGGESTION_BYTES];
-	unsigned i = 0;
+	unsigned i;
+	int rc = 0;
 
-	/* An empty operand is mostly a shell variable that was not set. */
-	for (; i < o->n_operands; i++)
-		if (!*o->operands[i])
-			return rsh_error_set(err, EINVAL, "operand %u is empty",
-					     i + 1);
-		else if (rsh_option_is_named(o->command, o->operands[i], guess))
-			return rsh_error_set(err, EINVAL, "operand %s is not "
-					     "a file%s", o->operands[i], guess);
-	i = 0;
-	for (; i < RSH_MAX_OPERANDS && names[i]; i++) {
-		if (strstr(names[i], "..."))
-			return 0;
+	for (i = 0; rc == 0 && i < o->n_operands; i++)
+		rc = check_operand(o, i, err);
+	if (rc)
+		return rc;
+	for (i = 0; i < RSH_MAX_OPERANDS && names[i]; i++) {
 		if (i >= o->n_operands)
 			return names[i][0] == '[' ? 0 :
-						    missing_operand(o, err);
+			       missing_operand(o, names[i], err);
+		if (strcmp(names[i], "MOUNTPOINT") == 0)
+			o->mountpoint = o->operands[i];
+		else if (strcmp(names[i], "OUTDIR") == 0)
+			o->directory = o->operands[i];
+		else if (strstr(names[i], "TABLE"))
+			o->vfs.weights.table = o->operands[i];
+		else if (strcmp(names[i], "[RANK...]") == 0)
+			return rsh_ranks_check(o, i, err);
+		else if (!o->vfs.source)
+			o->vfs.source = o->operands[i];
+		/* What follows the name of a form depends on it. */
+		if (strstr(names[i], "...") || o->command->forms)
+			return 0;
 	}
 	if (o->n_operands > i)
 		return rsh_error_set(err, EINVAL, "too many operands: %s",
@@ -288,75 +387,80 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* Returns how many words of argv the option takes if all commands have it; 0 if
- * it is not such an option. */
-static int common_option(char *const *argv)
-{
-	const char *word = argv[0];
-	const bool is_long = word[0] == '-' && word[1] == '-' && word[2];
-	const size_t length = is_long ? strcspn(word + 2, "=") : 0;
-	const struct rsh_option *def = NULL;
+/* ---- the command ---- */
 
-	while ((def = rsh_option_next(def))) {
-		if (def->commands != RSH_IN_ALL)
-			continue;
-		if (is_long ? rsh_suggestion_begins(def->name, word + 2, length)
-			    : word[0] == '-' && def->letter && !def->arg &&
-				      word[1] == def->letter && !word[2])
-			return def->arg && !word[2 + length] && argv[1] ? 2 : 1;
+/* Moves *at over options and their values that may precede the name of a
+ * command or form: those that all commands have, or those of `command`. */
+static void skip_options(const struct rsh_command *command, char *const **at)
+{
+	struct rsh_option_at def;
+	char names[NAMES_MAX];
+
+	for (; **at; ++*at) {
+		const char *word = **at;
+		const bool is_long = word[0] == '-' && word[1] == '-';
+		const size_t n = is_long ? strcspn(word + 2, "=") : 0;
+
+		if (is_long ? find_long(command, word + 2, n, &def, names) != 1
+			    : word[0] != '-' ||
+			      !find_letter(command, word[1], &def))
+			return;
+		if (!command->forms && rsh_option_commands(&def) != RSH_IN_ALL)
+			return;
+		if (def.row->arg && !word[2 + n] && (*at)[1])
+			++*at;
 	}
-	return 0;
 }
 
-static int parse_command(int argc, char **argv, struct rsh_options *o,
-			 struct rsh_error *err)
+/* Takes the name of a command or, of `command`, of a form out of the words, and
+ * sets *word to the one that is in its place. */
+static const struct rsh_command *take_name(const struct rsh_command *command,
+					   char **words, const char **word)
 {
-	int rc = parse_options(argc, argv, o, err);
+	size_t n;
+	char *const *at = words;
+	const struct rsh_command *found;
 
-	if (rc || wants_no_command(o))
-		return rc;
-	o->operands = argv + optind;
-	o->n_operands = (unsigned)(argc - optind);
-	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
-		rc = hide_secrets(o, o->operands[i], err);
-	rc = rc ?: count_operands(o, err) ?: o->command->check(o, err);
-	rsh_options_settle(o);
-	return rc;
+	skip_options(command ? command : rsh_command_table(&n), &at);
+	*word = *at ? *at : "";
+	found = command ? rsh_command_form(command, *word) :
+			  rsh_command_find(*word);
+	for (char **to = words + (at - words); found && *to; to++)
+		*to = to[1];
+	return found;
 }
 
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
-	char *word, guess[RSH_SUGGESTION_BYTES];
+	char guess[RSH_SUGGESTION_BYTES];
+	char **words = argc > 0 ? argv + 1 : argv;
+	const struct rsh_command *form;
 	cleanup_free char *why = NULL;
-	int rc, at = 1, words;
+	const char *word, *after;
 	size_t n;
+	int rc;
 
-	/* Options that all commands have may come before the command's name,
-	 * which is moved to the front. */
-	while (at < argc && (words = common_option(argv + at)))
-		at += words;
-	word = at < argc ? argv[at] : NULL;
-	if (word && rsh_command_find(word)) {
-		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
-		argv[1] = word;
-	}
 	rsh_options_init(o);
-	/* Remove the command's name from argv, because getopt skips argv[0] as
-	 * the program's name. */
-	o->command = argc > 1 ? rsh_command_find(argv[1]) : NULL;
+	o->command = take_name(NULL, words, &word);
 	o->unnamed = !o->command;
-	if (o->unnamed) {
+	if (o->unnamed)
 		o->command = rsh_command_table(&n);
-	} else {
-		argc--;
-		argv++;
-	}
-	if (argc > 1)
-		o->form = rsh_command_form(o->command, argv[1]);
-	rc = parse_command(argc, argv, o, err);
-	if (!o->unnamed || !word || !*word || *word == '-' ||
-	    strchr(word, '/') || access(word, F_OK) == 0)
+	form = o->command->forms ? take_name(o->command, words, &after) : NULL;
+	if (form)
+		o->command = form;
+	rc = parse_words(o, words, err);
+	if (rc == 0 && wants_no_command(o))
+		return 0;
+	rc = rc ?: take_operands(o, err) ?: rsh_rules_check(o, false, err);
+	/* Others may take these options without a conversion. */
+	if (rc == 0 && !(rsh_command_bits(o->command) & RSH_CONVERSIONS))
+		rc = rsh_rules_check(o, true, err);
+	if (rc == 0 && o->command->check)
+		rc = o->command->check(o, err);
+	rsh_options_finish(o);
+	if (!o->unnamed || !*word || *word == '-' || strchr(word, '/') ||
+	    access(word, F_OK) == 0)
 		return rc;
 	/* The SOURCE of a mount may be a mistyped command.  For a single
 	 * operand the message is already the right one.  Two operands may be a

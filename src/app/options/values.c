@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/values.c sets defaults, and frees struct rsh_options. */
+/* app/options/values.c sets the defaults that do not depend on SOURCE, and
+ * frees struct rsh_options. */
 #include "config.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/app/commands.h"
-#include "rsh/app/options.h"
+#include "options_i.h"
 #include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
-
-/* Hugging Face's tools use this size. */
-#define DEFAULT_PART_BYTES UINT64_C(5000000000)
 
 /* The cache has at most so many bytes, or a tenth of the memory if that is
  * less. */
@@ -25,12 +19,14 @@
 void rsh_options_init(struct rsh_options *o)
 {
 	*o = (struct rsh_options){
-		.subtype = "reshardfs",
+		.server.subtype = "reshardfs",
 		.vfs = {
 			.output = rsh_output_default(),
 			.plan.replicas = true,
 			.fallbacks = 5,
 			.files.store.objects = &o->objects,
+			.files.formats = rsh_formats,
+			.digest = rsh_options_digest,
 			.tree = {
 				.prefix = "checkpoint_",
 				.uid = getuid(),
@@ -52,18 +48,16 @@ static void set_index_cache(struct rsh_options *o)
 {
 	const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
 	struct rsh_source_options *f = &o->vfs.files;
-	char path[PATH_MAX];
-	int n = PATH_MAX;
 
+	f->index_cache_asked = rsh_option_given(o, "index-cache");
 	if (f->index_cache_asked || f->index_cache)
 		return;
 	if (base && *base == '/')
-		n = snprintf(path, sizeof(path), "%s/reshardfs/index", base);
+		f->index_cache = rsh_arena_format(&o->memory,
+						  "%s/reshardfs/index", base);
 	else if (home && *home == '/')
-		n = snprintf(path, sizeof(path), "%s/.cache/reshardfs/index",
-			     home);
-	if (n >= 0 && n < PATH_MAX)
-		f->index_cache = rsh_options_keep(o, path);
+		f->index_cache = rsh_arena_format(
+			&o->memory, "%s/.cache/reshardfs/index", home);
 }
 
 /* The answers of these commands have the chosen step and the notes on it, and
@@ -83,40 +77,27 @@ static enum rsh_log_level level_of_command(enum rsh_command_id id)
 	}
 }
 
-void rsh_options_settle(struct rsh_options *o)
+void rsh_options_finish(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 
 	set_index_cache(o);
 	o->asked = o->vfs;
-	v->weights.part_bytes = v->plan.part_bytes ? v->plan.part_bytes :
-				v->output->part_bytes ? v->output->part_bytes :
-							DEFAULT_PART_BYTES;
-	v->plan.part_bytes = v->output->division == RSH_DIVIDE_PARTS ?
-			     v->weights.part_bytes : 0;
-	/* If a Hugging Face model is shown with the files beside its weights,
-	 * its optimizer states belong to the model and are kept. */
-	v->leave_states = v->output->takes & RSH_TAKES_OPTIMIZER &&
-			  !v->keep_states && !v->only && !v->drop &&
-			  !v->weights.table &&
-			  !(o->format &&
-			    o->format->shown == RSH_SHOWN_HF_BESIDE);
 	/* The converter does not choose steps, so files are selected by its
 	 * rules. */
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;
 	v->files.unsharded = v->src.from != RSH_FROM_FILE;
-	v->files.formats = rsh_formats;
-	v->digest = rsh_options_digest;
-	if (!o->fsname)
-		o->fsname = v->source;
+	if (!o->server.fsname)
+		o->server.fsname = v->source;
+	o->server.mountpoint = o->mountpoint;
+	o->foreground |= o->server.debug;
+	o->contents |= o->n_shares > 0;
 	if (rsh_option_given(o, "log-level"))
 		return;
-	o->log_level = level_of_command(o->command->id);
-	if (o->quiet)
-		o->log_level = RSH_LOG_ERROR;
-	if (o->debug)
-		o->log_level = RSH_LOG_DEBUG;
+	o->log_level = o->server.debug ? RSH_LOG_DEBUG :
+		       o->quiet ? RSH_LOG_ERROR :
+				  level_of_command(o->command->id);
 }
 
 bool rsh_option_given(const struct rsh_options *o, const char *name)
@@ -141,11 +122,8 @@ const char *rsh_strategy_text(const struct rsh_strategy_at *at)
 
 void rsh_options_clear(struct rsh_options *o)
 {
-	for (size_t i = 0; i < o->n_copies; i++)
-		free(o->copies[i]);
-	free(o->copies);
+	rsh_arena_clear(&o->memory);
 	free(o->given);
-	free(o->mount_opts);
 	rsh_objects_options_clear(&o->objects);
 	rsh_derive_options_free(o->vfs.derive);
 }

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* app/options/weights.c has the options of a conversion between the two forms
+ * of a model's weights, and finds the files of adapters. */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "options_i.h"
+#include "rsh/formats/torch.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/adapter_config.h"
+
+/* The value may be the directory of config.json. */
+static int set_config(const struct rsh_setting *s)
+{
+	struct rsh_setting file = *s;
+	struct stat st;
+
+	if (stat(s->value, &st) == 0 && S_ISDIR(st.st_mode))
+		file.value = rsh_arena_format(s->memory, "%s/config.json",
+					      s->value);
+	return file.value ? rsh_set_text(&file) : rsh_error_nomem(s->err);
+}
+
+/* Returns the end of the directory in DIR[:SCALE].  A part after ':' that is no
+ * number belongs to the directory. */
+static size_t parse_scale(const char *value, double *scale)
+{
+	const char *colon = strrchr(value, ':');
+	double n;
+	char *end;
+
+	*scale = 1;
+	if (!colon || !colon[1] || colon[1] == ' ')
+		return strlen(value);
+	n = strtod(colon + 1, &end);
+	if (*end)
+		return strlen(value);
+	*scale = n;
+	return (size_t)(colon - value);
+}
+
+/* The option may be given several times.  Of addresses, only s3:// has a
+ * listing of its files. */
+static int set_lora(const struct rsh_setting *s)
+{
+	struct rsh_options *o = s->base;
+	struct rsh_weights_at *w = &o->vfs.weights;
+	cleanup_free char *directory = NULL, *full = NULL;
+	struct rsh_lora_at *at = &w->loras[w->n_loras];
+	const char *name = s->def->name;
+	double scale;
+	size_t n;
+
+	if (w->n_loras == RSH_LORAS_MAX)
+		return rsh_error_set(s->err, EINVAL, "%s: more than %d "
+				     "adapters", name, RSH_LORAS_MAX);
+	n = parse_scale(s->value, &scale);
+	if (!isfinite(scale))
+		return rsh_error_set(s->err, EINVAL, "%s: the scale of \"%s\" "
+				     "is not a finite number", name, s->value);
+	if (n == 0)
+		return rsh_error_set(s->err, EINVAL, "%s: the value is empty",
+				     name);
+	directory = strndup(s->value, n);
+	if (!directory)
+		return rsh_error_nomem(s->err);
+	if (rsh_store_is_address(directory)) {
+		while (n > 0 && directory[n - 1] == '/')
+			directory[--n] = '\0';
+		if (strncmp(directory, "s3://", 5) != 0 || n <= 5 ||
+		    strchr(directory, '@'))
+			return rsh_error_set(s->err, EINVAL, "%s: the address "
+					     "of an adapter is "
+					     "s3://BUCKET/PREFIX", name);
+		full = steal_pointer(&directory);
+	} else {
+		full = realpath(directory, NULL);
+	}
+	if (!full)
+		return rsh_error_set(s->err, EINVAL, "%s: %s: %s", name,
+				     directory, strerror(errno));
+	at->scale = scale;
+	at->directory = rsh_arena_format(s->memory, "%s", full);
+	w->lora_files[w->n_loras] = rsh_arena_format(
+		s->memory, "%s/" RSH_ADAPTER_FILE_NAME, full);
+	if (!at->directory || !w->lora_files[w->n_loras])
+		return rsh_error_nomem(s->err);
+	w->n_loras++;
+	return 0;
+}
+
+const struct rsh_option rsh_weights_rows[] = {
+	{ "convert", "TABLE|auto",
+	  "convert Hugging Face weights to MindSpore or back by a rule table "
+	  "(auto: by config.json)", rsh_set_text, .opens = true,
+	  RSH_AT(vfs.weights.table), .first = true,
+	  .commands = RSH_CONVERSIONS },
+	{ "from", "hf|mindspore",
+	  "form of the weights in SOURCE (default: detected from their names)",
+	  rsh_set_word, .min = 1 + RSH_SIDE_HF, RSH_AT(vfs.weights.from),
+	  .needs = "convert|SOURCE" },
+	{ "config", "FILE|DIR",
+	  "config.json of the model, or its directory (default: SOURCE)",
+	  set_config, .opens = true, RSH_AT(vfs.weights.config),
+	  .needs = "SOURCE" },
+	{ "dequantize", "bfloat16|float16|float32",
+	  "make quantised weights dense in this type (default: keep them "
+	  "quantised)", rsh_set_type, .values = rsh_types_of_words,
+	  RSH_AT(vfs.weights.dequantise), .needs = "SOURCE" },
+	{ "vocab-multiple", "N",
+	  "rows of the embedding and the head in MindSpore's form are padded "
+	  "to a multiple of N (default: not padded)", rsh_set_number, .min = 1,
+	  .max = 1u << 24, RSH_AT(vfs.weights.vocab_multiple),
+	  .needs = "convert|SOURCE" },
+	{ "untie", NULL,
+	  "make the head from the embedding if SOURCE lacks it (default: "
+	  "heads stay tied)", rsh_set_flag, RSH_AT(vfs.weights.untie),
+	  .needs = "convert|SOURCE" },
+	{ "lora", "DIR[:SCALE]",
+	  "merge a PEFT adapter, times SCALE; may be given several times "
+	  "(default: none)", set_lora, RSH_AT(vfs.weights.n_loras),
+	  .commands = RSH_CONVERSIONS },
+	{ "lora-alpha", "N",
+	  "merge the LoRA adapter that SOURCE has beside its weights, trained "
+	  "with lora_alpha N (default: not merged)", rsh_set_number, .min = 1,
+	  .max = 1u << 24, RSH_AT(vfs.weights.lora_alpha),
+	  .commands = RSH_CONVERSIONS, .excludes = "lora" },
+	{ .name = NULL },
+};
+
+/* ---- files of adapters ---- */
+
+/* Checks that a file of an adapter on disk is in its directory, whose path has
+ * no link, as files of SOURCE are.  A missing file is not looked at. */
+static int check_inside(const struct rsh_options *o, const char *directory,
+			const char *path, struct rsh_error *err)
+{
+	const size_t n = strlen(directory);
+	cleanup_free char *place = path ? realpath(path, NULL) : NULL;
+
+	if (!path)
+		return rsh_error_nomem(err);
+	if (!place || o->vfs.files.store.follow_outside || n == 1 ||
+	    (strncmp(place, directory, n) == 0 && place[n] == '/') ||
+	    rsh_store_is_blob(directory, place))
+		return 0;
+	return rsh_error_set(err, EXDEV, "%s leads out of --lora, to %s: "
+			     "--follow-outside allows it", path, place);
+}
+
+int rsh_check_adapters(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_weights_at *w = &o->vfs.weights;
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < w->n_loras; i++) {
+		const char *dir = w->loras[i].directory;
+		cleanup_free char *config = NULL;
+
+		/* In object storage the source finds the file. */
+		if (rsh_store_is_address(dir))
+			continue;
+		if (!rsh_is_file(w->lora_files[i])) {
+			w->lora_files[i] = rsh_arena_format(
+				&o->memory, "%s/" RSH_ADAPTER_TORCH_NAME, dir);
+			if (w->lora_files[i] && !rsh_is_file(w->lora_files[i]))
+				return rsh_error_set(
+					err, ENOENT, "%s: there is no "
+					RSH_ADAPTER_FILE_NAME " and no "
+					RSH_ADAPTER_TORCH_NAME, dir);
+		}
+		config = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, dir);
+		rc = check_inside(o, dir, config, err) ?:
+		     check_inside(o, dir, w->lora_files[i], err);
+	}
+	o->vfs.files.beside = w->lora_files;
+	o->vfs.files.n_beside = w->n_loras;
+	o->vfs.files.scan_bin = rsh_torch_scan_by_name;
+	return rc;
+}

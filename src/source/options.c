@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/options.c has the options that choose files of SOURCE. */
+#include "config.h"
+
+#include "rsh/source/source.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/util/text.h"
+
+#define AT(member) RSH_OPTION_AT(struct rsh_source_options, member)
+
+/* Parses "<epoch>_<step>". */
+static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
+{
+	const size_t n = strcspn(value, "_");
+
+	return value[n] && rsh_number_read(value, n, epoch) &&
+	       rsh_number_read(value + n + 1, strlen(value + n + 1), step);
+}
+
+static int set_select(const struct rsh_setting *s)
+{
+	static const char name[] = "name=", step[] = "step=";
+	struct rsh_source_options *f = s->base;
+	const char *value = s->value, *end = strchr(value, '=');
+
+	if (strcmp(value, "newest") == 0 || strcmp(value, "latest") == 0)
+		f->select = RSH_SELECT_NEWEST;
+	else if (strcmp(value, "mtime") == 0)
+		f->select = RSH_SELECT_MTIME;
+	else if (strcmp(value, "mindspore") == 0)
+		f->select = RSH_SELECT_MINDSPORE;
+	else if (parse_step(value, &f->epoch, &f->step))
+		f->select = RSH_SELECT_STEP;
+	else if (strncmp(value, step, strlen(step)) == 0 &&
+		 rsh_number_read(end + 1, strlen(end + 1), &f->step))
+		f->select = RSH_SELECT_LONE_STEP;
+	else if (strncmp(value, name, strlen(name)) == 0 && end[1])
+		f->select = RSH_SELECT_NAME;
+	else
+		return rsh_error_set(s->err, EINVAL, "%s: \"%s\" is not "
+				     "newest, mtime, mindspore, EPOCH_STEP, "
+				     "step=N or name=GLOB", s->def->name,
+				     value);
+	f->glob = f->select == RSH_SELECT_NAME ? end + 1 : NULL;
+	return 0;
+}
+
+static int check_rank_dir(const char *value, struct rsh_error *err)
+{
+	return *value != '/' ? 0 :
+	       rsh_error_set(err, EINVAL, "rank-dir: \"%s\" must be a path "
+			     "below SOURCE without a leading slash, such as "
+			     "rank_{rank}", value);
+}
+
+static int check_file(const char *value, struct rsh_error *err)
+{
+	if (*value == '/')
+		return rsh_error_set(err, EINVAL, "file: \"%s\" must be a "
+				     "path below SOURCE without a leading "
+				     "slash, such as rank_{rank}/net.ckpt",
+				     value);
+	return value[strlen(value) - 1] != '/' ? 0 :
+	       rsh_error_set(err, EINVAL, "file: \"%s\" ends with '/' and is "
+			     "not a file name", value);
+}
+
+int rsh_source_options_check(const struct rsh_source_options *f,
+			     struct rsh_error *err)
+{
+	const char *dir = f->rank_dir, *file = f->file;
+
+	/* A file without a directory is searched in the directories of the
+	 * ranks. */
+	if ((!dir && !(file && strchr(file, '/'))) ||
+	    (dir && strstr(dir, "{rank}")) || (file && strstr(file, "{rank}")))
+		return 0;
+	return rsh_error_set(err, EINVAL, "--%s \"%s\": \"{rank}\", the "
+			     "placeholder of the rank number, is missing",
+			     dir ? "rank-dir" : "file", dir ? dir : file);
+}
+
+const struct rsh_option rsh_source_rows[] = {
+	{ "select", "WHICH",
+	  "checkpoint: newest (default), mtime, mindspore, EPOCH_STEP, step=N "
+	  "or name=GLOB", set_select, AT(select), .first = true },
+	{ "breakpoint", "include|only",
+	  "use *_breakpoint.ckpt files as well, or only these (default: only "
+	  "if there are no others)", rsh_set_word,
+	  .min = RSH_BREAKPOINTS_INCLUDE, AT(breakpoints) },
+	{ "rank-dir", "TEMPLATE",
+	  "directory of a rank below SOURCE, such as rank_{rank} (default: "
+	  "detected)", rsh_set_text, AT(rank_dir), .converts = true,
+	  .check = check_rank_dir },
+	{ "file", "TEMPLATE",
+	  "file names, such as net_{rank}-*.ckpt (default: *.ckpt or "
+	  "*.safetensors)", rsh_set_text, AT(file), .converts = true,
+	  .check = check_file },
+	{ "source-map", "FILE.json",
+	  "JSON file that names the file of each rank: {\"0\": \"path\", ...}",
+	  rsh_set_text, AT(source_map), .converts = true, .opens = true,
+	  .excludes = "rank-dir|file" },
+	{ "follow-outside", NULL,
+	  "follow symbolic links that lead out of SOURCE", rsh_set_flag,
+	  AT(store.follow_outside) },
+	{ .name = NULL },
+};
