@@ -157,6 +157,8 @@ class Trial:
             every = {**ALWAYS, "log-level": LEVELS[command], **self.kind.defaults}
             if "--compat" in self.kind.words:
                 every["select"] = "mindspore"
+            if "--convert" in self.kind.words:
+                every["unlisted"] = "error"
             words = [f"--{name}={value}" for name, value in every.items() if value is not None
                      and name in self.takes[command] and name not in self.given]
             plain = self.says(command)

@@ -84,7 +84,7 @@ const struct rsh_option rsh_output_rows[] = {
 	  RSH_AT(vfs.plan.cast) },
 	{ "unlisted", "copy|drop|error",
 	  "parameters that the destination does not list: copy them, drop "
-	  "them, or fail (default: copy)", rsh_set_word,
+	  "them, or fail (default: copy; with --convert: error)", rsh_set_word,
 	  .decides = RSH_DECIDES_VALUE, RSH_AT(vfs.plan.unlisted),
 	  .commands = RSH_CONVERSIONS | RSH_IN(RSH_COMMAND_TABLE_CHECK),
 	  .needs = "SOURCE" },
