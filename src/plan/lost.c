@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "factored_i.h"
+#include "parts_i.h"
 #include "rsh/util/mem.h"
 
 /* At most REPORTED_MAX slices are reported with their ranks, and at most
@@ -72,13 +72,13 @@ static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 		NULL : l->p->mappings[l->first[i].shown];
 
 	for (uint32_t k = 0; w && k < w->n_parts; k++) {
-		const struct rsh_tensor *t = rsh_mapping_tensor(w, k);
+		const struct rsh_tensor *t = w->parts[k].tensor;
 
 		if (t->copies &&
 		    rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
 			return t;
 	}
-	return w ? rsh_mapping_tensor(w, 0) : NULL;
+	return w ? w->parts->tensor : NULL;
 }
 
 /* Returns whether the cell is missing for one of the stages.  The stages
@@ -262,16 +262,12 @@ static uint32_t lose_parts(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_mapping *w = l->p->mappings[l->first->shown];
 	struct parts_loss x = { .l = l, .report = t };
-	struct rsh_box all = { .n_dims = w->n_dims }, box;
+	struct rsh_box all = { .n_dims = w->n_dims };
 
 	memcpy(all.size, w->dims, w->n_dims * sizeof(*w->dims));
 	for (uint32_t i = 0; i < w->n_parts; i++) {
-		x.tensor = rsh_mapping_tensor(w, i);
-		if (w->is_factored)
-			rsh_factored_each(w, i, &all, lose_digits, &x);
-		else if (rsh_mapping_part_box(w, &all, i, &box))
-			lose_box(&x, &box);
-		x.tensor = rsh_mapping_tensor(w, i);
+		rsh_part_each(w, i, &all, lose_digits, &x);
+		x.tensor = w->parts[i].tensor;
 		if (x.tensor->quantised)
 			rsh_quantised_each(x.tensor->quantised, lose_beside,
 					   &x);
@@ -355,7 +351,7 @@ static void find_all_missing_files(struct lost_files *f,
 			NULL : p->mappings[p->lost[i].shown];
 
 		for (uint32_t k = 0; w && k < w->n_parts; k++)
-			find_missing_files(f, p->cat, rsh_mapping_tensor(w, k));
+			find_missing_files(f, p->cat, w->parts[k].tensor);
 	}
 	if (f->n == 0)
 		return;

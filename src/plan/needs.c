@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "factored_i.h"
+#include "parts_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -45,6 +45,7 @@ struct need {
 	struct rsh_plan *p;
 	const struct rsh_tensor *tensor;
 	struct rsh_box box;  /* the needed box of the tensor */
+	bool any;            /* some element of the part is needed */
 	const struct rsh_digit_box *digits; /* the needed elements of the box;
 					     * NULL: all of them */
 	struct rsh_digit_box kept;
@@ -223,10 +224,14 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct need *n = ctx;
 
-	/* lose_cells() uses this copy after `b` is gone. */
-	n->kept = *b;
-	n->digits = &n->kept;
+	n->any = true;
+	n->digits = NULL;
 	rsh_digit_box_bounds(b, &n->box);
+	if (!rsh_digit_box_fills(b, &n->box)) {
+		/* lose_cells() uses this copy after `b` is gone. */
+		n->kept = *b;
+		n->digits = &n->kept;
+	}
 	return need_found(n);
 }
 
@@ -258,23 +263,20 @@ static void need_one_beside(void *ctx, const struct rsh_tensor *t)
 static bool need_part(struct need *n, const struct rsh_mapping *w,
 		      uint32_t part, const struct rsh_box *slice)
 {
-	const struct rsh_tensor *t = rsh_mapping_tensor(w, part);
+	const struct rsh_tensor *t = w->parts[part].tensor;
 	struct need_beside beside = { n, true };
-	bool wanted = true;
 
 	n->tensor = t;
 	n->replica = rsh_cut_replica(t->cut, n->member);
+	n->any = false;
 	n->digits = NULL;
-	if (!w->is_factored) {
-		wanted = rsh_mapping_part_box(w, slice, part, &n->box);
-		if (wanted && !need_found(n))
-			return false;
-	} else {
-		if (!rsh_factored_each(w, part, slice, need_digits, n))
-			return false;
-		wanted = n->digits;
+	if (w->pair != RSH_NO_PAIR) {
+		n->box = *slice;
+		return need_found(n);
 	}
-	if (t->quantised && wanted)
+	if (!rsh_part_each(w, part, slice, need_digits, n))
+		return false;
+	if (t->quantised && n->any)
 		rsh_quantised_each(t->quantised, need_one_beside, &beside);
 	return beside.found;
 }

@@ -261,7 +261,7 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
  * neighbours are not neighbours in the source. */
 static uint64_t row_units(const struct rsh_piece_iter *it)
 {
-	return it->w->is_factored ? 1 : it->cursor.len[it->w->n_spans - 1];
+	return it->w->apart ? 1 : it->cursor.len[it->w->n_spans - 1];
 }
 
 /* Updates `rows` after a piece.  From the start of the piece on, `room` bytes
@@ -473,7 +473,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 					  at % it->out_unit), out);
 		if (!find_source(it))
 			return false;
-		if (it->w->is_factored && tiled_piece(it, at, limit, out))
+		if (it->w->apart && tiled_piece(it, at, limit, out))
 			return true;
 		src = it->cursor.src;
 	} else {
