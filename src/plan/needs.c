@@ -323,7 +323,7 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 	}
-	f->sources = rsh_alloc_array(b->n_used, sizeof(*f->sources));
+	f->sources = rsh_arena_array(&p->arena, uint32_t, b->n_used);
 	if (!f->sources)
 		return rsh_error_nomem(err);
 	qsort(b->used_files, b->n_used, sizeof(*b->used_files), rsh_by_u32);

@@ -162,7 +162,7 @@ bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
 /* The records of a virtual file; files with equal records share them. */
 struct rsh_slot_list {
 	uint64_t bytes;
-	uint8_t *header;        /* bytes before the first record; NULL: none */
+	uint8_t *header;        /* bytes before the first record */
 	size_t header_bytes;
 	uint32_t n;
 	struct rsh_slot slots[];
@@ -187,6 +187,7 @@ struct rsh_lost {
 
 /* State that is needed only while files are added. */
 struct rsh_building {
+	struct rsh_arena arena;
 	bool *used;            /* [source file]: the current file needs it */
 	uint32_t n_used;
 	uint32_t *used_files;  /* the numbers of those, n_used */
@@ -204,7 +205,8 @@ struct rsh_plan {
 	struct rsh_catalogue *cat;
 	struct rsh_plan_ops ops;
 	struct rsh_blueprint b;
-	struct rsh_arena arena; /* owns the mappings */
+	struct rsh_arena arena; /* owns the mappings, the lists and what files
+				 * have */
 
 	uint32_t n_mappings, n_pairs, n_lists, n_files;
 	struct rsh_mapping **mappings;

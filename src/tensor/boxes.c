@@ -80,22 +80,6 @@ static void boxes_bound(const struct rsh_boxes *b, uint32_t node, uint32_t from,
 	}
 }
 
-static int boxes_make_tree(struct rsh_boxes *b)
-{
-	uint32_t n_nodes = 1;
-
-	/* The depth follows from halving the larger half each time. */
-	for (uint32_t n = b->n_cells; n > LEAF_CELLS; n -= n / 2)
-		n_nodes = 2 * n_nodes + 1;
-	b->bounds = rsh_alloc_array(n_nodes, 2 * b->n_dims *
-					     sizeof(*b->bounds));
-	if (!b->bounds)
-		return -ENOMEM;
-	if (b->n_cells)
-		boxes_bound(b, 0, 0, b->n_cells);
-	return 0;
-}
-
 struct boxes_query {
 	const struct rsh_boxes *b;
 	const struct rsh_box *box;
@@ -275,27 +259,28 @@ static bool boxes_have_all(const struct rsh_boxes *b, const uint64_t *dims)
 	return have == all;
 }
 
-static int boxes_make_cells(struct rsh_boxes *b, struct boxes_order *o,
-			    const uint64_t *dims, struct rsh_error *err)
+static struct rsh_boxes *boxes_new(size_t n, uint32_t n_dims)
 {
-	const uint32_t n = b->n_ranks;
-	int rc;
+	struct rsh_boxes *b;
+	size_t n_nodes = 1;
 
-	qsort(o, n, sizeof(*o), boxes_by_curve);
-	b->edges = rsh_alloc_array(n, 2 * b->n_dims * sizeof(*b->edges));
-	b->first_rank = rsh_alloc_array((size_t)n + 1, sizeof(*b->first_rank));
-	b->ranks = rsh_alloc_array(n, sizeof(*b->ranks));
-	b->cell_of = rsh_alloc_array(n, sizeof(*b->cell_of));
-	b->place_of = rsh_alloc_array(n, sizeof(*b->place_of));
-	if (!b->edges || !b->first_rank || !b->ranks || !b->cell_of ||
-	    !b->place_of)
-		return rsh_error_nomem(err);
-	boxes_fill(b, o);
-	if (boxes_make_tree(b))
-		return rsh_error_nomem(err);
-	rc = boxes_check_apart(b, err);
-	b->complete = rc == 0 && boxes_have_all(b, dims);
-	return rc;
+	/* The depth follows from halving the larger half each time. */
+	for (size_t left = n; left > LEAF_CELLS; left -= left / 2)
+		n_nodes = 2 * n_nodes + 1;
+	b = calloc(1, sizeof(*b) +
+		   (n + n_nodes) * 2 * n_dims * sizeof(*b->edges) +
+		   (4 * n + 1) * sizeof(*b->ranks));
+	if (!b)
+		return NULL;
+	b->n_dims = n_dims;
+	b->n_ranks = (uint32_t)n;
+	b->edges = (uint64_t *)(b + 1);
+	b->bounds = b->edges + n * 2 * n_dims;
+	b->ranks = (uint32_t *)(b->bounds + n_nodes * 2 * n_dims);
+	b->cell_of = b->ranks + n;
+	b->place_of = b->cell_of + n;
+	b->first_rank = b->place_of + n;
+	return b;
 }
 
 int rsh_boxes_make(const uint64_t *dims, uint32_t n_dims,
@@ -317,12 +302,15 @@ int rsh_boxes_make(const uint64_t *dims, uint32_t n_dims,
 	}
 	if (rc)
 		return rc;
-	b = calloc(1, sizeof(*b));
+	b = boxes_new(n_ranks, n_dims);
 	if (!b)
 		return rsh_error_nomem(err);
-	b->n_dims = n_dims;
-	b->n_ranks = n_ranks;
-	rc = boxes_make_cells(b, o, dims, err);
+	qsort(o, n_ranks, sizeof(*o), boxes_by_curve);
+	boxes_fill(b, o);
+	if (b->n_cells)
+		boxes_bound(b, 0, 0, b->n_cells);
+	rc = boxes_check_apart(b, err);
+	b->complete = rc == 0 && boxes_have_all(b, dims);
 	if (rc)
 		rsh_boxes_free(b);
 	else
@@ -332,14 +320,6 @@ int rsh_boxes_make(const uint64_t *dims, uint32_t n_dims,
 
 void rsh_boxes_free(struct rsh_boxes *b)
 {
-	if (!b)
-		return;
-	free(b->edges);
-	free(b->bounds);
-	free(b->first_rank);
-	free(b->ranks);
-	free(b->cell_of);
-	free(b->place_of);
 	free(b);
 }
 

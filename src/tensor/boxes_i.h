@@ -5,8 +5,8 @@
 
 #include "rsh/tensor/cut.h"
 
-/* Edges of a box: its begin in each dimension, then its end in each
- * dimension. */
+/* Edges of a box: its begin in each dimension, then its end in each dimension.
+ * The arrays are in the same piece of memory. */
 struct rsh_boxes {
 	uint32_t n_dims;
 	uint32_t n_ranks;

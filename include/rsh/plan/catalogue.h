@@ -24,6 +24,7 @@
 #include "rsh/plan/kinds.h"
 #include "rsh/tensor/cut.h"
 #include "rsh/tensor/scaled.h"
+#include "rsh/util/arena.h"
 
 #define RSH_NO_FILE UINT32_MAX
 #define RSH_NO_TENSOR UINT32_MAX
@@ -105,6 +106,7 @@ struct rsh_tensor {
 
 /* Callers only read the fields. */
 struct rsh_catalogue {
+	struct rsh_arena arena;
 	struct rsh_names *names; /* not owned */
 	uint32_t n_names;
 
