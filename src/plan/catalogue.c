@@ -234,6 +234,18 @@ int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 	return 0;
 }
 
+int rsh_catalogue_add_zeros(struct rsh_catalogue *c, const struct rsh_tensor *t,
+			    uint32_t *number)
+{
+	struct rsh_grid *whole = rsh_grid_make_whole(t->n_dims);
+	struct rsh_tensor zeros = *t;
+
+	zeros.copies = NULL;
+	zeros.cut = !whole ? NULL :
+		rsh_catalogue_keep_cut(c, rsh_cut_of_grid(whole));
+	return zeros.cut ? rsh_catalogue_add(c, &zeros, number) : -ENOMEM;
+}
+
 int rsh_catalogue_add_record(struct rsh_catalogue *c, uint32_t file,
 			     const struct rsh_ckpt_index *ix, uint32_t record,
 			     uint32_t *number, struct rsh_error *err)

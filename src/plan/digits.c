@@ -116,11 +116,7 @@ void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out)
 	const struct rsh_tensor *t = b->part->tensor;
 	struct rsh_mixed_radix v;
 
-	out->n_dims = t->n_dims;
-	for (uint32_t i = 0; i < t->n_dims; i++) {
-		out->from[i] = 0;
-		out->size[i] = t->dims[i];
-	}
+	*out = rsh_box_whole(t->dims, t->n_dims);
 	for (uint32_t h = 0; h < b->part->n_in; h++) {
 		const struct rsh_in_span *in = &b->part->in[h];
 
@@ -198,11 +194,7 @@ void rsh_digit_box_shown(const struct rsh_digit_box *b,
 		digit_box_cut(&cut, h, from,
 			      from + cell->size[in->lead] * in->inner);
 	}
-	out->n_dims = w->n_dims;
-	for (uint32_t d = 0; d < w->n_dims; d++) {
-		out->from[d] = 0;
-		out->size[d] = w->dims[d];
-	}
+	*out = rsh_box_whole(w->dims, w->n_dims);
 	for (uint32_t g = 0; g < w->n_spans; g++) {
 		const uint64_t inner = w->spans[g].inner;
 		uint64_t from = f->from[g], last = f->from[g];

@@ -249,11 +249,9 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 static void lose_beside(void *ctx, const struct rsh_tensor *t)
 {
 	struct parts_loss *x = ctx;
-	struct rsh_box box = { .n_dims = t->n_dims };
+	const struct rsh_box box = rsh_box_whole(t->dims, t->n_dims);
 
 	x->tensor = t;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		box.size[d] = t->dims[d];
 	lose_box(x, &box);
 }
 
@@ -262,9 +260,8 @@ static uint32_t lose_parts(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_mapping *w = l->p->mappings[l->first->shown];
 	struct parts_loss x = { .l = l, .report = t };
-	struct rsh_box all = { .n_dims = w->n_dims };
+	const struct rsh_box all = rsh_box_whole(w->dims, w->n_dims);
 
-	memcpy(all.size, w->dims, w->n_dims * sizeof(*w->dims));
 	for (uint32_t i = 0; i < w->n_parts; i++) {
 		rsh_part_each(w, i, &all, lose_digits, &x);
 		x.tensor = w->parts[i].tensor;

@@ -240,9 +240,7 @@ static bool need_whole(struct need *n, const struct rsh_tensor *t)
 	n->tensor = t;
 	n->digits = NULL;
 	n->replica = rsh_cut_replica(t->cut, n->member);
-	n->box = (struct rsh_box){ .n_dims = t->n_dims };
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		n->box.size[d] = t->dims[d];
+	n->box = rsh_box_whole(t->dims, t->n_dims);
 	return need_found(n);
 }
 

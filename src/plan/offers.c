@@ -6,6 +6,7 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/plan/policy.h"
+#include "rsh/plan/slices.h"
 #include "rsh/plan/writer.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
@@ -175,9 +176,6 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 {
 	int64_t dims[RSH_MAX_DIMS];
 	uint64_t ignored[RSH_MAX_DIMS];
-	struct rsh_cut *cut = NULL;
-	struct rsh_grid *g = NULL;
-	int rc;
 
 	if (o->n_dims > RSH_MAX_DIMS)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
@@ -186,15 +184,9 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 			return rsh_error_set(err, EINVAL, "it is too large");
 		dims[d] = (int64_t)o->dims[d];
 	}
-	rc = item ? rsh_item_cut(item, &(struct rsh_grid_sizes){ dims,
-				 o->n_dims, false }, RSH_GRID_RUNTIME, &cut,
-				 ignored, err) :
-		    rsh_grid_new_whole(o->n_dims, &g, err);
-	if (rc)
-		return rc;
-	*out = rsh_catalogue_keep_cut(s->w->cat,
-				      item ? cut : rsh_cut_of_grid(g));
-	return *out ? 0 : rsh_error_nomem(err);
+	return rsh_layout_cut(s->w->cat, item, &(struct rsh_grid_sizes){
+			      dims, o->n_dims, false }, RSH_GRID_RUNTIME, out,
+			      ignored, err);
 }
 
 static int offers_show(struct offering *s, uint32_t i,

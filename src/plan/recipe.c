@@ -17,14 +17,11 @@ void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
 {
 	const struct rsh_tensor *t = c->tensors[tensor];
 
-	out->tensor = tensor;
-	out->box.n_dims = t->n_dims;
-	for (uint32_t d = 0; d < t->n_dims; d++) {
-		out->box.from[d] = 0;
-		out->box.size[d] = t->dims[d];
-		out->base[d] = 0;
+	*out = (struct rsh_recipe_part){
+		.tensor = tensor, .box = rsh_box_whole(t->dims, t->n_dims),
+	};
+	for (uint32_t d = 0; d < t->n_dims; d++)
 		out->axis[d] = (uint8_t)d;
-	}
 }
 
 int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,

@@ -113,8 +113,8 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		whole[d] = (int64_t)t->dims[d];
-	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, ignored,
-			 err) ?:
+	rc = rsh_layout_cut(m->c->cat, m->dst, &sizes, rule, &out.cut, ignored,
+			    err) ?:
 	     check_manual(m, t->cut, out.cut, err) ?:
 	     note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut)) ?:
 	     note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));

@@ -335,11 +335,11 @@ void rsh_slices_clear(struct rsh_slices *s)
 
 /* ---- into the catalogue ---- */
 
-int rsh_job_cut(const struct rsh_job_files *f,
-		const struct rsh_strategy_item *item,
-		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
-		const struct rsh_cut **out, uint64_t *whole,
-		struct rsh_error *err)
+int rsh_layout_cut(struct rsh_catalogue *cat,
+		   const struct rsh_strategy_item *item,
+		   const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
+		   const struct rsh_cut **out, uint64_t *whole,
+		   struct rsh_error *err)
 {
 	struct rsh_grid *g = NULL;
 	struct rsh_cut *cut = NULL;
@@ -350,7 +350,7 @@ int rsh_job_cut(const struct rsh_job_files *f,
 		return rc;
 	for (uint32_t d = 0; !item && d < sizes->n_dims; d++)
 		whole[d] = (uint64_t)sizes->dims[d];
-	*out = rsh_catalogue_keep_cut(f->cat, item ? cut : rsh_cut_of_grid(g));
+	*out = rsh_catalogue_keep_cut(cat, item ? cut : rsh_cut_of_grid(g));
 	return *out ? 0 : rsh_error_nomem(err);
 }
 
@@ -367,7 +367,8 @@ static int slices_cut(const struct rsh_slices *s,
 	const struct rsh_grid_sizes sizes = {
 		told ? other->shape : local, n, !told
 	};
-	int rc = rsh_job_cut(s->files, s->item, &sizes, rule, out, dims, err);
+	int rc = rsh_layout_cut(s->files->cat, s->item, &sizes, rule, out,
+				dims, err);
 
 	for (uint32_t d = 0; told && rc == 0 && d < n; d++) {
 		uint64_t size;
