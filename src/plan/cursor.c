@@ -272,7 +272,7 @@ static void range_block(struct digit_range *r, uint64_t most)
 	r->to = rsh_min_u64(r->to, r->from + size);
 }
 
-static void find_tile(const struct rsh_mapping *w,
+static void place_tile(const struct rsh_mapping *w,
 			  const struct place *p, const uint64_t *at,
 			  struct rsh_cursor *s)
 {
@@ -345,7 +345,7 @@ static void find_run(const struct rsh_mapping *w, const struct place *p,
 	s->rows = xs.to - xs.digit - 1;
 	s->stride = x->step * p->stride[x->dim];
 	if (f->y != RSH_NO_FACTOR)
-		find_tile(w, p, at, s);
+		place_tile(w, p, at, s);
 }
 
 bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,

@@ -6,7 +6,6 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/plan/policy.h"
-#include "rsh/plan/slices.h"
 #include "rsh/plan/writer.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"

@@ -255,6 +255,27 @@ static int writer_plan_stage(struct writer *w, uint32_t stage,
 	return rc;
 }
 
+/* ---- for policies ---- */
+
+int rsh_layout_cut(struct rsh_catalogue *cat,
+		   const struct rsh_strategy_item *item,
+		   const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
+		   const struct rsh_cut **out, uint64_t *whole,
+		   struct rsh_error *err)
+{
+	struct rsh_grid *g = NULL;
+	struct rsh_cut *cut = NULL;
+	int rc = item ? rsh_item_cut(item, sizes, rule, &cut, whole, err) :
+			rsh_grid_new_whole(sizes->n_dims, &g, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t d = 0; !item && d < sizes->n_dims; d++)
+		whole[d] = (uint64_t)sizes->dims[d];
+	*out = rsh_catalogue_keep_cut(cat, item ? cut : rsh_cut_of_grid(g));
+	return *out ? 0 : rsh_error_nomem(err);
+}
+
 /* ---- making ---- */
 
 static int writer_prepare(struct writer *w, struct rsh_error *err)

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "converter_i.h"
+#include "rsh/plan/policy.h"
 #include "rsh/util/mem.h"
 
 #define LAYOUT_TEXT 160
