@@ -235,15 +235,6 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 	return need_found(n);
 }
 
-static bool need_whole(struct need *n, const struct rsh_tensor *t)
-{
-	n->tensor = t;
-	n->digits = NULL;
-	n->replica = rsh_cut_replica(t->cut, n->member);
-	n->box = rsh_box_whole(t->dims, t->n_dims);
-	return need_found(n);
-}
-
 /* Which of the scales a slice needs is not computed: all of them are small. */
 struct need_beside {
 	struct need *n;
@@ -253,8 +244,15 @@ struct need_beside {
 static void need_one_beside(void *ctx, const struct rsh_tensor *t)
 {
 	struct need_beside *x = ctx;
+	struct need *n = x->n;
 
-	x->found = x->found && need_whole(x->n, t);
+	if (!x->found)
+		return;
+	n->tensor = t;
+	n->digits = NULL;
+	n->replica = rsh_cut_replica(t->cut, n->member);
+	n->box = rsh_box_whole(t->dims, t->n_dims);
+	x->found = need_found(n);
 }
 
 /* Marks the files of the elements of a part in a slice, and of its scales. */
