@@ -150,8 +150,9 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	c->same = true;
 	if (!c->src || !c->o.replicas)
 		return 0;
-	c->same_as = rsh_alloc_array(rsh_job_rank(&c->files, c->files.n_stages,
-						  0), sizeof(*c->same_as));
+	c->same_as = rsh_arena_array(&c->arena, uint32_t,
+				     rsh_job_rank(&c->files, c->files.n_stages,
+						  0));
 	return c->same_as ? rsh_strategy_replicas(c->src, c->same_as) : -ENOMEM;
 }
 
