@@ -20,6 +20,7 @@
  * a matrix, which is the element's tile. */
 #include "parts_i.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 /* A smaller matrix is read faster element by element than as a tile. */
 #define TILE_LEAST 64
@@ -91,19 +92,12 @@ static const struct rsh_part *part_search(const struct rsh_mapping *w,
 						  uint64_t *digit)
 {
 	const uint64_t v = w->n_spans ? at[w->by] : 0;
-	uint32_t lo = 0, hi = w->n_parts;
+	uint32_t n = !w->n_spans ? w->n_parts :
+		rsh_first(i, w->n_parts, w->parts[i].from[w->by] <= v);
 
-	while (w->n_spans && hi - lo > 1) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (w->parts[mid].from[w->by] <= v)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	for (lo++; lo-- > 0 && (!w->n_spans || w->reach[lo] > v);)
-		if (part_has(w, &w->parts[lo], at, digit))
-			return &w->parts[lo];
+	while (n-- > 0 && (!w->n_spans || w->reach[n] > v))
+		if (part_has(w, &w->parts[n], at, digit))
+			return &w->parts[n];
 	return NULL;
 }
 

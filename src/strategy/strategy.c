@@ -361,21 +361,12 @@ void rsh_strategy_free(struct rsh_strategy *pub)
 const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
 						   uint32_t name)
 {
-	uint32_t lo = 0, hi = s->n_params;
+	const uint32_t at = rsh_first(
+		i, s->n_params, s->params[s->by_name[i]].name < name);
+	const struct rsh_strategy_param *p = at == s->n_params ? NULL :
+		&s->params[s->by_name[at]];
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		const struct rsh_strategy_param *p =
-			&s->params[s->by_name[mid]];
-
-		if (p->name == name)
-			return p;
-		if (p->name < name)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
+	return p && p->name == name ? p : NULL;
 }
 
 const struct rsh_param_stage *
