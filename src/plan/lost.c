@@ -125,22 +125,17 @@ struct loss_report {
 	uint32_t left; /* slices that may still be reported with ranks */
 };
 
-static bool is_in_any(const struct rsh_catalogue *c, uint32_t name)
-{
-	for (uint32_t i = 0; i < c->n_present; i++)
-		if (rsh_catalogue_record(c, c->present[i], name))
-			return true;
-	return false;
-}
-
 static void report_whole(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_catalogue *c = l->p->cat;
+	const uint32_t name = l->first->name;
 	char text[RSH_ERROR_TEXT_MAX];
+	bool any = false;
 
+	for (uint32_t i = 0; !any && i < c->n_present; i++)
+		any = rsh_catalogue_record(c, c->present[i], name);
 	snprintf(text, sizeof(text), "lost: parameter %s, %s",
-		 rsh_names_text(c->names, l->first->name),
-		 is_in_any(c, l->first->name) ?
+		 rsh_names_text(c->names, name), any ?
 		 "slices of which are in no file" :
 		 "which no valid file holds");
 	t->report(t->ctx, text);
