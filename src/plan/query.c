@@ -3,6 +3,8 @@
  * make up a slice of one. */
 #include "rsh/plan/query.h"
 
+#include <string.h>
+
 #include "parts_i.h"
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p)
@@ -15,6 +17,7 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 {
 	const struct rsh_mapping *w = p->mappings[i];
 	const struct rsh_part *f = w->parts;
+	bool same = w->n_parts == 1 && f->tensor->n_dims == w->n_dims;
 
 	*out = (struct rsh_plan_tensor){
 		.name = rsh_plan_written_name(p, w->name),
@@ -27,10 +30,11 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		.n_parts = w->n_parts,
 		.from = f->tensor,
 	};
+	memset(out->axis, RSH_FIXED, sizeof(out->axis));
+	if (w->apart)
+		return;
 	/* Dimensions that make up a span follow each other on both sides. */
-	for (uint32_t k = 0; k < f->tensor->n_dims; k++)
-		out->axis[k] = w->apart ? (uint8_t)k : RSH_FIXED;
-	for (uint32_t k = 0; !w->apart && k < f->n; k++) {
+	for (uint32_t k = 0; k < f->n; k++) {
 		const uint32_t h = f->factors[k].dim;
 		const uint32_t end = h + 1u < f->n_in ? f->in[h + 1].lead :
 							f->tensor->n_dims;
@@ -39,6 +43,11 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		for (uint32_t x = f->in[h].lead; x < end; x++)
 			out->axis[x] = (uint8_t)d++;
 	}
+	for (uint32_t d = 0; d < w->n_dims && same; d++)
+		same = f->tensor->dims[d] == w->dims[d] &&
+		       (out->axis[d] == d || w->dims[d] == 1);
+	if (same)
+		memset(out->axis, RSH_FIXED, sizeof(out->axis));
 }
 
 uint32_t rsh_plan_member(const struct rsh_plan *p, uint32_t file)

@@ -20,8 +20,8 @@ struct rsh_plan_tensor {
 	uint32_t n_parts;     /* tensors of the catalogue that it is made of */
 	const struct rsh_tensor *from; /* the first of these */
 	uint8_t axis[RSH_MAX_DIMS]; /* [dimension of `from`], as in a recipe;
-				     * the same dimension if a part is no
-				     * box */
+				     * all are RSH_FIXED if a part is no box,
+				     * or the tensor is shown as it is */
 };
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p);
