@@ -87,7 +87,7 @@ static int catalogue_set_path(struct rsh_catalogue *c, uint32_t file,
 }
 
 static int catalogue_copy_files(struct rsh_catalogue *c,
-		      const struct rsh_source_view *view)
+				const struct rsh_source_view *view)
 {
 	c->names = view->names;
 	c->n_names = view->names ? rsh_names_count(view->names) : 0;

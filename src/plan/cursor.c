@@ -63,8 +63,8 @@ void rsh_cursor_enter(const struct rsh_mapping *w, uint32_t member,
 }
 
 static bool part_has(const struct rsh_mapping *w,
-			 const struct rsh_part *f, const uint64_t *at,
-			 uint64_t *digit)
+		     const struct rsh_part *f, const uint64_t *at,
+		     uint64_t *digit)
 {
 	for (uint32_t g = 0; g < w->n_spans; g++) {
 		uint64_t left = at[g] - f->from[g];
@@ -88,8 +88,8 @@ static bool part_has(const struct rsh_mapping *w,
 
 /* Finds the part of an element by the span by which parts are sorted. */
 static const struct rsh_part *part_search(const struct rsh_mapping *w,
-						  const uint64_t *at,
-						  uint64_t *digit)
+					  const uint64_t *at,
+					  uint64_t *digit)
 {
 	const uint64_t v = w->n_spans ? at[w->by] : 0;
 	uint32_t n = !w->n_spans ? w->n_parts :
@@ -104,16 +104,18 @@ static const struct rsh_part *part_search(const struct rsh_mapping *w,
 /* Finds the part of an element.  Mostly this is the part that was found last,
  * or a neighbour of it, so these are tried first. */
 static bool cursor_part(const struct rsh_mapping *w, const uint64_t *at,
-			     struct rsh_cursor *s, uint64_t *digit)
+			struct rsh_cursor *s, uint64_t *digit)
 {
 	const struct rsh_part *last = s->part, *f = last;
 	const struct rsh_part *end = w->parts + w->n_parts;
-
 	/* The only part has all elements. */
-	if (last && ((w->n_parts == 1 && last->is_plain) ||
-		     part_has(w, last, at, digit)))
+	const bool only = w->n_parts == 1 && w->parts->is_plain;
+
+	if (last && (only || part_has(w, last, at, digit)))
 		return true;
-	if (last && last + 1 < end && part_has(w, last + 1, at, digit))
+	if (only)
+		f = w->parts;
+	else if (last && last + 1 < end && part_has(w, last + 1, at, digit))
 		f = last + 1;
 	else if (last > w->parts && part_has(w, last - 1, at, digit))
 		f = last - 1;
@@ -230,8 +232,8 @@ static struct stretch cell_along(const struct place *p, uint32_t h)
 /* Finds the ranges of both factors in the slice and the cell.  False: they are
  * not a matrix. */
 static bool find_matrix(const struct rsh_cursor *s,
-			    const struct place *p, const uint64_t *at,
-			    struct digit_range *xs, struct digit_range *ys)
+			const struct place *p, const uint64_t *at,
+			struct digit_range *xs, struct digit_range *ys)
 {
 	const struct rsh_part *f = s->part;
 	const struct rsh_factor *x = &f->factors[f->x], *y = &f->factors[f->y];
@@ -267,8 +269,8 @@ static void range_block(struct digit_range *r, uint64_t most)
 }
 
 static void place_tile(const struct rsh_mapping *w,
-			  const struct place *p, const uint64_t *at,
-			  struct rsh_cursor *s)
+		       const struct place *p, const uint64_t *at,
+		       struct rsh_cursor *s)
 {
 	const struct rsh_part *f = s->part;
 	const struct rsh_factor *x = &f->factors[f->x], *y = &f->factors[f->y];

@@ -153,8 +153,8 @@ int rsh_blueprint_add_parts(struct rsh_plan *p,
 static int split_records(const struct rsh_plan *p,
 			 const struct rsh_shown_file *f,
 			 bool (*in_second)(const void *ctx,
-					   const struct rsh_catalogue *cat,
-					   uint32_t name),
+			 const struct rsh_catalogue *cat,
+			 uint32_t name),
 			 const void *ctx, uint32_t *n_first)
 {
 	cleanup_free struct rsh_slot *slots =
@@ -182,8 +182,8 @@ static int split_records(const struct rsh_plan *p,
 
 int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
 			  bool (*in_second)(const void *ctx,
-					    const struct rsh_catalogue *cat,
-					    uint32_t name),
+			  const struct rsh_catalogue *cat,
+			  uint32_t name),
 			  const void *ctx, struct rsh_error *err)
 {
 	struct rsh_shown_file one = *f;

@@ -144,7 +144,7 @@ static void report_whole(struct loss_report *t, const struct loss *l)
 /* Reports n slices of a parameter in one sentence.  `others`: some other slices
  * of the parameter were reported one by one. */
 static void report_rest(struct loss_report *t, const struct loss *l, uint32_t n,
-		      bool others)
+			bool others)
 {
 	char text[RSH_ERROR_TEXT_MAX];
 
@@ -155,7 +155,7 @@ static void report_rest(struct loss_report *t, const struct loss *l, uint32_t n,
 }
 
 static void report_slice(struct loss_report *t, const struct loss *l,
-		       const struct rsh_tensor *tensor, uint32_t cell)
+			 const struct rsh_tensor *tensor, uint32_t cell)
 {
 	uint32_t n = rsh_cut_n_replicas(tensor->cut, cell), i;
 	char text[RSH_ERROR_TEXT_MAX];
@@ -189,7 +189,7 @@ struct parts_loss {
 };
 
 static void report_box(struct parts_loss *x, const struct rsh_box *box,
-		     const char *more)
+		       const char *more)
 {
 	char text[RSH_ERROR_TEXT_MAX], elements[160];
 

@@ -291,7 +291,7 @@ static bool offers_is_wanted(const struct offering *s, uint32_t name)
 }
 
 static bool offers_is_deduplicated(void *ctx, uint32_t stage,
-			    const struct rsh_strategy_param *p)
+				   const struct rsh_strategy_param *p)
 {
 	return rsh_param_in_stage(p, stage) && offers_is_wanted(ctx, p->name);
 }

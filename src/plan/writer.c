@@ -104,7 +104,7 @@ struct writer {
 
 /* Finds the parameters that other ranks keep. */
 static int writer_deduplicate(struct writer *w, const struct rsh_shown_file *f,
-		       struct rsh_error *err)
+			      struct rsh_error *err)
 {
 	struct redundancy d = { .local = f->member };
 	int rc = 0;
@@ -283,10 +283,10 @@ static int writer_plan(struct writer *w, struct rsh_error *err)
 }
 
 int rsh_write_plan_by(struct rsh_catalogue *cat,
-			const struct rsh_policy *policy,
-			const struct rsh_strategy *dst,
-			const struct rsh_plan_options *o,
-			struct rsh_plan **out, struct rsh_error *err)
+		      const struct rsh_policy *policy,
+		      const struct rsh_strategy *dst,
+		      const struct rsh_plan_options *o,
+		      struct rsh_plan **out, struct rsh_error *err)
 {
 	const struct rsh_blueprint b = {
 		.framing = o->framing,

@@ -9,8 +9,8 @@
 #include "rsh/util/mem.h"
 
 int rsh_item_manual(const struct rsh_strategy_item *it,
-		     const struct rsh_grid_sizes *sizes, struct rsh_grid **out,
-		     struct rsh_error *err)
+		    const struct rsh_grid_sizes *sizes, struct rsh_grid **out,
+		    struct rsh_error *err)
 {
 	struct rsh_grid *g;
 	int rc;

@@ -53,7 +53,7 @@ static bool boxes_meet(const uint64_t *edges, const struct rsh_box *box)
 }
 
 static void boxes_get(const struct rsh_cut *b, uint32_t cell,
-		   struct rsh_box *out)
+		      struct rsh_box *out)
 {
 	const uint64_t *e = boxes_edges(b, cell);
 

@@ -12,8 +12,8 @@
 
 /* Returns whether the destination has the parameter in this stage. */
 static bool dst_stage_has(const struct stage_state *p,
-		      const struct rsh_strategy_param *src,
-		      const struct rsh_strategy_param *dst)
+			  const struct rsh_strategy_param *src,
+			  const struct rsh_strategy_param *dst)
 {
 	return p->c->by_stage ? src != NULL :
 				rsh_param_in_stage(dst, p->stage);
@@ -80,7 +80,7 @@ static int collect_stages(struct stage_state *p, struct rsh_error *err)
 /* Checks a resharded parameter that no loaded file holds.  It was not saved,
  * which is no error, unless its stage has no file at all. */
 static int check_absent(struct stage_state *p, uint32_t name,
-			      struct rsh_error *err)
+			struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
@@ -128,7 +128,7 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 /* Handles a file without resharded records.  Either a file that it needs is
  * missing, or the strategies are of another model, which is an error. */
 static int nothing_resharded(struct stage_state *p, struct rsh_shown_file *f,
-				 struct rsh_error *err)
+			     struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -152,7 +152,7 @@ static int nothing_resharded(struct stage_state *p, struct rsh_shown_file *f,
 }
 
 int rsh_dst_stage_file(void *ctx, struct rsh_shown_file *f,
-		   struct rsh_file_names *out, struct rsh_error *err)
+		       struct rsh_file_names *out, struct rsh_error *err)
 {
 	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
@@ -194,7 +194,7 @@ int rsh_dst_stage_file(void *ctx, struct rsh_shown_file *f,
 }
 
 bool rsh_dst_stage_deduplicates(void *ctx, uint32_t stage,
-			const struct rsh_strategy_param *param)
+				const struct rsh_strategy_param *param)
 {
 	const struct stage_state *p = ctx;
 

@@ -37,8 +37,8 @@
 #include "rsh/util/mem.h"
 
 static int keys_add_pair(struct stage_state *p,
-			  const struct rsh_strategy_item *src,
-			  const struct rsh_strategy_item *dst, uint32_t shown)
+			 const struct rsh_strategy_item *src,
+			 const struct rsh_strategy_item *dst, uint32_t shown)
 {
 	enum rsh_grid_rule rule = p->c->o.compat ? RSH_GRID_CONVERTER :
 						 RSH_GRID_RUNTIME;

@@ -12,7 +12,7 @@
 #include "rsh/util/mem.h"
 
 int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
-				struct rsh_error *err)
+			      struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
@@ -97,8 +97,8 @@ static int describe(struct stage_state *p, const struct rsh_shown_file *f,
 }
 
 int rsh_dst_stage_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
-		     struct rsh_record_shape *shape, bool *taken,
-		     struct rsh_error *err)
+			 struct rsh_record_shape *shape, bool *taken,
+			 struct rsh_error *err)
 {
 	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;

@@ -129,7 +129,7 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 
 /* Adds and shows a parameter that has a reference record. */
 static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
-			uint32_t *shown, struct rsh_error *err)
+			 uint32_t *shown, struct rsh_error *err)
 {
 	struct rsh_converter *c = m->c;
 	const enum rsh_grid_rule rule = c->o.compat ? RSH_GRID_CONVERTER :
@@ -157,7 +157,7 @@ static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
 
 int rsh_reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
 		      uint32_t stage, uint32_t name, uint32_t *out,
-		     struct rsh_error *err)
+		      struct rsh_error *err)
 {
 	const struct rsh_strategy_param *listed = c->src ?
 		rsh_strategy_find(c->src, name) : NULL;
