@@ -126,7 +126,7 @@ static int shapes_make_kind(const struct rsh_contents *c,
 	if (rc)
 		return rc;
 	/* One slice does not show how many rows the others have. */
-	if (s->item && rsh_item_rows(s->item, &sizes, rsh_grid_spec(g)->split,
+	if (s->item && rsh_item_rows(s->item, &sizes, g->split,
 				     NULL) > 0) {
 		rsh_grid_free(g);
 		return -EINVAL;

@@ -32,8 +32,8 @@ static int catalogue_list_present(struct rsh_catalogue *c)
 
 	for (uint32_t f = 0; f < c->n_files; f++)
 		n += c->index[f] != NULL;
-	c->present = rsh_alloc_array(n, sizeof(*c->present));
-	c->index_id = calloc((size_t)c->n_files + 1, sizeof(*c->index_id));
+	c->present = rsh_arena_array(&c->arena, uint32_t, n);
+	c->index_id = rsh_arena_array(&c->arena, uint32_t, c->n_files);
 	o = rsh_alloc_array(n, sizeof(*o));
 	if (!c->present || !c->index_id || !o)
 		return -ENOMEM;
@@ -55,11 +55,10 @@ static int catalogue_list_present(struct rsh_catalogue *c)
 /* Finds the first or, backwards, the last file of each name.  Most files share
  * their index with the file beside them, so an index that equals the one before
  * is skipped. */
-static uint32_t *catalogue_find_ends(const struct rsh_catalogue *c,
-				     bool backwards)
+static uint32_t *catalogue_find_ends(struct rsh_catalogue *c, bool backwards)
 {
 	const struct rsh_ckpt_index *before = NULL;
-	uint32_t *ends = rsh_alloc_array(c->n_names, sizeof(*ends));
+	uint32_t *ends = rsh_arena_array(&c->arena, uint32_t, c->n_names);
 
 	if (!ends)
 		return NULL;
@@ -80,22 +79,28 @@ static uint32_t *catalogue_find_ends(const struct rsh_catalogue *c,
 	return ends;
 }
 
+static int catalogue_set_path(struct rsh_catalogue *c, uint32_t file,
+			      const char *path)
+{
+	c->path[file] = rsh_arena_strndup(&c->arena, path, strlen(path));
+	return c->path[file] ? 0 : -ENOMEM;
+}
+
 static int catalogue_copy_files(struct rsh_catalogue *c,
-		      const struct rsh_source_view *view)
+				const struct rsh_source_view *view)
 {
 	c->names = view->names;
 	c->n_names = view->names ? rsh_names_count(view->names) : 0;
 	c->n_files = view->n_ranks;
-	c->index = calloc((size_t)c->n_files + 1, sizeof(*c->index));
-	c->path = calloc((size_t)c->n_files + 1, sizeof(*c->path));
+	c->index = rsh_arena_array(&c->arena, const struct rsh_ckpt_index *,
+				   c->n_files);
+	c->path = rsh_arena_array(&c->arena, char *, c->n_files);
 	if (!c->index || !c->path)
 		return -ENOMEM;
 	for (uint32_t f = 0; f < c->n_files; f++) {
 		c->index[f] = view->index ? view->index[f] : NULL;
-		if (!view->path || !view->path[f])
-			continue;
-		c->path[f] = strdup(view->path[f]);
-		if (!c->path[f])
+		if (view->path && view->path[f] &&
+		    catalogue_set_path(c, f, view->path[f]))
 			return -ENOMEM;
 	}
 	if (catalogue_list_present(c))
@@ -124,33 +129,39 @@ int rsh_catalogue_find_kinds(struct rsh_catalogue *c)
 	return c->kinds ? 0 : -ENOMEM;
 }
 
-/* Adds `more` to the length of an array.  Returns 0 or -ENOMEM. */
-static int catalogue_lengthen(void *array, uint32_t n, uint32_t more,
-			      size_t size)
-{
-	size_t room = n;
-
-	return rsh_grow(array, &room, (size_t)n + more + 1, size);
-}
-
 int rsh_catalogue_add_beside(struct rsh_catalogue *c,
 			     const struct rsh_source_view *view)
 {
 	const uint32_t n = view->n_beside, from = c->n_files;
+	struct {
+		void *array;
+		uint32_t n;
+		size_t size;
+	} all[] = {
+		{ &c->index, from, sizeof(*c->index) },
+		{ &c->path, from, sizeof(*c->path) },
+		{ &c->index_id, from, sizeof(*c->index_id) },
+		{ &c->present, c->n_present, sizeof(*c->present) },
+	};
 
-	if (catalogue_lengthen(&c->index, from, n, sizeof(*c->index)) ||
-	    catalogue_lengthen(&c->path, from, n, sizeof(*c->path)) ||
-	    catalogue_lengthen(&c->index_id, from, n, sizeof(*c->index_id)) ||
-	    catalogue_lengthen(&c->present, c->n_present, n,
-			       sizeof(*c->present)))
-		return -ENOMEM;
+	for (size_t i = 0; i < 4; i++) {
+		void **array = all[i].array;
+		void *longer = rsh_arena_alloc(&c->arena,
+					       (all[i].n + (size_t)n) *
+					       all[i].size,
+					       sizeof(void *));
+
+		if (!longer)
+			return -ENOMEM;
+		memcpy(longer, *array, all[i].n * all[i].size);
+		*array = longer;
+	}
 	for (uint32_t i = from; i < from + n; i++) {
 		c->index[i] = view->index[i];
-		c->path[i] = strdup(view->path[i]);
 		c->index_id[i] = c->n_indexes++;
 		c->present[c->n_present++] = i;
 		c->n_files++;
-		if (!c->path[i])
+		if (catalogue_set_path(c, i, view->path[i]))
 			return -ENOMEM;
 	}
 	return 0;
@@ -175,20 +186,11 @@ void rsh_catalogue_free(struct rsh_catalogue *c)
 {
 	if (!c)
 		return;
-	for (uint32_t i = 0; i < c->n_tensors; i++)
-		free(c->tensors[i]);
 	free(c->tensors);
 	tdestroy(c->copies, catalogue_free_copies);
 	tdestroy(c->cuts, catalogue_free_cut);
-	for (uint32_t f = 0; c->path && f < c->n_files; f++)
-		free(c->path[f]);
-	free(c->path);
-	free(c->index);
-	free(c->index_id);
-	free(c->present);
-	free(c->first);
-	free(c->last);
 	rsh_kinds_free(c->kinds);
+	rsh_arena_clear(&c->arena);
 	free(c);
 }
 
@@ -215,23 +217,33 @@ const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
 int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 		      uint32_t *number)
 {
-	const size_t bytes = t->n_dims * sizeof(*t->dims);
-	struct rsh_tensor *kept = malloc(sizeof(*kept) + bytes);
+	struct rsh_tensor *kept = rsh_arena_array(&c->arena, struct rsh_tensor,
+						  1);
+	uint64_t *dims = rsh_arena_array(&c->arena, uint64_t, t->n_dims);
 
-	if (!kept)
+	if (!kept || !dims ||
+	    rsh_grow(&c->tensors, &c->tensors_cap, c->n_tensors + 1,
+		     sizeof(*c->tensors)))
 		return -ENOMEM;
-	if (rsh_grow(&c->tensors, &c->tensors_cap, c->n_tensors + 1,
-		     sizeof(*c->tensors))) {
-		free(kept);
-		return -ENOMEM;
-	}
 	*kept = *t;
-	kept->dims = (uint64_t *)(kept + 1);
-	if (bytes)
-		memcpy(kept + 1, t->dims, bytes);
+	kept->dims = dims;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		dims[d] = t->dims[d];
 	*number = c->n_tensors;
 	c->tensors[c->n_tensors++] = kept;
 	return 0;
+}
+
+int rsh_catalogue_add_zeros(struct rsh_catalogue *c, const struct rsh_tensor *t,
+			    uint32_t *number)
+{
+	struct rsh_grid *whole = rsh_grid_make_whole(t->n_dims);
+	struct rsh_tensor zeros = *t;
+
+	zeros.copies = NULL;
+	zeros.cut = !whole ? NULL :
+		rsh_catalogue_keep_cut(c, rsh_cut_of_grid(whole));
+	return zeros.cut ? rsh_catalogue_add(c, &zeros, number) : -ENOMEM;
 }
 
 int rsh_catalogue_add_record(struct rsh_catalogue *c, uint32_t file,

@@ -29,21 +29,25 @@ static const struct rsh_slot_list *
 files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 {
 	cleanup_free uint8_t *header = f->header;
+	struct rsh_arena *a = &p->arena;
 	struct rsh_slot_list *l;
 
 	for (uint32_t i = 0; i < p->n_lists; i++)
 		if (is_same_list(p->lists[i], f))
 			return p->lists[i];
-	if (rsh_grow(&p->lists, &p->lists_cap, p->n_lists + 1,
-		     sizeof(*p->lists)))
-		return NULL;
-	l = malloc(sizeof(*l) + f->n * sizeof(*l->slots));
-	if (!l)
+	l = rsh_arena_alloc(a, sizeof(*l) + f->n * sizeof(*l->slots),
+			    _Alignof(struct rsh_slot_list));
+	if (!l || rsh_grow(&p->lists, &p->lists_cap, p->n_lists + 1,
+			   sizeof(*p->lists)))
 		return NULL;
 	l->n = f->n;
 	l->bytes = f->bytes;
-	l->header = steal_pointer(&header);
 	l->header_bytes = f->header_bytes;
+	l->header = rsh_arena_array(a, uint8_t, f->header_bytes);
+	if (!l->header)
+		return NULL;
+	if (f->header_bytes)
+		memcpy(l->header, header, f->header_bytes);
 	if (f->n)
 		memcpy(l->slots, f->slots, f->n * sizeof(*l->slots));
 	p->lists[p->n_lists++] = l;
@@ -96,11 +100,9 @@ int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
 	if (!v)
 		return rsh_error_nomem(err);
 	v->list = files_keep_list(p, &layout);
-	v->sources = malloc(sizeof(*v->sources));
-	if (!v->list || !v->sources) {
-		free(v->sources);
+	v->sources = rsh_arena_array(&p->arena, uint32_t, 1);
+	if (!v->list || !v->sources)
 		return rsh_error_nomem(err);
-	}
 	v->origin = origin;
 	v->sources[0] = origin;
 	v->n_sources = 1;
@@ -151,8 +153,8 @@ int rsh_blueprint_add_parts(struct rsh_plan *p,
 static int split_records(const struct rsh_plan *p,
 			 const struct rsh_shown_file *f,
 			 bool (*in_second)(const void *ctx,
-					   const struct rsh_catalogue *cat,
-					   uint32_t name),
+			 const struct rsh_catalogue *cat,
+			 uint32_t name),
 			 const void *ctx, uint32_t *n_first)
 {
 	cleanup_free struct rsh_slot *slots =
@@ -180,8 +182,8 @@ static int split_records(const struct rsh_plan *p,
 
 int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
 			  bool (*in_second)(const void *ctx,
-					    const struct rsh_catalogue *cat,
-					    uint32_t name),
+			  const struct rsh_catalogue *cat,
+			  uint32_t name),
 			  const void *ctx, struct rsh_error *err)
 {
 	struct rsh_shown_file one = *f;

@@ -372,13 +372,17 @@ static bool group_is_told(const struct kinds_work *w, const struct group *g,
 		2 * (uint64_t)g->n_weights >= w->n_weights);
 }
 
-/* Writes what only the structure says. */
-static void kinds_say(const struct kinds_work *w, const char *counter,
-		      FILE *to)
+/* Says what only the structure says. */
+static int kinds_doubts(const struct kinds_work *w, const char *counter,
+			struct rsh_kinds *k)
 {
 	const uint32_t n = rsh_names_count(w->prefixes);
 	const char *comma = "";
+	size_t size;
+	FILE *to = open_memstream(&k->doubt, &size);
 
+	if (!to)
+		return -1;
 	for (uint32_t i = 0; i < n; i++) {
 		const struct group *g = &w->groups[i];
 
@@ -396,17 +400,6 @@ static void kinds_say(const struct kinds_work *w, const char *counter,
 	if (counter)
 		fprintf(to, "%s%s has one element, and is taken for a counter "
 			"of the optimizer", comma, counter);
-}
-
-static int kinds_doubts(const struct kinds_work *w, const char *counter,
-			struct rsh_kinds *k)
-{
-	size_t size;
-	FILE *to = open_memstream(&k->doubt, &size);
-
-	if (!to)
-		return -1;
-	kinds_say(w, counter, to);
 	return fclose(to);
 }
 

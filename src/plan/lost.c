@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "factored_i.h"
+#include "parts_i.h"
 #include "rsh/util/mem.h"
 
 /* At most REPORTED_MAX slices are reported with their ranks, and at most
@@ -72,13 +72,13 @@ static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 		NULL : l->p->mappings[l->first[i].shown];
 
 	for (uint32_t k = 0; w && k < w->n_parts; k++) {
-		const struct rsh_tensor *t = rsh_mapping_tensor(w, k);
+		const struct rsh_tensor *t = w->parts[k].tensor;
 
 		if (t->copies &&
 		    rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
 			return t;
 	}
-	return w ? rsh_mapping_tensor(w, 0) : NULL;
+	return w ? w->parts->tensor : NULL;
 }
 
 /* Returns whether the cell is missing for one of the stages.  The stages
@@ -125,22 +125,17 @@ struct loss_report {
 	uint32_t left; /* slices that may still be reported with ranks */
 };
 
-static bool is_in_any(const struct rsh_catalogue *c, uint32_t name)
-{
-	for (uint32_t i = 0; i < c->n_present; i++)
-		if (rsh_catalogue_record(c, c->present[i], name))
-			return true;
-	return false;
-}
-
 static void report_whole(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_catalogue *c = l->p->cat;
+	const uint32_t name = l->first->name;
 	char text[RSH_ERROR_TEXT_MAX];
+	bool any = false;
 
+	for (uint32_t i = 0; !any && i < c->n_present; i++)
+		any = rsh_catalogue_record(c, c->present[i], name);
 	snprintf(text, sizeof(text), "lost: parameter %s, %s",
-		 rsh_names_text(c->names, l->first->name),
-		 is_in_any(c, l->first->name) ?
+		 rsh_names_text(c->names, name), any ?
 		 "slices of which are in no file" :
 		 "which no valid file holds");
 	t->report(t->ctx, text);
@@ -149,7 +144,7 @@ static void report_whole(struct loss_report *t, const struct loss *l)
 /* Reports n slices of a parameter in one sentence.  `others`: some other slices
  * of the parameter were reported one by one. */
 static void report_rest(struct loss_report *t, const struct loss *l, uint32_t n,
-		      bool others)
+			bool others)
 {
 	char text[RSH_ERROR_TEXT_MAX];
 
@@ -160,7 +155,7 @@ static void report_rest(struct loss_report *t, const struct loss *l, uint32_t n,
 }
 
 static void report_slice(struct loss_report *t, const struct loss *l,
-		       const struct rsh_tensor *tensor, uint32_t cell)
+			 const struct rsh_tensor *tensor, uint32_t cell)
 {
 	uint32_t n = rsh_cut_n_replicas(tensor->cut, cell), i;
 	char text[RSH_ERROR_TEXT_MAX];
@@ -194,7 +189,7 @@ struct parts_loss {
 };
 
 static void report_box(struct parts_loss *x, const struct rsh_box *box,
-		     const char *more)
+		       const char *more)
 {
 	char text[RSH_ERROR_TEXT_MAX], elements[160];
 
@@ -249,11 +244,9 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 static void lose_beside(void *ctx, const struct rsh_tensor *t)
 {
 	struct parts_loss *x = ctx;
-	struct rsh_box box = { .n_dims = t->n_dims };
+	const struct rsh_box box = rsh_box_whole(t->dims, t->n_dims);
 
 	x->tensor = t;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		box.size[d] = t->dims[d];
 	lose_box(x, &box);
 }
 
@@ -262,16 +255,11 @@ static uint32_t lose_parts(struct loss_report *t, const struct loss *l)
 {
 	const struct rsh_mapping *w = l->p->mappings[l->first->shown];
 	struct parts_loss x = { .l = l, .report = t };
-	struct rsh_box all = { .n_dims = w->n_dims }, box;
+	const struct rsh_box all = rsh_box_whole(w->dims, w->n_dims);
 
-	memcpy(all.size, w->dims, w->n_dims * sizeof(*w->dims));
 	for (uint32_t i = 0; i < w->n_parts; i++) {
-		x.tensor = rsh_mapping_tensor(w, i);
-		if (w->is_factored)
-			rsh_factored_each(w, i, &all, lose_digits, &x);
-		else if (rsh_mapping_part_box(w, &all, i, &box))
-			lose_box(&x, &box);
-		x.tensor = rsh_mapping_tensor(w, i);
+		rsh_part_each(w, i, &all, lose_digits, &x);
+		x.tensor = w->parts[i].tensor;
 		if (x.tensor->quantised)
 			rsh_quantised_each(x.tensor->quantised, lose_beside,
 					   &x);
@@ -355,7 +343,7 @@ static void find_all_missing_files(struct lost_files *f,
 			NULL : p->mappings[p->lost[i].shown];
 
 		for (uint32_t k = 0; w && k < w->n_parts; k++)
-			find_missing_files(f, p->cat, rsh_mapping_tensor(w, k));
+			find_missing_files(f, p->cat, w->parts[k].tensor);
 	}
 	if (f->n == 0)
 		return;

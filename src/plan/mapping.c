@@ -1,217 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/mapping.c checks the recipe of a shown tensor and makes its mapping.
+/* plan/mapping.c makes mappings: from elements of a shown tensor to elements of
+ * tensors of the catalogue.
  *
- * Neighbouring dimensions that are contiguous in the cells of both sides are
- * one span.  cursor.c has an example. */
+ * Factors that are contiguous on both sides are merged.  For example, if whole
+ * heads [n d, h] are the same on both sides, the factors n, d and h become
+ * one. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "factored_i.h"
-#include "plan_i.h"
+#include "parts_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* ---- recipes ---- */
+/* Comparing two parts of a real model takes one or two steps. */
+#define PARTS_BUDGET (1u << 22)
 
-void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
-		     struct rsh_recipe_part *out)
+/* A mapping while it is made. */
+struct mapping_build {
+	struct rsh_plan *p;
+	const struct rsh_shown *t;
+	struct rsh_mapping *w;
+	uint64_t local[RSH_MAX_DIMS]; /* size of a cell; of the tensor if the
+				       * cut is a list of boxes */
+	uint64_t unit;                /* of an element, in units */
+	bool joined[RSH_MAX_DIMS];    /* it belongs to the span of d - 1 */
+	uint64_t inner[RSH_MAX_DIMS]; /* [dim]: units of one step along it
+				       * through the dimensions joined to it */
+	uint32_t span_of[RSH_MAX_DIMS];
+};
+
+static const struct rsh_tensor *part_tensor(const struct mapping_build *k,
+					    const struct rsh_factored_part *r)
 {
-	const struct rsh_tensor *t = c->tensors[tensor];
-
-	out->tensor = tensor;
-	out->box.n_dims = t->n_dims;
-	for (uint32_t d = 0; d < t->n_dims; d++) {
-		out->box.from[d] = 0;
-		out->box.size[d] = t->dims[d];
-		out->base[d] = 0;
-		out->axis[d] = (uint8_t)d;
-	}
-}
-
-static int recipe_check_part(const struct rsh_shown *t,
-			     const struct rsh_recipe_part *r,
-			     const struct rsh_tensor *in, struct rsh_error *err)
-{
-	uint32_t followed[RSH_MAX_DIMS] = { 0 };
-
-	for (uint32_t i = 0; i < in->n_dims; i++) {
-		uint64_t size = 1;
-
-		if (r->axis[i] != RSH_FIXED) {
-			if (r->axis[i] >= t->n_dims)
-				return rsh_error_set(err, EINVAL, "its part "
-						     "follows dimension %u",
-						     r->axis[i]);
-			followed[r->axis[i]]++;
-			size = r->box.size[r->axis[i]];
-		}
-		if (r->base[i] > in->dims[i] || size > in->dims[i] - r->base[i])
-			return rsh_error_set(err, EINVAL, "its part leaves "
-					     "dimension %u of size %llu", i,
-					     (unsigned long long)in->dims[i]);
-	}
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (followed[d] > 1 || (!followed[d] && r->box.size[d] > 1))
-			return rsh_error_set(err, EINVAL, "dimension %u of its "
-					     "part is followed %u times", d,
-					     followed[d]);
-	return 0;
-}
-
-/* Checks that the parts' boxes are in the tensor, do not overlap and together
- * contain all of its elements. */
-static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_cut **cut,
-			      struct rsh_error *err)
-{
-	cleanup_free struct rsh_box *boxes =
-		rsh_alloc_array(t->recipe.n_parts, sizeof(*boxes));
-	uint64_t all = 1, have = 0;
-	int rc;
-
-	if (!boxes)
-		return rsh_error_nomem(err);
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (!rsh_mul_u64(all, t->dims[d], &all))
-			return rsh_error_set(err, EINVAL, "it is too large");
-	for (uint32_t i = 0; i < t->recipe.n_parts; i++)
-		boxes[i] = t->recipe.parts[i].box;
-	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, t->recipe.n_parts,
-			      cut, err);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
-		uint64_t n = 1;
-
-		for (uint32_t d = 0; d < t->n_dims; d++)
-			n *= boxes[i].size[d];
-		have += n;
-	}
-	if (have != all || rsh_cut_n_cells(*cut) != t->recipe.n_parts)
-		return rsh_error_set(err, EINVAL, "its parts have %llu of %llu "
-				     "elements", (unsigned long long)have,
-				     (unsigned long long)all);
-	return 0;
-}
-
-static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
-{
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (b->from[d] || b->size[d] != t->dims[d])
-			return false;
-	return b->n_dims == t->n_dims;
-}
-
-/* Checks that every element of the shown tensor comes from one place.  *parts
- * is the cut that the boxes of several parts make, which the catalogue keeps,
- * or NULL. */
-static int recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
-		     const struct rsh_cut **parts, struct rsh_error *err)
-{
-	struct rsh_cut *cut = NULL;
-	int rc;
-
-	*parts = NULL;
-	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
-		const struct rsh_recipe_part *r = &t->recipe.parts[i];
-		const struct rsh_tensor *in = p->cat->tensors[r->tensor];
-
-		rc = recipe_check_part(t, r, in, err);
-		if (rc)
-			return rc;
-		if (!rsh_recipe_types_fit(t, in))
-			return rsh_error_set(err, EINVAL,
-			"its elements have another type");
-		if (!rsh_quantised_fits(in))
-			return rsh_error_set(err, EINVAL,
-				"its scales do not fit its elements");
-	}
-	if (t->recipe.n_parts == 1 && is_whole_box(t, &t->recipe.parts->box))
-		return 0;
-	if (!t->recipe.n_parts)
-		return rsh_error_set(err, EINVAL, "it is made of nothing");
-	rc = recipe_check_boxes(t, &cut, err);
-	if (rc) {
-		rsh_cut_free(cut);
-		return rc;
-	}
-	*parts = rsh_catalogue_keep_cut(p->cat, cut);
-	return *parts ? 0 : rsh_error_nomem(err);
+	return k->p->cat->tensors[r->tensor];
 }
 
 /* ---- dimensions and spans ---- */
 
-const struct rsh_tensor *rsh_mapping_tensor(const struct rsh_mapping *w,
-					 uint32_t part)
+/* Returns the only factor of a dimension; NULL: there are none or several. */
+static const struct rsh_factor *only_factor(const struct rsh_factored_part *r,
+					    bool shown, uint32_t d)
 {
-	return w->is_factored ? w->factored[part].tensor
-			      : w->parts[part].tensor;
+	const struct rsh_factor *only = NULL;
+
+	for (uint32_t i = 0; i < r->n_factors; i++) {
+		const struct rsh_factor *f = &r->factors[i];
+
+		if (f->size == 1 || (shown ? f->shown_dim : f->dim) != d)
+			continue;
+		if (only)
+			return NULL;
+		only = f;
+	}
+	return only;
+}
+
+/* Returns whether the part is a box on both sides, and neighbours along the
+ * last dimension that is shown are neighbours in its tensor. */
+static bool lies_together(const struct mapping_build *k,
+			  const struct rsh_factored_part *r)
+{
+	const struct rsh_tensor *in = part_tensor(k, r);
+	const uint32_t last = k->t->n_dims - 1u, in_last = in->n_dims - 1u;
+	bool together = false;
+
+	/* Rows of one matrix of a stack are read as they come. */
+	if (!k->t->recipe.n_parts && in->n_dims != k->t->n_dims)
+		return false;
+	for (uint32_t i = 0; i < r->n_factors; i++) {
+		const struct rsh_factor *f = &r->factors[i];
+
+		if (f->size > 1 && (f->shown_step != 1 || f->step != 1 ||
+				    only_factor(r, true, f->shown_dim) != f ||
+				    only_factor(r, false, f->dim) != f))
+			return false;
+		if (f->shown_dim == last && f->dim == in_last &&
+		    (f->size > 1 || k->t->dims[last] > 1 ||
+		     in->dims[in_last] == 1))
+			together = true;
+	}
+	return together;
 }
 
 /* Returns whether both sides cut the dimension in the same way, or neither side
  * cuts it. */
-static bool are_cut_alike(const struct rsh_mapping_build *k, uint32_t d,
+static bool are_cut_alike(const struct mapping_build *k, uint32_t d,
 			  const struct rsh_tensor *in, uint32_t i)
 {
 	const struct rsh_grid *a = rsh_cut_grid(k->t->cut);
 	const struct rsh_grid *b = rsh_cut_grid(in->cut);
 
-	if (a && b)
+	if (a && b && !k->w->apart)
 		return rsh_grid_split(a, d) == rsh_grid_split(b, i);
 	return rsh_cut_is_whole(k->t->cut, k->t->dims, d) &&
 	       rsh_cut_is_whole(in->cut, in->dims, i);
 }
 
-/* Returns whether dimensions d - 1 and d are contiguous on both sides. */
-static bool goes_on(const struct rsh_mapping_build *k, uint32_t d)
+/* Returns whether dimensions d - 1 and d are contiguous in the shown tensor and
+ * in all parts. */
+static bool goes_on(const struct mapping_build *k, uint32_t d)
 {
-	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
-		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
-		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
-		uint32_t i = 0;
+	const struct rsh_recipe *r = &k->t->recipe;
+	const uint64_t size = k->t->dims[d];
 
-		while (i < in->n_dims && r->axis[i] != d)
-			i++;
-		if (i == in->n_dims || i == 0 || r->axis[i - 1] != d - 1 ||
-		    r->box.size[d] != k->t->dims[d] ||
-		    in->dims[i] != k->t->dims[d] ||
+	if (size < 2 && (k->w->apart || d + 1 < k->t->n_dims || size == 0))
+		return size == 1 && rsh_cut_is_whole(k->t->cut, k->t->dims, d);
+	for (uint32_t n = 0; n < r->n_factored; n++) {
+		const struct rsh_factored_part *part = &r->factored[n];
+		const struct rsh_tensor *in = part_tensor(k, part);
+		const struct rsh_factor *f = only_factor(part, true, d);
+		const uint32_t i = f ? f->dim : in->n_dims - 1u;
+
+		if (rsh_recipe_is_empty(part))
+			continue;
+		if ((f ? f->size : 1) != size || i == 0 ||
+		    in->dims[i] != size || only_factor(part, false, i) != f ||
 		    !are_cut_alike(k, d, in, i))
 			return false;
-	}
-	return true;
-}
-
-/* Returns whether the last dimension of each part's tensor corresponds to the
- * last dimension that is shown. */
-static bool lie_together(const struct rsh_mapping_build *k)
-{
-	const uint32_t n = k->t->n_dims;
-
-	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
-		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
-		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
-
-		if (n == 0 ? in->n_dims > 0
-			   : in->n_dims == 0 ||
-				     r->axis[in->n_dims - 1] != n - 1)
+		/* Rows that repeat are those along the last but one span, so
+		 * the dimensions before must be the same too. */
+		if (!k->w->apart && only_factor(part, true, d - 1) !=
+				    only_factor(part, false, i - 1))
 			return false;
 	}
 	return true;
 }
 
-static int make_spans(struct rsh_mapping_build *k)
+static int make_spans(struct mapping_build *k)
 {
 	struct rsh_mapping *w = k->w;
 	const uint32_t n = k->t->n_dims;
-	/* Units are elements if there is a codec or if neighbouring elements
-	 * are not neighbours in the source.  Otherwise units are bytes. */
-	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->is_factored
-				? rsh_dtype_size(k->t->dtype)
-				: 1;
+	uint64_t unit = k->unit;
 	struct rsh_span *s;
 
 	for (uint32_t d = n; d-- > 0;) {
-		k->joined[d] = d > 0 && (w->is_factored ?
-			rsh_factored_goes_on(k, d) : goes_on(k, d));
+		k->joined[d] = d > 0 && goes_on(k, d);
 		k->inner[d] = unit;
 		unit = k->joined[d] ? unit * k->local[d] : 1;
 		w->n_spans += !k->joined[d];
@@ -230,126 +154,296 @@ static int make_spans(struct rsh_mapping_build *k)
 	return 0;
 }
 
-/* Makes the in-spans of a part.  A dimension that corresponds to a joined one
- * belongs to the same in-span as the dimension before it. */
-static void in_spans_of_part(const struct rsh_mapping_build *k,
-			     const struct rsh_recipe_part *r,
-			     struct rsh_mapping_part *out)
+/* ---- parts ---- */
+
+/* A part while it is made. */
+struct part_build {
+	const struct mapping_build *k;
+	const struct rsh_factored_part *r;
+	struct rsh_part *out;
+	uint64_t inner[RSH_MAX_DIMS]; /* [the source's dimension] */
+	uint8_t span_of[RSH_MAX_DIMS];
+	struct rsh_factor *f;
+};
+
+/* Returns whether dimension i of the source belongs to the same in-span as
+ * dimension i - 1. */
+static bool in_is_joined(const struct part_build *m, uint32_t i)
 {
-	const struct rsh_tensor *in = out->tensor;
-	const struct rsh_grid *g = rsh_cut_grid(in->cut);
-	uint64_t stride = 1;
-	uint32_t weight = 1;
-	uint32_t row;
+	const struct rsh_factor *f;
 
-	for (uint32_t i = 0; i < in->n_dims; i++) {
-		const uint32_t d = r->axis[i];
-		struct rsh_in_span *s = &out->in[out->n_in];
-
-		if (d != RSH_FIXED && k->joined[d])
-			continue;
-		*s = (struct rsh_in_span){
-			.lead = i,
-			.axis = d == RSH_FIXED ? RSH_FIXED : k->span_of[d],
-			.inner = d == RSH_FIXED ? 1 : k->inner[d],
-		};
-		s->base = r->base[i] * s->inner;
-		if (g)
-			s->len = in->dims[i] / rsh_grid_split(g, i) * s->inner;
-		out->n_in++;
-	}
-	for (uint32_t h = out->n_in; g && h-- > 0;) {
-		out->in[h].stride = stride;
-		stride *= out->in[h].len;
-	}
-	for (uint32_t i = in->n_dims, h = out->n_in; g && i-- > 0;) {
-		const uint32_t d = r->axis[i];
-
-		if (d != RSH_FIXED && k->joined[d]) {
-			if (rsh_grid_split(g, i) > 1)
-				out->alike[out->n_alike++] =
-					(struct rsh_alike){ d, weight };
-		} else {
-			out->in[--h].weight = weight;
-		}
-		weight *= rsh_grid_split(g, i);
-	}
-	/* A row repeats along the span before the last one. */
-	row = k->w->n_spans - 1;
-	out->row_in = 0;
-	while (out->row_in < out->n_in &&
-	       (row == 0 || out->in[out->row_in].axis != row - 1))
-		out->row_in++;
+	if (!m->k->w->apart && i + 1 == m->out->tensor->n_dims)
+		return m->k->joined[m->k->t->n_dims - 1];
+	if (i == 0 || m->out->tensor->dims[i] == 1)
+		return i > 0;
+	f = only_factor(m->r, false, i);
+	return f && m->k->joined[f->shown_dim];
 }
 
-static int make_parts(struct rsh_mapping_build *k)
+static int make_in_spans(struct part_build *m, struct rsh_arena *a)
 {
-	struct rsh_arena *a = &k->p->arena;
-	struct rsh_mapping *w = k->w;
-	struct rsh_mapping_part *parts =
-		rsh_arena_array(a, struct rsh_mapping_part, w->n_parts);
+	const struct rsh_tensor *t = m->out->tensor;
+	const struct rsh_grid *g = rsh_cut_grid(t->cut);
+	uint64_t unit = m->k->unit, stride = 1;
+	struct rsh_alike *alike;
+	struct rsh_in_span *in;
+	uint32_t weight = 1;
+	uint8_t n = 0, n_alike = 0;
 
-	if (!parts)
+	for (uint32_t i = 0; i < t->n_dims; i++) {
+		const bool joined = in_is_joined(m, i);
+
+		n = (uint8_t)(n + !joined);
+		n_alike = (uint8_t)(n_alike + (joined && g &&
+					       rsh_grid_split(g, i) > 1));
+		m->span_of[i] = (uint8_t)(n - 1);
+	}
+	m->out->in = in = rsh_arena_array(a, struct rsh_in_span, n);
+	m->out->alike = alike = rsh_arena_array(a, struct rsh_alike, n_alike);
+	if (!in || !alike)
 		return -ENOMEM;
-	w->parts = parts;
-	for (uint32_t i = 0; i < w->n_parts; i++) {
-		const struct rsh_recipe_part *r = &k->t->recipe.parts[i];
-		struct rsh_mapping_part *part = &parts[i];
-		uint32_t n;
+	m->out->n_in = n;
+	m->out->n_alike = n_alike;
+	for (uint32_t i = t->n_dims; i-- > 0;) {
+		const uint32_t split = g ? rsh_grid_split(g, i) : 1;
+		const uint64_t len = t->dims[i] / split * unit;
+		const struct rsh_factor *f = only_factor(m->r, false, i);
 
-		part->tensor = k->p->cat->tensors[r->tensor];
-		n = part->tensor->n_dims;
-		part->from = rsh_arena_array(a, uint64_t, w->n_spans);
-		part->to = rsh_arena_array(a, uint64_t, w->n_spans);
-		part->in = rsh_arena_array(a, struct rsh_in_span, n);
-		part->alike = rsh_arena_array(a, struct rsh_alike, n);
-		if (!part->from || !part->to || !part->in || !part->alike)
-			return -ENOMEM;
-		for (uint32_t g = 0; g < w->n_spans; g++) {
-			const struct rsh_span *s = &w->spans[g];
-
-			part->from[g] = r->box.from[s->lead] * s->inner;
-			part->to[g] = part->from[g] +
-				      r->box.size[s->lead] * s->inner;
+		m->inner[i] = unit;
+		if (in_is_joined(m, i)) {
+			unit = len;
+			if (f && split > 1)
+				alike[--n_alike] = (struct rsh_alike){
+					f->shown_dim, (uint8_t)i, weight,
+				};
+		} else {
+			in[--n] = (struct rsh_in_span){
+				.lead = i, .inner = unit,
+				.base = m->r->from[i] * unit,
+				.len = g ? len : 0, .stride = stride,
+				.weight = weight,
+			};
+			stride *= len;
+			unit = 1;
 		}
-		in_spans_of_part(k, r, part);
+		weight *= split;
 	}
 	return 0;
 }
 
-bool rsh_mapping_part_box(const struct rsh_mapping *w,
-			  const struct rsh_box *slice, uint32_t part,
-			  struct rsh_box *out)
+static int factor_by_shown(const void *a, const void *b)
 {
-	const struct rsh_tensor *in = w->parts[part].tensor;
-	const struct rsh_recipe_part *r;
-	struct rsh_box common;
+	const struct rsh_factor *x = a, *y = b;
 
-	if (!w->recipe) {
-		*out = *slice;
-		return true;
+	return rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
+	       rsh_compare_u64(y->shown_step, x->shown_step) ?:
+	       rsh_compare_u64(y->size, x->size);
+}
+
+static int make_factors(struct part_build *m, struct rsh_arena *a)
+{
+	const struct mapping_build *k = m->k;
+	struct rsh_part *out = m->out;
+	struct rsh_factor *v;
+	uint32_t n = !k->w->apart;
+
+	for (uint32_t i = 0; i < m->r->n_factors; i++)
+		n += m->r->factors[i].size != 1;
+	out->factors = v = rsh_arena_array(a, struct rsh_factor, n);
+	if (!v)
+		return -ENOMEM;
+	n = 0;
+	for (uint32_t i = 0; i < m->r->n_factors; i++) {
+		const struct rsh_factor *f = &m->r->factors[i];
+
+		const uint32_t d = f->shown_dim;
+
+		if (f->size != 1)
+			v[n++] = (struct rsh_factor){
+				k->joined[d] ? k->local[d] : f->size,
+				f->shown_step * k->inner[d],
+				f->step * m->inner[f->dim],
+				(uint8_t)k->span_of[d], m->span_of[f->dim],
+			};
 	}
-	r = &w->recipe[part];
-	if (!rsh_box_meet(slice, &r->box, &common))
-		return false;
-	out->n_dims = in->n_dims;
-	for (uint32_t i = 0; i < in->n_dims; i++) {
-		const uint32_t d = r->axis[i];
+	if (!k->w->apart) /* the bytes of an element */
+		v[n++] = (struct rsh_factor){
+			k->unit, 1, 1, (uint8_t)(k->w->n_spans - 1),
+			(uint8_t)(out->n_in - 1),
+		};
+	qsort(v, n, sizeof(*v), factor_by_shown);
+	/* Merge factors that are contiguous on both sides. */
+	for (uint32_t i = n; i-- > 1;) {
+		struct rsh_factor *x = &v[i - 1], *y = &v[i];
 
-		out->from[i] = r->base[i];
-		out->size[i] = 1;
-		if (d == RSH_FIXED)
+		if (x->shown_dim != y->shown_dim || x->dim != y->dim ||
+		    x->shown_step != y->size * y->shown_step ||
+		    x->step != y->size * y->step)
 			continue;
-		out->from[i] += common.from[d] - r->box.from[d];
-		out->size[i] = common.size[d];
+		y->size *= x->size;
+		memmove(x, y, (n - i) * sizeof(*y));
+		n--;
+	}
+	out->n = (uint8_t)n;
+	m->f = v;
+	return 0;
+}
+
+/* Sets where the part begins and ends along each shown span, and which factors
+ * have step 1. */
+static int make_ends(struct part_build *m, struct rsh_arena *a)
+{
+	const struct rsh_mapping *w = m->k->w;
+	const uint32_t n = w->n_spans;
+	struct rsh_part *out = m->out;
+	uint8_t *first = rsh_arena_array(a, uint8_t, n + 1), i = 0;
+	uint64_t *from = rsh_arena_array(a, uint64_t, 2 * (size_t)n), *to;
+
+	if (!first || !from)
+		return -ENOMEM;
+	to = from + n;
+	out->first = first;
+	out->from = from;
+	out->to = to;
+	out->x = out->y = out->row = RSH_NO_FACTOR;
+	out->is_plain = !w->apart;
+	for (uint32_t g = 0; g < n; g++) {
+		first[g] = i;
+		from[g] = m->r->shown_from[w->spans[g].lead] *
+			  w->spans[g].inner;
+		to[g] = from[g] + 1;
+		for (; i < out->n && m->f[i].shown_dim == g; i++) {
+			to[g] += (m->f[i].size - 1) * m->f[i].shown_step;
+			out->is_plain &= m->f[i].shown_step == 1 &&
+					 m->f[i].step == 1 && i == first[g];
+			if (m->f[i].shown_step == 1 && g + 1 == n)
+				out->x = i;
+			if (m->f[i].shown_step == 1 && g + 2 == n)
+				out->row = i;
+			if (m->f[i].step == 1 &&
+			    m->f[i].dim + 1u == out->n_in)
+				out->y = i;
+		}
+	}
+	first[n] = i;
+	return 0;
+}
+
+/* ---- checking that parts do not overlap ---- */
+
+void rsh_part_digits(const struct rsh_part *f, uint32_t span,
+		     struct rsh_mixed_radix *out)
+{
+	out->base = f->from[span];
+	out->n = 0;
+	for (uint32_t i = f->first[span]; i < f->first[span + 1]; i++)
+		rsh_mixed_radix_add(out, f->factors[i].size,
+				    f->factors[i].shown_step);
+}
+
+static bool parts_meet(const struct rsh_mapping *w, const struct rsh_part *a,
+		       const struct rsh_part *b, uint32_t *budget)
+{
+	for (uint32_t g = 0; g < w->n_spans; g++)
+		if (a->to[g] <= b->from[g] || b->to[g] <= a->from[g])
+			return false;
+	for (uint32_t g = 0; g < w->n_spans; g++) {
+		struct rsh_mixed_radix x, y;
+
+		rsh_part_digits(a, g, &x);
+		rsh_part_digits(b, g, &y);
+		if (!rsh_mixed_radix_meet(&x, &y, budget))
+			return false;
 	}
 	return true;
+}
+
+static int part_by_from(const void *a, const void *b, void *by)
+{
+	const struct rsh_part *x = a, *y = b;
+	const uint8_t g = *(const uint8_t *)by;
+
+	return rsh_compare_u64(x->from[g], y->from[g]);
+}
+
+static int sort_parts(struct mapping_build *k, struct rsh_part *parts,
+		      struct rsh_error *err)
+{
+	struct rsh_mapping *w = k->w;
+	uint64_t *reach = rsh_arena_array(&k->p->arena, uint64_t, w->n_parts);
+	uint32_t budget = PARTS_BUDGET;
+	double best = 0;
+
+	w->reach = reach;
+	if (!reach)
+		return rsh_error_nomem(err);
+	/* Parts are sorted by the span along which they are the shortest,
+	 * compared with the length of the span. */
+	for (uint32_t g = 0; g < w->n_spans; g++) {
+		double sum = 0, longest = 1;
+
+		for (uint32_t i = 0; i < w->n_parts; i++) {
+			const struct rsh_part *f = &parts[i];
+
+			sum += (double)(f->to[g] - f->from[g]);
+			if ((double)f->to[g] > longest)
+				longest = (double)f->to[g];
+		}
+		sum /= longest;
+		if (g == 0 || sum < best) {
+			best = sum;
+			w->by = (uint8_t)g;
+		}
+	}
+	qsort_r(parts, w->n_parts, sizeof(*parts), part_by_from, &w->by);
+	for (uint32_t i = 0; w->n_spans && i < w->n_parts; i++) {
+		reach[i] = parts[i].to[w->by];
+		if (i > 0)
+			reach[i] = rsh_max_u64(reach[i], reach[i - 1]);
+		for (uint32_t j = i + 1; j < w->n_parts &&
+		     parts[j].from[w->by] < parts[i].to[w->by]; j++)
+			if (parts_meet(w, &parts[i], &parts[j], &budget))
+				return rsh_error_set(err, EINVAL, "two of its "
+						     "parts have the same "
+						     "elements");
+	}
+	return 0;
+}
+
+/* Makes the parts of a mapping whose spans are made, and checks that each
+ * element is in exactly one part.  Of parts without elements one is kept if
+ * there are no others. */
+static int make_parts(struct mapping_build *k, struct rsh_error *err)
+{
+	const struct rsh_recipe *r = &k->t->recipe;
+	struct rsh_arena *a = &k->p->arena;
+	struct rsh_mapping *w = k->w;
+	struct rsh_part *parts = rsh_arena_array(a, struct rsh_part,
+						 r->n_factored);
+
+	if (!parts)
+		return rsh_error_nomem(err);
+	w->parts = parts;
+	for (uint32_t i = 0; i < r->n_factored; i++) {
+		struct part_build m = { .k = k, .r = &r->factored[i],
+					.out = &parts[w->n_parts] };
+
+		if (rsh_recipe_is_empty(m.r) &&
+		    (w->n_parts > 0 || i + 1 < r->n_factored))
+			continue;
+		m.out->tensor = part_tensor(k, m.r);
+		if (make_in_spans(&m, a) || make_factors(&m, a) ||
+		    make_ends(&m, a))
+			return rsh_error_nomem(err);
+		w->n_parts++;
+	}
+	return sort_parts(k, parts, err);
 }
 
 /* ---- slices ---- */
 
 /* Sets the dimensions and the size of each cell that is shown. */
-static int make_slices(struct rsh_mapping_build *k, struct rsh_error *err)
+static int make_slices(struct mapping_build *k, struct rsh_error *err)
 {
 	const struct rsh_shown *t = k->t;
 	uint32_t n = rsh_cut_grid(t->cut) ? 1 : rsh_cut_n_cells(t->cut);
@@ -383,56 +477,33 @@ static int make_slices(struct rsh_mapping_build *k, struct rsh_error *err)
 	return 0;
 }
 
+/* Returns whether the tensor is one of the catalogue, as it is. */
 static bool is_shown_as_is(const struct rsh_shown *t,
 			   const struct rsh_tensor *in)
 {
-	const struct rsh_recipe_part *r = t->recipe.parts;
+	const struct rsh_factored_part *r = t->recipe.factored;
 
-	if (t->recipe.n_parts != 1 || in->n_dims != t->n_dims)
+	if (t->recipe.n_factored != 1 || in->n_dims != t->n_dims)
 		return false;
 	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (r->axis[d] != d || r->base[d] ||
-		    in->dims[d] != t->dims[d] || r->box.from[d] ||
-		    r->box.size[d] != t->dims[d])
+		if (in->dims[d] != t->dims[d])
+			return false;
+	/* The part has all elements. */
+	for (uint32_t i = 0; i < r->n_factors; i++)
+		if (r->factors[i].size != 1 &&
+		    (r->factors[i].dim != r->factors[i].shown_dim ||
+		     r->factors[i].size != t->dims[r->factors[i].dim]))
 			return false;
 	return true;
-}
-
-static int copy_given(struct rsh_mapping_build *k)
-{
-	struct rsh_arena *a = &k->p->arena;
-	const struct rsh_shown *t = k->t;
-	const uint32_t n = t->recipe.n_parts;
-	struct rsh_tensor *const *tensors = k->p->cat->tensors;
-	uint64_t *dims = rsh_arena_array(a, uint64_t, t->n_dims);
-	struct rsh_recipe_part *parts;
-
-	if (!dims)
-		return -ENOMEM;
-	if (t->n_dims)
-		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
-	k->w->dims = dims;
-	/* These mappings do not use the parts as they were given. */
-	if (k->w->pair != RSH_NO_PAIR || k->w->is_factored ||
-	    (n == 1 && is_shown_as_is(t, tensors[t->recipe.parts->tensor])))
-		return 0;
-	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
-	if (!parts)
-		return -ENOMEM;
-	memcpy(parts, t->recipe.parts, n * sizeof(*parts));
-	k->w->recipe = parts;
-	return 0;
 }
 
 static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 		     uint32_t *pair)
 {
-	const struct rsh_tensor *in;
+	const struct rsh_tensor *in =
+		p->cat->tensors[t->recipe.factored->tensor];
 
 	*pair = RSH_NO_PAIR;
-	if (!t->recipe.n_parts)
-		return 0;
-	in = p->cat->tensors[t->recipe.parts->tensor];
 	/* The tensors beside a quantised one may be in other files. */
 	if (in->quantised || !is_shown_as_is(t, in) || !rsh_cut_grid(t->cut) ||
 	    !rsh_cut_grid(in->cut))
@@ -450,57 +521,43 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 	return 0;
 }
 
-/* Checks the recipe, and rewrites it as boxes or as factored parts.  It becomes
- * factored if neighbours in the shown tensor may not be neighbours in the
- * source. */
-static int check_recipe(struct rsh_mapping_build *k, struct rsh_error *err)
-{
-	bool failed = false;
-	int rc;
-
-	if (k->t->recipe.n_factored > 0 && !rsh_factored_as_boxes(k, &failed))
-		return failed ? rsh_error_nomem(err) :
-				rsh_factored_check(k, err);
-	rc = recipe_check(k->p, k->t, &k->part_cut, err);
-	if (rc || lie_together(k))
-		return rc;
-	if (rsh_factored_of_boxes(k))
-		return rsh_error_nomem(err);
-	return rsh_factored_check(k, err);
-}
-
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err)
 {
-	struct rsh_mapping_build k = { .p = p, .t = t };
+	const bool has_codec = t->recipe.codec != RSH_CODEC_NONE;
+	struct mapping_build k = { .p = p, .t = t };
+	struct rsh_mapping *w;
 	uint32_t in, shown;
-	int rc = check_recipe(&k, err);
+	uint64_t *dims;
+	int rc;
 
+	*out = k.w = w = rsh_arena_array(&p->arena, struct rsh_mapping, 1);
+	dims = rsh_arena_array(&p->arena, uint64_t, t->n_dims);
+	if (!w || !dims)
+		return rsh_error_nomem(err);
+	rc = make_slices(&k, err) ?: rsh_recipe_check(p, t, err);
 	if (rc)
 		return rc;
-	k.w = rsh_arena_array(&p->arena, struct rsh_mapping, 1);
-	if (!k.w || find_pair(p, k.t, &k.w->pair))
+	w->name = t->name;
+	w->dtype = (uint8_t)t->dtype;
+	w->codec = (uint8_t)t->recipe.codec;
+	w->n_dims = t->n_dims;
+	w->cut = t->cut;
+	w->dims = dims;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		dims[d] = t->dims[d];
+	for (uint32_t i = 0; i < t->recipe.n_factored; i++)
+		if (!rsh_recipe_is_empty(&t->recipe.factored[i]))
+			w->apart |= !lies_together(&k, &t->recipe.factored[i]);
+	/* Units are elements if there is a codec or if neighbouring elements
+	 * are not neighbours in the source.  Otherwise units are bytes. */
+	rsh_codec_units(t->recipe.codec, &in, &shown);
+	if (!has_codec && w->apart)
+		in = shown = rsh_dtype_size(t->dtype);
+	w->unit_in = (uint8_t)in;
+	w->unit_out = (uint8_t)shown;
+	k.unit = has_codec || w->apart ? 1 : rsh_dtype_size(t->dtype);
+	if (find_pair(p, t, &w->pair) || make_spans(&k))
 		return rsh_error_nomem(err);
-	*out = k.w;
-	k.w->name = t->name;
-	k.w->dtype = (uint8_t)t->dtype;
-	k.w->codec = (uint8_t)t->recipe.codec;
-	k.w->n_dims = t->n_dims;
-	k.w->cut = t->cut;
-	k.w->part_cut = k.part_cut;
-	k.w->n_parts = k.t->recipe.n_parts;
-	rc = make_slices(&k, err);
-	if (rc)
-		return rc;
-	k.w->is_factored = k.t->recipe.n_factored > 0;
-	rsh_codec_units(k.t->recipe.codec, &in, &shown);
-	if (k.t->recipe.codec == RSH_CODEC_NONE && k.w->is_factored)
-		in = shown = rsh_dtype_size(k.t->dtype);
-	k.w->unit_in = (uint8_t)in;
-	k.w->unit_out = (uint8_t)shown;
-	if (copy_given(&k) || make_spans(&k))
-		return rsh_error_nomem(err);
-	if (k.w->is_factored)
-		return rsh_factored_make(&k, err);
-	return make_parts(&k) ? rsh_error_nomem(err) : 0;
+	return make_parts(&k, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/mixed_radix.c computes with sets of mixed-radix numbers: the indexes
  * that the factors of one dimension have. */
-#include "factored_i.h"
+#include "parts_i.h"
 #include "rsh/util/checked.h"
 
 void rsh_mixed_radix_add(struct rsh_mixed_radix *v, uint64_t size,

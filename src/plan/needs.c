@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "factored_i.h"
+#include "parts_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -45,6 +45,7 @@ struct need {
 	struct rsh_plan *p;
 	const struct rsh_tensor *tensor;
 	struct rsh_box box;  /* the needed box of the tensor */
+	bool any;            /* some element of the part is needed */
 	const struct rsh_digit_box *digits; /* the needed elements of the box;
 					     * NULL: all of them */
 	struct rsh_digit_box kept;
@@ -223,21 +224,14 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct need *n = ctx;
 
-	/* lose_cells() uses this copy after `b` is gone. */
-	n->kept = *b;
-	n->digits = &n->kept;
-	rsh_digit_box_bounds(b, &n->box);
-	return need_found(n);
-}
-
-static bool need_whole(struct need *n, const struct rsh_tensor *t)
-{
-	n->tensor = t;
+	n->any = true;
 	n->digits = NULL;
-	n->replica = rsh_cut_replica(t->cut, n->member);
-	n->box = (struct rsh_box){ .n_dims = t->n_dims };
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		n->box.size[d] = t->dims[d];
+	rsh_digit_box_bounds(b, &n->box);
+	if (!rsh_digit_box_fills(b, &n->box)) {
+		/* lose_cells() uses this copy after `b` is gone. */
+		n->kept = *b;
+		n->digits = &n->kept;
+	}
 	return need_found(n);
 }
 
@@ -250,31 +244,35 @@ struct need_beside {
 static void need_one_beside(void *ctx, const struct rsh_tensor *t)
 {
 	struct need_beside *x = ctx;
+	struct need *n = x->n;
 
-	x->found = x->found && need_whole(x->n, t);
+	if (!x->found)
+		return;
+	n->tensor = t;
+	n->digits = NULL;
+	n->replica = rsh_cut_replica(t->cut, n->member);
+	n->box = rsh_box_whole(t->dims, t->n_dims);
+	x->found = need_found(n);
 }
 
 /* Marks the files of the elements of a part in a slice, and of its scales. */
 static bool need_part(struct need *n, const struct rsh_mapping *w,
 		      uint32_t part, const struct rsh_box *slice)
 {
-	const struct rsh_tensor *t = rsh_mapping_tensor(w, part);
+	const struct rsh_tensor *t = w->parts[part].tensor;
 	struct need_beside beside = { n, true };
-	bool wanted = true;
 
 	n->tensor = t;
 	n->replica = rsh_cut_replica(t->cut, n->member);
+	n->any = false;
 	n->digits = NULL;
-	if (!w->is_factored) {
-		wanted = rsh_mapping_part_box(w, slice, part, &n->box);
-		if (wanted && !need_found(n))
-			return false;
-	} else {
-		if (!rsh_factored_each(w, part, slice, need_digits, n))
-			return false;
-		wanted = n->digits;
+	if (w->pair != RSH_NO_PAIR) {
+		n->box = *slice;
+		return need_found(n);
 	}
-	if (t->quantised && wanted)
+	if (!rsh_part_each(w, part, slice, need_digits, n))
+		return false;
+	if (t->quantised && n->any)
 		rsh_quantised_each(t->quantised, need_one_beside, &beside);
 	return beside.found;
 }
@@ -321,7 +319,7 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 	}
-	f->sources = rsh_alloc_array(b->n_used, sizeof(*f->sources));
+	f->sources = rsh_arena_array(&p->arena, uint32_t, b->n_used);
 	if (!f->sources)
 		return rsh_error_nomem(err);
 	qsort(b->used_files, b->n_used, sizeof(*b->used_files), rsh_by_u32);

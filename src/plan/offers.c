@@ -175,9 +175,6 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 {
 	int64_t dims[RSH_MAX_DIMS];
 	uint64_t ignored[RSH_MAX_DIMS];
-	struct rsh_cut *cut = NULL;
-	struct rsh_grid *g = NULL;
-	int rc;
 
 	if (o->n_dims > RSH_MAX_DIMS)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
@@ -186,15 +183,9 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 			return rsh_error_set(err, EINVAL, "it is too large");
 		dims[d] = (int64_t)o->dims[d];
 	}
-	rc = item ? rsh_item_cut(item, &(struct rsh_grid_sizes){ dims,
-				 o->n_dims, false }, RSH_GRID_RUNTIME, &cut,
-				 ignored, err) :
-		    rsh_grid_new_whole(o->n_dims, &g, err);
-	if (rc)
-		return rc;
-	*out = rsh_catalogue_keep_cut(s->w->cat,
-				      item ? cut : rsh_cut_of_grid(g));
-	return *out ? 0 : rsh_error_nomem(err);
+	return rsh_layout_cut(s->w->cat, item, &(struct rsh_grid_sizes){
+			      dims, o->n_dims, false }, RSH_GRID_RUNTIME, out,
+			      ignored, err);
 }
 
 static int offers_show(struct offering *s, uint32_t i,
@@ -300,7 +291,7 @@ static bool offers_is_wanted(const struct offering *s, uint32_t name)
 }
 
 static bool offers_is_deduplicated(void *ctx, uint32_t stage,
-			    const struct rsh_strategy_param *p)
+				   const struct rsh_strategy_param *p)
 {
 	return rsh_param_in_stage(p, stage) && offers_is_wanted(ctx, p->name);
 }

@@ -21,58 +21,25 @@ struct ordering {
 	uint8_t place[RSH_MAX_DIMS];
 };
 
-static uint32_t order_n_parts(const struct rsh_recipe *r)
-{
-	return r->n_factored ? r->n_factored : r->n_parts;
-}
-
-static void order_note(uint64_t *strides, uint32_t d, uint64_t size,
-		       uint64_t stride)
-{
-	if (size > 1 && (!strides[d] || stride < strides[d]))
-		strides[d] = stride;
-}
-
-static void order_box_strides(const struct ordering *o,
-			      const struct rsh_recipe_part *r,
-			      uint64_t *strides)
-{
-	const struct rsh_tensor *in = o->p->cat->tensors[r->tensor];
-	uint64_t stride = 1;
-
-	for (uint32_t i = in->n_dims; i-- > 0; stride *= in->dims[i])
-		if (r->axis[i] != RSH_FIXED)
-			order_note(strides, r->axis[i],
-				   r->box.size[r->axis[i]], stride);
-}
-
-static void order_factor_strides(const struct ordering *o,
-				 const struct rsh_factored_part *r,
-				 uint64_t *strides)
-{
-	const struct rsh_tensor *in = o->p->cat->tensors[r->tensor];
-	uint64_t stride = 1;
-
-	for (uint32_t i = in->n_dims; i-- > 0; stride *= in->dims[i])
-		for (uint32_t k = 0; k < r->n_factors; k++)
-			if (r->factors[k].dim == i)
-				order_note(strides, r->factors[k].shown_dim,
-					   r->factors[k].size,
-					   stride * r->factors[k].step);
-}
-
 /* Finds the strides of a part.  They are only compared, so an overflow would
  * only give an order that is not used. */
 static void order_strides(const struct ordering *o, uint32_t part,
 			  uint64_t *strides)
 {
-	const struct rsh_recipe *r = &o->t->recipe;
+	const struct rsh_factored_part *r = &o->t->recipe.factored[part];
+	const struct rsh_tensor *in = o->p->cat->tensors[r->tensor];
+	uint64_t stride = 1;
 
 	memset(strides, 0, RSH_MAX_DIMS * sizeof(*strides));
-	if (r->n_factored)
-		order_factor_strides(o, &r->factored[part], strides);
-	else
-		order_box_strides(o, &r->parts[part], strides);
+	for (uint32_t i = in->n_dims; i-- > 0; stride *= in->dims[i])
+		for (uint32_t k = 0; k < r->n_factors; k++) {
+			const struct rsh_factor *f = &r->factors[k];
+			uint64_t *s = &strides[f->shown_dim];
+
+			if (f->dim == i && f->size > 1 &&
+			    (!*s || stride * f->step < *s))
+				*s = stride * f->step;
+		}
 }
 
 /* Sorts the dimensions by their strides, the largest first. */
@@ -112,7 +79,7 @@ static bool order_fits(const struct ordering *o, uint32_t part)
 static bool order_find(struct ordering *o)
 {
 	const struct rsh_shown *t = o->t;
-	const uint32_t n = order_n_parts(&t->recipe);
+	const uint32_t n = t->recipe.n_factored;
 	uint32_t inner = t->n_dims;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -139,32 +106,6 @@ static bool order_find(struct ordering *o)
 }
 
 /* ---- the recipe in this order ---- */
-
-static int order_boxes(const struct ordering *o, struct rsh_recipe *r)
-{
-	struct rsh_recipe_part *parts = rsh_arena_array(
-		&o->p->arena, struct rsh_recipe_part, r->n_parts);
-
-	if (!parts)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < r->n_parts; i++) {
-		const struct rsh_recipe_part *from = &r->parts[i];
-
-		parts[i] = *from;
-		for (uint32_t d = 0; d < o->t->n_dims; d++) {
-			const uint32_t k = o->place[d];
-
-			parts[i].box.from[k] = from->box.from[d];
-			parts[i].box.size[k] = from->box.size[d];
-		}
-		for (uint32_t k = 0;
-		     k < o->p->cat->tensors[from->tensor]->n_dims; k++)
-			if (from->axis[k] != RSH_FIXED)
-				parts[i].axis[k] = o->place[from->axis[k]];
-	}
-	r->parts = parts;
-	return 0;
-}
 
 static int order_factors(const struct ordering *o, struct rsh_recipe *r)
 {
@@ -206,8 +147,7 @@ static int order_shown(const struct ordering *o, struct rsh_shown *out)
 		dims[o->place[d]] = o->t->dims[d];
 	*out = *o->t;
 	out->dims = dims;
-	return out->recipe.n_factored ? order_factors(o, &out->recipe) :
-					order_boxes(o, &out->recipe);
+	return order_factors(o, &out->recipe);
 }
 
 static bool order_is_whole(const struct rsh_shown *t)
@@ -230,7 +170,7 @@ int rsh_mapping_keep_order(struct rsh_plan *p, const struct rsh_shown *t,
 	struct rsh_shown other;
 	int rc;
 
-	if (!p->b.framing->keeps_order || !w->is_factored || !t->n_dims ||
+	if (!p->b.framing->keeps_order || !w->apart || !t->n_dims ||
 	    w->slice_bytes[0] == 0 || !order_is_whole(t))
 		return 0;
 	o.order = rsh_arena_array(&p->arena, uint8_t, t->n_dims);

@@ -8,6 +8,7 @@
 #include "plan_i.h"
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 struct rsh_piece_iter {
 	const struct rsh_plan *p;
@@ -63,17 +64,9 @@ static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
  * the file. */
 static uint32_t pieces_find_slot(const struct rsh_slot_list *l, uint64_t offset)
 {
-	uint32_t lo = 0, hi = l->n;
+	const uint32_t after = rsh_first(i, l->n, l->slots[i].offset <= offset);
 
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (l->slots[mid].offset <= offset)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return after ? after - 1 : 0;
 }
 
 static uint64_t slot_end(const struct rsh_piece_iter *it)
@@ -261,7 +254,7 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
  * neighbours are not neighbours in the source. */
 static uint64_t row_units(const struct rsh_piece_iter *it)
 {
-	return it->w->is_factored ? 1 : it->cursor.len[it->w->n_spans - 1];
+	return it->w->apart ? 1 : it->cursor.len[it->w->n_spans - 1];
 }
 
 /* Updates `rows` after a piece.  From the start of the piece on, `room` bytes
@@ -473,7 +466,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 					  at % it->out_unit), out);
 		if (!find_source(it))
 			return false;
-		if (it->w->is_factored && tiled_piece(it, at, limit, out))
+		if (it->w->apart && tiled_piece(it, at, limit, out))
 			return true;
 		src = it->cursor.src;
 	} else {

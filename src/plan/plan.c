@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_i.h"
+#include "parts_i.h"
 #include "rsh/plan/framing.h"
 #include "rsh/util/mem.h"
 
@@ -29,12 +29,10 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 	p->ops = *writer;
 	p->b = *b;
 	w = &p->building;
-	w->used = calloc((size_t)c->n_files + 1, sizeof(*w->used));
-	w->used_files = calloc((size_t)c->n_present + 1,
-			       sizeof(*w->used_files));
-	if (!w->used || !w->used_files ||
-	    rsh_grow(&p->files, &p->files_cap, b->n_ranks + 1,
-		     sizeof(*p->files))) {
+	w->used = rsh_arena_array(&w->arena, bool, c->n_files);
+	w->used_files = rsh_arena_array(&w->arena, uint32_t, c->n_present);
+	if (w->arena.failed || rsh_grow(&p->files, &p->files_cap,
+					b->n_ranks + 1, sizeof(*p->files))) {
 		rsh_plan_free(p);
 		return NULL;
 	}
@@ -43,8 +41,7 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 
 static void building_clear(struct rsh_building *b)
 {
-	free(b->used);
-	free(b->used_files);
+	rsh_arena_clear(&b->arena);
 	free(b->pair_done);
 	*b = (struct rsh_building){ 0 };
 }
@@ -62,13 +59,7 @@ void rsh_plan_free(struct rsh_plan *p)
 	if (!p)
 		return;
 	building_clear(&p->building);
-	for (uint32_t i = 0; i < p->n_lists; i++) {
-		free(p->lists[i]->header);
-		free(p->lists[i]);
-	}
 	free(p->lists);
-	for (uint32_t i = 0; i < p->n_files; i++)
-		free(p->files[i].sources);
 	free(p->files);
 	for (uint32_t i = 0; i < p->n_notes; i++)
 		free(p->notes[i].text);
@@ -87,9 +78,12 @@ void rsh_plan_free(struct rsh_plan *p)
 int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err)
 {
+	cleanup_free void *memory = NULL;
+	struct rsh_shown factored;
 	struct rsh_mapping *w;
-	int rc = rsh_mapping_make(p, t, &w, err) ?:
-		 rsh_mapping_keep_order(p, t, w, err);
+	int rc = rsh_recipe_factor(p, t, &factored, &memory, err) ?:
+		 rsh_mapping_make(p, &factored, &w, err) ?:
+		 rsh_mapping_keep_order(p, &factored, w, err);
 
 	if (rc)
 		return rc;

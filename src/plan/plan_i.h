@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/plan_i.h - the parts of a plan, for the files of plan/ only:
  *   plan.c     making and freeing a plan, information about files
- *   mapping.c  checks recipes; maps elements of a shown tensor to the catalogue
+ *   recipe.c   checks recipes
+ *   mapping.c  maps elements of a shown tensor to the catalogue
  *   order.c    the order of dimensions that the source has
- *   cursor.c   finds one element by a mapping (factored parts: factored_i.h)
+ *   cursor.c   finds one element by a mapping
+ *   digits.c   the elements of a part in a slice
  *   files.c    adds files, computes their layout
  *   needs.c    the source files that a virtual file needs
  *   query.c    the tensors of a plan and their origins
@@ -22,7 +24,7 @@ void rsh_copies_free(struct rsh_copies *c);
 /* A span is one or more dimensions of a shown tensor that a mapping treats as
  * one, since they are contiguous in all its cells and in all cells that these
  * are made of.  Lengths are in units: bytes, or elements if there is a codec or
- * if neighbouring elements are not neighbours in the source. */
+ * if the mapping is `apart`. */
 struct rsh_span {
 	uint32_t lead;  /* the first of its dimensions */
 	uint64_t inner; /* units between two neighbours along it */
@@ -32,7 +34,6 @@ struct rsh_span {
 /* An in-span is a span of a tensor of the catalogue. */
 struct rsh_in_span {
 	uint32_t lead;
-	uint32_t axis;   /* the corresponding shown span, or RSH_FIXED */
 	uint64_t base;   /* where the part begins along it */
 	uint64_t inner;
 	/* Set if a grid cuts the tensor: */
@@ -42,58 +43,42 @@ struct rsh_in_span {
 			  * are neighbours along it */
 };
 
-/* The shown tensor and the part's tensor are cut in the same way along this
- * dimension, so cells have the same coordinate. */
+/* The shown tensor and the part's tensor are cut in the same way along these
+ * dimensions, so cells have the same coordinate. */
 struct rsh_alike {
-	uint32_t dim;    /* of the shown tensor */
+	uint8_t dim, in_dim;
 	uint32_t weight; /* as in struct rsh_in_span */
 };
 
-/* A part of a recipe, in spans. */
-struct rsh_mapping_part {
-	const struct rsh_tensor *tensor;
-	uint64_t *from, *to; /* [span]: where its box begins, ends */
-	uint32_t n_in, n_alike;
-	uint32_t row_in; /* the in-span along which rows repeat; n_in: none */
-	struct rsh_in_span *in;
-	struct rsh_alike *alike;
-};
-
-struct rsh_factored; /* factored_i.h */
+struct rsh_part; /* parts_i.h */
 
 /* A mapping finds the elements of a shown tensor in the catalogue. */
 struct rsh_mapping {
 	uint32_t name;
 	uint32_t pair;      /* index into rsh_plan.pairs, or RSH_NO_PAIR */
 	bool lost;          /* slices are needed that no file holds */
-	bool is_factored;   /* it has factored parts, and no others */
+	bool apart;         /* a part is no box, or neighbours along the last
+			     * dimension are not neighbours in the source */
 	uint8_t dtype;      /* enum rsh_dtype, as shown */
 	uint8_t codec;      /* enum rsh_codec */
 	uint8_t n_dims;
 	uint8_t n_spans;
 	uint8_t unit_in, unit_out; /* bytes of a unit */
-	uint8_t by;         /* the span by which factored parts are sorted */
+	uint8_t by;         /* the span by which parts are sorted */
 	uint32_t n_parts;
 	/* The order in which a file has the dimensions, and the mapping of the
 	 * tensor with its dimensions in this order; NULL: row-major order. */
 	const uint8_t *order;
 	const struct rsh_mapping *ordered;
 	const struct rsh_cut *cut;
-	const struct rsh_cut *part_cut; /* part i is rank i; NULL: there is
-					 * one */
 	const uint64_t *dims;      /* of the whole tensor */
 	/* [cell]; a single entry if the cut is a grid. */
 	const int64_t *slice_dims;
 	const uint64_t *slice_bytes;
 	const struct rsh_span *spans;
-	const struct rsh_mapping_part *parts;
-	const struct rsh_recipe_part *recipe; /* the parts as they were given;
-					       * NULL: the tensor is shown as
-					       * it is, or has factored
-					       * parts */
-	const struct rsh_factored *factored;
-	const uint64_t *reach; /* [factored part]: where those up to it end
-				* along span `by` */
+	const struct rsh_part *parts;
+	const uint64_t *reach; /* [part]: where those up to it end along span
+				* `by` */
 };
 
 /* Tensors of one pair are shown unchanged, with the same cuts and copies, so
@@ -111,6 +96,7 @@ bool rsh_recipe_types_fit(const struct rsh_shown *t,
 /* Returns whether the scales of a tensor have the right shape; true if it is
  * not quantised. */
 bool rsh_quantised_fits(const struct rsh_tensor *t);
+/* Both functions take tensors with factored parts (parts_i.h). */
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err);
 
@@ -133,10 +119,6 @@ static inline uint64_t rsh_mapping_bytes(const struct rsh_mapping *w,
 	return w->slice_bytes[rsh_mapping_slice(w, member)];
 }
 
-/* Returns the tensor of the catalogue that a part is of. */
-const struct rsh_tensor *rsh_mapping_tensor(const struct rsh_mapping *w,
-					    uint32_t part);
-
 /* The tile around a unit: a struct rsh_tile (plan/plan.h) before the extents of
  * the source are known. */
 struct rsh_cursor_tile {
@@ -156,8 +138,7 @@ struct rsh_cursor {
 
 	/* The current part. */
 	const struct rsh_tensor *tensor;
-	const struct rsh_mapping_part *part; /* unless is_factored */
-	const struct rsh_factored *factored; /* if is_factored */
+	const struct rsh_part *part;
 	uint32_t cell_base;
 	uint32_t replica;
 
@@ -167,7 +148,7 @@ struct rsh_cursor {
 	uint64_t run;    /* contiguous units from it on, on both sides */
 	uint64_t rows;   /* how often the run repeats after it */
 	uint64_t stride; /* units from one repeat to the next in the source */
-	struct rsh_cursor_tile tile; /* set if is_factored */
+	struct rsh_cursor_tile tile;
 };
 
 void rsh_cursor_enter(const struct rsh_mapping *w, uint32_t member,
@@ -181,7 +162,7 @@ bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
 /* The records of a virtual file; files with equal records share them. */
 struct rsh_slot_list {
 	uint64_t bytes;
-	uint8_t *header;        /* bytes before the first record; NULL: none */
+	uint8_t *header;        /* bytes before the first record */
 	size_t header_bytes;
 	uint32_t n;
 	struct rsh_slot slots[];
@@ -206,6 +187,7 @@ struct rsh_lost {
 
 /* State that is needed only while files are added. */
 struct rsh_building {
+	struct rsh_arena arena;
 	bool *used;            /* [source file]: the current file needs it */
 	uint32_t n_used;
 	uint32_t *used_files;  /* the numbers of those, n_used */
@@ -223,7 +205,8 @@ struct rsh_plan {
 	struct rsh_catalogue *cat;
 	struct rsh_plan_ops ops;
 	struct rsh_blueprint b;
-	struct rsh_arena arena; /* owns the mappings */
+	struct rsh_arena arena; /* owns the mappings, the lists and what files
+				 * have */
 
 	uint32_t n_mappings, n_pairs, n_lists, n_files;
 	struct rsh_mapping **mappings;
@@ -254,11 +237,6 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
  * that no file holds is added to p->lost and marks the file as lost. */
 int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
-/* Gives the box of a part's tensor from which a slice is made.  False: the part
- * has no element of the slice. */
-bool rsh_mapping_part_box(const struct rsh_mapping *w,
-			  const struct rsh_box *slice, uint32_t part,
-			  struct rsh_box *out);
 /* rsh_plan_lose() adds a loss and keeps the message of the first one.  At the
  * end rsh_plan_report_lost() reports the lost slices, up to a limit, and fails
  * unless losses are allowed (lost.c). */

@@ -3,7 +3,9 @@
  * make up a slice of one. */
 #include "rsh/plan/query.h"
 
-#include "factored_i.h"
+#include <string.h>
+
+#include "parts_i.h"
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p)
 {
@@ -14,6 +16,8 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		     struct rsh_plan_tensor *out)
 {
 	const struct rsh_mapping *w = p->mappings[i];
+	const struct rsh_part *f = w->parts;
+	bool same = w->n_parts == 1 && f->tensor->n_dims == w->n_dims;
 
 	*out = (struct rsh_plan_tensor){
 		.name = rsh_plan_written_name(p, w->name),
@@ -24,9 +28,26 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		.dims = w->dims,
 		.cut = w->cut,
 		.n_parts = w->n_parts,
-		.from = w->n_parts ? rsh_mapping_tensor(w, 0) : NULL,
-		.axis = w->recipe ? w->recipe->axis : NULL,
+		.from = f->tensor,
 	};
+	memset(out->axis, RSH_FIXED, sizeof(out->axis));
+	if (w->apart)
+		return;
+	/* Dimensions that make up a span follow each other on both sides. */
+	for (uint32_t k = 0; k < f->n; k++) {
+		const uint32_t h = f->factors[k].dim;
+		const uint32_t end = h + 1u < f->n_in ? f->in[h + 1].lead :
+							f->tensor->n_dims;
+		uint32_t d = w->spans[f->factors[k].shown_dim].lead;
+
+		for (uint32_t x = f->in[h].lead; x < end; x++)
+			out->axis[x] = (uint8_t)d++;
+	}
+	for (uint32_t d = 0; d < w->n_dims && same; d++)
+		same = f->tensor->dims[d] == w->dims[d] &&
+		       (out->axis[d] == d || w->dims[d] == 1);
+	if (same)
+		memset(out->axis, RSH_FIXED, sizeof(out->axis));
 }
 
 uint32_t rsh_plan_member(const struct rsh_plan *p, uint32_t file)
@@ -48,38 +69,12 @@ void rsh_plan_mark_tensors(const struct rsh_plan *p, uint32_t file, bool *shown)
 struct origins {
 	const struct rsh_mapping *w;
 	const struct rsh_tensor *in;
-	const struct rsh_recipe_part *part; /* NULL: shown as it is */
-	const struct rsh_box *needed;       /* of the catalogue's tensor */
-	struct rsh_box common;              /* of the shown one */
-	const struct rsh_digit_box *digits; /* of a factored part */
+	const struct rsh_digit_box *digits;
+	struct rsh_box needed; /* of the catalogue's tensor */
 	uint32_t replica;
 	rsh_origin_fn *each;
 	void *ctx;
 };
-
-/* Gives the box of the shown tensor for a box of the catalogue's tensor. */
-static void origin_shown(const struct origins *o, const struct rsh_box *in,
-			 struct rsh_box *out)
-{
-	if (o->digits) {
-		rsh_digit_box_shown(o->digits, o->w, in, out);
-		return;
-	}
-	if (!o->part) {
-		*out = *in;
-		return;
-	}
-	*out = o->common;
-	for (uint32_t i = 0; i < in->n_dims; i++) {
-		const uint32_t d = o->part->axis[i];
-
-		if (d == RSH_FIXED)
-			continue;
-		out->from[d] = in->from[i] - o->part->base[i] +
-			       o->part->box.from[d];
-		out->size[d] = in->size[i];
-	}
-}
 
 static void origin_tell(void *ctx, uint32_t cell)
 {
@@ -88,26 +83,24 @@ static void origin_tell(void *ctx, uint32_t cell)
 	struct rsh_holder holder;
 
 	rsh_cut_box(o->in->cut, o->in->dims, cell, &box);
-	if (!rsh_box_meet(&box, o->needed, &met) ||
-	    (o->digits && rsh_digit_box_count(o->digits, &box) == 0))
+	if (!rsh_box_meet(&box, &o->needed, &met) ||
+	    rsh_digit_box_count(o->digits, &box) == 0)
 		return;
-	origin_shown(o, &met, &shown);
+	rsh_digit_box_shown(o->digits, o->w, &met, &shown);
 	o->each(o->ctx, &shown,
 		rsh_copies_pick(o->in->copies, cell, o->replica, NULL,
 				&holder) ? &holder : NULL);
 }
 
-/* The elements of a cell in a factored part may not form a box.  The box that
- * `each` gets then also contains elements of other cells. */
+/* The elements of a cell in a part may not form a box.  The box that `each`
+ * gets then also contains elements of other cells. */
 static bool origin_tell_digits(void *ctx, const struct rsh_digit_box *b)
 {
 	struct origins *o = ctx;
-	struct rsh_box needed;
 
 	o->digits = b;
-	rsh_digit_box_bounds(b, &needed);
-	o->needed = &needed;
-	rsh_cut_overlap(o->in->cut, o->in->dims, &needed, origin_tell, o);
+	rsh_digit_box_bounds(b, &o->needed);
+	rsh_cut_overlap(o->in->cut, o->in->dims, &o->needed, origin_tell, o);
 	return true;
 }
 
@@ -116,25 +109,13 @@ void rsh_plan_origins(const struct rsh_plan *p, uint32_t i, uint32_t member,
 {
 	const struct rsh_mapping *w = p->mappings[i];
 	struct origins o = { .w = w, .each = each, .ctx = ctx };
-	struct rsh_box slice, needed;
+	struct rsh_box slice;
 
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &slice);
 	for (uint32_t k = 0; k < w->n_parts; k++) {
-		o.in = rsh_mapping_tensor(w, k);
-		if (!o.in->copies)
-			continue;
+		o.in = w->parts[k].tensor;
 		o.replica = rsh_cut_replica(o.in->cut, member);
-		if (w->is_factored) {
-			rsh_factored_each(w, k, &slice, origin_tell_digits, &o);
-			continue;
-		}
-		if (!rsh_mapping_part_box(w, &slice, k, &needed))
-			continue;
-		o.part = w->recipe ? &w->recipe[k] : NULL;
-		if (o.part)
-			rsh_box_meet(&slice, &o.part->box, &o.common);
-		o.needed = &needed;
-		rsh_cut_overlap(o.in->cut, o.in->dims, &needed, origin_tell,
-				&o);
+		if (o.in->copies)
+			rsh_part_each(w, k, &slice, origin_tell_digits, &o);
 	}
 }

@@ -22,95 +22,51 @@ struct redundancy_group {
 	uint32_t n_given; /* parameters that were assigned to them */
 };
 
-struct rsh_redundancy {
+struct redundancy {
 	uint32_t local;
 	struct redundancy_group *groups;
 	uint32_t n_groups;
 	size_t cap;
-	uint32_t *ranks; /* scratch: the current group */
-	uint32_t n;
-	size_t ranks_cap;
 };
-
-/* Begins the assignment for local rank `local`.  NULL: out of memory. */
-static struct rsh_redundancy *redundancy_new(uint32_t local)
-{
-	struct rsh_redundancy *d = calloc(1, sizeof(*d));
-
-	if (d)
-		d->local = local;
-	return d;
-}
-
-static void redundancy_free(struct rsh_redundancy *d)
-{
-	if (!d)
-		return;
-	for (uint32_t i = 0; i < d->n_groups; i++)
-		free(d->groups[i].ranks);
-	free(d->groups);
-	free(d->ranks);
-	free(d);
-}
-
-/* Finds the local ranks that hold the same slice. */
-static int redundancy_find_group(struct rsh_redundancy *d,
-				 const struct rsh_grid *g)
-{
-	uint32_t cell[RSH_MAX_DIMS];
-
-	d->n = rsh_grid_n_replicas(g);
-	if (rsh_grow(&d->ranks, &d->ranks_cap, d->n, sizeof(*d->ranks)))
-		return -ENOMEM;
-	rsh_grid_cell(g, d->local, cell);
-	for (uint32_t i = 0; i < d->n; i++)
-		d->ranks[i] = rsh_grid_member(g, cell, i);
-	qsort(d->ranks, d->n, sizeof(*d->ranks), rsh_by_u32);
-	return 0;
-}
-
-static struct redundancy_group *redundancy_keep_group(struct rsh_redundancy *d)
-{
-	struct redundancy_group *g;
-
-	for (uint32_t i = 0; i < d->n_groups; i++) {
-		g = &d->groups[i];
-		if (g->n == d->n && memcmp(g->ranks, d->ranks,
-					   d->n * sizeof(*d->ranks)) == 0)
-			return g;
-	}
-	if (rsh_grow(&d->groups, &d->cap, d->n_groups + 1, sizeof(*d->groups)))
-		return NULL;
-	g = &d->groups[d->n_groups];
-	*g = (struct redundancy_group){ .n = d->n };
-	g->ranks = rsh_alloc_array(d->n, sizeof(*g->ranks));
-	if (!g->ranks)
-		return NULL;
-	memcpy(g->ranks, d->ranks, d->n * sizeof(*d->ranks));
-	d->n_groups++;
-	return g;
-}
 
 /* Assigns the next parameter, which has this grid.  Sets *keeps to whether it
  * is assigned to this rank.  0 or -ENOMEM with a message. */
-static int redundancy_next(struct rsh_redundancy *d,
-			   const struct rsh_grid *grid, bool *keeps,
-			   struct rsh_error *err)
+static int redundancy_next(struct redundancy *d, const struct rsh_grid *grid,
+			   bool *keeps, struct rsh_error *err)
 {
-	struct redundancy_group *g = redundancy_find_group(d, grid)
-					     ? NULL
-					     : redundancy_keep_group(d);
+	const uint32_t n = rsh_grid_n_replicas(grid);
+	cleanup_free uint32_t *ranks = rsh_alloc_array(n, sizeof(*ranks));
+	struct redundancy_group *g;
+	uint32_t cell[RSH_MAX_DIMS], i = 0;
 
-	if (!g)
+	if (!ranks)
 		return rsh_error_nomem(err);
-	*keeps = g->ranks[g->n_given++ % g->n] == d->local;
+	/* The local ranks that hold the same slice. */
+	rsh_grid_cell(grid, d->local, cell);
+	for (uint32_t k = 0; k < n; k++)
+		ranks[k] = rsh_grid_member(grid, cell, k);
+	qsort(ranks, n, sizeof(*ranks), rsh_by_u32);
+	while (i < d->n_groups &&
+	       (d->groups[i].n != n ||
+		memcmp(d->groups[i].ranks, ranks, n * sizeof(*ranks)) != 0))
+		i++;
+	if (i == d->n_groups) {
+		if (rsh_grow(&d->groups, &d->cap, (size_t)i + 1,
+			     sizeof(*d->groups)))
+			return rsh_error_nomem(err);
+		d->groups[d->n_groups++] = (struct redundancy_group){
+			.n = n, .ranks = steal_pointer(&ranks),
+		};
+	}
+	g = &d->groups[i];
+	*keeps = g->ranks[g->n_given++ % n] == d->local;
 	return 0;
 }
 
 /* Does the same by the layout alone: for a parameter whose rows are split
  * manually, and for one that the strategy lists but that was not saved, which
  * MindSpore counts too.  May also return -EINVAL. */
-static int redundancy_unsaved(struct rsh_redundancy *d,
+static int redundancy_unsaved(struct redundancy *d,
 			      const struct rsh_strategy_item *item, bool *keeps,
 			      struct rsh_error *err)
 {
@@ -128,12 +84,6 @@ static int redundancy_by_text(const void *a, const void *b, void *names)
 {
 	return strcmp(rsh_names_text(names, *(const uint32_t *)a),
 		      rsh_names_text(names, *(const uint32_t *)b));
-}
-
-/* Sorts names into the order in which they are assigned. */
-static void redundancy_sort(uint32_t *list, uint32_t n, struct rsh_names *names)
-{
-	qsort_r(list, n, sizeof(*list), redundancy_by_text, names);
 }
 
 /* ---- the writer ---- */
@@ -154,10 +104,10 @@ struct writer {
 
 /* Finds the parameters that other ranks keep. */
 static int writer_deduplicate(struct writer *w, const struct rsh_shown_file *f,
-		       struct rsh_error *err)
+			      struct rsh_error *err)
 {
-	struct rsh_redundancy *d = redundancy_new(f->member);
-	int rc = d ? 0 : rsh_error_nomem(err);
+	struct redundancy d = { .local = f->member };
+	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < w->n_dedup; i++) {
 		const uint32_t name = w->dedup_names[i];
@@ -167,14 +117,16 @@ static int writer_deduplicate(struct writer *w, const struct rsh_shown_file *f,
 		bool keeps = true;
 
 		if (g)
-			rc = redundancy_next(d, g, &keeps, err);
+			rc = redundancy_next(&d, g, &keeps, err);
 		else
-			rc = redundancy_unsaved(d, rsh_param_dest_stage(
+			rc = redundancy_unsaved(&d, rsh_param_dest_stage(
 				w->dst, rsh_strategy_find(w->dst, name),
 				f->rank, false)->item, &keeps, err);
 		w->elsewhere[name] = !keeps;
 	}
-	redundancy_free(d);
+	for (uint32_t i = 0; i < d.n_groups; i++)
+		free(d.groups[i].ranks);
+	free(d.groups);
 	return rc;
 }
 
@@ -248,11 +200,34 @@ static int writer_plan_stage(struct writer *w, uint32_t stage,
 						       p))
 				w->dedup_names[w->n_dedup++] = p->name;
 		}
-		redundancy_sort(w->dedup_names, w->n_dedup, w->w.cat->names);
+		/* They are assigned in this order. */
+		qsort_r(w->dedup_names, w->n_dedup, sizeof(*w->dedup_names),
+			redundancy_by_text, w->w.cat->names);
 	}
 	for (uint32_t local = 0; rc == 0 && local < n; local++)
 		rc = writer_add_file(w, stage * n + local, local, err);
 	return rc;
+}
+
+/* ---- for policies ---- */
+
+int rsh_layout_cut(struct rsh_catalogue *cat,
+		   const struct rsh_strategy_item *item,
+		   const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
+		   const struct rsh_cut **out, uint64_t *whole,
+		   struct rsh_error *err)
+{
+	struct rsh_grid *g = NULL;
+	struct rsh_cut *cut = NULL;
+	int rc = item ? rsh_item_cut(item, sizes, rule, &cut, whole, err) :
+			rsh_grid_new_whole(sizes->n_dims, &g, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t d = 0; !item && d < sizes->n_dims; d++)
+		whole[d] = (uint64_t)sizes->dims[d];
+	*out = rsh_catalogue_keep_cut(cat, item ? cut : rsh_cut_of_grid(g));
+	return *out ? 0 : rsh_error_nomem(err);
 }
 
 /* ---- making ---- */
@@ -308,10 +283,10 @@ static int writer_plan(struct writer *w, struct rsh_error *err)
 }
 
 int rsh_write_plan_by(struct rsh_catalogue *cat,
-			const struct rsh_policy *policy,
-			const struct rsh_strategy *dst,
-			const struct rsh_plan_options *o,
-			struct rsh_plan **out, struct rsh_error *err)
+		      const struct rsh_policy *policy,
+		      const struct rsh_strategy *dst,
+		      const struct rsh_plan_options *o,
+		      struct rsh_plan **out, struct rsh_error *err)
 {
 	const struct rsh_blueprint b = {
 		.framing = o->framing,

@@ -130,15 +130,6 @@ static int loading_new(bool far, bool shared, struct rsh_loading **out)
 	return -ENOMEM;
 }
 
-static void loading_free(struct rsh_loading *l)
-{
-	if (!l)
-		return;
-	rsh_load_limit_destroy(&l->loads);
-	pthread_mutex_destroy(&l->lock);
-	free(l);
-}
-
 int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out)
 {
@@ -164,7 +155,11 @@ void rsh_reader_free(struct rsh_reader *r)
 {
 	if (!r)
 		return;
-	loading_free(r->loading);
+	if (r->loading) {
+		rsh_load_limit_destroy(&r->loading->loads);
+		pthread_mutex_destroy(&r->loading->lock);
+		free(r->loading);
+	}
 	rsh_gathers_free(r->gathers);
 	rsh_tiles_free(r->tiles);
 	free(r);

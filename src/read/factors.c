@@ -38,12 +38,6 @@ static const uint64_t *plane_dims(const struct rsh_scales *s)
 	return s->tensor->dims + s->tensor->n_dims - 2;
 }
 
-/* Returns the matrix of the cell's element n, counted in the cell. */
-static uint64_t plane_of(const struct rsh_scales *s, uint64_t n)
-{
-	return n / s->columns / s->rows;
-}
-
 /* Returns the sum of the ranks of all adapters. */
 static uint64_t factors_rank(const struct rsh_quantised *q)
 {
@@ -98,7 +92,7 @@ uint64_t rsh_factors_chunk(const struct rsh_scales *s, uint64_t n)
 {
 	const struct block b = block_of(s);
 
-	return (s->from[0] + plane_of(s, n)) * b.in_plane +
+	return (s->from[0] + n / s->columns / s->rows) * b.in_plane +
 	       (s->from[1] + n / s->columns % s->rows) / b.rows * b.across +
 	       (s->from[2] + n % s->columns) / b.columns;
 }

@@ -32,12 +32,9 @@ int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
 		    struct rsh_error *err)
 {
 	struct tensor_load l = { source, to, bytes };
-	struct rsh_box all = { .n_dims = t->n_dims };
-	int rc;
+	const struct rsh_box all = rsh_box_whole(t->dims, t->n_dims);
+	int rc = rsh_tensor_box(c, t, &all, NULL, load_stretch, &l);
 
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		all.size[d] = t->dims[d];
-	rc = rsh_tensor_box(c, t, &all, NULL, load_stretch, &l);
 	return rc == 0 ? 0 :
 		rsh_error_set(err, -rc, "tensor %s cannot be read: %s",
 			      rsh_names_text(c->names, t->name), strerror(-rc));
@@ -62,10 +59,8 @@ static const struct rsh_tensor *same_tensor(const struct rsh_catalogue *c,
 static int same_read(const struct rsh_catalogue *c, const struct rsh_tensor *t,
 		     uint64_t from, uint64_t n, struct tensor_load *l)
 {
-	struct rsh_box box = { .n_dims = t->n_dims };
+	struct rsh_box box = rsh_box_whole(t->dims, t->n_dims);
 
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		box.size[d] = t->dims[d];
 	box.from[0] = from;
 	box.size[0] = n;
 	return rsh_tensor_box(c, t, &box, NULL, load_stretch, l);

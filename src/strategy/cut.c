@@ -9,8 +9,8 @@
 #include "rsh/util/mem.h"
 
 int rsh_item_manual(const struct rsh_strategy_item *it,
-		     const struct rsh_grid_sizes *sizes, struct rsh_grid **out,
-		     struct rsh_error *err)
+		    const struct rsh_grid_sizes *sizes, struct rsh_grid **out,
+		    struct rsh_error *err)
 {
 	struct rsh_grid *g;
 	int rc;
@@ -24,7 +24,7 @@ int rsh_item_manual(const struct rsh_strategy_item *it,
 	rc = rsh_grid_new_unsized(it, &g, err);
 	if (rc)
 		return rc;
-	rc = rsh_item_rows(it, sizes, rsh_grid_spec(g)->split, err);
+	rc = rsh_item_rows(it, sizes, g->split, err);
 	if (rc > 0 && rsh_grid_shard(g) > 1)
 		rc = rsh_error_set(err, EINVAL,
 				   "its rows are split manually (manual_split) and by an optimizer shard");

@@ -99,7 +99,7 @@ static void grid_add_axis(struct rsh_grid_axis *axes, uint32_t *n,
 /* Places the slices as the training job holds them: over the map's axes in
  * their order, and the shard over consecutive positions among the ranks that
  * the map does not distinguish. */
-static void place_runtime(struct rsh_grid_spec *g,
+static void place_runtime(struct rsh_grid *g,
 			  const struct rsh_strategy_item *it,
 			  const struct rsh_fold *fold)
 {
@@ -129,7 +129,7 @@ static void place_runtime(struct rsh_grid_spec *g,
  * item: [repeat, shard] and then one axis for each tensor dimension, in the
  * order of the dimensions.  This differs from the real mesh if the map lists
  * its axes in another order. */
-static void place_simple(struct rsh_grid_spec *g, uint32_t shard)
+static void place_simple(struct rsh_grid *g, uint32_t shard)
 {
 	uint32_t stride[RSH_MAX_DIMS], s = 1, n = 0;
 
@@ -153,7 +153,7 @@ bool rsh_item_is_simple(const struct rsh_strategy_item *it)
 	       (rep.n_axes == 1 || rep.n_axes == it->n_mesh);
 }
 
-static int check_dims(const struct rsh_grid_spec *g,
+static int check_dims(const struct rsh_grid *g,
 		      const struct rsh_strategy_item *it,
 		      const struct rsh_grid_sizes *sizes, struct rsh_error *err)
 {
@@ -183,7 +183,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it,
 		 struct rsh_grid **out, struct rsh_error *err)
 {
 	const uint32_t n_dims = sizes->n_dims;
-	struct rsh_grid_spec g;
+	struct rsh_grid g;
 	struct rsh_fold fold;
 	uint32_t shard;
 	int rc;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "rsh/strategy/strategy.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -17,12 +18,9 @@
 struct strategy_impl {
 	struct rsh_strategy pub; /* must be first: pointers to it are converted
 				  * back */
-	char *path;
+	struct rsh_arena arena;
 	struct rsh_strategy_file **files;
 	uint32_t n_files;
-	struct rsh_strategy_param *params;
-	struct rsh_param_stage *stages;
-	uint32_t *by_name;
 };
 
 /* This is one layout item with its stage and the parameter's name without the
@@ -112,7 +110,7 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 			return rsh_error_set(err, EINVAL,
 					     "%s: protobuf and JSON strategies "
 					     "in one directory (%s, %s)",
-					     s->path, s->files[0]->path,
+					     s->pub.path, s->files[0]->path,
 					     f->path);
 		if (!f->has_stage)
 			return rsh_error_set(err, EINVAL,
@@ -175,7 +173,7 @@ static int check_stages(struct strategy_impl *s, const struct entries *e,
 			return rsh_error_set(err, EINVAL,
 					     "%s: pipeline stage %u of "
 					     "parameter %s is out of range",
-					     s->path, e->v[i].stage,
+					     s->pub.path, e->v[i].stage,
 					     e->v[i].item->name);
 		if (e->v[i].stage > top)
 			top = e->v[i].stage;
@@ -190,7 +188,7 @@ static int check_stages(struct strategy_impl *s, const struct entries *e,
 			return rsh_error_set(err, EINVAL,
 					     "%s: pipeline stage %u is missing "
 					     "(there are stages up to %u)",
-					     s->path, i, top);
+					     s->pub.path, i, top);
 	s->pub.n_stages = top + 1;
 	return 0;
 }
@@ -242,37 +240,38 @@ static int strategy_by_name_id(const void *a, const void *b, void *params)
 static int group(struct strategy_impl *s, struct entries *e,
 		 struct rsh_error *err)
 {
-	uint32_t n_params, at = 0;
+	struct rsh_strategy_param *params;
+	struct rsh_param_stage *stages;
+	uint32_t n_params, at = 0, *by_name;
 
 	if (number_params(e, &n_params))
 		return rsh_error_nomem(err);
-	s->params = calloc(n_params, sizeof(*s->params));
-	s->stages = rsh_alloc_array(e->n, sizeof(*s->stages));
-	s->by_name = rsh_alloc_array(n_params, sizeof(*s->by_name));
-	if (!s->params || !s->stages || !s->by_name)
+	params = rsh_arena_array(&s->arena, struct rsh_strategy_param,
+				 n_params);
+	stages = rsh_arena_array(&s->arena, struct rsh_param_stage, e->n);
+	by_name = rsh_arena_array(&s->arena, uint32_t, n_params);
+	if (!params || !stages || !by_name)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < e->n; i++)
-		s->params[e->v[i].param].n_stages++;
+		params[e->v[i].param].n_stages++;
 	for (uint32_t p = 0; p < n_params; p++) {
-		s->params[p].stages = s->stages + at;
-		at += s->params[p].n_stages;
-		s->params[p].n_stages = 0;
+		params[p].stages = stages + at;
+		at += params[p].n_stages;
+		params[p].n_stages = 0;
+		by_name[p] = p;
 	}
 	for (uint32_t i = 0; i < e->n; i++) {
-		struct rsh_strategy_param *p = &s->params[e->v[i].param];
-		ptrdiff_t base = p->stages - s->stages;
+		struct rsh_strategy_param *p = &params[e->v[i].param];
 
 		p->name = e->v[i].name;
-		s->stages[base + p->n_stages++] =
+		stages[p->stages - stages + p->n_stages++] =
 			(struct rsh_param_stage){ e->v[i].stage, e->v[i].item };
 	}
-	for (uint32_t p = 0; p < n_params; p++)
-		s->by_name[p] = p;
-	qsort_r(s->by_name, n_params, sizeof(*s->by_name), strategy_by_name_id,
-		s->params);
+	qsort_r(by_name, n_params, sizeof(*by_name), strategy_by_name_id,
+		params);
 	s->pub.n_params = n_params;
-	s->pub.params = s->params;
-	s->pub.by_name = s->by_name;
+	s->pub.params = params;
+	s->pub.by_name = by_name;
 	return 0;
 }
 
@@ -290,7 +289,7 @@ static int check_ranks(struct strategy_impl *s, const struct entries *e,
 		    rsh_item_ranks(e->v[0].item))
 			return rsh_error_set(err, EINVAL,
 					     "%s: parameter %s has a mesh of "
-					     "%u devices, but %s of %u", s->path,
+					     "%u devices, but %s of %u", s->pub.path,
 					     e->v[i].item->name,
 					     rsh_item_ranks(e->v[i].item),
 					     e->v[0].item->name,
@@ -302,7 +301,7 @@ static int check_ranks(struct strategy_impl *s, const struct entries *e,
 	if ((top + 1) * s->pub.stage_ranks > RSH_MAX_RANKS)
 		return rsh_error_set(err, EINVAL,
 				     "%s: pipeline stage %llu of %u devices a "
-				     "stage makes more than %u ranks", s->path,
+				     "stage makes more than %u ranks", s->pub.path,
 				     (unsigned long long)top,
 				     s->pub.stage_ranks, RSH_MAX_RANKS);
 	return 0;
@@ -327,20 +326,15 @@ int rsh_strategy_merge(const struct rsh_strategy_set *set,
 	}
 	s->files = set->files;
 	s->n_files = set->n;
-	s->path = strdup(set->path);
-	s->pub.path = s->path;
-	rc = s->path ? 0 : rsh_error_nomem(err);
+	s->pub.path = rsh_arena_strndup(&s->arena, set->path,
+					strlen(set->path));
+	rc = s->pub.path ? 0 : rsh_error_nomem(err);
 	if (rc == 0 && directory)
 		rc = keep_one_a_stage(s, set->form ==
 				      RSH_STRATEGY_DIR_AS_LISTED, err);
-	if (rc == 0)
-		rc = strategy_collect(s, directory, names, &e, err);
-	if (rc == 0)
-		rc = check_stages(s, &e, err);
-	if (rc == 0)
-		rc = check_ranks(s, &e, directory, err);
-	if (rc == 0)
-		rc = group(s, &e, err);
+	rc = rc ?: strategy_collect(s, directory, names, &e, err) ?:
+		   check_stages(s, &e, err) ?:
+		   check_ranks(s, &e, directory, err) ?: group(s, &e, err);
 	s->pub.n_files = s->n_files;
 	s->pub.files = (const struct rsh_strategy_file *const *)s->files;
 	if (rc == 0)
@@ -360,31 +354,19 @@ void rsh_strategy_free(struct rsh_strategy *pub)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_strategy_file_free(s->files[i]);
 	free(s->files);
-	free(s->path);
-	free(s->params);
-	free(s->stages);
-	free(s->by_name);
+	rsh_arena_clear(&s->arena);
 	free(s);
 }
 
 const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
 						   uint32_t name)
 {
-	uint32_t lo = 0, hi = s->n_params;
+	const uint32_t at = rsh_first(
+		i, s->n_params, s->params[s->by_name[i]].name < name);
+	const struct rsh_strategy_param *p = at == s->n_params ? NULL :
+		&s->params[s->by_name[at]];
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		const struct rsh_strategy_param *p =
-			&s->params[s->by_name[mid]];
-
-		if (p->name == name)
-			return p;
-		if (p->name < name)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
+	return p && p->name == name ? p : NULL;
 }
 
 const struct rsh_param_stage *

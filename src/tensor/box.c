@@ -4,6 +4,15 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/text.h"
 
+struct rsh_box rsh_box_whole(const uint64_t *dims, uint32_t n_dims)
+{
+	struct rsh_box b = { .n_dims = n_dims };
+
+	for (uint32_t d = 0; d < n_dims; d++)
+		b.size[d] = dims[d];
+	return b;
+}
+
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out)
 {

@@ -5,17 +5,13 @@
 
 #include "rsh/tensor/grid.h"
 
-struct rsh_grid {
-	struct rsh_grid_spec s;
-};
-
-struct rsh_grid *rsh_grid_make(const struct rsh_grid_spec *spec)
+struct rsh_grid *rsh_grid_make(const struct rsh_grid *g)
 {
-	struct rsh_grid *g = malloc(sizeof(*g));
+	struct rsh_grid *copy = malloc(sizeof(*copy));
 
-	if (g)
-		memcpy(&g->s, spec, sizeof(g->s));
-	return g;
+	if (copy)
+		memcpy(copy, g, sizeof(*copy));
+	return copy;
 }
 
 struct rsh_grid *rsh_grid_make_whole(uint32_t n_dims)
@@ -24,42 +20,17 @@ struct rsh_grid *rsh_grid_make_whole(uint32_t n_dims)
 
 	if (!g)
 		return NULL;
-	g->s.n_ranks = 1;
-	g->s.n_dims = n_dims;
-	g->s.shard = 1;
+	g->n_ranks = 1;
+	g->n_dims = n_dims;
+	g->shard = 1;
 	for (uint32_t d = 0; d < n_dims; d++)
-		g->s.split[d] = 1;
+		g->split[d] = 1;
 	return g;
 }
 
 void rsh_grid_free(struct rsh_grid *g)
 {
 	free(g);
-}
-
-const struct rsh_grid_spec *rsh_grid_spec(const struct rsh_grid *g)
-{
-	return &g->s;
-}
-
-uint32_t rsh_grid_shard(const struct rsh_grid *g)
-{
-	return g->s.shard;
-}
-
-uint32_t rsh_grid_n_dims(const struct rsh_grid *g)
-{
-	return g->s.n_dims;
-}
-
-uint32_t rsh_grid_n_ranks(const struct rsh_grid *g)
-{
-	return g->s.n_ranks;
-}
-
-uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
-{
-	return g->s.split[d];
 }
 
 /* Returns a rank's position on n axes, of which the first is the most
@@ -90,53 +61,53 @@ static uint32_t grid_rank_at(const struct rsh_grid_axis *axes, uint32_t n,
 
 static uint32_t grid_n_axes(const struct rsh_grid *g, uint32_t d)
 {
-	return g->s.first[d + 1] - g->s.first[d];
+	return g->first[d + 1] - g->first[d];
 }
 
 void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell)
 {
-	rank %= g->s.n_ranks;
-	for (uint32_t d = 0; d < g->s.n_dims; d++)
-		cell[d] = grid_place_on(g->s.axes + g->s.first[d],
+	rank %= g->n_ranks;
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		cell[d] = grid_place_on(g->axes + g->first[d],
 					grid_n_axes(g, d), rank);
-	if (g->s.shard > 1)
-		cell[0] = cell[0] * g->s.shard +
-			  grid_place_on(g->s.free, g->s.n_free, rank) %
-				  g->s.shard;
+	if (g->shard > 1)
+		cell[0] = cell[0] * g->shard +
+			  grid_place_on(g->free, g->n_free, rank) %
+				  g->shard;
 }
 
 uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank)
 {
-	return grid_place_on(g->s.free, g->s.n_free, rank % g->s.n_ranks) /
-	       g->s.shard;
+	return grid_place_on(g->free, g->n_free, rank % g->n_ranks) /
+	       g->shard;
 }
 
 uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
 			 uint32_t replica)
 {
-	uint32_t place = replica * g->s.shard;
+	uint32_t place = replica * g->shard;
 	uint32_t rank = 0;
 
-	for (uint32_t d = 0; d < g->s.n_dims; d++) {
+	for (uint32_t d = 0; d < g->n_dims; d++) {
 		uint32_t c = cell[d];
 
-		if (d == 0 && g->s.shard > 1) {
-			place += c % g->s.shard;
-			c /= g->s.shard;
+		if (d == 0 && g->shard > 1) {
+			place += c % g->shard;
+			c /= g->shard;
 		}
-		rank += grid_rank_at(g->s.axes + g->s.first[d],
+		rank += grid_rank_at(g->axes + g->first[d],
 				     grid_n_axes(g, d), c);
 	}
-	return rank + grid_rank_at(g->s.free, g->s.n_free, place);
+	return rank + grid_rank_at(g->free, g->n_free, place);
 }
 
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g)
 {
 	uint32_t cells = 1;
 
-	for (uint32_t d = 0; d < g->s.n_dims; d++)
-		cells *= g->s.split[d];
-	return g->s.n_ranks / cells;
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		cells *= g->split[d];
+	return g->n_ranks / cells;
 }
 
 uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
@@ -144,8 +115,8 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
 	uint32_t cell[RSH_MAX_DIMS], place = 0;
 
 	rsh_grid_cell(g, rank, cell);
-	for (uint32_t d = 0; d < g->s.n_dims; d++)
-		place = place * g->s.split[d] + cell[d];
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		place = place * g->split[d] + cell[d];
 	return place * rsh_grid_n_replicas(g) + rsh_grid_replica(g, rank);
 }
 
@@ -163,14 +134,14 @@ bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
 
 bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b)
 {
-	const size_t bytes = a->s.n_dims * sizeof(*a->s.split);
+	const size_t bytes = a->n_dims * sizeof(*a->split);
 
 	if (rsh_grid_equal(a, b))
 		return true;
-	if (a->s.n_ranks != b->s.n_ranks || a->s.n_dims != b->s.n_dims ||
-	    memcmp(a->s.split, b->s.split, bytes) != 0)
+	if (a->n_ranks != b->n_ranks || a->n_dims != b->n_dims ||
+	    memcmp(a->split, b->split, bytes) != 0)
 		return false;
-	for (uint32_t r = 0; r < a->s.n_ranks; r++) {
+	for (uint32_t r = 0; r < a->n_ranks; r++) {
 		uint32_t x[RSH_MAX_DIMS], y[RSH_MAX_DIMS];
 
 		rsh_grid_cell(a, r, x);

@@ -89,24 +89,6 @@ static void scaled_nibbles(const float *values, const uint8_t *in, uint64_t n,
 /* The bits of a word from which AWQ's columns 0 to 7 come, divided by 4. */
 static const uint8_t scaled_awq_order[8] = { 0, 4, 1, 5, 2, 6, 3, 7 };
 
-static inline uint8_t scaled_nibble(const uint8_t *in, unsigned i)
-{
-	return in[i / 2] >> 4 * (i % 2) & 15;
-}
-
-static void scaled_awq(const uint8_t *in, uint64_t n, float *out)
-{
-	for (uint64_t i = 0; i < n; i++)
-		out[i] = scaled_nibble(in + i / 8 * 4, scaled_awq_order[i % 8]);
-}
-
-/* Each word has a number of this row. */
-static void scaled_gptq(const uint8_t *in, uint64_t row, uint64_t n, float *out)
-{
-	for (uint64_t i = 0; i < n; i++)
-		out[i] = in[4 * i + row % 8 / 2] >> 4 * (row % 2) & 15;
-}
-
 static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t row,
 			   uint64_t n, float *out)
 {
@@ -121,14 +103,20 @@ static void scaled_numbers(enum rsh_packing p, const uint8_t *in, uint64_t row,
 		scaled_nibbles(scaled_u4, in, n, out);
 		break;
 	case RSH_PACK_GPTQ:
-		scaled_gptq(in, row, n, out);
+		/* Each word has a number of this row. */
+		for (uint64_t i = 0; i < n; i++)
+			out[i] = in[4 * i + row % 8 / 2] >> 4 * (row % 2) & 15;
 		break;
 	case RSH_PACK_U8:
 		for (uint64_t i = 0; i < n; i++)
 			out[i] = in[i];
 		break;
 	case RSH_PACK_AWQ:
-		scaled_awq(in, n, out);
+		for (uint64_t i = 0; i < n; i++) {
+			const unsigned k = scaled_awq_order[i % 8];
+
+			out[i] = in[i / 8 * 4 + k / 2] >> 4 * (k % 2) & 15;
+		}
 		break;
 	case RSH_PACK_BF16:
 	case RSH_PACK_F16:
@@ -314,17 +302,6 @@ static void scaled_store_words(const float *v, uint64_t n, uint8_t *out)
 
 /* ---- decoding ---- */
 
-static void scaled_finish(const struct rsh_scaled *m, uint64_t n,
-			  struct step *s, uint8_t *out)
-{
-	if (rsh_scaled_is_step(m->then, m->to))
-		scaled_round(m->then, n, s->v);
-	if (m->to == RSH_DTYPE_FLOAT32)
-		scaled_store_words(s->v, n, out);
-	else
-		scaled_store_halves(m->to, s->v, n, out);
-}
-
 /* Adds the adapters to n elements of a row, from column c on. */
 static void scaled_merge(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 			 uint64_t n, float *v)
@@ -404,7 +381,12 @@ static void scaled_step(const struct rsh_scaled *m, uint64_t row, uint64_t c,
 		scaled_round(m->via, n, s.v);
 	if (rsh_packing_is_plain(m->packing) || m->merge.n)
 		scaled_merge(m, row, c, n, s.v);
-	scaled_finish(m, n, &s, out);
+	if (rsh_scaled_is_step(m->then, m->to))
+		scaled_round(m->then, n, s.v);
+	if (m->to == RSH_DTYPE_FLOAT32)
+		scaled_store_words(s.v, n, out);
+	else
+		scaled_store_halves(m->to, s.v, n, out);
 }
 
 /* Decodes what the processor's instructions can, of n elements of a row.
@@ -490,13 +472,6 @@ static uint32_t scaled_load(const uint8_t *in, unsigned bytes)
 	return v;
 }
 
-/* 0 is 2 to the power of -127, which is subnormal; 0xff is NaN. */
-static float scaled_from_e8m0(uint8_t v)
-{
-	return scaled_float(v == 0 ? UINT32_C(0x400000) :
-			    v == 255 ? F32_NAN : (uint32_t)v << 23);
-}
-
 static float scaled_widen_one(enum rsh_dtype type, const uint8_t *in)
 {
 	words4 v;
@@ -512,8 +487,10 @@ static float scaled_widen_one(enum rsh_dtype type, const uint8_t *in)
 	case RSH_DTYPE_FLOAT8E4M3FN:
 		v = (words4){ *in };
 		return scaled_from_e4m3(v)[0];
-	default:
-		return scaled_from_e8m0(*in);
+	default: /* E8M0: 0 is subnormal, 2 to the power of -127 */
+		return scaled_float(*in == 0 ? UINT32_C(0x400000) :
+				    *in == 255 ? F32_NAN :
+						 (uint32_t)*in << 23);
 	}
 }
 

@@ -47,13 +47,11 @@ static void *alloc_large(struct rsh_arena *a, size_t size)
 	return b->bytes;
 }
 
-void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align)
+static void *alloc_small(struct rsh_arena *a, size_t size, size_t align)
 {
 	struct rsh_arena_block *b;
 	size_t start = 0;
 
-	if (size > BLOCK_BYTES / 4)
-		return alloc_large(a, size);
 	if (a->blocks)
 		start = (a->blocks->size - a->left + align - 1) & ~(align - 1);
 	if (!a->blocks || start > a->blocks->size ||
@@ -69,13 +67,22 @@ void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align)
 	return a->blocks->bytes + start;
 }
 
+void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align)
+{
+	void *p = size > BLOCK_BYTES / 4 ? alloc_large(a, size) :
+					   alloc_small(a, size, align);
+
+	a->failed |= !p;
+	return p;
+}
+
 void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
 			     size_t align)
 {
 	size_t size;
 
 	if (__builtin_mul_overflow(n, elem, &size))
-		return NULL;
+		size = SIZE_MAX; /* no block has it */
 	return rsh_arena_alloc(a, size, align);
 }
 
@@ -119,6 +126,5 @@ void rsh_arena_clear(struct rsh_arena *a)
 		free(b);
 		b = next;
 	}
-	a->blocks = NULL;
-	a->left = 0;
+	*a = (struct rsh_arena){ 0 };
 }

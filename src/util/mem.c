@@ -48,17 +48,7 @@ int rsh_by_text(const void *a, const void *b)
 
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x)
 {
-	uint32_t lo = 0;
-
-	while (lo < n) {
-		uint32_t mid = lo + (n - lo) / 2;
-
-		if (v[mid] < x)
-			lo = mid + 1;
-		else
-			n = mid;
-	}
-	return lo;
+	return rsh_first(i, n, v[i] < x);
 }
 
 void *rsh_alloc_array(size_t n, size_t elem)

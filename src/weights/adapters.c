@@ -290,15 +290,6 @@ static void adapting_look_at(struct adapting *w, const struct rsh_record *r)
 	w->has_turned |= t.turned;
 }
 
-static void adapting_look(struct adapting *w)
-{
-	w->has_plain = w->has_turned = false;
-	if (!rsh_adapter_config_parameter(w->adapters[w->a].config, 0))
-		return;
-	for (uint32_t i = 0; i < w->index->n_records; i++)
-		adapting_look_at(w, &w->index->records[i]);
-}
-
 /* ---- all matrices ---- */
 
 /* Merges a matrix A with its B.  A matrix B is merged with its A, and here it
@@ -432,11 +423,15 @@ static int adapting_record_by_kind(struct adapting *w,
 
 static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 {
+	const bool targets = rsh_adapter_config_parameter(
+		w->adapters[w->a].config, 0);
 	int rc;
 
 	w->index = rsh_catalogue_index(w->cat, w->adapters[w->a].file);
 	rc = adapters_tie_prepare(w, err);
-	adapting_look(w);
+	w->has_plain = w->has_turned = false;
+	for (uint32_t i = 0; targets && i < w->index->n_records; i++)
+		adapting_look_at(w, &w->index->records[i]);
 	w->square = NULL;
 	w->differs = false;
 	/* An adapter adds to what it replaces, and to a tied head last. */

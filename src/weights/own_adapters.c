@@ -7,7 +7,6 @@
 
 #include "adapters_i.h"
 #include "rsh/plan/kinds.h"
-#include "rsh/strategy/grid.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/own_adapters.h"
@@ -286,18 +285,16 @@ static int own_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
 	const int len = snprintf(text, sizeof(text), "%s%s", x->module,
 				 weight_end);
 	struct rsh_tensor t = { .dtype = x->b.dtype, .n_dims = 2, .dims = dims };
-	struct rsh_grid *g = NULL;
 	uint32_t number;
 
-	if (!p || !dims || rsh_grid_new_whole(2, &g, NULL))
+	if (!p || !dims)
 		return -ENOMEM;
 	dims[0] = x->b.dims[0];
 	dims[1] = x->a.dims[1];
-	t.cut = rsh_catalogue_keep_cut(cat, rsh_cut_of_grid(g));
 	t.name = len < 0 || (size_t)len >= sizeof(text) ? RSH_NAME_NONE :
 		rsh_names_add(cat->names, text, (size_t)len);
-	if (!t.cut || t.name == RSH_NAME_NONE ||
-	    rsh_catalogue_add(cat, &t, &number))
+	if (t.name == RSH_NAME_NONE ||
+	    rsh_catalogue_add_zeros(cat, &t, &number))
 		return -ENOMEM;
 	rsh_recipe_same(cat, number, p);
 	*o = (struct rsh_offer){

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
 #include "weights_i.h"
 
@@ -175,13 +174,9 @@ static int padding_add_zeros(struct weights_work *w, struct rsh_offer *o,
 		.n_dims = (uint8_t)o->n_dims,
 		.dims = padding_dims(w, o, padded - rows),
 	};
-	struct rsh_grid *g = NULL;
 	uint32_t number;
 
-	if (!t.dims || rsh_grid_new_whole(o->n_dims, &g, NULL))
-		return -ENOMEM;
-	t.cut = rsh_catalogue_keep_cut(w->cat, rsh_cut_of_grid(g));
-	if (!t.cut || rsh_catalogue_add(w->cat, &t, &number))
+	if (!t.dims || rsh_catalogue_add_zeros(w->cat, &t, &number))
 		return -ENOMEM;
 	rsh_recipe_same(w->cat, number, out);
 	out->box.from[0] = rows;

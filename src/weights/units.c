@@ -244,16 +244,9 @@ const struct weights_template *weights_find(const struct weights_work *w,
 					    const char *text, uint32_t *n)
 {
 	const uint64_t fold = weights_fold_text(text);
-	uint32_t low = 0, high = w->n_templates;
+	const uint32_t low = rsh_first(i, w->n_templates,
+				       w->templates[i].fold < fold);
 
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (w->templates[mid].fold < fold)
-			low = mid + 1;
-		else
-			high = mid;
-	}
 	for (*n = 0; low + *n < w->n_templates &&
 		     w->templates[low + *n].fold == fold; (*n)++)
 		;

@@ -24,13 +24,6 @@ static size_t wrapper_at(const char *s)
 	return 0;
 }
 
-static size_t of_model_at(const char *s)
-{
-	const size_t n = strlen(of_model);
-
-	return strncmp(s, of_model, n) == 0 ? n : 0;
-}
-
 /* Writes the name without wrappers, except "module.", to a text of the same
  * size. */
 static void strip(const char *name, char *to)
@@ -54,7 +47,7 @@ static void strip(const char *name, char *to)
 
 bool rsh_name_is_wrapped(const char *name)
 {
-	if (of_model_at(name))
+	if (strncmp(name, of_model, strlen(of_model)) == 0)
 		return true;
 	for (; name; name = strchr(name, '.')) {
 		name += *name == '.';

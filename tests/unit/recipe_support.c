@@ -66,7 +66,7 @@ static uint64_t number_of(const uint64_t *at, const uint64_t *dims, uint32_t n)
 
 static struct rsh_cut *even_cut(const uint64_t *dims, uint32_t n)
 {
-	struct rsh_grid_spec g;
+	struct rsh_grid g;
 	uint32_t stride = 1, n_axes = 0, replicas = 1 + scene_below(2);
 
 	memset(&g, 0, sizeof(g));

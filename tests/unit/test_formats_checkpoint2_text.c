@@ -27,7 +27,7 @@ static bool shown_holds(const void *ctx, uint32_t tensor, uint32_t rank)
 	return true;
 }
 
-static struct rsh_cut *cut_of(const struct rsh_grid_spec *spec)
+static struct rsh_cut *cut_of(const struct rsh_grid *spec)
 {
 	struct rsh_cut *cut = rsh_cut_of_grid(rsh_grid_make(spec));
 
@@ -70,7 +70,7 @@ static const uint64_t dims_8_6[] = { 8, 6 };
 /* Rows over the last axis of [2,2], on ranks 4 to 7; the file is the opt one. */
 static void one_tensor_in_full(void **state)
 {
-	const struct rsh_grid_spec spec = {
+	const struct rsh_grid spec = {
 		.n_ranks = 4, .n_dims = 2, .split = { 2, 1 },
 		.first = { 0, 1, 1 }, .axes = { { 2, 1 } },
 		.n_free = 1, .free = { { 2, 2 } }, .shard = 1,
@@ -126,7 +126,7 @@ static void whole_tensors(void **state)
 /* Of free axes [4,3] (outermost first) beside a cut over the axis between. */
 static struct rsh_cut *sharded(uint32_t shard)
 {
-	return cut_of(&(struct rsh_grid_spec){
+	return cut_of(&(struct rsh_grid){
 		.n_ranks = 24, .n_dims = 2, .split = { 2 * shard, 1 },
 		.first = { 0, 1, 1 }, .axes = { { 2, 3 } },
 		.n_free = 2, .free = { { 4, 6 }, { 3, 1 } }, .shard = shard,

@@ -454,7 +454,7 @@ static struct rsh_catalogue *large_catalogue(const struct large *l)
 static const struct rsh_cut *large_cut(const struct large *l,
 				       struct rsh_catalogue *c)
 {
-	struct rsh_grid_spec g;
+	struct rsh_grid g;
 
 	memset(&g, 0, sizeof(g));
 	g.n_dims = 2;

@@ -263,7 +263,7 @@ static void any_list_is_searched(void **state)
 static void both_forms_agree(void **state)
 {
 	const uint64_t dims[] = { 8, 6 };
-	struct rsh_grid_spec g;
+	struct rsh_grid g;
 	struct rsh_box b[16], box, other;
 	struct rsh_cut *grid, *list;
 

@@ -73,8 +73,8 @@ struct rsh_factored_part {
 	const uint64_t *from;       /* [the catalogue's dimension] */
 };
 
-/* A recipe has either parts that are boxes or factored parts.  The plan copies
- * them. */
+/* A recipe has either parts that are boxes, which are the short form of parts
+ * whose factors have a step of 1, or factored parts.  The plan copies them. */
 struct rsh_recipe {
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;

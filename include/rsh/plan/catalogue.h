@@ -24,6 +24,7 @@
 #include "rsh/plan/kinds.h"
 #include "rsh/tensor/cut.h"
 #include "rsh/tensor/scaled.h"
+#include "rsh/util/arena.h"
 
 #define RSH_NO_FILE UINT32_MAX
 #define RSH_NO_TENSOR UINT32_MAX
@@ -105,6 +106,7 @@ struct rsh_tensor {
 
 /* Callers only read the fields. */
 struct rsh_catalogue {
+	struct rsh_arena arena;
 	struct rsh_names *names; /* not owned */
 	uint32_t n_names;
 
@@ -179,6 +181,10 @@ rsh_catalogue_keep_copies(struct rsh_catalogue *c, const struct rsh_cut *cut,
  * and its number, or -ENOMEM. */
 int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 		      uint32_t *number);
+/* Adds a tensor that no file has: all elements are zero.  Its cut and copies
+ * are not looked at.  0 and its number, or -ENOMEM. */
+int rsh_catalogue_add_zeros(struct rsh_catalogue *c, const struct rsh_tensor *t,
+			    uint32_t *number);
 /* Adds the tensor that a record of the file has whole; it is in no other file.
  * 0 and its number, or -errno with a sentence. */
 int rsh_catalogue_add_record(struct rsh_catalogue *c, uint32_t file,

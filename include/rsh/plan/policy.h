@@ -15,6 +15,7 @@
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/name_filter.h"
 #include "rsh/plan/options.h"
+#include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 
 /* The state of the writer.  A policy reads it, and sets `shown`. */
@@ -81,3 +82,12 @@ int rsh_write_plan_by(struct rsh_catalogue *cat,
 			const struct rsh_strategy *dst,
 			const struct rsh_plan_options *opts,
 			struct rsh_plan **out, struct rsh_error *err);
+
+/* Makes the cut of a layout, which the catalogue owns, and sets the sizes of
+ * the whole tensor.  A NULL layout means one rank with the whole tensor.
+ * Returns what rsh_item_cut() does. */
+int rsh_layout_cut(struct rsh_catalogue *cat,
+		   const struct rsh_strategy_item *item,
+		   const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
+		   const struct rsh_cut **out, uint64_t *whole,
+		   struct rsh_error *err);

@@ -19,8 +19,9 @@ struct rsh_plan_tensor {
 	const struct rsh_cut *cut;
 	uint32_t n_parts;     /* tensors of the catalogue that it is made of */
 	const struct rsh_tensor *from; /* the first of these */
-	const uint8_t *axis;  /* [dimension of `from`], as in a recipe; NULL:
-			       * the same dimension */
+	uint8_t axis[RSH_MAX_DIMS]; /* [dimension of `from`], as in a recipe;
+				     * all are RSH_FIXED if a part is no box,
+				     * or the tensor is shown as it is */
 };
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p);

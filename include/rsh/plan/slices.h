@@ -83,14 +83,6 @@ bool rsh_slices_begin(struct rsh_slices *s);
 int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err);
 void rsh_slices_clear(struct rsh_slices *s);
 
-/* Makes the cut of a layout, which the catalogue owns, and sets the sizes of
- * the whole tensor.  A NULL layout means one rank with the whole tensor.
- * Returns what rsh_item_cut() does. */
-int rsh_job_cut(const struct rsh_job_files *f,
-		const struct rsh_strategy_item *item,
-		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
-		const struct rsh_cut **out, uint64_t *whole,
-		struct rsh_error *err);
 /* Adds the tensor with its holders to the catalogue.  `other`, which may be
  * NULL, is another layout of the tensor.  If it has the whole shape, this shape
  * decides how an expanded map is folded when the slice alone does not.

@@ -17,6 +17,8 @@ struct rsh_box {
 	uint64_t size[RSH_MAX_DIMS];
 };
 
+/* Returns the box of a whole tensor. */
+struct rsh_box rsh_box_whole(const uint64_t *dims, uint32_t n_dims);
 /* Puts the intersection of two boxes of a tensor into *out.  Returns false, and
  * *out is undefined, if it is empty. */
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,

@@ -20,8 +20,6 @@
 
 #include "rsh/tensor/box.h"
 
-struct rsh_grid;
-
 /* A mesh of fewer than 2^31 ranks has at most 30 axes of more than one rank;
  * MindSpore's converter may add two. */
 #define RSH_GRID_MAX_AXES 32
@@ -31,8 +29,9 @@ struct rsh_grid_axis {
 	uint32_t stride; /* difference in rank of two neighbours on it */
 };
 
-/* The product of the sizes of all axes is n_ranks. */
-struct rsh_grid_spec {
+/* The product of the sizes of all axes is n_ranks.  Unused bytes are zero, so
+ * that equal grids are equal byte for byte. */
+struct rsh_grid {
 	uint32_t n_ranks;
 	uint32_t n_dims;
 	uint32_t split[RSH_MAX_DIMS]; /* slices of a dimension, including
@@ -48,26 +47,34 @@ struct rsh_grid_spec {
 	uint32_t shard; /* optimizer shard size; 1: none */
 };
 
-/* Makes a grid of a copy of the spec.  Its unused bytes must be zero (calloc or
- * an initializer), so that equal grids are equal byte for byte.  NULL means out
- * of memory. */
-struct rsh_grid *rsh_grid_make(const struct rsh_grid_spec *spec);
+/* Makes a copy of a grid.  NULL means out of memory. */
+struct rsh_grid *rsh_grid_make(const struct rsh_grid *g);
 /* Makes the grid of one rank that holds the whole tensor; n_dims <=
  * RSH_MAX_DIMS.  NULL means out of memory. */
 struct rsh_grid *rsh_grid_make_whole(uint32_t n_dims);
 void rsh_grid_free(struct rsh_grid *g);
 
-/* Returns the spec, which the grid owns. */
-const struct rsh_grid_spec *rsh_grid_spec(const struct rsh_grid *g);
 /* Returns the size of the optimizer shard.  1 means that there is none, or that
  * it is an axis. */
-uint32_t rsh_grid_shard(const struct rsh_grid *g);
-uint32_t rsh_grid_n_dims(const struct rsh_grid *g);
-/* Returns the number of ranks of the mesh. */
-uint32_t rsh_grid_n_ranks(const struct rsh_grid *g);
-/* Returns the number of slices of dimension d, including those of the optimizer
- * shard. */
-uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d);
+static inline uint32_t rsh_grid_shard(const struct rsh_grid *g)
+{
+	return g->shard;
+}
+
+static inline uint32_t rsh_grid_n_dims(const struct rsh_grid *g)
+{
+	return g->n_dims;
+}
+
+static inline uint32_t rsh_grid_n_ranks(const struct rsh_grid *g)
+{
+	return g->n_ranks;
+}
+
+static inline uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
+{
+	return g->split[d];
+}
 
 /* Sets `cell`, one number for each dimension, to the cell that a rank holds. */
 void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell);

@@ -5,6 +5,7 @@
  * its owner serialises the calls. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct rsh_arena_block;
@@ -13,6 +14,8 @@ struct rsh_arena_block;
 struct rsh_arena {
 	struct rsh_arena_block *blocks; /* the one in use first */
 	size_t left;                    /* unused bytes of the first block */
+	bool failed;                    /* memory was out for a piece, so that
+					 * who takes several asks once */
 };
 
 /* Returns `size` zeroed bytes, aligned to `align` (a power of two, at most that

@@ -16,6 +16,20 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 int rsh_by_u32(const void *a, const void *b);
 /* Does the same for pointers to strings. */
 int rsh_by_text(const void *a, const void *b);
+/* Gives the first number i below n for which `before`, an expression of i, is
+ * false; n if there is none.  It is false from there on. */
+#define rsh_first(i, n, before)                                  \
+	({                                                       \
+		__typeof__((n) + 0) lo_ = 0, hi_ = (n);          \
+		while (lo_ < hi_) {                              \
+			__typeof__(lo_) i = lo_ + (hi_ - lo_) / 2; \
+			if (before)                              \
+				lo_ = i + 1;                     \
+			else                                     \
+				hi_ = i;                         \
+		}                                                \
+		lo_;                                             \
+	})
 /* Returns the index of the first of n ascending numbers that is no lower than
  * x; n if there is none. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);

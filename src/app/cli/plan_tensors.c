@@ -74,14 +74,12 @@ static bool sides_are_equal(const struct side *a, const struct side *b)
 static bool tensors_are_alike(const struct shown_tensor *a,
 			      const struct shown_tensor *b)
 {
-	const uint8_t *x = a->of.axis, *y = b->of.axis;
-
 	return a->of.dtype == b->of.dtype && a->of.lost == b->of.lost &&
 	       a->of.n_parts == b->of.n_parts &&
 	       a->of.from->dtype == b->of.from->dtype &&
 	       sides_are_equal(&a->source, &b->source) &&
 	       sides_are_equal(&a->destination, &b->destination) &&
-	       (x && y ? memcmp(x, y, a->of.from->n_dims) == 0 : x == y);
+	       memcmp(a->of.axis, b->of.axis, sizeof(a->of.axis)) == 0;
 }
 
 /* ---- printing ---- */

@@ -59,7 +59,7 @@ static void layout_cut(struct emit_layout *l, uint32_t dim, uint32_t stride)
  * slice: on the innermost free axes.  The last of these axes may be used in
  * part. Returns false if the number of shards is not such a product. */
 static bool layout_add_free(struct emit_layout *l,
-			    const struct rsh_grid_spec *s)
+			    const struct rsh_grid *s)
 {
 	uint32_t parts[RSH_GRID_MAX_AXES], n = 0, left = s->shard;
 
@@ -91,7 +91,7 @@ static int axis_by_stride(const void *a, const void *b)
 static bool layout_make(const struct rsh_ckpt2_tensor *t, struct emit_layout *l)
 {
 	const struct rsh_grid *g = t->cut ? rsh_cut_grid(t->cut) : NULL;
-	const struct rsh_grid_spec *s = g ? rsh_grid_spec(g) : NULL;
+	const struct rsh_grid *s = g ? g : NULL;
 
 	memset(l, 0, sizeof(*l));
 	if (t->cut && !g)

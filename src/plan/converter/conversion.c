@@ -115,15 +115,10 @@ static void converter_free(void *ctx)
 	struct rsh_converter *c = ctx;
 
 	tdestroy(c->key_sets, free);
-	for (uint32_t i = 0; c->dst_stages && i < c->n_dst_stages; i++)
-		free(c->dst_stages[i].stages);
-	free(c->dst_stages);
-	free(c->orders);
 	free(c->resharded);
 	free(c->files.held);
-	free(c->same_as);
 	rsh_name_filter_clear(&c->chosen);
-	free(c->copy_grids);
+	rsh_arena_clear(&c->arena);
 	free(c);
 }
 
@@ -211,12 +206,14 @@ static int converter_begin(void *ctx, struct rsh_writer_state *w,
 	}
 	if (!c->src && !c->dst)
 		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
-	c->dst_stages = calloc(c->n_dst_stages, sizeof(*c->dst_stages));
-	c->orders = calloc((size_t)c->n_dst_stages * c->dst_ranks,
-			   sizeof(*c->orders));
-	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
-	if (!c->dst_stages || !c->orders || !c->copy_grids ||
-	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
+	c->dst_stages = rsh_arena_array(&c->arena, struct rsh_dst_stage,
+					c->n_dst_stages);
+	c->orders = rsh_arena_array(&c->arena, struct rsh_copy_order,
+				    (size_t)c->n_dst_stages * c->dst_ranks);
+	c->copy_grids = rsh_arena_array(&c->arena, const struct rsh_grid *,
+					c->cat->n_names);
+	if (c->arena.failed || rsh_job_files_list(&c->files) ||
+	    rsh_whole_prepare(c) < 0)
 		return rsh_error_nomem(err);
 	return c->chosen.two_files ? find_optimizer_params(c, err) : 0;
 }

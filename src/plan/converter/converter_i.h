@@ -104,6 +104,7 @@ struct rsh_note_state {
 };
 
 struct rsh_converter {
+	struct rsh_arena arena;
 	const struct rsh_strategy *src; /* NULL: unsharded */
 	const struct rsh_strategy *dst;
 	struct rsh_plan_options o;

@@ -28,18 +28,10 @@ static uint32_t first_stage(const struct rsh_converter *c,
 			    const struct rsh_dst_stage *b, uint32_t name)
 {
 	const uint32_t rank = rsh_catalogue_first(c->cat, name);
-	uint32_t lo = 0, hi = b->n_stages;
 
-	while (lo < hi) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (rsh_job_rank(&c->files, b->stages[mid],
-				 c->files.stage_ranks - 1) < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return rsh_first(i, b->n_stages,
+			 rsh_job_rank(&c->files, b->stages[i],
+				      c->files.stage_ranks - 1) < rank);
 }
 
 static bool find_in_stages(const struct rsh_converter *c,

@@ -12,8 +12,8 @@
 
 /* Returns whether the destination has the parameter in this stage. */
 static bool dst_stage_has(const struct stage_state *p,
-		      const struct rsh_strategy_param *src,
-		      const struct rsh_strategy_param *dst)
+			  const struct rsh_strategy_param *src,
+			  const struct rsh_strategy_param *dst)
 {
 	return p->c->by_stage ? src != NULL :
 				rsh_param_in_stage(dst, p->stage);
@@ -48,8 +48,8 @@ static int collect_stages(struct stage_state *p, struct rsh_error *err)
 	const struct rsh_strategy *src = p->c->src;
 	cleanup_free bool *used = calloc(p->c->files.n_stages, sizeof(*used));
 
-	p->dst_stage->stages = rsh_alloc_array(p->c->files.n_stages,
-				       sizeof(*p->dst_stage->stages));
+	p->dst_stage->stages = rsh_arena_array(&p->c->arena, uint32_t,
+					       p->c->files.n_stages);
 	if (!used || !p->dst_stage->stages)
 		return rsh_error_nomem(err);
 	if (!src && !p->c->dst) {
@@ -80,7 +80,7 @@ static int collect_stages(struct stage_state *p, struct rsh_error *err)
 /* Checks a resharded parameter that no loaded file holds.  It was not saved,
  * which is no error, unless its stage has no file at all. */
 static int check_absent(struct stage_state *p, uint32_t name,
-			      struct rsh_error *err)
+			struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
@@ -128,7 +128,7 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 /* Handles a file without resharded records.  Either a file that it needs is
  * missing, or the strategies are of another model, which is an error. */
 static int nothing_resharded(struct stage_state *p, struct rsh_shown_file *f,
-				 struct rsh_error *err)
+			     struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -152,7 +152,7 @@ static int nothing_resharded(struct stage_state *p, struct rsh_shown_file *f,
 }
 
 int rsh_dst_stage_file(void *ctx, struct rsh_shown_file *f,
-		   struct rsh_file_names *out, struct rsh_error *err)
+		       struct rsh_file_names *out, struct rsh_error *err)
 {
 	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
@@ -194,7 +194,7 @@ int rsh_dst_stage_file(void *ctx, struct rsh_shown_file *f,
 }
 
 bool rsh_dst_stage_deduplicates(void *ctx, uint32_t stage,
-			const struct rsh_strategy_param *param)
+				const struct rsh_strategy_param *param)
 {
 	const struct stage_state *p = ctx;
 
@@ -204,55 +204,38 @@ bool rsh_dst_stage_deduplicates(void *ctx, uint32_t stage,
 
 /* ---- beginning a stage ---- */
 
-static int marks_init(const struct rsh_converter *c, struct rsh_marks *m)
+static struct rsh_marks new_marks(struct rsh_arena *a, size_t n)
 {
-	m->exact = calloc((size_t)c->files.n_held + 1, sizeof(*m->exact));
-	m->near = calloc((size_t)c->files.n_held + 1, sizeof(*m->near));
-	return m->exact && m->near ? 0 : -ENOMEM;
+	return (struct rsh_marks){ rsh_arena_array(a, bool, n),
+				   rsh_arena_array(a, bool, n) };
 }
 
 void rsh_stage_clear(struct stage_state *p)
 {
 	rsh_stage_pairs_clear(p);
-	for (uint32_t i = 0; i < p->n_lists; i++) {
-		free(p->lists[i].seq);
-		free(p->lists[i].names);
-	}
 	free(p->lists);
-	free(p->action);
-	free(p->seen);
-	free(p->seen_index);
-	free(p->seq);
-	free(p->whole);
-	free(p->marks.exact);
-	free(p->marks.near);
-	free(p->some.exact);
-	free(p->some.near);
 	free(p->slots);
+	rsh_arena_clear(&p->arena);
 }
 
 int rsh_dst_stage_begin(void *ctx, uint32_t stage, struct rsh_error *err)
 {
 	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;
-	const size_t n_names = (size_t)c->cat->n_names + 1;
-	const size_t n_indexes = (size_t)c->cat->n_indexes + 1;
+	struct rsh_arena *a = &p->arena;
 
 	rsh_stage_clear(p);
-	*p = (struct stage_state){
-		.c = c,
-		.w = p->w,
-		.stage = stage,
-		.dst_stage = &c->dst_stages[stage],
-		.shown_of = p->w->shown,
-		.action = calloc(n_names, sizeof(*p->action)),
-		.seen = calloc(n_names, sizeof(*p->seen)),
-		.seen_index = calloc(n_indexes, sizeof(*p->seen_index)),
-		.seq = calloc(n_indexes, sizeof(*p->seq)),
-		.whole = calloc(n_indexes, sizeof(*p->whole)),
-	};
-	if (!p->action || !p->seen || !p->seen_index || !p->seq || !p->whole ||
-	    marks_init(c, &p->marks) || marks_init(c, &p->some))
+	*p = (struct stage_state){ .c = c, .w = p->w, .stage = stage };
+	p->dst_stage = &c->dst_stages[stage];
+	p->shown_of = p->w->shown;
+	p->action = rsh_arena_array(a, uint8_t, c->cat->n_names);
+	p->seen = rsh_arena_array(a, uint32_t, c->cat->n_names);
+	p->seen_index = rsh_arena_array(a, uint32_t, c->cat->n_indexes);
+	p->seq = rsh_arena_array(a, uint32_t, c->cat->n_indexes);
+	p->whole = rsh_arena_array(a, uint8_t, c->cat->n_indexes);
+	p->marks = new_marks(a, (size_t)c->files.n_held + 1);
+	p->some = new_marks(a, (size_t)c->files.n_held + 1);
+	if (a->failed)
 		return rsh_error_nomem(err);
 	return collect_stages(p, err) ?: show_resharded(p, err) ?:
 	       rsh_stage_collect_pairs(p, err);

@@ -46,6 +46,7 @@ struct rsh_marks {
 };
 
 struct stage_state {
+	struct rsh_arena arena; /* of the current stage, as all below */
 	struct rsh_converter *c;
 	struct rsh_writer_state *w;
 	/* Of the current stage. */

@@ -37,8 +37,8 @@
 #include "rsh/util/mem.h"
 
 static int keys_add_pair(struct stage_state *p,
-			  const struct rsh_strategy_item *src,
-			  const struct rsh_strategy_item *dst, uint32_t shown)
+			 const struct rsh_strategy_item *src,
+			 const struct rsh_strategy_item *dst, uint32_t shown)
 {
 	enum rsh_grid_rule rule = p->c->o.compat ? RSH_GRID_CONVERTER :
 						 RSH_GRID_RUNTIME;
@@ -170,26 +170,6 @@ struct key_class {
 	uint32_t places[]; /* 2 * the place in held[], and 1 more if exact */
 };
 
-struct marking {
-	const struct rsh_converter *c;
-	struct rsh_marks *marks;
-};
-
-static void keys_mark(void *ctx, uint32_t key)
-{
-	const struct marking *m = ctx;
-	uint32_t i = rsh_job_files_from(&m->c->files, key);
-
-	m->marks->near[i] = true;
-	if (i < m->c->files.n_held && m->c->files.held[i] == key)
-		m->marks->exact[i] = true;
-}
-
-static void mark_key(struct stage_state *p, uint32_t key)
-{
-	keys_mark(&(struct marking){ p->c, &p->marks }, key);
-}
-
 static void marks_fill(const struct stage_state *p, struct rsh_marks *m,
 		       bool value)
 {
@@ -199,6 +179,8 @@ static void marks_fill(const struct stage_state *p, struct rsh_marks *m,
 
 /* The keys that one pair marks for one destination rank. */
 struct pair_keys {
+	const struct rsh_converter *c;
+	struct rsh_marks *marks;
 	const struct layout_pair *lp;
 	/* If the converter refuses the pair: the slices that are needed. */
 	const struct rsh_cut *cut;
@@ -210,6 +192,16 @@ struct pair_keys {
 	uint64_t class;
 };
 
+static void keys_mark(void *ctx, uint32_t key)
+{
+	const struct pair_keys *k = ctx;
+	const uint32_t i = rsh_job_files_from(&k->c->files, key);
+
+	k->marks->near[i] = true;
+	if (i < k->c->files.n_held && k->c->files.held[i] == key)
+		k->marks->exact[i] = true;
+}
+
 static void find_keys(const struct rsh_converter *c,
 		      const struct layout_pair *lp, uint32_t local,
 		      struct pair_keys *k)
@@ -218,8 +210,7 @@ static void find_keys(const struct rsh_converter *c,
 	const struct rsh_cut *to;
 	uint32_t cell;
 
-	k->lp = lp;
-	k->local = local;
+	*k = (struct pair_keys){ .c = c, .lp = lp, .local = local };
 	if (lp->redist) {
 		k->n = rsh_redistribution_count(lp->redist);
 		k->class = rsh_redistribution_class(lp->redist, local);
@@ -241,28 +232,20 @@ static void find_keys(const struct rsh_converter *c,
 	k->class = (uint64_t)cell << 32 | k->replica;
 }
 
-struct cell_marking {
-	struct marking m;
-	const struct pair_keys *k;
-};
-
 static void mark_cell(void *ctx, uint32_t cell)
 {
-	struct cell_marking *m = ctx;
+	const struct pair_keys *k = ctx;
 
-	keys_mark(&m->m, rsh_cut_member(m->k->cut, cell, m->k->replica));
+	keys_mark(ctx, rsh_cut_member(k->cut, cell, k->replica));
 }
 
-static void each_key(const struct stage_state *p, const struct pair_keys *k,
-		     struct rsh_marks *marks)
+static void mark_each(struct pair_keys *k, struct rsh_marks *marks)
 {
-	struct marking m = { p->c, marks };
-	struct cell_marking cells = { m, k };
-
+	k->marks = marks;
 	if (k->lp->redist)
-		rsh_redistribution_each(k->lp->redist, k->local, keys_mark, &m);
+		rsh_redistribution_each(k->lp->redist, k->local, keys_mark, k);
 	else
-		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, &cells);
+		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, k);
 }
 
 static int by_class(const void *a, const void *b)
@@ -275,7 +258,7 @@ static int by_class(const void *a, const void *b)
 /* Returns the class with these keys; NULL: out of memory. */
 static const struct key_class *class_of(struct stage_state *p,
 					struct layout_pair *lp,
-					const struct pair_keys *k)
+					struct pair_keys *k)
 {
 	const struct key_class wanted = { .id = k->class };
 	struct key_class **found = tfind(&wanted, &lp->classes, by_class);
@@ -287,7 +270,7 @@ static const struct key_class *class_of(struct stage_state *p,
 	if (found)
 		return *found;
 	marks_fill(p, m, false);
-	each_key(p, k, m);
+	mark_each(k, m);
 	for (uint32_t i = 0; i <= held; i++)
 		n += m->near[i];
 	class = malloc(sizeof(*class) + n * sizeof(*class->places));
@@ -308,11 +291,11 @@ static int mark_pair(struct stage_state *p, struct layout_pair *lp,
 		     uint32_t local)
 {
 	const struct key_class *class;
-	struct pair_keys k = { 0 };
+	struct pair_keys k;
 
 	find_keys(p->c, lp, local, &k);
 	if (k.n <= FEW_KEYS) {
-		each_key(p, &k, &p->marks);
+		mark_each(&k, &p->marks);
 		return 0;
 	}
 	class = class_of(p, lp, &k);
@@ -329,10 +312,12 @@ static int mark_pair(struct stage_state *p, struct layout_pair *lp,
 int rsh_stage_mark_keys(struct stage_state *p, uint32_t local)
 {
 	const struct rsh_converter *c = p->c;
+	struct pair_keys of_none = { .c = c, .marks = &p->marks };
 
 	marks_fill(p, &p->marks, c->by_stage);
 	if (!c->src)
-		mark_key(p, c->dst ? 0 : rsh_stage_file_to_copy(p, local));
+		keys_mark(&of_none, c->dst ? 0 :
+			  rsh_stage_file_to_copy(p, local));
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		struct layout_pair *lp = &p->pairs[i];
 
@@ -342,7 +327,7 @@ int rsh_stage_mark_keys(struct stage_state *p, uint32_t local)
 			return -ENOMEM;
 		/* Also mark the rank from which records are copied. */
 		if (!lp->redist)
-			mark_key(p, local % c->files.stage_ranks);
+			keys_mark(&of_none, local % c->files.stage_ranks);
 	}
 	return 0;
 }

@@ -137,7 +137,7 @@ static int order_walk_names(struct stage_state *p, struct name_list *l)
 		    p->seen[name] != p->epoch &&
 		    p->shown_of[name] != RSH_COPIED)
 			names[n++] = name;
-	l->names = rsh_alloc_array(n, sizeof(*l->names));
+	l->names = rsh_arena_array(&p->arena, uint32_t, n);
 	if (!l->names)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
@@ -170,7 +170,7 @@ const struct name_list *rsh_stage_list_names(struct stage_state *p)
 		return NULL;
 	l = &p->lists[p->n_lists++];
 	*l = (struct name_list){
-		.n_seq = n, .seq = rsh_alloc_array(n, sizeof(*l->seq)),
+		.n_seq = n, .seq = rsh_arena_array(&p->arena, uint32_t, n),
 	};
 	if (!l->seq)
 		return NULL;

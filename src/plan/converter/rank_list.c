@@ -25,18 +25,6 @@ struct rsh_rank_list {
 	struct pair *pairs;
 };
 
-static int refused(const struct rsh_strategy *src, const char *name,
-		   const struct pair *p, struct rsh_error *err)
-{
-	char from[160], to[160];
-
-	rsh_item_text(p->src, from, sizeof(from));
-	rsh_item_text(p->dst, to, sizeof(to));
-	return rsh_error_set(err, EDOM, "%s: MindSpore has no list for "
-			     "parameter %s from %s to %s", src->path, name,
-			     from, to);
-}
-
 /* Adds a pair of layouts.  0, -ENOMEM, or -EDOM: they cannot be
  * redistributed. */
 static int list_add_pair(struct rsh_rank_list *l,
@@ -69,6 +57,7 @@ static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 			uint32_t stage, const struct rsh_names *names,
 			struct rsh_error *err)
 {
+	char a[160], b[160];
 	uint32_t left = 0;
 	int rc = 0;
 
@@ -76,7 +65,8 @@ static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 		const struct rsh_strategy_param *s = &l->src->params[i];
 		const struct rsh_strategy_param *d =
 			dst ? rsh_strategy_find(dst, s->name) : NULL;
-		struct pair p = { rsh_param_source_stage(s)->item, NULL, NULL };
+		const struct rsh_strategy_item *from =
+			rsh_param_source_stage(s)->item, *to = NULL;
 
 		if (d && !rsh_param_in_stage(d, stage))
 			continue;
@@ -86,13 +76,17 @@ static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 		if (dst && !d)
 			continue;
 		if (d)
-			p.dst = rsh_param_dest_stage(dst, d,
-						     stage * dst->stage_ranks,
-						     true)->item;
-		rc = list_add_pair(l, p.src, p.dst);
+			to = rsh_param_dest_stage(dst, d,
+						  stage * dst->stage_ranks,
+						  true)->item;
+		rc = list_add_pair(l, from, to);
 		if (rc == -EDOM)
-			rc = refused(l->src, rsh_names_text(names, s->name), &p,
-				     err);
+			rc = rsh_error_set(err, EDOM, "%s: MindSpore has no "
+					   "list for parameter %s from %s to "
+					   "%s", l->src->path,
+					   rsh_names_text(names, s->name),
+					   rsh_item_text(from, a, sizeof(a)),
+					   rsh_item_text(to, b, sizeof(b)));
 		else if (rc)
 			rc = rsh_error_nomem(err);
 	}

@@ -12,7 +12,7 @@
 #include "rsh/util/mem.h"
 
 int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
-				struct rsh_error *err)
+			      struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
@@ -35,8 +35,9 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 		sizes.n_dims = r->n_dims;
 		/* A record whose size does not fit its strategy is copied as
 		 * well, like a record whose cut is not known. */
-		rc = rsh_job_cut(&c->files, rsh_param_source_stage(s)->item,
-				 &sizes, RSH_GRID_RUNTIME, &cut, ignored, NULL);
+		rc = rsh_layout_cut(c->cat, rsh_param_source_stage(s)->item,
+				    &sizes, RSH_GRID_RUNTIME, &cut, ignored,
+				    NULL);
 		if (rc == 0)
 			c->copy_grids[name] = rsh_cut_grid(cut);
 		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
@@ -96,8 +97,8 @@ static int describe(struct stage_state *p, const struct rsh_shown_file *f,
 }
 
 int rsh_dst_stage_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
-		     struct rsh_record_shape *shape, bool *taken,
-		     struct rsh_error *err)
+			 struct rsh_record_shape *shape, bool *taken,
+			 struct rsh_error *err)
 {
 	struct stage_state *p = ctx;
 	struct rsh_converter *c = p->c;

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "converter_i.h"
+#include "rsh/plan/policy.h"
 #include "rsh/util/mem.h"
 
 #define LAYOUT_TEXT 160
@@ -113,8 +114,8 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		whole[d] = (int64_t)t->dims[d];
-	rc = rsh_job_cut(&m->c->files, m->dst, &sizes, rule, &out.cut, ignored,
-			 err) ?:
+	rc = rsh_layout_cut(m->c->cat, m->dst, &sizes, rule, &out.cut, ignored,
+			    err) ?:
 	     check_manual(m, t->cut, out.cut, err) ?:
 	     note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut)) ?:
 	     note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
@@ -128,7 +129,7 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 
 /* Adds and shows a parameter that has a reference record. */
 static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
-			uint32_t *shown, struct rsh_error *err)
+			 uint32_t *shown, struct rsh_error *err)
 {
 	struct rsh_converter *c = m->c;
 	const enum rsh_grid_rule rule = c->o.compat ? RSH_GRID_CONVERTER :
@@ -156,7 +157,7 @@ static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
 
 int rsh_reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
 		      uint32_t stage, uint32_t name, uint32_t *out,
-		     struct rsh_error *err)
+		      struct rsh_error *err)
 {
 	const struct rsh_strategy_param *listed = c->src ?
 		rsh_strategy_find(c->src, name) : NULL;

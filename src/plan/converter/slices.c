@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/plan/policy.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -335,25 +336,6 @@ void rsh_slices_clear(struct rsh_slices *s)
 
 /* ---- into the catalogue ---- */
 
-int rsh_job_cut(const struct rsh_job_files *f,
-		const struct rsh_strategy_item *item,
-		const struct rsh_grid_sizes *sizes, enum rsh_grid_rule rule,
-		const struct rsh_cut **out, uint64_t *whole,
-		struct rsh_error *err)
-{
-	struct rsh_grid *g = NULL;
-	struct rsh_cut *cut = NULL;
-	int rc = item ? rsh_item_cut(item, sizes, rule, &cut, whole, err) :
-			rsh_grid_new_whole(sizes->n_dims, &g, err);
-
-	if (rc)
-		return rc;
-	for (uint32_t d = 0; !item && d < sizes->n_dims; d++)
-		whole[d] = (uint64_t)sizes->dims[d];
-	*out = rsh_catalogue_keep_cut(f->cat, item ? cut : rsh_cut_of_grid(g));
-	return *out ? 0 : rsh_error_nomem(err);
-}
-
 /* Makes the cut, and the sizes of the whole tensor. */
 static int slices_cut(const struct rsh_slices *s,
 		      const struct rsh_strategy_item *other,
@@ -367,7 +349,8 @@ static int slices_cut(const struct rsh_slices *s,
 	const struct rsh_grid_sizes sizes = {
 		told ? other->shape : local, n, !told
 	};
-	int rc = rsh_job_cut(s->files, s->item, &sizes, rule, out, dims, err);
+	int rc = rsh_layout_cut(s->files->cat, s->item, &sizes, rule, out,
+				dims, err);
 
 	for (uint32_t d = 0; told && rc == 0 && d < n; d++) {
 		uint64_t size;

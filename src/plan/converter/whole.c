@@ -85,9 +85,9 @@ static int layouts_match(struct equal_pairs *l,
  * 0 if not, or -ENOMEM.  A record that no side lists for this stage is copied.
  * If only one side lists a record, the cut of the other side is not known. */
 static int record_matches(const struct rsh_converter *c,
-			   const struct rsh_ckpt_index *ix,
-			   const struct rsh_record *r, uint32_t stage,
-			   struct equal_pairs *l)
+			  const struct rsh_ckpt_index *ix,
+			  const struct rsh_record *r, uint32_t stage,
+			  struct equal_pairs *l)
 {
 	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, r->name);
 	const struct rsh_strategy_param *d = rsh_strategy_find(c->dst, r->name);
@@ -150,8 +150,9 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	c->same = true;
 	if (!c->src || !c->o.replicas)
 		return 0;
-	c->same_as = rsh_alloc_array(rsh_job_rank(&c->files, c->files.n_stages,
-						  0), sizeof(*c->same_as));
+	c->same_as = rsh_arena_array(&c->arena, uint32_t,
+				     rsh_job_rank(&c->files, c->files.n_stages,
+						  0));
 	return c->same_as ? rsh_strategy_replicas(c->src, c->same_as) : -ENOMEM;
 }
 
@@ -307,7 +308,7 @@ static uint32_t find_equal_file(struct stage_state *p, uint32_t own)
 }
 
 int rsh_stage_take_whole(struct stage_state *p, struct rsh_shown_file *f,
-			   bool *taken, struct rsh_error *err)
+			 bool *taken, struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, f->rank);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/factored_needs.c finds the elements of a factored part that are in a
- * slice.  From these follow the cells that the slice needs. */
-#include "factored_i.h"
+/* plan/digits.c finds the elements of a part that are in a slice.  From these
+ * follow the cells that the slice needs. */
+#include "parts_i.h"
 #include "rsh/util/checked.h"
 
 /* ---- a slice as boxes of digits ---- */
 
 struct slicing {
 	const struct rsh_mapping *w;
-	const struct rsh_box *slice;
 	struct rsh_digit_box b;
 	rsh_digit_box_fn *each;
 	void *ctx;
@@ -21,7 +20,7 @@ static bool slicing_span(struct slicing *s, uint32_t g);
 static bool slicing_numbers(struct slicing *s, uint32_t g, uint64_t at,
 			    uint64_t end)
 {
-	const struct rsh_factored *f = s->b.part;
+	const struct rsh_part *f = s->b.part;
 	const uint32_t first = f->first[g], last = f->first[g + 1];
 
 	while (at < end) {
@@ -62,18 +61,18 @@ static bool slicing_span(struct slicing *s, uint32_t g)
 
 	if (g == s->w->n_spans)
 		return s->each(s->ctx, &s->b);
-	from = s->slice->from[span->lead] * span->inner;
-	to = from + s->slice->size[span->lead] * span->inner;
-	rsh_factored_digits(s->b.part, g, &v);
+	from = s->b.slice->from[span->lead] * span->inner;
+	to = from + s->b.slice->size[span->lead] * span->inner;
+	rsh_part_digits(s->b.part, g, &v);
 	return slicing_numbers(s, g, rsh_mixed_radix_between(&v, 0, from),
 			       rsh_mixed_radix_between(&v, 0, to));
 }
 
-bool rsh_factored_each(const struct rsh_mapping *w, uint32_t part,
-		       const struct rsh_box *slice, rsh_digit_box_fn *each,
-		       void *ctx)
+bool rsh_part_each(const struct rsh_mapping *w, uint32_t part,
+		   const struct rsh_box *slice, rsh_digit_box_fn *each,
+		   void *ctx)
 {
-	const struct rsh_factored *f = &w->factored[part];
+	const struct rsh_part *f = &w->parts[part];
 	struct slicing s;
 
 	for (uint32_t g = 0; g < w->n_spans; g++) {
@@ -85,8 +84,8 @@ bool rsh_factored_each(const struct rsh_mapping *w, uint32_t part,
 			return true;
 	}
 	s.w = w;
-	s.slice = slice;
 	s.b.part = f;
+	s.b.slice = slice;
 	s.each = each;
 	s.ctx = ctx;
 	return slicing_span(&s, 0);
@@ -98,7 +97,7 @@ bool rsh_factored_each(const struct rsh_mapping *w, uint32_t part,
 static void digit_box_numbers(const struct rsh_digit_box *b, uint32_t h,
 			      struct rsh_mixed_radix *out)
 {
-	const struct rsh_factored *f = b->part;
+	const struct rsh_part *f = b->part;
 
 	out->base = f->in[h].base;
 	out->n = 0;
@@ -117,11 +116,7 @@ void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out)
 	const struct rsh_tensor *t = b->part->tensor;
 	struct rsh_mixed_radix v;
 
-	out->n_dims = t->n_dims;
-	for (uint32_t i = 0; i < t->n_dims; i++) {
-		out->from[i] = 0;
-		out->size[i] = t->dims[i];
-	}
+	*out = rsh_box_whole(t->dims, t->n_dims);
 	for (uint32_t h = 0; h < b->part->n_in; h++) {
 		const struct rsh_in_span *in = &b->part->in[h];
 
@@ -129,6 +124,12 @@ void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out)
 		out->from[in->lead] = v.base / in->inner;
 		out->size[in->lead] = rsh_mixed_radix_last(&v) / in->inner -
 				      out->from[in->lead] + 1;
+	}
+	for (uint32_t i = 0; i < b->part->n_alike; i++) {
+		const struct rsh_alike *x = &b->part->alike[i];
+
+		out->from[x->in_dim] = b->slice->from[x->dim];
+		out->size[x->in_dim] = b->slice->size[x->dim];
 	}
 }
 
@@ -154,7 +155,7 @@ uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 static void digit_box_cut(struct rsh_digit_box *b, uint32_t h, uint64_t from,
 			  uint64_t to)
 {
-	const struct rsh_factored *f = b->part;
+	const struct rsh_part *f = b->part;
 	struct rsh_mixed_radix v;
 
 	digit_box_numbers(b, h, &v);
@@ -183,7 +184,7 @@ void rsh_digit_box_shown(const struct rsh_digit_box *b,
 			 const struct rsh_mapping *w,
 			 const struct rsh_box *cell, struct rsh_box *out)
 {
-	const struct rsh_factored *f = b->part;
+	const struct rsh_part *f = b->part;
 	struct rsh_digit_box cut = *b;
 
 	for (uint32_t h = 0; h < f->n_in; h++) {
@@ -193,11 +194,7 @@ void rsh_digit_box_shown(const struct rsh_digit_box *b,
 		digit_box_cut(&cut, h, from,
 			      from + cell->size[in->lead] * in->inner);
 	}
-	out->n_dims = w->n_dims;
-	for (uint32_t d = 0; d < w->n_dims; d++) {
-		out->from[d] = 0;
-		out->size[d] = w->dims[d];
-	}
+	*out = rsh_box_whole(w->dims, w->n_dims);
 	for (uint32_t g = 0; g < w->n_spans; g++) {
 		const uint64_t inner = w->spans[g].inner;
 		uint64_t from = f->from[g], last = f->from[g];
@@ -208,6 +205,12 @@ void rsh_digit_box_shown(const struct rsh_digit_box *b,
 		}
 		out->from[w->spans[g].lead] = from / inner;
 		out->size[w->spans[g].lead] = last / inner - from / inner + 1;
+	}
+	for (uint32_t i = 0; i < f->n_alike; i++) {
+		const uint32_t d = f->alike[i].dim;
+
+		out->from[d] = b->slice->from[d];
+		out->size[d] = b->slice->size[d];
 	}
 }
 
@@ -233,7 +236,7 @@ static void digits_held_add(void *ctx, uint32_t cell)
 static uint32_t digit_box_apart(const struct rsh_digit_box *b,
 				const struct rsh_box *bounds)
 {
-	const struct rsh_factored *f = b->part;
+	const struct rsh_part *f = b->part;
 	uint32_t most = RSH_NO_FACTOR;
 
 	for (uint32_t i = 0; i < f->n; i++) {
@@ -250,6 +253,12 @@ static uint32_t digit_box_apart(const struct rsh_digit_box *b,
 			most = i;
 	}
 	return most;
+}
+
+bool rsh_digit_box_fills(const struct rsh_digit_box *b,
+			 const struct rsh_box *bounds)
+{
+	return digit_box_apart(b, bounds) == RSH_NO_FACTOR;
 }
 
 bool rsh_digit_box_gap(const struct rsh_digit_box *b, struct rsh_box *gap)

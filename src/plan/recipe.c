@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/recipe.c checks the parts of a recipe.  A part that is a box is a
+ * factored part whose factors have a step of 1. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "parts_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+#define RECIPE_MOST (UINT64_C(1) << 62) /* bytes of a tensor */
+
+/* ---- boxes ---- */
+
+void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
+		     struct rsh_recipe_part *out)
+{
+	const struct rsh_tensor *t = c->tensors[tensor];
+
+	*out = (struct rsh_recipe_part){
+		.tensor = tensor, .box = rsh_box_whole(t->dims, t->n_dims),
+	};
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		out->axis[d] = (uint8_t)d;
+}
+
+int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
+		      struct rsh_shown *out, void **memory,
+		      struct rsh_error *err)
+{
+	const struct rsh_recipe *r = &t->recipe;
+	struct rsh_factored_part *parts;
+	struct rsh_factor *f;
+
+	*out = *t;
+	if (r->n_factored > 0)
+		return 0;
+	parts = *memory = rsh_alloc_array(r->n_parts, sizeof(*parts) +
+						      RSH_MAX_DIMS * sizeof(*f));
+	if (!parts)
+		return rsh_error_nomem(err);
+	f = (struct rsh_factor *)(parts + r->n_parts);
+	for (uint32_t i = 0; i < r->n_parts; i++, f += RSH_MAX_DIMS) {
+		const struct rsh_recipe_part *b = &r->parts[i];
+		const struct rsh_tensor *in = p->cat->tensors[b->tensor];
+
+		parts[i] = (struct rsh_factored_part){
+			.tensor = b->tensor, .factors = f,
+			.shown_from = b->box.from, .from = b->base,
+		};
+		for (uint32_t k = 0; k < in->n_dims; k++) {
+			const uint8_t d = b->axis[k];
+
+			if (d == RSH_FIXED)
+				continue;
+			if (d >= t->n_dims)
+				return rsh_error_set(err, EINVAL, "its part "
+						     "follows dimension %u", d);
+			f[parts[i].n_factors++] = (struct rsh_factor){
+				b->box.size[d], 1, 1, d, (uint8_t)k,
+			};
+		}
+	}
+	out->recipe = (struct rsh_recipe){
+		.n_parts = r->n_parts, .parts = r->parts, .codec = r->codec,
+		.n_factored = r->n_parts, .factored = parts,
+	};
+	return 0;
+}
+
+/* ---- checks ---- */
+
+bool rsh_recipe_is_empty(const struct rsh_factored_part *r)
+{
+	for (uint32_t i = 0; i < r->n_factors; i++)
+		if (r->factors[i].size == 0)
+			return true;
+	return false;
+}
+
+/* Checks the factors of one dimension, of the shown tensor or of the
+ * catalogue's. */
+static bool recipe_check_dim(const struct rsh_factored_part *r, bool shown,
+			     uint32_t d, uint64_t size)
+{
+	struct rsh_mixed_radix v = { .base = shown ? r->shown_from[d]
+						   : r->from[d] };
+
+	for (uint32_t i = 0; i < r->n_factors; i++) {
+		const struct rsh_factor *f = &r->factors[i];
+
+		if (f->size == 1 || (shown ? f->shown_dim : f->dim) != d)
+			continue;
+		if (v.n == RSH_MAX_FACTORS)
+			return false;
+		rsh_mixed_radix_add(&v, f->size,
+				    shown ? f->shown_step : f->step);
+	}
+	return rsh_mixed_radix_valid(&v, size);
+}
+
+static bool recipe_size(const uint64_t *dims, uint32_t n, enum rsh_dtype dtype,
+			uint64_t *elements)
+{
+	uint64_t bytes = rsh_dtype_size(dtype);
+
+	*elements = 1;
+	for (uint32_t d = 0; d < n; d++) {
+		if (!rsh_mul_u64(bytes, dims[d], &bytes) || bytes > RECIPE_MOST)
+			return false;
+		*elements *= dims[d];
+	}
+	return true;
+}
+
+/* Adds the number of its elements to *have. */
+static int recipe_check_part(const struct rsh_plan *p,
+			     const struct rsh_shown *t,
+			     const struct rsh_factored_part *r, uint64_t *have,
+			     struct rsh_error *err)
+{
+	const struct rsh_tensor *in;
+	uint64_t n = 1;
+
+	if (r->tensor >= p->cat->n_tensors)
+		return rsh_error_set(err, EINVAL, "its part is of no tensor");
+	in = p->cat->tensors[r->tensor];
+	if (!rsh_recipe_types_fit(t, in))
+		return rsh_error_set(err, EINVAL,
+			"its elements have another type");
+	if (!rsh_quantised_fits(in))
+		return rsh_error_set(err, EINVAL,
+			"its scales do not fit its elements");
+	for (uint32_t i = 0; i < r->n_factors; i++)
+		if (r->factors[i].shown_dim >= t->n_dims ||
+		    r->factors[i].dim >= in->n_dims)
+			return rsh_error_set(err, EINVAL, "its part follows "
+					     "dimension %u",
+					     r->factors[i].shown_dim);
+	if (rsh_recipe_is_empty(r))
+		return 0;
+	if (!recipe_size(in->dims, in->n_dims, in->dtype, &n))
+		return rsh_error_set(err, EINVAL, "its part is too large");
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!recipe_check_dim(r, true, d, t->dims[d]))
+			return rsh_error_set(err, EINVAL, "the factors of its "
+					     "part do not fit dimension %u of "
+					     "size %llu", d,
+					     (unsigned long long)t->dims[d]);
+	for (uint32_t i = 0; i < in->n_dims; i++)
+		if (!recipe_check_dim(r, false, i, in->dims[i]))
+			return rsh_error_set(err, EINVAL, "the factors of its "
+					     "part leave dimension %u of size "
+					     "%llu", i,
+					     (unsigned long long)in->dims[i]);
+	/* This does not overflow, since each element is in the tensor once.  So
+	 * there are fewer than RSH_MAX_FACTORS factors of several elements. */
+	n = 1;
+	for (uint32_t i = 0; i < r->n_factors; i++)
+		n *= r->factors[i].size;
+	if (!rsh_add_u64(*have, n, have))
+		*have = UINT64_MAX;
+	return 0;
+}
+
+int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
+		     struct rsh_error *err)
+{
+	const struct rsh_recipe *r = &t->recipe;
+	uint64_t all, have = 0;
+
+	if (!r->n_factored)
+		return rsh_error_set(err, EINVAL, "it is made of nothing");
+	if (!recipe_size(t->dims, t->n_dims, t->dtype, &all))
+		return rsh_error_set(err, EINVAL, "it is too large");
+	for (uint32_t i = 0; i < r->n_factored; i++) {
+		int rc = recipe_check_part(p, t, &r->factored[i], &have, err);
+
+		if (rc)
+			return rc;
+	}
+	return have == all ? 0 :
+		rsh_error_set(err, EINVAL, "its parts have %llu of %llu "
+			      "elements", (unsigned long long)have,
+			      (unsigned long long)all);
+}
