@@ -6,6 +6,7 @@ UNIT += \
 	unit/test_source_resume \
 	unit/test_formats_names \
 	unit/test_formats_torch \
+	unit/test_formats_torch_item \
 	unit/test_source_index \
 	unit/test_source_access \
 	unit/test_source_metadata \
@@ -41,6 +42,9 @@ unit_test_source_resume_LDADD = $(L_SOURCE)
 unit_test_formats_torch_SOURCES = unit/test_formats_torch.c $(WIRE_SUPPORT)
 unit_test_formats_torch_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_formats_torch_LDADD = $(L_FORMATS)
+unit_test_formats_torch_item_SOURCES = unit/test_formats_torch_item.c
+unit_test_formats_torch_item_CPPFLAGS = $(AM_CPPFLAGS) $(ZLIB_CFLAGS)
+unit_test_formats_torch_item_LDADD = $(L_FORMATS)
 unit_test_formats_names_SOURCES = unit/test_formats_names.c
 unit_test_formats_names_LDADD = $(L_FORMATS)
 unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)

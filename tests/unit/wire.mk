@@ -19,7 +19,6 @@ UNIT += \
 	unit/test_wire_rank_files \
 	unit/test_formats_check \
 	unit/test_wire_safetensors \
-	unit/test_wire_torch_item \
 	unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map \
 	unit/test_wire_json_edit \
@@ -73,9 +72,6 @@ unit_test_wire_rank_files_SOURCES = unit/test_wire_rank_files.c
 unit_test_wire_rank_files_LDADD = $(L_WIRE)
 unit_test_formats_check_SOURCES = unit/test_formats_check.c $(WIRE_SUPPORT)
 unit_test_formats_check_LDADD = $(L_FORMATS)
-unit_test_wire_torch_item_SOURCES = unit/test_wire_torch_item.c
-unit_test_wire_torch_item_CPPFLAGS = $(AM_CPPFLAGS) $(ZLIB_CFLAGS)
-unit_test_wire_torch_item_LDADD = $(L_WIRE)
 unit_test_wire_safetensors_SOURCES = unit/test_wire_safetensors.c $(WIRE_SUPPORT) \
 	unit/support.h unit/support.c
 unit_test_wire_safetensors_LDADD = $(L_WIRE)

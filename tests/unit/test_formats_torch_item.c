@@ -17,7 +17,7 @@
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/pickle_emit.h"
 #include "rsh/wire/torch_item.h"
-#include "rsh/wire/zip.h"
+#include "formats/torch/zip_i.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define ROUNDS 20000
