@@ -251,7 +251,7 @@ static int units_choose(struct loading *l)
 }
 
 /* Returns 0 or -errno. */
-static int file_read(struct rsh_store *s, uint32_t file,
+static int model_file_read(struct rsh_store *s, uint32_t file,
 		     struct rsh_model_file *f)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
@@ -291,7 +291,7 @@ static int units_read(struct loading *l)
 
 			if (rsh_store_add(l->store, &e))
 				return -ENOMEM;
-			rc = file_read(l->store, file++, f);
+			rc = model_file_read(l->store, file++, f);
 			if (rc && unit_leave_failed(u, f->name, rc))
 				return -ENOMEM;
 		}

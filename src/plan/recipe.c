@@ -24,6 +24,11 @@ void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
 		out->axis[d] = (uint8_t)d;
 }
 
+static int recipe_of_nothing(struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "its part is of no tensor");
+}
+
 int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
 		      struct rsh_shown *out, void **memory,
 		      struct rsh_error *err)
@@ -42,8 +47,11 @@ int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
 	f = (struct rsh_factor *)(parts + r->n_parts);
 	for (uint32_t i = 0; i < r->n_parts; i++, f += RSH_MAX_DIMS) {
 		const struct rsh_recipe_part *b = &r->parts[i];
-		const struct rsh_tensor *in = p->cat->tensors[b->tensor];
+		const struct rsh_tensor *in;
 
+		if (b->tensor >= p->cat->n_tensors)
+			return recipe_of_nothing(err);
+		in = p->cat->tensors[b->tensor];
 		parts[i] = (struct rsh_factored_part){
 			.tensor = b->tensor, .factors = f,
 			.shown_from = b->box.from, .from = b->base,
@@ -123,7 +131,7 @@ static int recipe_check_part(const struct rsh_plan *p,
 	uint64_t n = 1;
 
 	if (r->tensor >= p->cat->n_tensors)
-		return rsh_error_set(err, EINVAL, "its part is of no tensor");
+		return recipe_of_nothing(err);
 	in = p->cat->tensors[r->tensor];
 	if (!rsh_recipe_types_fit(t, in))
 		return rsh_error_set(err, EINVAL,

@@ -254,7 +254,8 @@ static int choose_check_listed(const struct rsh_source *s, uint32_t i,
 	return 0;
 }
 
-static int choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
+static int source_choose(struct rsh_source *s, uint32_t i,
+			 struct rsh_error *err)
 {
 	int rc = choose_check_listed(s, i, err);
 
@@ -282,7 +283,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;
-	rc = choose(s, i, err);
+	rc = source_choose(s, i, err);
 	if (rsh_errno_is_unread(-rc))
 		s->unread = *err;
 	return rc;

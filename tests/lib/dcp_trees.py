@@ -501,8 +501,10 @@ class Tree:
                 said = described.setdefault(name, t and (types[t.dtype], t.shape, []))
                 if t:
                     said[2].append(t.chunks[i])
-            # The last writer's place of a copy is known.
+            # The last writer's place of a copy is known, and no other.
             last = {(name, start): (name, start, *rest) for name, start, *rest in found}
+            for rest in set(found) - set(last.values()):
+                self.held[rest[3]].discard((rest[0], rest[2]))
             self._save(directory, file, hyper_metadata(
                 described, last.values(), HYPER_NOW, rng.choice(("1.0", "2.0", None))))
 

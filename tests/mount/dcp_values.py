@@ -128,7 +128,7 @@ def planners(tap, top):
             [(name, None, None, "__0_0.distcp", 0, len(item)) for name in names],
             {name: long for name in names}))
         got = run("plan", "--format", "dcp", source)
-        check(got.status == INPUT and "paths of more bytes than the file has room for" in got.err,
+        check(got.status == INPUT and "texts of more bytes than the file has room for" in got.err,
               repr(got))
 
 

@@ -92,7 +92,8 @@ def run_lowest(tap, directory):
             [*((n, (0,), 0, file, 0, -1, None) for n in held),
              *((n, (), None, f"_rank{rank}_.bytes", 0, len(values), None)
                for n in ("rank", "seed") if rank > 1 or n == "rank")], HYPER_NOW))
-    with tap.test("of ranks that disagree, the lowest"), Mounted(root, extra=KEEP) as mount:
+    with tap.test("of ranks that disagree, the lowest"), \
+            Mounted(root, extra=[*KEEP, "--log-level", "info"]) as mount:
         found = values_of_model(mount.path)
         check(len(found) == 14 and found["all"][2] == bytes(4) and
               found["later"][2] == b"\2\2\2\2", found)

@@ -69,9 +69,9 @@ def checkpoint2(directory):
     return forms.some_checkpoint2(8, directory)
 
 
-def distributed(kind):
+def distributed(kind, seed=11):
     def make(directory):
-        tree = dcp_trees.random_tree(11, kind)
+        tree = dcp_trees.random_tree(seed, kind)
         tree.write(os.path.join(directory, "source"))
         return Held(kind, os.path.join(directory, "source")), tree.expected(), ()
     return make
@@ -143,7 +143,7 @@ KINDS = {
     "Checkpoint 2.0": checkpoint2,
     "DCP": distributed("torch"),
     "DCP, safetensors in shards": distributed("hf"),
-    "HyperParallel": distributed("hyper"),
+    "HyperParallel": distributed("hyper", 23),    # with .metadata: a step that is known to be whole
     "HyperParallel's zips": torch("hyperparallel-torch"),
     "Megatron-Core": megatron,
     "torch.save()": torch("flat-2.15"),

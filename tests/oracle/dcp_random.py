@@ -110,6 +110,8 @@ def lose_file(tree, source, rng):
     lost = rng.choice(sorted(tree.held))
     os.unlink(os.path.join(source, lost))
     expected = tree.without(lost)
+    if all(name[0].isdigit() for name in os.listdir(source)):
+        return "nothing of HyperParallel but R.metadata"
     if not expected:
         _, said = rsh_mount.expect_failure(source, extra=["--allow-missing", "--optimizer", "keep"])
         demand(said, "no other tensor is left")

@@ -92,7 +92,7 @@ static uint32_t *copy_numbers(struct rsh_infer *x, const uint32_t *from,
 	return to && n ? memcpy(to, from, n * sizeof(*to)) : to;
 }
 
-static int add_tensor(void *ctx, const struct rsh_inferred *t)
+static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 {
 	struct rsh_infer *x = ctx;
 	struct rsh_infer_tensor *to;
@@ -153,7 +153,7 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rsh_source_log_choice(x->source);
-	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor,
+	rc = rsh_contents_infer(x->source, x->names, is_subject, infer_add_tensor,
 				x) ?:
 	     rsh_infer_explain(x);
 	if (rc)

@@ -155,8 +155,8 @@ static int unknown_letter(const struct rsh_command *command, const char *word,
 
 /* ---- setting ---- */
 
-static int take(struct rsh_options *o, const struct rsh_option_at *at,
-		char *value, struct rsh_error *err);
+static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
+			char *value, struct rsh_error *err);
 
 /* Takes "name" or "name=value".  The value may be in the next word, **rest;
  * rest is NULL in a list, in which names are not cut. */
@@ -185,7 +185,7 @@ static int take_named(struct rsh_options *o, char *given, char ***rest,
 	if (at.row->arg && !value)
 		return rsh_error_set(err, EINVAL, "%s%.*s needs a value (%s)",
 				     before, (int)n, given, at.row->arg);
-	return take(o, &at, value, err);
+	return parse_option(o, &at, value, err);
 }
 
 /* Secrets are removed because ps(1) and the table of mounts show the arguments
@@ -211,8 +211,8 @@ static char *next_listed(char **list)
 	return start;
 }
 
-static int take(struct rsh_options *o, const struct rsh_option_at *at,
-		char *value, struct rsh_error *err)
+static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
+			char *value, struct rsh_error *err)
 {
 	const struct rsh_option *def = at->row;
 	const struct rsh_setting s = {
@@ -265,11 +265,11 @@ static int take_letters(struct rsh_options *o, char *word, char ***rest,
 		if (!find_letter(o->command, *c, &at))
 			return unknown_letter(o->command, word, *c, err);
 		if (!at.row->arg) {
-			rc = take(o, &at, NULL, err);
+			rc = parse_option(o, &at, NULL, err);
 			continue;
 		}
 		value = c[1] ? c + 1 : *(*rest)++;
-		return value ? take(o, &at, value, err) :
+		return value ? parse_option(o, &at, value, err) :
 			       rsh_error_set(err, EINVAL, "option %s needs a "
 					     "value (%s)", word, at.row->arg);
 	}
@@ -414,8 +414,9 @@ static void skip_options(const struct rsh_command *command, char *const **at)
 
 /* Takes the name of a command or, of `command`, of a form out of the words, and
  * sets *word to the one that is in its place. */
-static const struct rsh_command *take_name(const struct rsh_command *command,
-					   char **words, const char **word)
+static const struct rsh_command *
+parse_command(const struct rsh_command *command, char **words,
+	      const char **word)
 {
 	size_t n;
 	char *const *at = words;
@@ -442,11 +443,11 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	int rc;
 
 	rsh_options_init(o);
-	o->command = take_name(NULL, words, &word);
+	o->command = parse_command(NULL, words, &word);
 	o->unnamed = !o->command;
 	if (o->unnamed)
 		o->command = rsh_command_table(&n);
-	form = o->command->forms ? take_name(o->command, words, &after) : NULL;
+	form = o->command->forms ? parse_command(o->command, words, &after) : NULL;
 	if (form)
 		o->command = form;
 	rc = parse_words(o, words, err);

@@ -262,9 +262,9 @@ static int build_values(struct rsh_dcp_builder *b)
 				     b->values[i].name) != 0)
 			out[b->d->n_values++] = b->values[i];
 	if (b->d->n_values < b->n_values)
-		rsh_log_notice("%s: several ranks saved values of the same "
-			       "name, which may differ; those of the lowest "
-			       "rank are taken", b->path);
+		rsh_log_info("%s: several ranks saved values of the same "
+			     "name, which may differ; those of the lowest rank "
+			     "are taken", b->path);
 	return 0;
 }
 

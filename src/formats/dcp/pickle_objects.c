@@ -101,7 +101,8 @@ static void often_keep(struct rsh_pickle_objects *p, const char *text)
 		p->memo[id] = rsh_pickle_remember(&p->out);
 }
 
-static void put_text(struct rsh_pickle_objects *p, const char *text, bool often)
+static void objects_put_text(struct rsh_pickle_objects *p, const char *text,
+			     bool often)
 {
 	if (often && often_recall(p, text))
 		return;
@@ -132,7 +133,7 @@ static void put_call(struct rsh_pickle_objects *p, const char *function,
 		return;
 	put_class(p, function, false);
 	if (argument)
-		put_text(p, argument, false);
+		objects_put_text(p, argument, false);
 	else
 		rsh_pickle_put_number(&p->out, 0);
 	rsh_pickle_write(p, "\x85R");
@@ -175,7 +176,7 @@ void rsh_pickle_write(struct rsh_pickle_objects *p, const char *template, ...)
 			break;
 		case 's':
 		case 'k':
-			put_text(p, va_arg(ap, const char *), *c == 'k');
+			objects_put_text(p, va_arg(ap, const char *), *c == 'k');
 			break;
 		case 'f':
 			text = va_arg(ap, const char *);
