@@ -633,19 +633,21 @@ static int dcp_by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Keeps the names of n tensors or values, which are those of the pickle so far,
- * and their paths.  They are copied only after the check that no name is
- * repeated, because a small file may repeat a long name very often. */
-static int dcp_keep(struct rsh_dcp_reader *r, void *first, size_t n,
+/* Keeps the names of the tensors or values from `first` on, which are those of
+ * the pickle so far, and their paths.  They are copied only after the check
+ * that no name is repeated, because a small file may repeat a long name very
+ * often. */
+static int dcp_keep(struct rsh_dcp_reader *r, void *all, size_t first, size_t n,
 		    size_t bytes, size_t keys_at, size_t n_keys_at)
 {
 	int rc = 0;
 
 	/* The name is the first member of both. */
-	if (n > 0)
-		qsort(first, n, bytes, dcp_by_name);
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		char *one = (char *)first + i * bytes;
+	if (n > first)
+		qsort((char *)all + first * bytes, n - first, bytes,
+		      dcp_by_name);
+	for (size_t i = first; i < n && rc == 0; i++) {
+		char *one = (char *)all + i * bytes;
 		const char **name = (const char **)(void *)one;
 
 		r->name = i + 1 < n && dcp_by_name(one, one + bytes) == 0 ?
@@ -653,8 +655,8 @@ static int dcp_keep(struct rsh_dcp_reader *r, void *first, size_t n,
 		if (r->name)
 			return dcp_bad(r, "it is there twice");
 	}
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		char *one = (char *)first + i * bytes;
+	for (size_t i = first; i < n && rc == 0; i++) {
+		char *one = (char *)all + i * bytes;
 		const char **name = (const char **)(void *)one;
 
 		*name = rsh_arena_strndup(r->arena, *name, strlen(*name));
@@ -678,12 +680,11 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 		rc = dcp_read_named(r, &v->list->values[i]);
 	if (rc)
 		return rc;
-	return dcp_keep(r, b->tensors + n_tensors, b->n_tensors - n_tensors,
+	return dcp_keep(r, b->tensors, n_tensors, b->n_tensors,
 			sizeof(*b->tensors),
 			offsetof(struct rsh_dcp_tensor, keys),
 			offsetof(struct rsh_dcp_tensor, n_keys)) ?:
-	       dcp_keep(r, b->values + n_values, b->n_values - n_values,
-			sizeof(*b->values),
+	       dcp_keep(r, b->values, n_values, b->n_values, sizeof(*b->values),
 			offsetof(struct rsh_dcp_value, keys),
 			offsetof(struct rsh_dcp_value, n_keys));
 }
