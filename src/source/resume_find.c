@@ -163,7 +163,9 @@ static int find_in_step(struct finder *f, const char *dir, const char *unit,
 				    rsh_error_nomem(err);
 		}
 	}
-	if (rc || !any)
+	/* The directory of a unit shows that there is one, even if it has no
+	 * file yet. */
+	if (rc || (!any && !*unit))
 		return rc;
 	if (find_unit(f, unit, &number))
 		return rsh_error_nomem(err);

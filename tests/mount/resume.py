@@ -489,6 +489,19 @@ def megatron_rank_missing(tree):
 
 
 @case
+def megatron_rank_without_files(tree):
+    """Its directory says that there is such a rank, so that no iteration is whole."""
+    megatron(tree)
+    for iteration in 100, 200, 1000:
+        rank = tree.full(f"iter_{iteration:07}/mp_rank_01_001")
+        shutil.rmtree(rank)
+        if iteration == 200:
+            os.mkdir(rank)
+    _, said = expect_failure(tree.path, resume=True)
+    demand(said, "mp_rank_01_001 contains no checkpoint")
+
+
+@case
 def megatron_file_missing(tree):
     megatron(tree)
     os.unlink(tree.full("iter_0001000/mp_rank_01_000/distrib_optim.pt"))
