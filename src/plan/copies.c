@@ -65,19 +65,8 @@ static int copies_place(struct rsh_copies *c, const struct rsh_holder *holders)
 
 static uint32_t copies_from(const struct rsh_copies *c, uint32_t place)
 {
-	uint32_t lo = 0, hi = c->n;
-
-	if (c->all)
-		return c->all[place];
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (c->at[mid].place < place)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return c->all ? c->all[place] :
+	       rsh_first(i, c->n, c->at[i].place < place);
 }
 
 static int copies_list_all(struct rsh_copies *c)

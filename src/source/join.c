@@ -205,19 +205,14 @@ int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
 		       uint64_t *offset, uint32_t *file)
 {
-	uint32_t n, lo = rsh_source_rank_first(s, rank, &n), hi = lo + n;
+	uint32_t n;
+	const uint32_t first = rsh_source_rank_first(s, rank, &n);
+	const uint32_t after = rsh_first(i, n,
+					 s->files[first + i].base <= *offset);
 
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (s->files[mid].base <= *offset)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	*file = lo;
+	*file = first + (after ? after - 1 : 0);
 	if (n > 0)
-		*offset -= s->files[lo].base;
+		*offset -= s->files[*file].base;
 	return n > 0;
 }
 

@@ -74,21 +74,14 @@ static void kind_find(const void *source, uint32_t file, uint64_t offset,
 	const struct places *p = bsearch(&wanted, s->kinds->v, s->kinds->n,
 					 sizeof(wanted), places_order);
 	const uint64_t middle = offset + len / 2;
-	uint32_t lo = 0, hi = p ? p->n : 0;
+	const uint32_t after = rsh_first(i, p ? p->n : 0,
+					 p->v[i].offset <= middle);
 
 	*out = (struct rsh_cache_kind){ 0 };
-	while (lo < hi) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (p->v[mid].offset <= middle)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo)
+	if (after)
 		*out = (struct rsh_cache_kind){
-			.tensor = p->v[lo - 1].record + UINT64_C(1),
-			.unit = p->v[lo - 1].unit,
+			.tensor = p->v[after - 1].record + UINT64_C(1),
+			.unit = p->v[after - 1].unit,
 		};
 }
 

@@ -86,28 +86,19 @@ struct counts {
 
 static int count(struct counts *c, uint64_t key, uint64_t n)
 {
-	size_t lo = 0, hi = c->n;
-
 	/* Consecutive runs mostly have the same key. */
-	if (c->last < c->n && c->v[c->last].key == key)
-		lo = hi = c->last;
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
+	const size_t at = c->last < c->n && c->v[c->last].key == key ?
+		c->last : rsh_first(i, c->n, c->v[i].key < key);
 
-		if (c->v[mid].key < key)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo == c->n || c->v[lo].key != key) {
+	if (at == c->n || c->v[at].key != key) {
 		if (rsh_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v)))
 			return -ENOMEM;
-		memmove(&c->v[lo + 1], &c->v[lo], (c->n - lo) * sizeof(*c->v));
-		c->v[lo] = (struct count){ key, 0 };
+		memmove(&c->v[at + 1], &c->v[at], (c->n - at) * sizeof(*c->v));
+		c->v[at] = (struct count){ key, 0 };
 		c->n++;
 	}
-	c->v[lo].n += n;
-	c->last = lo;
+	c->v[at].n += n;
+	c->last = at;
 	return 0;
 }
 

@@ -97,17 +97,8 @@ static void print_origin(void *ctx, const struct rsh_box *box,
 static size_t find_held(const struct side *s, uint32_t member)
 {
 	const struct holding wanted = { member, 0 };
-	size_t low = 0, high = s->n_held;
 
-	while (low < high) {
-		const size_t middle = low + (high - low) / 2;
-
-		if (by_member(&s->held[middle], &wanted) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return rsh_first(i, s->n_held, by_member(&s->held[i], &wanted) < 0);
 }
 
 /* Prints the slices of a side.  `plan` is given for the destination, whose

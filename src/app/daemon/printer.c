@@ -238,7 +238,7 @@ void rsh_say_put(struct rsh_printer *out, const struct rsh_value *v)
 	bool one = false;
 	size_t n;
 
-	for (; !out->json && *c; c += n) {
+	for (; !out->json && out->f && *c; c += n) {
 		n = strcspn(c, "%{");
 		if (n > 0) {
 			fwrite(c, 1, n, out->f);

@@ -471,20 +471,14 @@ void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *x, void *buf, size_t len,
 			 uint64_t offset)
 {
 	struct ckpt2_window w = { buf, offset, offset + len, 0 };
-	uint32_t lo = 0, hi = 2 * x->tree.n_tensors;
+	const uint32_t n = 2 * x->tree.n_tensors;
+	const uint32_t after = rsh_first(i, n, x->at[i] <= offset);
 
-	/* Finds the last piece that does not begin after `offset`. */
-	while (hi - lo > 1) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (x->at[mid] <= offset)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	for (; lo < 2 * x->tree.n_tensors && x->at[lo] < w.end; lo++) {
-		w.at = x->at[lo];
-		put_piece(&w, x, lo);
+	/* The last piece that does not begin after `offset` is the first. */
+	for (uint32_t i = after ? after - 1 : 0; i < n && x->at[i] < w.end;
+	     i++) {
+		w.at = x->at[i];
+		put_piece(&w, x, i);
 	}
 }
 

@@ -39,20 +39,10 @@ static size_t item_name(uint64_t offset, uint64_t length,
 static const struct rsh_dcp_place *file_places(const struct rsh_source_dcp *d,
 					       uint32_t file, size_t *n)
 {
-	size_t lo = 0, hi = d->n, end;
+	const size_t first = rsh_first(i, d->n, d->places[i].file < file);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (d->places[mid].file < file)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (end = lo; end < d->n && d->places[end].file == file; end++)
-		;
-	*n = end - lo;
-	return d->places + lo;
+	*n = rsh_first(i, d->n, d->places[i].file <= file) - first;
+	return d->places + first;
 }
 
 static bool place_is_there(const struct rsh_dcp_place *p, uint64_t size)
@@ -227,19 +217,11 @@ bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
 static bool find_item(const struct rsh_ckpt_index *ix,
 		      const struct rsh_dcp_chunk *c, uint32_t *record)
 {
-	uint32_t lo = 0, hi = ix->n_records;
+	const struct rsh_record *v = ix->records;
 
-	while (lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		const struct rsh_record *r = &ix->records[mid];
-
-		if (ix->extents[r->first_extent].offset < c->offset)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	*record = lo;
-	return lo < ix->n_records;
+	*record = rsh_first(i, ix->n_records,
+			    ix->extents[v[i].first_extent].offset < c->offset);
+	return *record < ix->n_records;
 }
 
 /* Reads "/2,0,1", or an empty text for row-major.  Returns false if it is not

@@ -349,19 +349,12 @@ static int dcp_read_entries(struct rsh_dcp_reader *r,
 static const struct rsh_dcp_entry *
 dcp_entry_from(const struct rsh_dcp_reader *r, const struct rsh_dcp_entry *key)
 {
-	uint32_t low = 0, high = r->n_entries;
+	const uint32_t at = rsh_first(i, r->n_entries, dcp_entry_compare(
+					      &r->entries[i], key) < 0);
 
-	while (low < high) {
-		const uint32_t middle = low + (high - low) / 2;
-
-		if (dcp_entry_compare(&r->entries[middle], key) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < r->n_entries &&
-	       dcp_entry_compare_box(&r->entries[low], key) == 0 ?
-		       &r->entries[low] : NULL;
+	return at < r->n_entries &&
+	       dcp_entry_compare_box(&r->entries[at], key) == 0 ?
+		       &r->entries[at] : NULL;
 }
 
 /* Finds the item of a chunk.  The index is a hint that distinguishes copies.

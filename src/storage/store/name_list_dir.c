@@ -24,17 +24,7 @@ struct list_dir {
 /* Finds the first file whose name does not come before that one. */
 static size_t list_lower_bound(const struct rsh_name_list *f, const char *name)
 {
-	size_t lo = 0, hi = f->n;
-
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (strcmp(f->files[mid].name, name) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return rsh_first(i, f->n, strcmp(f->files[i].name, name) < 0);
 }
 
 const struct rsh_name_list_file *
