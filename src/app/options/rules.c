@@ -43,9 +43,10 @@ static bool rule_is_said(const struct rsh_options *o,
 {
 	struct rsh_options usual;
 
+	if (!rsh_option_given(o, at->row->name))
+		return false;
 	rsh_options_init(&usual);
-	return rsh_option_given(o, at->row->name) &&
-	       memcmp(rsh_option_member(o, at), rsh_option_member(&usual, at),
+	return memcmp(rsh_option_member(o, at), rsh_option_member(&usual, at),
 		      at->row->size) != 0;
 }
 
