@@ -417,7 +417,7 @@ static int by_strategy(struct job *j)
 	for (size_t i = j->n; i-- > 0;)
 		if (j->files[i].info.rank < j->n_ranks)
 			j->by_rank[j->files[i].info.rank] = &j->files[i];
-	if (!rsh_source_format(j->source)->absent)
+	if (rsh_source_format(j->source)->layout != RSH_LAYOUT_OWN)
 		return find_absent(j) ?: compare_same(j);
 	if (compare_same(j))
 		return -ENOMEM;

@@ -5,12 +5,10 @@
 #include "rsh/formats/files.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/files.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/file_type.h"
@@ -173,14 +171,6 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 	if (!path)
 		return rsh_error_nomem(err);
 	return rsh_weight_map_parse(data, len, path, map, err);
-}
-
-void rsh_format_tell_copies(const struct rsh_source *s, uint64_t n)
-{
-	if (n)
-		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "
-				"other parts than the map says, and are not "
-				"read", rsh_source_path(s), n);
 }
 
 /* Other markers are written under another name first, or are read anyway. */

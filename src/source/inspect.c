@@ -196,7 +196,14 @@ bool rsh_source_has_crc(const struct rsh_source *s,
 bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 		       struct rsh_source_file_info *out)
 {
-	return s->format->absent && s->format->absent(s, i, out);
+	if (!s->facts || i >= s->facts->n_absent)
+		return false;
+	*out = (struct rsh_source_file_info){
+		.rank = s->facts->absent[i].rank,
+		.name = s->facts->absent[i].name,
+		.path = s->facts->absent[i].name,
+	};
+	return true;
 }
 
 int rsh_source_training_state(const struct rsh_source *s,

@@ -10,8 +10,10 @@
 #include "source_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <search.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
@@ -81,6 +83,75 @@ static int join_refuse(const struct rsh_source *s, uint32_t first, uint32_t n,
 			     rsh_names_text(names, twice), in[0], in[1]);
 }
 
+struct part_name {
+	const char *text;
+	uint32_t place;
+};
+
+static int part_by_text(const void *a, const void *b)
+{
+	const struct part_name *x = a, *y = b;
+
+	return strcmp(x->text, y->text);
+}
+
+/* Returns for each file of the map its number among the first n files, counted
+ * from 1 (0: none).  Returns NULL if out of memory. */
+static uint32_t *join_find_parts(const struct rsh_source *s, uint32_t n)
+{
+	const struct rsh_weight_map *map = s->facts->map;
+	uint32_t *part = calloc((size_t)map->n_files + 1, sizeof(*part));
+	cleanup_free struct part_name *names =
+		calloc((size_t)n + 1, sizeof(*names));
+
+	if (!part || !names) {
+		free(part);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		names[i] = (struct part_name){ rsh_store_name(s->store, i),
+					       i + 1 };
+	qsort(names, n, sizeof(*names), part_by_text);
+	for (uint32_t f = 0; f < map->n_files; f++) {
+		const struct part_name key = { map->files[f], 0 };
+		const struct part_name *found = bsearch(
+			&key, names, n, sizeof(*names), part_by_text);
+
+		part[f] = found ? found->place : 0;
+	}
+	return part;
+}
+
+/* If a parameter is in two parts, the map says which copy is loaded.  Scripts
+ * of mindformers write those that prediction layers share with the network
+ * twice.  A map that is wrong about a parameter was made for other parts, and
+ * decides nothing.  Returns [name]: the number of the file among the first n,
+ * from 1, or 0; NULL: memory is out. */
+static uint32_t *join_find_homes(const struct rsh_source *s, uint32_t n,
+				 struct rsh_names *names)
+{
+	const struct rsh_weight_map *map = s->facts->map;
+	const size_t n_names = rsh_names_count(names);
+	cleanup_free uint32_t *part = join_find_parts(s, n);
+	uint32_t *home = part ? calloc(n_names + 1, sizeof(*home)) : NULL;
+	bool right = true;
+
+	for (uint32_t i = 0; home && i < map->n_weights && right; i++) {
+		const char *text = map->weights[i].name;
+		const uint32_t name = rsh_names_find(names, text, strlen(text));
+		const uint32_t at = part[map->weights[i].file];
+		const struct rsh_ckpt_index *ix =
+			at ? s->files[at - 1].index : NULL;
+
+		right = ix && name != RSH_NAME_NONE && rsh_ckpt_find(ix, name);
+		if (right)
+			home[name] = at;
+	}
+	if (home && !right)
+		memset(home, 0, n_names * sizeof(*home));
+	return home;
+}
+
 static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		      struct rsh_names *names,
 		      const struct rsh_ckpt_index **out, struct rsh_error *err)
@@ -106,14 +177,13 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	if (n_valid == 0)
 		return 0;
 	rc = rsh_ckpt_index_join(parts, base, n_valid, NULL, &whole, &twice);
-	/* If two files have a record with the same name, the format may decide
-	 * which one is used. */
-	if (rc == -EEXIST && s->format->home) {
-		home = calloc((size_t)rsh_names_count(names) + 1,
-			      sizeof(*home));
-		rc = !home || s->format->home(s, n_valid, names, home) ?
-		     -ENOMEM : rsh_ckpt_index_join(parts, base, n_valid, home,
-						   &whole, &twice);
+	/* If two files have a record with the same name, a map may decide which
+	 * one is used. */
+	if (rc == -EEXIST && s->facts && s->facts->map) {
+		home = join_find_homes(s, n_valid, names);
+		rc = !home ? -ENOMEM :
+		     rsh_ckpt_index_join(parts, base, n_valid, home, &whole,
+					 &twice);
 	}
 	if (rc == -EEXIST)
 		return join_refuse(s, first, n, names, twice, err);
@@ -180,6 +250,55 @@ static int join_rank(struct rsh_source *s, uint32_t rank, void **tree,
 	return rc;
 }
 
+/* The map may have been made for another version of a part, so missing
+ * parameters are logged. */
+static void join_tell_missing(const struct rsh_source *s,
+			      struct rsh_names *names)
+{
+	const struct rsh_weight_map *map = s->facts->map;
+	const char *first = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < map->n_weights; i++) {
+		const char *text = map->weights[i].name;
+		uint32_t name = rsh_names_find(names, text, strlen(text));
+
+		if (name != RSH_NAME_NONE &&
+		    rsh_ckpt_find(s->view_index[0], name))
+			continue;
+		if (n++ == 0)
+			first = text;
+	}
+	if (n)
+		rsh_log_warning("%s: the map of its parts names %u parameter%s "
+				"that none of them has (%s%s)", s->path, n,
+				n > 1 ? "s" : "", first,
+				n > 1 ? " and others" : "");
+}
+
+/* Logs where the parts of a model differ from its map. */
+static void join_tell(const struct rsh_source *s, struct rsh_names *names)
+{
+	const struct rsh_step_facts *f = s->facts;
+	const struct rsh_ckpt_index *whole = s->view_index[0];
+	uint64_t n = 0, n_records = 0;
+
+	if (f && f->map && whole)
+		join_tell_missing(s, names);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		const struct rsh_ckpt_index *ix = s->files[i].index;
+
+		n += ix ? ix->n_copies : 0;
+		n_records += ix ? ix->n_records : 0;
+	}
+	if (f && f->reads_last && whole)
+		n += n_records - whole->n_records;
+	if (n)
+		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "
+				"other parts than the map says, and are not "
+				"read", s->path, n);
+}
+
 int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err)
 {
@@ -197,8 +316,8 @@ int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 			rc = join_rank(s, rank, &tree, names, err);
 	}
 	tdestroy(tree, free);
-	if (rc == 0 && s->format->indexed)
-		s->format->indexed(s, names);
+	if (rc == 0)
+		join_tell(s, names);
 	return rc || !s->joined ? rc : join_attrs(s, err);
 }
 

@@ -108,19 +108,17 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 								1]));
 }
 
-/* Logs the notes of a format about the step itself. */
-static void say_notes(const struct rsh_source *s, const char *choice)
+/* Logs what the file says that describes the step. */
+static void say_described(const struct rsh_source *s, const char *choice)
 {
-	cleanup_free char *all = NULL;
-	const char *file = NULL;
-	size_t size;
-	FILE *to = open_memstream(&all, &size);
+	const struct rsh_step_facts *f = s->facts;
+	const char *notes = f && f->notes ? f->notes : "";
 
-	if (!to)
-		return;
-	file = s->format->step_notes(s, choice, to);
-	if (fclose(to) == 0 && size > 0)
-		rsh_log_notice("%s: %s", file, all + strlen("; "));
+	if (f && s->n_candidates > 1)
+		rsh_log_notice("%s: several steps, taking %s%s", f->path,
+			       choice, notes);
+	else if (*notes)
+		rsh_log_notice("%s: %s", f->path, notes + strlen("; "));
 }
 
 void rsh_source_log_choice(const struct rsh_source *s)
@@ -131,8 +129,8 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
-	if (s->format->step_notes) {
-		say_notes(s, s->n_candidates > 1 ? choice : NULL);
+	if (s->format->layout == RSH_LAYOUT_OWN) {
+		say_described(s, choice);
 		return;
 	}
 	if (s->listing.n <= s->n_files || s->n_files == 0)

@@ -166,12 +166,9 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 		return false;
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
-	if (s->format->key) {
-		size_t n = 0;
-		const void *key = s->format->key(s, &n);
-
-		XXH3_64bits_update(&state, key, n);
-	}
+	if (s->facts && s->facts->key)
+		XXH3_64bits_update(&state, s->facts->key,
+				   sizeof(*s->facts->key));
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_source_file *f = &s->files[i];
 		struct rsh_index_key key;

@@ -120,6 +120,7 @@ struct rsh_source_file {
 	/* This is set by rsh_source_index(), and does not change afterwards. */
 	const struct rsh_ckpt_index *index;
 	char *why; /* why it was left out; NULL: it was not */
+	unsigned kind_at, n_kind; /* struct rsh_checkpoint */
 };
 
 struct rsh_source {
@@ -146,6 +147,7 @@ struct rsh_source {
 	char step_name[256]; /* of a checkpoint that is not one of several; "":
 			      * it has none */
 	void *state;                     /* state of the format */
+	const struct rsh_step_facts *facts; /* a part of it, or NULL */
 	bool no_rank_dirs; /* no directory of a rank was found */
 	bool resumed; /* the source is shown with --resume */
 	struct rsh_listing listing; /* sorted: the best candidate first */

@@ -16,6 +16,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* With --resume files are shown unchanged, and have no ranks. */
 enum rsh_file_owner rsh_source_owner(const struct rsh_source *s)
@@ -110,6 +111,8 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 
 		if (rsh_source_add(s, &e))
 			return -ENOMEM;
+		s->files[s->n_files - 1].kind_at = all[k]->kind_at;
+		s->files[s->n_files - 1].n_kind = all[k]->n_kind;
 	}
 	return 0;
 }
@@ -156,6 +159,30 @@ static int source_take_type(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
+/* The name of a rank is the common part of its files' names, even if one of the
+ * files is missing. */
+static int source_name_ranks(struct rsh_source *s)
+{
+	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
+	if (!s->rank_paths)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
+		const struct rsh_source_file *f = &s->files[s->by_rank[rank]];
+		const char *path = s->view_path[rank], *kind;
+
+		if (s->by_rank[rank + 1] == s->by_rank[rank] || !f->n_kind)
+			continue;
+		kind = strrchr(path, '/') + 1 + f->kind_at;
+		s->rank_paths[rank] = rsh_text_format("%.*s*%s",
+						      (int)(kind - path), path,
+						      kind + f->n_kind);
+		if (!s->rank_paths[rank])
+			return -ENOMEM;
+		s->view_path[rank] = s->rank_paths[rank];
+	}
+	return 0;
+}
+
 int rsh_source_number_files(struct rsh_source *s)
 {
 	size_t n;
@@ -179,22 +206,8 @@ int rsh_source_number_files(struct rsh_source *s)
 	}
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
 		s->by_rank[rank + 1] += s->by_rank[rank];
-	if (s->resumed || !s->format->rank_path)
-		return 0;
-	/* The name of a rank is the common part of its files' names, even if
-	 * one of the files is missing. */
-	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
-	if (!s->rank_paths)
-		return -ENOMEM;
-	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
-		if (s->by_rank[rank + 1] == s->by_rank[rank])
-			continue;
-		s->rank_paths[rank] = s->format->rank_path(s->view_path[rank]);
-		if (!s->rank_paths[rank])
-			return -ENOMEM;
-		s->view_path[rank] = s->rank_paths[rank];
-	}
-	return 0;
+	return rsh_source_owner(s) == RSH_OWNER_RANKS ? source_name_ranks(s) :
+							0;
 }
 
 /* Adds the files that do not belong to the checkpoint. */
@@ -391,7 +404,7 @@ void rsh_source_free(struct rsh_source *s)
 	source_forget_choice(s);
 	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
-	rsh_source_keep(s, NULL, NULL);
+	rsh_source_keep(s, NULL, NULL, NULL);
 	free(s->candidates);
 	free(s->file);
 	if (s->index_dirfd >= 0)
@@ -474,11 +487,13 @@ bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 /* ---- functions for formats ---- */
 
 void rsh_source_keep(struct rsh_source *s, void *state,
+		     const struct rsh_step_facts *facts,
 		     void (*free_it)(void *state))
 {
 	if (s->state)
 		s->free_state(s->state);
 	s->state = state;
+	s->facts = facts;
 	s->free_state = free_it;
 }
 

@@ -171,7 +171,8 @@ bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
 {
 	if (a->n_records != b->n_records || a->n_extents != b->n_extents ||
 	    a->n_dims != b->n_dims || a->file_bytes != b->file_bytes ||
-	    a->has_crc != b->has_crc || a->n_unsummed != b->n_unsummed)
+	    a->has_crc != b->has_crc || a->n_unsummed != b->n_unsummed ||
+	    a->n_copies != b->n_copies)
 		return false;
 	for (uint32_t i = 0; i < a->n_records; i++)
 		if (!record_equal(&a->records[i], &b->records[i]))

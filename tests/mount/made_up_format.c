@@ -55,7 +55,7 @@ static int toy_open(struct rsh_source *s, const struct rsh_source_options *opts,
 				       &data, &len, err);
 
 	(void)opts;
-	rsh_source_keep(s, toy, free);
+	rsh_source_keep(s, toy, NULL, free);
 	f = rc == 0 && toy ? fmemopen(data, len, "r") : NULL;
 	while (f && rc == 0 && toy->n < MOST &&
 	       (n = fscanf(f, "%63s %63s %" SCNu64 "%" SCNu64 " %63s %" SCNu64,

@@ -54,9 +54,6 @@ int rsh_format_search(const struct rsh_source *s, bool (*is)(const char *),
 int rsh_format_load_map(const struct rsh_source *s, const char *name,
 			struct rsh_weight_map *map, struct rsh_error *err);
 
-/* Logs that n tensors of the parts are not those that the map means; 0:
- * nothing. */
-void rsh_format_tell_copies(const struct rsh_source *s, uint64_t n);
 
 /* Checks that a step has the file `marker`, which its framework writes last, to
  * its end if it is JSON, and that no file of the step is younger: a directory

@@ -151,6 +151,25 @@ struct rsh_verifier {
 		       uint32_t other, uint32_t other_record, const char *what);
 };
 
+/* This is what a format knows of the chosen step beside its files.  It is a
+ * part of the format's state (rsh_source_keep()). */
+struct rsh_step_facts {
+	/* The file that describes the step, for messages, and what is logged
+	 * about the step, "; ..." each; NULL: nothing. */
+	const char *path, *notes;
+	const struct rsh_index_key *key; /* identity of that file; NULL: none */
+	/* These are the files that the step lists and that do not exist. */
+	const struct rsh_absent_file {
+		uint32_t rank;
+		const char *name;
+	} *absent;
+	uint32_t n_absent;
+	/* This says which file of a model has a weight, if several have it, and
+	 * which weights there must be.  NULL: two such records are an error. */
+	const struct rsh_weight_map *map;
+	bool reads_last; /* the framework does not read the map's copy */
+};
+
 /* This says whether a name belongs to a step. */
 enum rsh_part {
 	RSH_PART_NO,
@@ -241,40 +260,17 @@ struct rsh_format {
 	 * of the file shows this. */
 	bool (*has_crc)(const struct rsh_source *s,
 			const struct rsh_ckpt_index *ix);
-	/* If two of a rank's n files have a record with the same name, sets
-	 * home[name] to the number of the file whose record is used, from 1; 0:
-	 * none.  NULL: two such records are an error. */
-	int (*home)(const struct rsh_source *s, uint32_t n,
-		    struct rsh_names *names, uint32_t *home);
-	/* This is called when all ranks have their indexes. */
-	void (*indexed)(const struct rsh_source *s, struct rsh_names *names);
 	/* Makes the strategy of the chosen step, only for RSH_LAYOUT_OWN, as
 	 * rsh_source_strategy() says. */
 	int (*strategy)(struct rsh_source *s, bool allow_missing,
 			struct rsh_names *names, struct rsh_strategy **out,
 			struct rsh_error *err);
-	/* Returns the name of all files of a rank in messages (from malloc);
-	 * `path` is one of them.  NULL: the path of the only file. */
-	char *(*rank_path)(const char *path);
-	/* Writes notes on the chosen step, each after "; ", and returns the
-	 * file to which they belong; `choice` is NULL if there was no choice.
-	 * NULL: the caller logs the choice. */
-	const char *(*step_notes)(const struct rsh_source *s,
-				  const char *choice, FILE *to);
-	/* Sets file i of the files that the step lists and that do not exist;
-	 * returns false after the last one.  NULL: the step does not list
-	 * files. */
-	bool (*absent)(const struct rsh_source *s, uint32_t i,
-		       struct rsh_source_file_info *out);
 	/* Checks whether the chosen step, whose files are all there and
 	 * complete by their headers, was saved completely, by the order in
 	 * which its framework writes files.  Returns 0, or -errno with a
 	 * sentence that says what is missing.  NULL: files of ranks need one of
 	 * each rank; all others are complete. */
 	int (*whole)(const struct rsh_source *s, struct rsh_error *err);
-	/* Returns bytes that differ if the metadata of two steps differ.  NULL:
-	 * steps have no metadata. */
-	const void *(*key)(const struct rsh_source *s, size_t *n);
 	/* Sets what the chosen step says about the training, except the step
 	 * (rsh_source_training_state()).  Returns 0 or -ENOMEM. */
 	int (*training_state)(const struct rsh_source *s,
@@ -359,8 +355,10 @@ const char *rsh_source_path(const struct rsh_source *s);
 const char *rsh_source_file(const struct rsh_source *s);
 
 /* These set and return the format's state of SOURCE.  `free_it` is called with
- * it when it is replaced or SOURCE is closed, unless it is NULL. */
+ * it when it is replaced or SOURCE is closed, unless it is NULL.  `facts` are a
+ * part of it; NULL: nothing is known. */
 void rsh_source_keep(struct rsh_source *s, void *state,
+		     const struct rsh_step_facts *facts,
 		     void (*free_it)(void *state));
 void *rsh_source_state(const struct rsh_source *s);
 
@@ -369,6 +367,10 @@ struct rsh_checkpoint {
 	uint32_t rank;    /* with --resume it is the number of its directory */
 	char *name;       /* below the root, or absolute; from malloc */
 	const char *base; /* last part of the name */
+	/* The part of `base` in which the names of a rank's files differ;
+	 * messages about all of them have a '*' there.  n_kind is 0: the rank
+	 * has one file. */
+	unsigned kind_at, n_kind;
 	char *label;      /* its name in messages, and that of its candidate;
 			   * NULL: base, and epoch and step */
 	char *series;     /* the name without steps and ranks, if that

@@ -84,6 +84,9 @@ struct rsh_ckpt_index {
 	/* number of records with content but without a CRC; counted only for
 	 * formats whose records have CRCs, by a scan that verifies these */
 	uint32_t n_unsummed;
+	/* number of records that were left out, since the map of a model says
+	 * that another part has them */
+	uint32_t n_copies;
 };
 
 /* Scans a whole file.  Returns 0 and *out (owned by the caller), or -errno with
@@ -140,8 +143,8 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 			struct rsh_ckpt_index **out, uint32_t *twice);
 
 /* Returns whether both files have the same records at the same places, so that
- * they can share one index.  file_bytes, has_crc and n_unsummed are also
- * compared.  The value of crc is not. */
+ * they can share one index.  All other members but the value of crc are
+ * compared as well. */
 bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
 			  const struct rsh_ckpt_index *b);
 /* Returns the xxh3 of the values that rsh_ckpt_index_equal() compares. */

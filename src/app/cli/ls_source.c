@@ -142,7 +142,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 		if (n == 0)
 			add_step_file(t, s, &f);
 	}
-	if (!rsh_source_format(t->source)->absent) {
+	if (rsh_source_format(t->source)->layout != RSH_LAYOUT_OWN) {
 		for (size_t i = 0; i < t->n_ranks; i++)
 			if (t->ranks[i] >= view->n_ranks ||
 			    !view->path[t->ranks[i]])

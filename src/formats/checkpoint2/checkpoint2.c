@@ -102,6 +102,8 @@ static int checkpoint2_list_step(const struct step_dir *d,
 		c.rank = parts.rank;
 		c.mtime = st.attr.mtime;
 		c.ctime = st.attr.ctime;
+		c.kind_at = parts.n_prefix ? (unsigned)parts.n_prefix + 1 : 0;
+		c.n_kind = (unsigned)strlen(parts.opt ? "opt" : "model");
 		c.label = strdup(d->label);
 		if (!c.label)
 			return rsh_error_nomem(err);
@@ -247,25 +249,9 @@ static void described_free(void *described)
 		return;
 	rsh_ckpt2_free(d->metadata);
 	free(d->absent);
+	free(d->notes);
 	free(d->path);
 	free(d);
-}
-
-/* Returns the name of a rank's files for messages, which is made from the name
- * of one of them (from malloc).  Returns NULL if out of memory. */
-static char *described_path(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
-	struct rsh_ckpt2_name parts;
-	size_t at;
-
-	if (!rsh_ckpt2_name_parse(base, &parts))
-		return strdup(path);
-	at = parts.n_prefix ? parts.n_prefix + 1 : 0;
-	return rsh_text_format("%.*s*%s", (int)(base - path + (ptrdiff_t)at),
-			       path, base + at +
-			       strlen(parts.opt ? "opt" : "model"));
 }
 
 /* ---- metadata.json ---- */
@@ -352,7 +338,11 @@ static int described_take_files(struct rsh_source *s, size_t first, size_t end,
 	}
 	for (uint32_t i = 0; i < n; i++)
 		if (!present[i])
-			d->absent[d->n_absent++] = i;
+			d->absent[d->facts.n_absent++] =
+				(struct rsh_absent_file){
+					m->files[i].rank, m->files[i].name,
+				};
+	d->facts.absent = d->absent;
 	return 0;
 }
 
@@ -366,57 +356,20 @@ static int checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
 	size_t first, end;
 	int rc;
 
-	rsh_source_keep(s, NULL, NULL);
+	rsh_source_keep(s, NULL, NULL, NULL);
 	rsh_source_candidate_range(s, candidate, &first, &end);
 	rc = d ? described_load(s, first, end, d, err) : rsh_error_nomem(err);
-	if (rc == 0 && d->metadata && described_take_files(s, first, end, d))
+	if (rc == 0 && d->metadata && (described_take_files(s, first, end, d) ||
+				       rsh_checkpoint2_note(d)))
 		rc = rsh_error_nomem(err);
 	if (rc || !d->metadata) {
 		described_free(d);
 		return rc;
 	}
-	rsh_source_keep(s, d, described_free);
+	d->facts.path = d->path;
+	d->facts.key = &d->key;
+	rsh_source_keep(s, d, &d->facts, described_free);
 	return 0;
-}
-
-static bool checkpoint2_absent(const struct rsh_source *s, uint32_t i,
-			       struct rsh_source_file_info *out)
-{
-	const struct rsh_described *d = rsh_source_state(s);
-	const struct rsh_ckpt2_file *f;
-
-	if (!d || i >= d->n_absent)
-		return false;
-	f = &d->metadata->files[d->absent[i]];
-	*out = (struct rsh_source_file_info){
-		.rank = f->rank, .name = f->name, .path = f->name,
-	};
-	return true;
-}
-
-static const char *checkpoint2_notes(const struct rsh_source *s,
-				     const char *choice, FILE *to)
-{
-	const struct rsh_described *d = rsh_source_state(s);
-	const struct rsh_ckpt2 *m = d ? d->metadata : NULL;
-
-	if (!d)
-		return NULL;
-	if (choice)
-		fprintf(to, "; several steps, taking %s", choice);
-	if (d->n_absent > 0)
-		fprintf(to, "; %u of the %u files that it names are not there, "
-			"such as %s", d->n_absent, m->n_files,
-			m->files[d->absent[d->n_absent - 1]].name);
-	if (d->n_nowhere > 0)
-		fprintf(to, "; %u of the %u parameters that it describes are "
-			"in no file and left out, such as %s", d->n_nowhere,
-			m->n_params, d->nowhere);
-	if (d->n_unlisted > 0)
-		fprintf(to, "; %u parameters in the files are not described "
-			"and count as unlisted, such as %s", d->n_unlisted,
-			d->unlisted);
-	return d->path;
 }
 
 /* ---- common.json ---- */
@@ -491,14 +444,6 @@ static bool checkpoint2_is_step(const struct rsh_look *l)
 	return false;
 }
 
-static const void *checkpoint2_key(const struct rsh_source *s, size_t *n)
-{
-	const struct rsh_described *d = rsh_source_state(s);
-
-	*n = d ? sizeof(d->key) : 0;
-	return d ? &d->key : NULL;
-}
-
 const struct rsh_format rsh_checkpoint2_format = {
 	.name = "checkpoint2",
 	.says = "Checkpoint 2.0",
@@ -511,10 +456,6 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.open = checkpoint2_open,
 	.choose = checkpoint2_choose,
 	.strategy = rsh_checkpoint2_strategy,
-	.rank_path = described_path,
-	.step_notes = checkpoint2_notes,
-	.absent = checkpoint2_absent,
-	.key = checkpoint2_key,
 	.training_state = checkpoint2_training_state,
 	.read = rsh_ranks_offer,
 	.framework = "MindSpore Transformers",

@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,8 +185,8 @@ static int held_find_lost(struct comparing *x)
 	x->lost = calloc((size_t)m->n_ranks + 1, sizeof(*x->lost));
 	if (!x->lost)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < x->d->n_absent; i++) {
-		const struct rsh_ckpt2_file *f = &m->files[x->d->absent[i]];
+	for (uint32_t i = 0; i < x->d->facts.n_absent; i++) {
+		const struct rsh_absent_file *f = &x->d->absent[i];
 
 		/* If there are no optimizer files at all, the state was removed
 		 * on purpose. */
@@ -258,6 +259,36 @@ static int comparing_finish(struct comparing *x, bool allow_missing,
 	return 0;
 }
 
+int rsh_checkpoint2_note(struct rsh_described *d)
+{
+	const struct rsh_ckpt2 *m = d->metadata;
+	const uint32_t n = d->facts.n_absent;
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	if (!to)
+		return -ENOMEM;
+	if (n > 0)
+		fprintf(to, "; %u of the %u files that it names are not there, "
+			"such as %s", n, m->n_files, d->absent[n - 1].name);
+	if (d->n_nowhere > 0)
+		fprintf(to, "; %u of the %u parameters that it describes are "
+			"in no file and left out, such as %s", d->n_nowhere,
+			m->n_params, d->nowhere);
+	if (d->n_unlisted > 0)
+		fprintf(to, "; %u parameters in the files are not described "
+			"and count as unlisted, such as %s", d->n_unlisted,
+			d->unlisted);
+	if (fclose(to)) {
+		free(text);
+		return -ENOMEM;
+	}
+	free(d->notes);
+	d->facts.notes = d->notes = text;
+	return 0;
+}
+
 int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 			     struct rsh_names *names,
 			     struct rsh_strategy **out, struct rsh_error *err)
@@ -279,6 +310,8 @@ int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 	if (rc == 0 && x.n_params == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: nothing that it describes "
 				   "is in a file", d->path);
+	if (rsh_checkpoint2_note(d))
+		rc = rsh_error_nomem(err);
 	held = *d->metadata;
 	held.n_params = x.n_params;
 	held.params = x.params;

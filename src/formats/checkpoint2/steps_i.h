@@ -17,8 +17,9 @@ struct rsh_described {
 	char *path; /* for messages */
 	struct rsh_ckpt2 *metadata;
 	struct rsh_index_key key; /* identity of the metadata.json */
-	uint32_t n_absent;
-	uint32_t *absent;  /* files of the metadata that do not exist */
+	struct rsh_step_facts facts;
+	struct rsh_absent_file *absent; /* those of `facts` */
+	char *notes; /* those of `facts` */
 	bool any_opt;      /* at least one file has the optimizer's state */
 	/* These are the numbers of parameters that no file has, and of names in
 	 * files that are not described, each with the first one as an example.
@@ -26,6 +27,9 @@ struct rsh_described {
 	uint32_t n_nowhere, n_unlisted;
 	const char *nowhere, *unlisted;
 };
+
+/* Makes the notes of the numbers.  Returns 0 or -ENOMEM. */
+int rsh_checkpoint2_note(struct rsh_described *d);
 
 int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 			     struct rsh_names *names,

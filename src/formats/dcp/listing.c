@@ -334,7 +334,7 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	struct rsh_source_dcp *d = calloc(1, sizeof(*d));
 	int rc;
 
-	rsh_source_keep(s, d, dcp_close);
+	rsh_source_keep(s, d, NULL, dcp_close);
 	rc = dcp_look(s, &f);
 	if (!d || rc == -ENOMEM)
 		return rsh_error_nomem(err);

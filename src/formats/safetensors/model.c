@@ -200,9 +200,8 @@ static void model_tell_torch(const struct rsh_source *s)
 
 /* This is the state of a source. */
 struct model {
-	/* The map of the parts, all of which exist.  It is empty if there is no
-	 * map. */
-	struct rsh_weight_map parts;
+	struct rsh_weight_map parts; /* all of them exist */
+	struct rsh_step_facts facts;
 };
 
 /* ---- bidding ---- */
@@ -436,9 +435,13 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	bool hyper;
 	int rc;
 
-	rsh_source_keep(s, m, model_close);
+	rsh_source_keep(s, m, m ? &m->facts : NULL, model_close);
 	if (!m)
 		return rsh_error_nomem(err);
+	m->facts.map = &m->parts;
+	/* transformers reads the last copy of a tensor that is in several
+	 * parts. */
+	m->facts.reads_last = strcmp(name, MS_MAP) != 0;
 	rc = model_load_map(s, name, &m->parts, err);
 	if (rc)
 		return rc;
@@ -520,129 +523,10 @@ static int ms_parts_open(struct rsh_source *s,
 	return rc;
 }
 
-/* ---- the map and the tensors ---- */
-
-struct part_name {
-	const char *text;
-	uint32_t place;
-};
-
-static int part_by_text(const void *a, const void *b)
-{
-	const struct part_name *x = a, *y = b;
-
-	return strcmp(x->text, y->text);
-}
-
-/* Returns for each file of the map its number among the first n files, counted
- * from 1 (0: none).  Returns NULL if out of memory. */
-static uint32_t *model_places(const struct rsh_source *s, uint32_t n)
-{
-	const struct model *m = rsh_source_state(s);
-	const struct rsh_weight_map *map = &m->parts;
-	uint32_t *part = calloc((size_t)map->n_files + 1, sizeof(*part));
-	cleanup_free struct part_name *names =
-		calloc((size_t)n + 1, sizeof(*names));
-
-	if (!part || !names) {
-		free(part);
-		return NULL;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		names[i] = (struct part_name){
-			rsh_store_name(rsh_source_store(s), i), i + 1
-		};
-	qsort(names, n, sizeof(*names), part_by_text);
-	for (uint32_t f = 0; f < map->n_files; f++) {
-		const struct part_name key = { map->files[f], 0 };
-		const struct part_name *found = bsearch(
-			&key, names, n, sizeof(*names), part_by_text);
-
-		part[f] = found ? found->place : 0;
-	}
-	return part;
-}
-
-/* If a parameter is in two parts, the map says which copy is loaded.  Scripts
- * of mindformers write those that prediction layers share with the network
- * twice. A map that is wrong about a parameter was made for other parts, and
- * decides nothing. */
-static int model_home(const struct rsh_source *s, uint32_t n,
-		      struct rsh_names *names, uint32_t *home)
-{
-	const struct model *m = rsh_source_state(s);
-	const struct rsh_weight_map *map = &m->parts;
-	cleanup_free uint32_t *part = model_places(s, n);
-	bool right = true;
-
-	if (!part)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < map->n_weights && right; i++) {
-		const char *text = map->weights[i].name;
-		const uint32_t name = rsh_names_find(names, text, strlen(text));
-		const uint32_t at = part[map->weights[i].file];
-		const struct rsh_ckpt_index *ix =
-			at ? rsh_source_file_index(s, at - 1) : NULL;
-
-		right = ix && name != RSH_NAME_NONE && rsh_ckpt_find(ix, name);
-		if (right)
-			home[name] = at;
-	}
-	if (!right)
-		memset(home, 0, rsh_names_count(names) * sizeof(*home));
-	return 0;
-}
-
-/* The map may have been made for another version of a part, so missing
- * parameters are logged. */
-static void model_indexed(const struct rsh_source *s, struct rsh_names *names)
-{
-	const struct model *m = rsh_source_state(s);
-	struct rsh_source_view view;
-	const char *first = NULL;
-	uint32_t n = 0;
-
-	rsh_source_view(s, names, &view);
-	if (!m || !view.index[0])
-		return;
-	for (uint32_t i = 0; i < m->parts.n_weights; i++) {
-		const char *text = m->parts.weights[i].name;
-		uint32_t name = rsh_names_find(names, text, strlen(text));
-
-		if (name != RSH_NAME_NONE && rsh_ckpt_find(view.index[0], name))
-			continue;
-		if (n++ == 0)
-			first = text;
-	}
-	if (n)
-		rsh_log_warning("%s: the map of its parts names %u parameter%s "
-				"that none of them has (%s%s)",
-				rsh_source_path(s), n, n > 1 ? "s" : "", first,
-				n > 1 ? " and others" : "");
-}
-
-/* transformers reads the last copy of a tensor that is in several parts. */
-static void hf_indexed(const struct rsh_source *s, struct rsh_names *names)
-{
-	struct rsh_source_view view;
-	uint64_t n = 0;
-
-	model_indexed(s, names);
-	rsh_source_view(s, names, &view);
-	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
-		const struct rsh_ckpt_index *ix = rsh_source_file_index(s, i);
-
-		n += ix ? ix->n_records : 0;
-	}
-	if (view.index[0])
-		rsh_format_tell_copies(s, n - view.index[0]->n_records);
-}
-
 #define MODEL                                                              \
 	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,               \
 	.owner = RSH_OWNER_MODEL, .lone = true, .by_name = true,           \
 	.words = RSH_WORDS_EITHER,                                         \
-	.home = model_home,                                                \
 	.read = rsh_ranks_offer
 
 const struct rsh_format rsh_hf_format = {
@@ -652,7 +536,6 @@ const struct rsh_format rsh_hf_format = {
 	.bid = hf_bid,
 	.hint = model_hint,
 	.open = hf_open,
-	.indexed = hf_indexed,
 	.whole = rsh_format_model_whole,
 };
 
@@ -661,5 +544,4 @@ const struct rsh_format rsh_ms_parts_format = {
 	.name = "mindspore-parts",
 	.bid = ms_parts_bid,
 	.open = ms_parts_open,
-	.indexed = model_indexed,
 };

@@ -234,7 +234,7 @@ static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
 	if (!t)
 		return rsh_error_nomem(err);
 	pthread_mutex_init(&t->lock, NULL);
-	rsh_source_keep(s, t, torch_close);
+	rsh_source_keep(s, t, NULL, torch_close);
 	return 0;
 }
 
@@ -408,6 +408,7 @@ static int torch_scan(const struct rsh_scan_job *job,
 		return rc;
 	}
 	(*out)->n_unsummed = n_unsummed;
+	(*out)->n_copies = f->n_copies;
 	pthread_mutex_lock(&t->lock);
 	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
 		struct rsh_torch_file *before = t->files[file];
@@ -418,17 +419,6 @@ static int torch_scan(const struct rsh_scan_job *job,
 	pthread_mutex_unlock(&t->lock);
 	rsh_torch_file_free(f);
 	return 0;
-}
-
-static void torch_indexed(const struct rsh_source *s, struct rsh_names *names)
-{
-	const struct rsh_source_torch *t = rsh_source_state(s);
-	uint64_t n = 0;
-
-	(void)names;
-	for (uint32_t i = 0; i < t->n; i++)
-		n += t->files[i] ? t->files[i]->n_copies : 0;
-	rsh_format_tell_copies(s, n);
 }
 
 /* An index has no strides, so the file must be read. */
@@ -771,7 +761,7 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 #define TORCH                                                              \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
 	.any_type = true, .any_copy = true,                            \
-	.scan = torch_scan, .fits = torch_fits, .indexed = torch_indexed, \
+	.scan = torch_scan, .fits = torch_fits, \
 	.has_crc = torch_has_crc,                                          \
 	.read = torch_read, .values = torch_values,                \
 	.each = torch_each, .list = torch_list,                    \
