@@ -44,9 +44,3 @@ void rsh_step_say_unsummed(const char *path)
 		rsh_log_warning("%s: the file has no CRCs (set_crc32_options(False)): "
 				"its contents are not checked", path);
 }
-
-int rsh_no_bid(const struct rsh_look *look)
-{
-	(void)look;
-	return RSH_BID_NO;
-}

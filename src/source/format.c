@@ -11,10 +11,16 @@
 #include "step_i.h"
 #include "walk_i.h"
 
+static int ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	(void)more;
+	return l->file ? RSH_BID_NO : RSH_BID_ANY;
+}
+
 /* This format is used if the caller has no list of formats. */
 static const struct rsh_format files_of_ranks = {
 	.name = "ranks", .says = "tree of rank files", .by_name = true,
-	.open = rsh_source_list_ranks,
+	.bid = ranks_bid, .open = rsh_source_list_ranks,
 };
 static const struct rsh_format *const ranks_alone[] = {
 	&files_of_ranks, NULL,
@@ -96,6 +102,7 @@ struct bidding {
 	const struct rsh_format *const *formats;
 	const struct rsh_format *best;
 	int bid;
+	bool is_step;
 };
 
 static int look_for_bids(const struct rsh_look *l, void *ctx)
@@ -103,9 +110,10 @@ static int look_for_bids(const struct rsh_look *l, void *ctx)
 	struct bidding *b = ctx;
 
 	for (const struct rsh_format *const *f = b->formats; *f; f++) {
-		const int bid = (*f)->bid ? (*f)->bid(l) :
-				l->file ? RSH_BID_NO : RSH_BID_ANY;
+		struct rsh_bid_more more = { .hint = NULL };
+		const int bid = (*f)->bid ? (*f)->bid(l, &more) : RSH_BID_NO;
 
+		b->is_step |= more.is_step;
 		if (bid > b->bid) {
 			b->bid = bid;
 			b->best = *f;
@@ -116,8 +124,7 @@ static int look_for_bids(const struct rsh_look *l, void *ctx)
 
 static struct bidding bidding_of(const struct rsh_format *const *formats)
 {
-	return (struct bidding){ formats ? formats : ranks_alone, NULL,
-				 RSH_BID_NO };
+	return (struct bidding){ .formats = formats ? formats : ranks_alone };
 }
 
 int rsh_source_find_format(struct rsh_source *s,
@@ -159,16 +166,6 @@ rsh_source_format_at(const char *path, const struct rsh_store_options *how,
 	return rc ? NULL : b.best;
 }
 
-static int look_for_step(const struct rsh_look *l, void *ctx)
-{
-	const struct bidding *b = ctx;
-
-	for (const struct rsh_format *const *f = b->formats; *f; f++)
-		if ((*f)->is_step && (*f)->is_step(l))
-			return 1;
-	return 0;
-}
-
 bool rsh_source_is_one_step(const char *path,
 			    const struct rsh_store_options *how,
 			    const struct rsh_format *const *formats)
@@ -179,11 +176,10 @@ bool rsh_source_is_one_step(const char *path,
 	struct rsh_error unused = RSH_ERROR_INIT;
 	struct bidding b = bidding_of(formats);
 	struct rsh_source *s;
-	bool is;
 
 	if (rsh_source_new(path, &opts, &s, &unused))
 		return false;
-	is = rsh_source_look_at(s, NULL, NULL, look_for_step, &b, &unused) > 0;
+	rsh_source_look_at(s, NULL, NULL, look_for_bids, &b, &unused);
 	rsh_source_free(s);
-	return is;
+	return b.is_step;
 }

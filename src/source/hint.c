@@ -284,8 +284,9 @@ static int hint_ask_formats(const struct rsh_look *look, void *ctx)
 
 	for (const struct rsh_format *const *f = h->formats; *f && !*h->buf;
 	     f++)
-		if ((*f)->hint)
-			(*f)->hint(look, h->buf, h->max);
+		if ((*f)->bid)
+			(*f)->bid(look, &(struct rsh_bid_more){
+					.hint = h->buf, .max = h->max });
 	if (!*h->buf && !look->file)
 		hint_about_files(look, h->buf, h->max);
 	if (!*h->buf && !look->file && !h->below)

@@ -538,8 +538,8 @@ static bool format_lists_steps(const struct rsh_save_dir_options *o)
 		return true;
 	format = rsh_source_format_at(o->path, &f->store, f->formats, &bid,
 				      &unused);
-	return format && bid >= RSH_BID_RANKS && !format->lone &&
-	       !format->is_step;
+	return format && bid >= RSH_BID_RANKS &&
+	       format->layout == RSH_LAYOUT_GIVEN;
 }
 
 static int look_copy(const struct rsh_saved_steps *from,

@@ -24,17 +24,14 @@ struct toy {
 	const char *files[MOST];
 };
 
-static int toy_bid(const struct rsh_look *l)
+static int toy_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
+	for (size_t i = 0; i < l->n && more->hint && !*more->hint; i++)
+		if (rsh_has_suffix(l->names[i], ".raw"))
+			snprintf(more->hint, more->max, "; %s has no toy.txt",
+				 l->names[i]);
 	return !l->file && rsh_look_is_plain(l) && rsh_look_has(l, "toy.txt") ?
 	       RSH_BID_SURE : RSH_BID_NO;
-}
-
-static void toy_hint(const struct rsh_look *l, char *buf, size_t max)
-{
-	for (size_t i = 0; i < l->n && !*buf; i++)
-		if (rsh_has_suffix(l->names[i], ".raw"))
-			snprintf(buf, max, "; %s has no toy.txt", l->names[i]);
 }
 
 static enum rsh_dtype toy_type(const struct toy_tensor *t)
@@ -204,7 +201,7 @@ static int toy_verify(const struct rsh_verifier *v)
 static const struct rsh_format toy_format = {
 	.name = "toy", .says = "toy", .layout = RSH_LAYOUT_WHOLE,
 	.owner = RSH_OWNER_NOBODY, .lone = true, .any_type = true,
-	.shown = RSH_SHOWN_HF, .bid = toy_bid, .hint = toy_hint,
+	.shown = RSH_SHOWN_HF, .bid = toy_bid,
 	.open = toy_open, .scan = toy_scan, .fits = toy_fits,
 	.read = toy_read, .list = toy_list, .verify = toy_verify,
 };

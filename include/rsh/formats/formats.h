@@ -18,6 +18,3 @@ extern const struct rsh_format rsh_ms_parts_format;
 
 /* This list has all formats; NULL ends it. */
 extern const struct rsh_format *const rsh_formats[];
-
-/* Makes no bid.  Formats that are only for --resume use it. */
-int rsh_no_bid(const struct rsh_look *look);

@@ -65,6 +65,16 @@ enum rsh_bid {
 	RSH_BID_SURE = 90,   /* a file that only it has */
 };
 
+/* This is what a format says with its bid. */
+struct rsh_bid_more {
+	bool is_step; /* SOURCE is one step, and not a directory of several */
+	/* If the bid is not SOURCE's format, here is the end of a message,
+	 * "; ...", about a SOURCE that almost has it, or "".  NULL: no message
+	 * is wanted. */
+	char *hint;
+	size_t max;
+};
+
 /* This says where the layout of the tensors comes from. */
 enum rsh_layout_from {
 	RSH_LAYOUT_GIVEN, /* from the user's strategy */
@@ -226,14 +236,9 @@ struct rsh_format {
 	} words;
 
 	/* ---- finding ---- */
-	/* Returns an enum rsh_bid, from names and at most one small read. */
-	int (*bid)(const struct rsh_look *look);
-	/* Returns whether SOURCE is one step, and not a directory of several.
-	 * NULL: no. */
-	bool (*is_step)(const struct rsh_look *look);
-	/* Writes the end of a message, "; ...", about a SOURCE that almost has
-	 * the format, or nothing.  NULL: nothing. */
-	void (*hint)(const struct rsh_look *look, char *buf, size_t max);
+	/* Returns an enum rsh_bid, from names and at most one small read, and
+	 * says more (never NULL).  NULL: no source has the format. */
+	int (*bid)(const struct rsh_look *look, struct rsh_bid_more *more);
 
 	/* ---- a source ---- */
 	/* Lists the files of all steps (rsh_source_list()), and sets its state

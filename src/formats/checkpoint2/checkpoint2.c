@@ -36,21 +36,20 @@ static const struct rsh_small_file tracker_file = { "tracker", 4096 };
 /* ---- bidding ---- */
 
 /* A tracker alone is not enough: Megatron-LM's tracker has the same name. */
-static int checkpoint2_bid(const struct rsh_look *l)
+static int checkpoint2_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
+	bool steps = false, ranks = false;
 	struct rsh_ckpt2_name parts;
-	bool found = false;
 	uint64_t step;
 
 	if (l->file || !rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++) {
-		if (rsh_format_is_rank_dir(l->names[i]))
-			return RSH_BID_NO;
-		found |= rsh_ckpt2_step_parse(l->names[i], &step) ||
-			 rsh_ckpt2_name_parse(l->names[i], &parts);
+		ranks |= rsh_format_is_rank_dir(l->names[i]);
+		steps |= rsh_ckpt2_step_parse(l->names[i], &step);
+		more->is_step |= rsh_ckpt2_name_parse(l->names[i], &parts);
 	}
-	return found ? RSH_BID_STEPS : RSH_BID_NO;
+	return !ranks && (steps || more->is_step) ? RSH_BID_STEPS : RSH_BID_NO;
 }
 
 /* ---- its files ---- */
@@ -434,16 +433,6 @@ static int checkpoint2_training_state(const struct rsh_source *s,
 
 /* ---- the format ---- */
 
-static bool checkpoint2_is_step(const struct rsh_look *l)
-{
-	struct rsh_ckpt2_name parts;
-
-	for (size_t i = 0; i < l->n; i++)
-		if (rsh_ckpt2_name_parse(l->names[i], &parts))
-			return true;
-	return false;
-}
-
 const struct rsh_format rsh_checkpoint2_format = {
 	.name = "checkpoint2",
 	.says = "Checkpoint 2.0",
@@ -452,7 +441,6 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.by_name = true,
 	.words = RSH_WORDS_MINDSPORE,
 	.bid = checkpoint2_bid,
-	.is_step = checkpoint2_is_step,
 	.open = checkpoint2_open,
 	.choose = checkpoint2_choose,
 	.strategy = rsh_checkpoint2_strategy,

@@ -11,8 +11,9 @@
 
 /* With --src-strategy none, a model that is beside directories of ranks is
  * preferred to them. */
-static int ckpt_bid(const struct rsh_look *l)
+static int ckpt_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
+	(void)more;
 	if (l->file)
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++)

@@ -14,7 +14,6 @@
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/storage/store.h"
-#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
@@ -346,25 +345,6 @@ static int dcp_verify(const struct rsh_verifier *v)
 	return rc;
 }
 
-static void dcp_hint(const struct rsh_look *l, char *buf, size_t max)
-{
-	const char *item = NULL;
-
-	for (size_t i = 0; i < l->n; i++) {
-		if (strcmp(l->names[i], RSH_DCP_METADATA) == 0) {
-			snprintf(buf, max, "; it is a distributed checkpoint");
-			return;
-		}
-		if (rsh_has_suffix(l->names[i], ".distcp") &&
-		    (!item || strverscmp(l->names[i], item) < 0))
-			item = l->names[i];
-	}
-	if (item)
-		snprintf(buf, max, "; %s is of a distributed checkpoint, and "
-			 "no " RSH_DCP_METADATA " is beside it: the save was "
-			 "not finished", item);
-}
-
 /* Ranks that write their own metadata do not wait for each other. */
 static int dcp_whole(const struct rsh_source *s, struct rsh_error *err)
 {
@@ -396,8 +376,6 @@ const struct rsh_format rsh_dcp_format = {
 	.any_copy = true,
 	.shown = RSH_SHOWN_HF,
 	.bid = rsh_dcp_bid,
-	.is_step = rsh_dcp_is_step,
-	.hint = dcp_hint,
 	.open = rsh_dcp_open,
 	.scan = rsh_dcp_index_scan,
 	.fits = rsh_dcp_index_fits,

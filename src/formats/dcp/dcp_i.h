@@ -67,8 +67,7 @@ struct rsh_dcp_value *rsh_dcp_builder_value(struct rsh_dcp_builder *b);
 
 /* ---- its files (listing.c) ---- */
 
-int rsh_dcp_bid(const struct rsh_look *look);
-bool rsh_dcp_is_step(const struct rsh_look *look);
+int rsh_dcp_bid(const struct rsh_look *look, struct rsh_bid_more *more);
 /* Reads the metadata, and lists its files, which are one candidate.  Returns 0
  * or -errno with a sentence. */
 int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,

@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -111,7 +113,7 @@ static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
 	return rc;
 }
 
-bool rsh_dcp_is_step(const struct rsh_look *l)
+static bool dcp_is_step(const struct rsh_look *l)
 {
 	const char *shard = NULL;
 	bool has = false;
@@ -130,10 +132,33 @@ bool rsh_dcp_is_step(const struct rsh_look *l)
 	       has;
 }
 
-int rsh_dcp_bid(const struct rsh_look *l)
+static void dcp_hint(const struct rsh_look *l, char *buf, size_t max)
 {
-	return !l->file && rsh_look_is_plain(l) && rsh_dcp_is_step(l) ?
-	       RSH_BID_SURE : RSH_BID_NO;
+	const char *item = NULL;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (strcmp(l->names[i], RSH_DCP_METADATA) == 0) {
+			snprintf(buf, max, "; it is a distributed checkpoint");
+			return;
+		}
+		if (rsh_has_suffix(l->names[i], ".distcp") &&
+		    (!item || strverscmp(l->names[i], item) < 0))
+			item = l->names[i];
+	}
+	if (item)
+		snprintf(buf, max, "; %s is of a distributed checkpoint, and "
+			 "no " RSH_DCP_METADATA " is beside it: the save was "
+			 "not finished", item);
+}
+
+int rsh_dcp_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	if (l->file || !rsh_look_is_plain(l))
+		return RSH_BID_NO;
+	if (more->hint)
+		dcp_hint(l, more->hint, more->max);
+	more->is_step = dcp_is_step(l);
+	return more->is_step ? RSH_BID_SURE : RSH_BID_NO;
 }
 
 /* ---- reading the metadata ---- */

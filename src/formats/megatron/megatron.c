@@ -48,7 +48,6 @@ static enum rsh_part megatron_part(const char *path, struct rsh_step_name *out)
 const struct rsh_format rsh_megatron_format = {
 	.name = "megatron",
 	.says = "checkpoint of Megatron-LM",
-	.bid = rsh_no_bid,
 	.framework = "Megatron-LM",
 	.step_dirs = true,
 	.tracked = megatron_iteration,

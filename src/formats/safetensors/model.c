@@ -269,24 +269,9 @@ static int hf_bid_other_names(const struct rsh_look *l)
 	       model_is_whole(l, name) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
-/* If there are both a map and one file, transformers loads the one file. */
-static int hf_bid(const struct rsh_look *l)
+static int ms_parts_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
-	if (!model_is_asked(l))
-		return RSH_BID_NO;
-	if (l->file)
-		return rsh_format_is_map(l->file) ||
-		       model_is_whole(l, l->file) ? RSH_BID_SURE : RSH_BID_NO;
-	if (rsh_look_has(l, HF_MAP))
-		return RSH_BID_MODEL;
-	if (rsh_look_has(l, MS_MAP))
-		return RSH_BID_NO;
-	return rsh_look_has(l, HF_SINGLE) ? RSH_BID_MODEL :
-					    hf_bid_other_names(l);
-}
-
-static int ms_parts_bid(const struct rsh_look *l)
-{
+	(void)more;
 	if (!model_is_asked(l))
 		return RSH_BID_NO;
 	if (l->file)
@@ -357,6 +342,24 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	if (part)
 		snprintf(buf, max, "; %s may be a part of a model, and no "
 			 HF_MAP " is beside it", part);
+}
+
+/* If there are both a map and one file, transformers loads the one file. */
+static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	if (more->hint)
+		model_hint(l, more->hint, more->max);
+	if (!model_is_asked(l))
+		return RSH_BID_NO;
+	if (l->file)
+		return rsh_format_is_map(l->file) ||
+		       model_is_whole(l, l->file) ? RSH_BID_SURE : RSH_BID_NO;
+	if (rsh_look_has(l, HF_MAP))
+		return RSH_BID_MODEL;
+	if (rsh_look_has(l, MS_MAP))
+		return RSH_BID_NO;
+	return rsh_look_has(l, HF_SINGLE) ? RSH_BID_MODEL :
+					    hf_bid_other_names(l);
 }
 
 /* ---- listing ---- */
@@ -534,7 +537,6 @@ const struct rsh_format rsh_hf_format = {
 	.name = "hf",
 	.shown = RSH_SHOWN_HF_BESIDE,
 	.bid = hf_bid,
-	.hint = model_hint,
 	.open = hf_open,
 	.whole = rsh_format_model_whole,
 };

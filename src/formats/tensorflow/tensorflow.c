@@ -118,7 +118,6 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 const struct rsh_format rsh_tensorflow_format = {
 	.name = "tensorflow",
 	.says = "checkpoint of TensorFlow",
-	.bid = rsh_no_bid,
 	.framework = "TensorFlow",
 	.tracked = "",
 	.part = tensorflow_part,

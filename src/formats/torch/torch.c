@@ -126,10 +126,11 @@ static bool torch_is_shadowed(const struct rsh_look *l)
 	       rsh_look_has(l, "param_name_map.json");
 }
 
-static int torch_model_bid(const struct rsh_look *l)
+static int torch_model_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	const char *first;
 
+	(void)more;
 	if (!torch_is_asked(l))
 		return RSH_BID_NO;
 	if (l->file)
@@ -142,27 +143,6 @@ static int torch_model_bid(const struct rsh_look *l)
 	return rsh_look_count(l, rsh_format_is_map, &first) == 0 &&
 	       rsh_look_count(l, torch_is_map, &first) == 1 ?
 	       RSH_BID_MODEL - 1 : RSH_BID_NO;
-}
-
-static int torch_file_bid(const struct rsh_look *l)
-{
-	const char *first = NULL;
-
-	if (!torch_is_asked(l))
-		return RSH_BID_NO;
-	/* Files of distributed checkpoints are concatenations of such
-	 * archives. */
-	if (l->file && rsh_has_suffix(l->file, ".distcp"))
-		return RSH_BID_NO;
-	if (l->file)
-		return torch_is_file(l, l->file) ? RSH_BID_SURE :
-						       RSH_BID_NO;
-	if (torch_is_shadowed(l) || torch_model_bid(l) ||
-	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
-	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
-	    torch_slice_of(first))
-		return RSH_BID_NO;
-	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
 static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
@@ -186,6 +166,29 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 	else if (n > 1 && torch_is_file(l, first))
 		snprintf(buf, max, "; it has %zu files that may be of PyTorch, "
 			 "such as %s: give one of them as SOURCE", n, first);
+}
+
+static int torch_file_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	const char *first = NULL;
+
+	if (more->hint)
+		torch_hint(l, more->hint, more->max);
+	if (!torch_is_asked(l))
+		return RSH_BID_NO;
+	/* Files of distributed checkpoints are concatenations of such
+	 * archives. */
+	if (l->file && rsh_has_suffix(l->file, ".distcp"))
+		return RSH_BID_NO;
+	if (l->file)
+		return torch_is_file(l, l->file) ? RSH_BID_SURE :
+						       RSH_BID_NO;
+	if (torch_is_shadowed(l) || torch_model_bid(l, more) ||
+	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
+	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
+	    torch_slice_of(first))
+		return RSH_BID_NO;
+	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
 /* ---- listing ---- */
@@ -773,7 +776,6 @@ const struct rsh_format rsh_torch_format = {
 	.says = "checkpoint of PyTorch",
 	.shown = RSH_SHOWN_HF,
 	.bid = torch_file_bid,
-	.hint = torch_hint,
 	.open = torch_file_open,
 	.whole = torch_file_whole,
 	.framework = "PyTorch",
