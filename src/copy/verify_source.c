@@ -499,7 +499,7 @@ static void count_compared(struct job *j)
 
 		if (!ix)
 			continue;
-		crc = rsh_source_has_crc(j->source, ix);
+		crc = ix->has_crc || ix->summed;
 		j->out->n_by_crc += crc;
 		j->out->n_unsummed += ix->n_unsummed;
 		for (uint32_t r = 0; r < ix->n_records; r++) {

@@ -200,8 +200,9 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 {
 	struct rsh_source *s = x->source;
 	const struct rsh_scan_job job = {
-		s, file, bytes, s->check == RSH_CHECK_FULL ? RSH_SCAN_CRC :
-		RSH_SCAN_HEADERS, x->names,
+		.source = s, .file = file, .bytes = bytes, .names = x->names,
+		.how = s->check == RSH_CHECK_FULL ? RSH_SCAN_CRC :
+						    RSH_SCAN_HEADERS,
 	};
 	struct rsh_ckpt_index *ix;
 	int rc = rsh_source_scan_file(&job, &ix, err);
@@ -339,8 +340,11 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	c->known = s->check == RSH_CHECK_FULL ||
 		   index_take_stored(x, f, which) == 0;
 	if (!f->index || (f->index->file_bytes == c->key.size &&
-			  (!s->format->fits ||
-			   s->format->fits(s, file, f->index, x->names))))
+			  (!s->format->scan ||
+			   !s->format->scan(&(struct rsh_scan_job){
+					.source = s, .file = file,
+					.names = x->names, .stored = f->index,
+				}, NULL, NULL))))
 		return f->index;
 	f->index = NULL;
 	c->known = false;

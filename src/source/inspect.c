@@ -170,7 +170,8 @@ static int inspect_scan(const struct rsh_source *s, uint32_t i,
 
 	*out = (struct rsh_inspected){ .bytes = bytes.size };
 	return rc ? rc : s->format->scan(&(struct rsh_scan_job){
-				s, i, &bytes, RSH_SCAN_VERIFY, names,
+				.source = s, .file = i, .bytes = &bytes,
+				.how = RSH_SCAN_VERIFY, .names = names,
 			}, &out->index, err);
 }
 
@@ -184,13 +185,6 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
 		return inspect_scan(s, i, &in, names, out, err);
 	return inspect_open(rsh_store_path(s->store, i), &in, true, names, out,
 			    err);
-}
-
-bool rsh_source_has_crc(const struct rsh_source *s,
-			const struct rsh_ckpt_index *ix)
-{
-	return ix->has_crc ||
-	       (s->format->has_crc && s->format->has_crc(s, ix));
 }
 
 bool rsh_source_absent(const struct rsh_source *s, uint32_t i,

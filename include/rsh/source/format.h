@@ -201,6 +201,9 @@ struct rsh_scan_job {
 	const struct rsh_byte_source *bytes;
 	enum rsh_scan how;
 	struct rsh_names *names;
+	/* This is an index of the file in its present state, which was stored.
+	 * NULL: the file is scanned. */
+	const struct rsh_ckpt_index *stored;
 };
 
 struct rsh_format {
@@ -253,18 +256,12 @@ struct rsh_format {
 	/* Makes the index of a file (rsh_ckpt_index_new()), or does not change
 	 * *out.  A file that fails counts as missing, but if it is a part of a
 	 * model (RSH_OWNER_MODEL), the source fails.  Any thread may call it.
+	 * If job->stored is not NULL, it reads nothing, but returns 0 or
+	 * -ESTALE: other inputs of the format may have changed, so that the
+	 * scan would make another index.
 	 * NULL: the name of the file says how it is scanned. */
 	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
-	/* Returns whether a stored index is the one that scan would make.  The
-	 * file is the same, but other inputs of the format may have changed.
-	 * NULL: yes, because the index depends on the file alone. */
-	bool (*fits)(const struct rsh_source *s, uint32_t file,
-		     const struct rsh_ckpt_index *ix, struct rsh_names *names);
-	/* Returns whether all content of a file has checksums.  NULL: the index
-	 * of the file shows this. */
-	bool (*has_crc)(const struct rsh_source *s,
-			const struct rsh_ckpt_index *ix);
 	/* Makes the strategy of the chosen step, only for RSH_LAYOUT_OWN, as
 	 * rsh_source_strategy() says. */
 	int (*strategy)(struct rsh_source *s, bool allow_missing,

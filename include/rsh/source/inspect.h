@@ -103,9 +103,6 @@ const struct rsh_ckpt_index *rsh_source_file_index(const struct rsh_source *s,
  * with the path of the source. */
 uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *first);
-/* Returns whether all content of an indexed file has checksums. */
-bool rsh_source_has_crc(const struct rsh_source *s,
-			const struct rsh_ckpt_index *ix);
 /* Sets file i of the files that the chosen candidate lists and that do not
  * exist; returns false after the last one. */
 bool rsh_source_absent(const struct rsh_source *s, uint32_t i,

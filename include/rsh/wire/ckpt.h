@@ -84,6 +84,7 @@ struct rsh_ckpt_index {
 	/* number of records with content but without a CRC; counted only for
 	 * formats whose records have CRCs, by a scan that verifies these */
 	uint32_t n_unsummed;
+	bool summed; /* such a scan found no record without one */
 	/* number of records that were left out, since the map of a model says
 	 * that another part has them */
 	uint32_t n_copies;

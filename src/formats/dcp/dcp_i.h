@@ -111,15 +111,6 @@ int rsh_dcp_shards_add(const struct rsh_source *s, const char *const *names,
 
 int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 		       struct rsh_ckpt_index **out, struct rsh_error *err);
-/* Returns whether the index has all records that the metadata needs of the
- * file.  A cached index may have been made for other metadata. */
-bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
-			const struct rsh_ckpt_index *ix,
-			struct rsh_names *names);
-/* Returns whether a file has CRCs: either all its items were saved with CRCs or
- * none. */
-bool rsh_dcp_has_crc(const struct rsh_source *s,
-		     const struct rsh_ckpt_index *ix);
 
 /* This is the record of a chunk in a file. */
 struct rsh_dcp_held {

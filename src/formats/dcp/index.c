@@ -125,6 +125,43 @@ static bool dcp_is_zip(const struct rsh_byte_source *bytes)
 	       rsh_torch_form(start, sizeof(start)) == RSH_TORCH_ZIP;
 }
 
+/* Returns whether the record is that of an item.  *order is the part of its
+ * name with the order. */
+static bool record_is_of(const char *name, uint64_t offset, uint64_t length,
+			 const char **order)
+{
+	char wanted[NAME_BYTES];
+	size_t len = item_name(offset, length, NULL, wanted);
+
+	*order = name + len;
+	return strncmp(name, wanted, len) == 0 &&
+	       (name[len] == '\0' || name[len] == '/');
+}
+
+/* A stored index may have been made for other metadata.  It must have all
+ * records that the metadata needs of the file. */
+static int dcp_check_stored(const struct rsh_scan_job *job)
+{
+	const struct rsh_ckpt_index *ix = job->stored;
+	const char *order;
+	size_t n, r = 0;
+	const struct rsh_dcp_place *p =
+		file_places(rsh_dcp_of(job->source), job->file, &n);
+
+	for (size_t i = 0; i < n; i++) {
+		if (!place_is_there(&p[i], ix->file_bytes))
+			continue;
+		while (r < ix->n_records &&
+		       !record_is_of(rsh_names_text(job->names,
+						    ix->records[r].name),
+				     p[i].offset, p[i].length, &order))
+			r++;
+		if (r++ >= ix->n_records)
+			return -ESTALE;
+	}
+	return 0;
+}
+
 int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 		       struct rsh_ckpt_index **out, struct rsh_error *err)
 {
@@ -135,9 +172,12 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 	const struct rsh_dcp_place *p = file_places(d, job->file, &n);
 	struct rsh_ckpt_index *ix;
 	uint32_t twice;
-	int rc = job->how == RSH_SCAN_VERIFY ?
-		 dcp_check_size(p, n, bytes, err) : 0;
+	int rc = 0;
 
+	if (job->stored)
+		return d->pub->by_name ? 0 : dcp_check_stored(job);
+	if (job->how == RSH_SCAN_VERIFY)
+		rc = dcp_check_size(p, n, bytes, err);
 	if (rc)
 		return rc;
 	if (d->pub->by_name && d->holds[job->file])
@@ -160,57 +200,14 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 		rsh_ckpt_index_free(ix);
 		return rc;
 	}
+	ix->summed = full && ix->n_records > 0 && ix->n_unsummed == 0;
 	/* Each item has one place, so no name occurs twice. */
 	rsh_ckpt_index_sort(ix, &twice);
 	*out = ix;
 	return 0;
 }
 
-bool rsh_dcp_has_crc(const struct rsh_source *s,
-		     const struct rsh_ckpt_index *ix)
-{
-	return !rsh_source_dcp(s)->by_name && ix->n_records > 0 &&
-	       ix->n_unsummed == 0;
-}
-
 /* ---- searching an index ---- */
-
-/* Returns whether the record is that of an item.  *order is the part of its
- * name with the order. */
-static bool record_is_of(const char *name, uint64_t offset, uint64_t length,
-			 const char **order)
-{
-	char wanted[NAME_BYTES];
-	size_t len = item_name(offset, length, NULL, wanted);
-
-	*order = name + len;
-	return strncmp(name, wanted, len) == 0 &&
-	       (name[len] == '\0' || name[len] == '/');
-}
-
-bool rsh_dcp_index_fits(const struct rsh_source *s, uint32_t file,
-			const struct rsh_ckpt_index *ix,
-			struct rsh_names *names)
-{
-	const struct rsh_dcp_place *p;
-	const char *order;
-	size_t n, r = 0;
-
-	if (rsh_source_dcp(s)->by_name)
-		return true;
-	p = file_places(rsh_dcp_of(s), file, &n);
-	for (size_t i = 0; i < n; i++) {
-		if (!place_is_there(&p[i], ix->file_bytes))
-			continue;
-		while (r < ix->n_records &&
-		       !record_is_of(rsh_names_text(names, ix->records[r].name),
-				     p[i].offset, p[i].length, &order))
-			r++;
-		if (r++ >= ix->n_records)
-			return false;
-	}
-	return true;
-}
 
 /* Finds the first record whose elements begin at or after the chunk's
  * offset. */

@@ -400,8 +400,12 @@ static int torch_scan(const struct rsh_scan_job *job,
 	const uint32_t file = job->file;
 	struct rsh_torch_file *f;
 	uint32_t n_unsummed = 0;
-	int rc = torch_load(t, file, job->bytes, &f, err);
+	int rc;
 
+	/* An index has no strides, so the file must be read. */
+	if (job->stored)
+		return t->files[file] ? 0 : -ESTALE;
+	rc = torch_load(t, file, job->bytes, &f, err);
 	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
 		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
 	if (rc == 0)
@@ -411,6 +415,8 @@ static int torch_scan(const struct rsh_scan_job *job,
 		return rc;
 	}
 	(*out)->n_unsummed = n_unsummed;
+	(*out)->summed = job->how != RSH_SCAN_HEADERS &&
+			 (*out)->n_records > 0 && n_unsummed == 0;
 	(*out)->n_copies = f->n_copies;
 	pthread_mutex_lock(&t->lock);
 	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
@@ -422,23 +428,6 @@ static int torch_scan(const struct rsh_scan_job *job,
 	pthread_mutex_unlock(&t->lock);
 	rsh_torch_file_free(f);
 	return 0;
-}
-
-/* An index has no strides, so the file must be read. */
-static bool torch_fits(const struct rsh_source *s, uint32_t file,
-		       const struct rsh_ckpt_index *ix, struct rsh_names *names)
-{
-	const struct rsh_source_torch *t = rsh_source_state(s);
-
-	(void)ix, (void)names;
-	return t->files[file];
-}
-
-static bool torch_has_crc(const struct rsh_source *s,
-			  const struct rsh_ckpt_index *ix)
-{
-	(void)s;
-	return ix->n_records > 0 && ix->n_unsummed == 0;
 }
 
 /* ---- tensors ---- */
@@ -764,8 +753,7 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 #define TORCH                                                              \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
 	.any_type = true, .any_copy = true,                            \
-	.scan = torch_scan, .fits = torch_fits, \
-	.has_crc = torch_has_crc,                                          \
+	.scan = torch_scan,                                                \
 	.read = torch_read, .values = torch_values,                \
 	.each = torch_each, .list = torch_list,                    \
 	.verify = torch_verify
