@@ -438,30 +438,73 @@ static int by_strategy(struct job *j)
 			       rsh_names_text(j->names, j->lost), j->loser);
 }
 
-/* ---- by the format ---- */
+/* ---- by the list of the format ---- */
 
-static int format_problem(void *ctx, const struct rsh_error *why)
+static int judge_problem(struct job *j, const char *text)
 {
-	struct job *j = ctx;
 	const struct rsh_place at = { .name = rsh_source_path(j->source) };
 
-	return rsh_answer_tell(j->out, &at, "%s", why->text);
+	return text ? rsh_answer_tell(j->out, &at, "%s", text) : 0;
 }
 
-static int format_compare(void *ctx, uint32_t file, uint32_t record,
-			  uint32_t other, uint32_t other_record,
-			  const char *what)
+static int by_box(const void *a, const void *b, void *n_dims)
+{
+	const struct rsh_listed_chunk *x = *(struct rsh_listed_chunk *const *)a,
+				      *y = *(struct rsh_listed_chunk *const *)b;
+	const uint32_t n = *(const uint32_t *)n_dims;
+
+	for (uint32_t d = 0; d < n; d++) {
+		if (x->from[d] != y->from[d])
+			return x->from[d] < y->from[d] ? -1 : 1;
+		if (x->size[d] != y->size[d])
+			return x->size[d] < y->size[d] ? -1 : 1;
+	}
+	return 0;
+}
+
+static int by_box_and_file(const void *a, const void *b, void *n_dims)
+{
+	return by_box(a, b, n_dims) ?:
+	       rsh_by_u32(&(*(struct rsh_listed_chunk *const *)a)->number,
+			  &(*(struct rsh_listed_chunk *const *)b)->number);
+}
+
+/* Compares copies of a chunk if their elements are stored in the same order. */
+static int judge_tensor(void *ctx, const struct rsh_listed_tensor *t)
 {
 	struct job *j = ctx;
-	struct file *a = &j->files[file], *b = &j->files[other];
+	cleanup_free const struct rsh_listed_chunk **held =
+		rsh_alloc_array((size_t)t->n_chunks + 1, sizeof(*held));
+	const struct rsh_listed_chunk **first = held;
+	uint32_t n_dims = t->n_dims, n = 0;
+	int rc = held ? judge_problem(j, t->wrong) : -ENOMEM;
 
-	return compare(j, &(struct leader){ a, &a->in.index->records[record] },
-		       b, &b->in.index->records[other_record], what);
+	for (uint32_t i = 0; i < t->n_chunks && rc == 0; i++) {
+		rc = judge_problem(j, t->chunks[i].wrong);
+		if (t->chunks[i].order)
+			held[n++] = &t->chunks[i];
+	}
+	if (rc || n < 2)
+		return rc;
+	qsort_r(held, n, sizeof(*held), by_box_and_file, &n_dims);
+	for (uint32_t i = 1; i < n && rc == 0; i++) {
+		const struct rsh_listed_chunk *a = *first, *b = held[i];
+		struct file *f = &j->files[a->number];
+		struct file *g = &j->files[b->number];
+
+		if (by_box(first, &held[i], &n_dims) != 0)
+			first = &held[i];
+		else if (f != g && memcmp(a->order, b->order, n_dims) == 0)
+			rc = compare(j, &(struct leader){
+					f, &f->in.index->records[a->record] },
+				     g, &g->in.index->records[b->record],
+				     "chunk");
+	}
+	return rc;
 }
 
-/* Calls the format's check, which compares the files with the description of
- * them in the source. */
-static int judge_by_format(struct job *j)
+/* Compares the files with what the format lists. */
+static int judge_by_list(struct job *j)
 {
 	cleanup_free const struct rsh_ckpt_index **index =
 		rsh_alloc_array(j->n + 1, sizeof(*index));
@@ -471,6 +514,13 @@ static int judge_by_format(struct job *j)
 		.n_ranks = (uint32_t)j->n, .index = index, .path = path,
 		.names = j->names,
 	};
+	struct rsh_arena arena = { NULL, 0 };
+	const struct rsh_list_job job = {
+		.source = j->source, .part = RSH_LIST_RECORDS, .view = &view,
+		.arena = &arena, .take = judge_tensor, .ctx = j,
+	};
+	struct rsh_listed all;
+	int rc;
 
 	if (!index || !path)
 		return -ENOMEM;
@@ -478,10 +528,11 @@ static int judge_by_format(struct job *j)
 		index[i] = j->files[i].in.index;
 		path[i] = j->files[i].info.path;
 	}
-	return rsh_source_format(j->source)->verify(&(struct rsh_verifier){
-		.source = j->source, .view = &view, .ctx = j,
-		.problem = format_problem, .compare = format_compare,
-	});
+	rc = rsh_source_each(&job, &all, NULL);
+	if (rc == 0 && all.wrong.code)
+		rc = judge_problem(j, all.wrong.text);
+	rsh_arena_clear(&arena);
+	return rc;
 }
 
 /* ---- the whole check ---- */
@@ -542,8 +593,8 @@ static int verify(struct job *j, struct rsh_error *err)
 		return rc;
 	rc = check_trailers(j);
 	rsh_answer_sort(j->out, 0);
-	if (rc == 0 && rsh_source_format(j->source)->verify)
-		rc = judge_by_format(j);
+	if (rc == 0 && rsh_format_lists(rsh_source_format(j->source)))
+		rc = judge_by_list(j);
 	if (rc == 0)
 		rc = j->strategy ? by_strategy(j) : compare_same(j);
 	if (rc)

@@ -203,16 +203,51 @@ bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 int rsh_source_training_state(const struct rsh_source *s,
 			      struct rsh_training_state *out)
 {
-	return s->format->training_state ? s->format->training_state(s, out) : 0;
+	const struct rsh_list_job job = {
+		.source = s, .part = RSH_LIST_STATE,
+	};
+	struct rsh_listed l = { .n_tensors = 0 };
+	int rc = s->format->layout == RSH_LAYOUT_OWN ?
+		 s->format->list(&job, &l, NULL) : 0;
+
+	out->epoch = l.state.epoch ? l.state.epoch : out->epoch;
+	out->batch_size = l.state.batch_size ? l.state.batch_size :
+					       out->batch_size;
+	if (l.state.loss_scale > 0)
+		out->loss_scale = l.state.loss_scale;
+	return rc;
 }
 
 int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
 			struct rsh_names *names, struct rsh_strategy **out,
 			struct rsh_error *err)
 {
-	*out = NULL;
-	return s->format->strategy ?
-	       s->format->strategy(s, allow_missing, names, out, err) : 0;
+	struct rsh_source_view view;
+	const struct rsh_list_job job = {
+		.source = s, .part = RSH_LIST_LAYOUT, .view = &view,
+		.allow_missing = allow_missing,
+	};
+	struct rsh_listed l = { .n_tensors = 0 };
+	int rc = 0;
+
+	rsh_source_view(s, names, &view);
+	if (s->format->layout == RSH_LAYOUT_OWN)
+		rc = s->format->list(&job, &l, err);
+	*out = l.strategy;
+	return rc;
+}
+
+int rsh_source_each(const struct rsh_list_job *job, struct rsh_listed *out,
+		    struct rsh_error *err)
+{
+	int rc;
+
+	*out = (struct rsh_listed){ .n_tensors = 0 };
+	rc = job->source->format->list(job, out, err);
+	for (uint32_t i = 0; i < out->n_tensors && rc == 0; i++)
+		if (job->take(job->ctx, &out->tensors[i]))
+			rc = rsh_error_nomem(err);
+	return rc;
 }
 
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,

@@ -24,15 +24,19 @@ struct states {
 	const char *example;
 };
 
-static void states_of_tensor(void *ctx, const char *name, uint64_t bytes)
+static int states_of_tensor(void *ctx, const struct rsh_listed_tensor *t)
 {
 	struct states *s = ctx;
+	uint64_t bytes = rsh_dtype_size(t->dtype);
 
-	if (rsh_kinds_of_text(s->kinds, name) == RSH_KIND_WEIGHT)
-		return;
+	if (rsh_kinds_of_text(s->kinds, t->name) == RSH_KIND_WEIGHT)
+		return 0;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		bytes *= t->dims[d];
 	s->bytes += bytes;
 	if (s->n++ == 0)
-		s->example = name;
+		s->example = t->name;
+	return 0;
 }
 
 /* The files of neighbouring ranks mostly share an index, so the result of the
@@ -73,17 +77,21 @@ static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
 
 int rsh_vfs_note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
 {
-	const struct rsh_format *f = rsh_source_format(v->source);
-	struct rsh_source_view view;
+	struct rsh_arena arena = { NULL, 0 };
 	struct states s = { .kinds = kinds };
+	const struct rsh_list_job job = {
+		.source = v->source, .arena = &arena,
+		.take = states_of_tensor, .ctx = &s,
+	};
+	struct rsh_source_view view;
+	struct rsh_listed all;
 	char size[32];
-	int rc = 0;
+	int rc;
 
 	rsh_source_view(v->source, v->names, &view);
-	if (f->each)
-		f->each(v->source, states_of_tensor, &s);
-	else
-		rc = states_of_ranks(&view, &s);
+	rc = rsh_format_lists(rsh_source_format(v->source)) ?
+	     rsh_source_each(&job, &all, NULL) : states_of_ranks(&view, &s);
+	rsh_arena_clear(&arena);
 	if (rc || s.n == 0)
 		return rc;
 	if (s.bytes < 1000000)
@@ -169,7 +177,8 @@ int rsh_vfs_values(struct rsh_reshard *v, const struct rsh_plan_options *opts,
 		return 0;
 	if (f->values)
 		rc = f->values(v->source, opts, &v->extra, err);
-	else if (f->training_state && v->output->takes & RSH_TAKES_PICKLES &&
+	else if (f->layout == RSH_LAYOUT_OWN &&
+		 v->output->takes & RSH_TAKES_PICKLES &&
 		 values_of_training(v->source, opts, &v->extra))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && values_note(v))

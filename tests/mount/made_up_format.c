@@ -150,41 +150,32 @@ static int toy_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	return rc;
 }
 
-static int toy_list(const struct rsh_source *s, struct rsh_arena *arena,
-		    struct rsh_listed *out, struct rsh_error *err)
+static int toy_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		    struct rsh_error *err)
 {
-	const struct toy *toy = rsh_source_state(s);
+	const struct toy *toy = rsh_source_state(job->source);
 	struct rsh_listed_tensor *t = rsh_arena_array(
-		arena, struct rsh_listed_tensor, MOST);
+		job->arena, struct rsh_listed_tensor, MOST);
 	struct rsh_listed_chunk *c = rsh_arena_array(
-		arena, struct rsh_listed_chunk, MOST);
+		job->arena, struct rsh_listed_chunk, MOST);
 	static const uint64_t from[2];
 
 	for (uint32_t i = 0; t && c && i < toy->n; i++) {
 		c[i] = (struct rsh_listed_chunk){ from, toy->t[i].dims,
 			toy->t[i].file, true, toy->t[i].offset,
-			toy->t[i].bytes };
+			toy->t[i].bytes, 0, 0, NULL, NULL };
+		if (job->part == RSH_LIST_RECORDS && !out->wrong.code && i > 0 &&
+		    strcmp(toy->t[i - 1].name, toy->t[i].name) > 0)
+			rsh_error_set(&out->wrong, EBADMSG, "%s is out of "
+				      "order", toy->t[i].name);
 		t[i] = (struct rsh_listed_tensor){ .name = toy->t[i].name,
 			.dtype = toy_type(&toy->t[i]), .n_dims = 2,
 			.dims = toy->t[i].dims, .n_chunks = 1, .chunks = &c[i] };
 	}
-	*out = (struct rsh_listed){ .tensors = t, .n_tensors = toy->n,
-		.files = toy->files, .n_files = toy->n };
+	out->tensors = t;
+	out->files = toy->files;
+	out->n_tensors = out->n_files = toy->n;
 	return t && c ? 0 : rsh_error_nomem(err);
-}
-
-static int toy_verify(const struct rsh_verifier *v)
-{
-	const struct toy *toy = rsh_source_state(v->source);
-	struct rsh_error why;
-
-	for (uint32_t i = 1; i < toy->n; i++)
-		if (strcmp(toy->t[i - 1].name, toy->t[i].name) > 0) {
-			rsh_error_set(&why, EBADMSG, "%s is out of order",
-				      toy->t[i].name);
-			return v->problem(v->ctx, &why);
-		}
-	return 0;
 }
 
 static const struct rsh_format toy_format = {
@@ -192,7 +183,7 @@ static const struct rsh_format toy_format = {
 	.owner = RSH_OWNER_NOBODY, .lone = true, .any_type = true,
 	.shown = RSH_SHOWN_HF, .bid = toy_bid,
 	.open = toy_open, .scan = toy_scan,
-	.read = toy_read, .list = toy_list, .verify = toy_verify,
+	.read = toy_read, .list = toy_list,
 };
 
 const struct rsh_format *const rsh_formats[] = {

@@ -122,12 +122,18 @@ struct rsh_values {
 	size_t n_paths, cap_paths;
 };
 
-/* These are the contents of a source that is one whole model, for `ls`. */
+/* This is what a step has. */
 struct rsh_listed_chunk {
 	const uint64_t *from, *size; /* [n_dims] */
 	const char *file; /* NULL: no file has it */
 	bool placed;      /* offset and length are known */
 	uint64_t offset, length;
+	/* With RSH_LIST_RECORDS: record `record` of the view's file `number`
+	 * has it, with its dimensions in this order; NULL: it has none to
+	 * compare.  And why it has none, if that is a problem. */
+	uint32_t number, record;
+	const uint8_t *order; /* [n_dims] */
+	const char *wrong;
 };
 struct rsh_listed_tensor {
 	const char *name;
@@ -137,6 +143,7 @@ struct rsh_listed_tensor {
 	const struct rsh_listed_chunk *chunks;
 	const char
 		*shares; /* the tensor whose elements it shares; NULL: none */
+	const char *wrong; /* a problem of it alone; NULL: none */
 };
 struct rsh_listed {
 	const struct rsh_listed_tensor *tensors;
@@ -147,18 +154,32 @@ struct rsh_listed {
 	uint32_t n_files;
 	struct rsh_error wrong; /* why it is not complete; code 0: it is
 				 * complete */
+	struct rsh_strategy *strategy; /* rsh_source_strategy() */
+	struct rsh_training_state state; /* rsh_source_training_state() */
 };
 
-/* This is a source whose files `verify` has read completely. */
-struct rsh_verifier {
+/* This is a request to list the chosen step. */
+struct rsh_list_job {
 	const struct rsh_source *source;
-	const struct rsh_source_view *view; /* a damaged file has no index */
+	enum rsh_listed_part {
+		RSH_LIST_TENSORS, /* tensors without chunks, values and files */
+		/* With chunks, and `wrong` by the sizes of the files.  No file
+		 * need be indexed. */
+		RSH_LIST_CHUNKS,
+		/* With the records of the chunks in `view`, whose files were
+		 * scanned with RSH_SCAN_VERIFY, and with all that is wrong. */
+		RSH_LIST_RECORDS,
+		RSH_LIST_LAYOUT, /* the strategy, of indexed files */
+		RSH_LIST_STATE,  /* the state of the training */
+	} part;
+	struct rsh_arena *arena; /* it or the format's state owns the result */
+	const struct rsh_source_view *view; /* for records and layout */
+	bool allow_missing;                 /* for the layout */
+	/* If it is not NULL, a format with many tensors calls it for each, with
+	 * memory that is freed after the call, and lists none.  Returns 0 or
+	 * -ENOMEM.  Any other format ignores it (rsh_source_each()). */
+	int (*take)(void *ctx, const struct rsh_listed_tensor *t);
 	void *ctx;
-	/* Adds a problem of the source.  Returns 0 or -ENOMEM. */
-	int (*problem)(void *ctx, const struct rsh_error *why);
-	/* Compares the contents of two files.  Returns 0 or -ENOMEM. */
-	int (*compare)(void *ctx, uint32_t file, uint32_t record,
-		       uint32_t other, uint32_t other_record, const char *what);
 };
 
 /* This is what a format knows of the chosen step beside its files.  It is a
@@ -262,21 +283,12 @@ struct rsh_format {
 	 * NULL: the name of the file says how it is scanned. */
 	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
-	/* Makes the strategy of the chosen step, only for RSH_LAYOUT_OWN, as
-	 * rsh_source_strategy() says. */
-	int (*strategy)(struct rsh_source *s, bool allow_missing,
-			struct rsh_names *names, struct rsh_strategy **out,
-			struct rsh_error *err);
 	/* Checks whether the chosen step, whose files are all there and
 	 * complete by their headers, was saved completely, by the order in
 	 * which its framework writes files.  Returns 0, or -errno with a
 	 * sentence that says what is missing.  NULL: files of ranks need one of
 	 * each rank; all others are complete. */
 	int (*whole)(const struct rsh_source *s, struct rsh_error *err);
-	/* Sets what the chosen step says about the training, except the step
-	 * (rsh_source_training_state()).  Returns 0 or -ENOMEM. */
-	int (*training_state)(const struct rsh_source *s,
-			      struct rsh_training_state *out);
 
 	/* ---- its tensors ---- */
 	/* Makes a catalogue of what the files hold, and offers of all tensors
@@ -294,19 +306,13 @@ struct rsh_format {
 	 * no such values. */
 	int (*values)(struct rsh_source *s, const struct rsh_plan_options *opts,
 		      struct rsh_values *out, struct rsh_error *err);
-	/* Calls fn for each tensor of SOURCE, with its bytes in the files.
-	 * NULL: the records of the indexes are the tensors. */
-	void (*each)(const struct rsh_source *s,
-		     void (*fn)(void *ctx, const char *name, uint64_t bytes),
-		     void *ctx);
-	/* Lists tensors and files without reading any; the arena or the state
-	 * owns the result.  NULL: steps are listed. */
-	int (*list)(const struct rsh_source *s, struct rsh_arena *arena,
-		    struct rsh_listed *out, struct rsh_error *err);
-	/* Compares the contents of files, which were scanned with
-	 * RSH_SCAN_VERIFY.  Returns 0 or -ENOMEM.  NULL: they are compared by
-	 * rank and strategy. */
-	int (*verify)(const struct rsh_verifier *v);
+	/* Lists a part of what the step has, without reading tensors: layout
+	 * and state with RSH_LAYOUT_OWN, all else with RSH_LAYOUT_WHOLE.
+	 * *out is empty before.  NULL: the records of the indexes are the
+	 * tensors, steps are listed, and files are compared by rank and
+	 * strategy. */
+	int (*list)(const struct rsh_list_job *job, struct rsh_listed *out,
+		    struct rsh_error *err);
 
 	/* ---- --resume ---- */
 	/* This is the framework whose steps --resume shows; NULL: it shows
@@ -332,6 +338,15 @@ struct rsh_format {
 		     const char *const *names, size_t n, bool full,
 		     struct rsh_error *err);
 };
+
+/* Returns whether the format lists tensors. */
+static inline bool rsh_format_lists(const struct rsh_format *f)
+{
+	return f->list && f->layout == RSH_LAYOUT_WHOLE;
+}
+/* Lists tensors, and calls job->take for each.  Returns 0 or -errno. */
+int rsh_source_each(const struct rsh_list_job *job, struct rsh_listed *out,
+		    struct rsh_error *err);
 
 /* ---- functions for formats ---- */
 

@@ -195,7 +195,7 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 
 	rsh_printer_init(&out, o);
 	if (rc == 0 && s.source)
-		rc = rsh_source_format(s.source)->list ?
+		rc = rsh_format_lists(rsh_source_format(s.source)) ?
 		     rsh_ls_whole(&out, o, s.source, &taken, &err) :
 		     rsh_ls_source(&out, o, s.source, &taken, &err);
 	else if (rc == 0 && s.strategy)

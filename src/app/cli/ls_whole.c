@@ -216,8 +216,11 @@ int rsh_ls_whole(struct rsh_printer *out, const struct rsh_options *o,
 	struct rsh_decoder_names names = { NULL, false };
 	struct rsh_ls_model model = { 0 };
 	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_listed l;
-	int rc = rsh_source_format(source)->list(source, &arena, &l, err);
+	const struct rsh_list_job job = {
+		.source = source, .part = RSH_LIST_CHUNKS, .arena = &arena,
+	};
+	struct rsh_listed l = { .wrong = RSH_ERROR_INIT };
+	int rc = rsh_source_format(source)->list(&job, &l, err);
 
 	/* Only people are told about the config.json. */
 	for (uint32_t i = 0; rc == 0 && !out->json && i < l.n_tensors; i++)

@@ -118,8 +118,7 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	/* A whole model may also be the output of an export. */
 	f = rsh_source_format_at(o->operands[0], how, rsh_formats, &bid,
 				 &unused);
-	return f && (f->layout == RSH_LAYOUT_OWN ||
-		     (f->layout == RSH_LAYOUT_WHOLE && f->list)) ?
+	return f && (f->layout == RSH_LAYOUT_OWN || rsh_format_lists(f)) ?
 	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;
 }
 

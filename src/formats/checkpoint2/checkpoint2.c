@@ -404,8 +404,8 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 	return 0;
 }
 
-static int checkpoint2_training_state(const struct rsh_source *s,
-				      struct rsh_training_state *out)
+static int checkpoint2_state(const struct rsh_source *s,
+			     struct rsh_training_state *out)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	cleanup_free char *name = NULL, *path = NULL;
@@ -433,6 +433,14 @@ static int checkpoint2_training_state(const struct rsh_source *s,
 
 /* ---- the format ---- */
 
+static int checkpoint2_list(const struct rsh_list_job *job,
+			    struct rsh_listed *out, struct rsh_error *err)
+{
+	return job->part == RSH_LIST_STATE ?
+	       checkpoint2_state(job->source, &out->state) :
+	       rsh_checkpoint2_strategy(job, &out->strategy, err);
+}
+
 const struct rsh_format rsh_checkpoint2_format = {
 	.name = "checkpoint2",
 	.says = "Checkpoint 2.0",
@@ -443,8 +451,7 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.bid = checkpoint2_bid,
 	.open = checkpoint2_open,
 	.choose = checkpoint2_choose,
-	.strategy = rsh_checkpoint2_strategy,
-	.training_state = checkpoint2_training_state,
+	.list = checkpoint2_list,
 	.read = rsh_ranks_offer,
 	.framework = "MindSpore Transformers",
 	.step_dirs = true,

@@ -27,7 +27,7 @@ struct param_found {
 };
 
 struct comparing {
-	struct rsh_source *source;
+	const struct rsh_source *source;
 	struct rsh_described *d;
 	const struct rsh_names *names;
 	uint32_t n_names;
@@ -289,16 +289,15 @@ int rsh_checkpoint2_note(struct rsh_described *d)
 	return 0;
 }
 
-int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
-			     struct rsh_names *names,
+int rsh_checkpoint2_strategy(const struct rsh_list_job *job,
 			     struct rsh_strategy **out, struct rsh_error *err)
 {
-	struct rsh_described *d = rsh_source_state(s);
-	struct comparing x = { .source = s, .d = d };
+	struct rsh_described *d = rsh_source_state(job->source);
+	struct comparing x = { .source = job->source, .d = d };
+	struct rsh_names *names = job->view->names;
 	struct rsh_ckpt2 held;
 	int rc;
 
-	*out = NULL;
 	if (!d)
 		return 0;
 	rc = comparing_start(&x, names) ? rsh_error_nomem(err) :
@@ -306,7 +305,7 @@ int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
 	if (rc == 0 && held_find_lost(&x))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
-		rc = comparing_finish(&x, allow_missing, err);
+		rc = comparing_finish(&x, job->allow_missing, err);
 	if (rc == 0 && x.n_params == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: nothing that it describes "
 				   "is in a file", d->path);

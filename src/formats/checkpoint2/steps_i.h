@@ -31,8 +31,8 @@ struct rsh_described {
 /* Makes the notes of the numbers.  Returns 0 or -ENOMEM. */
 int rsh_checkpoint2_note(struct rsh_described *d);
 
-int rsh_checkpoint2_strategy(struct rsh_source *s, bool allow_missing,
-			     struct rsh_names *names,
+/* Makes the strategy of the chosen step, as rsh_source_strategy() says. */
+int rsh_checkpoint2_strategy(const struct rsh_list_job *job,
 			     struct rsh_strategy **out, struct rsh_error *err);
 
 /* Reads all fields but the step.  Numbers that the text does not have stay

@@ -183,13 +183,66 @@ static int list_judge(const struct rsh_source *s, struct rsh_error *wrong)
 	return 0;
 }
 
-static int list_chunks(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
-		       struct rsh_arena *arena, struct rsh_listed_tensor *out)
+/* A chunk that is in no file is a problem of the source; one in a damaged file
+ * is a problem of the file.  Returns 0 or -ENOMEM. */
+static int list_record(const struct rsh_list_job *job, struct rsh_arena *arena,
+		       const struct rsh_dcp_tensor *t,
+		       const struct rsh_dcp_chunk *c,
+		       struct rsh_listed_chunk *out)
 {
-	struct rsh_listed_chunk *all = rsh_arena_array(
-		arena, struct rsh_listed_chunk, (size_t)t->n_chunks + 1);
+	const struct rsh_dcp *d = rsh_source_dcp(job->source);
+	struct rsh_dcp_held *held = rsh_arena_array(arena, struct rsh_dcp_held,
+						    1);
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = 0;
 
-	for (uint32_t i = 0; all && i < t->n_chunks; i++) {
+	if (!held || rsh_dcp_chunk_is_empty(t, c))
+		return held ? 0 : -ENOMEM;
+	if (c->file == RSH_DCP_NO_FILE)
+		rc = rsh_error_set(&why, EBADMSG, "tensor %s: a chunk is in "
+				   "no file", t->name);
+	else if (c->file < job->view->n_ranks && job->view->index[c->file])
+		rc = rsh_dcp_find_held(d, t, c, job->view, held, &why);
+	else
+		return 0;
+	if (rc == -ENOENT)
+		rsh_error_set(&why, EBADMSG, "tensor %s: %s does not have its "
+			      "chunk", t->name, d->files[c->file]);
+	out->number = c->file;
+	out->record = held->record;
+	out->order = rc == 0 ? held->order : NULL;
+	out->wrong = rc ? rsh_arena_strndup(arena, why.text,
+						 strlen(why.text)) : NULL;
+	return rc == -ENOMEM || (rc && !out->wrong) ? -ENOMEM : 0;
+}
+
+/* Returns 0 or -ENOMEM. */
+static int list_tensor(const struct rsh_list_job *job, struct rsh_arena *arena,
+		       const struct rsh_dcp_tensor *t,
+		       struct rsh_listed_tensor *out)
+{
+	const struct rsh_dcp *d = rsh_source_dcp(job->source);
+	const bool records = job->part == RSH_LIST_RECORDS;
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_listed_chunk *all;
+	int rc = 0;
+
+	*out = (struct rsh_listed_tensor){
+		.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims,
+		.dims = t->dims,
+	};
+	if (job->part == RSH_LIST_TENSORS)
+		return 0;
+	if (records && dcp_check_covered(t, &why))
+		out->wrong = rsh_arena_strndup(arena, why.text,
+						 strlen(why.text));
+	all = rsh_arena_array(arena, struct rsh_listed_chunk,
+			      (size_t)t->n_chunks + 1);
+	if (!all || why.code == ENOMEM || (why.code && !out->wrong))
+		return -ENOMEM;
+	out->n_chunks = t->n_chunks;
+	out->chunks = all;
+	for (uint32_t i = 0; i < t->n_chunks && rc == 0; i++) {
 		const struct rsh_dcp_chunk *c = &t->chunks[i];
 		const bool in_file = c->file != RSH_DCP_NO_FILE;
 
@@ -199,150 +252,58 @@ static int list_chunks(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 			.placed = in_file && c->length != RSH_DCP_BY_NAME,
 			.offset = c->offset, .length = c->length,
 		};
-	}
-	*out = (struct rsh_listed_tensor){
-		.name = t->name, .dtype = t->dtype, .n_dims = t->n_dims,
-		.dims = t->dims, .n_chunks = t->n_chunks, .chunks = all,
-	};
-	return all ? 0 : -ENOMEM;
-}
-
-static int dcp_list(const struct rsh_source *s, struct rsh_arena *arena,
-		    struct rsh_listed *out, struct rsh_error *err)
-{
-	const struct rsh_dcp *d = rsh_source_dcp(s);
-	struct rsh_listed_tensor *tensors = rsh_arena_array(
-		arena, struct rsh_listed_tensor, (size_t)d->n_tensors + 1);
-	const char **values = rsh_arena_array(arena, const char *,
-					      (size_t)d->n_values + 1);
-
-	*out = (struct rsh_listed){
-		.tensors = tensors, .n_tensors = d->n_tensors,
-		.values = values, .n_values = d->n_values,
-		.files = (const char *const *)d->files, .n_files = d->n_files,
-		.wrong = RSH_ERROR_INIT,
-	};
-	if (!tensors || !values)
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < d->n_tensors; i++)
-		if (list_chunks(d, &d->tensors[i], arena, &tensors[i]))
-			return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < d->n_values; i++)
-		values[i] = d->values[i].name;
-	return list_judge(s, &out->wrong) ? rsh_error_nomem(err) : 0;
-}
-
-/* ---- the check: the chunks cover the tensors, each element once, and files
- * with the same chunk have the same content ---- */
-
-/* Copies are compared if their elements are stored in the same order. */
-struct held_chunk {
-	const struct rsh_dcp_chunk *chunk;
-	struct rsh_dcp_held held;
-};
-
-static int by_box(const void *a, const void *b, void *n_dims)
-{
-	const struct held_chunk *x = a, *y = b;
-	const uint32_t n = *(const uint32_t *)n_dims;
-
-	for (uint32_t d = 0; d < n; d++) {
-		const struct rsh_dcp_chunk *p = x->chunk, *q = y->chunk;
-
-		if (p->from[d] != q->from[d])
-			return p->from[d] < q->from[d] ? -1 : 1;
-		if (p->size[d] != q->size[d])
-			return p->size[d] < q->size[d] ? -1 : 1;
-	}
-	return rsh_by_u32(&x->chunk->file, &y->chunk->file);
-}
-
-static bool same_box(const struct held_chunk *a, const struct held_chunk *b,
-		     uint32_t n)
-{
-	return !n || (!memcmp(a->chunk->from, b->chunk->from,
-			      n * sizeof(uint64_t)) &&
-		      !memcmp(a->chunk->size, b->chunk->size,
-			      n * sizeof(uint64_t)));
-}
-
-/* A chunk that is in no file is a problem of the source; one in a damaged file
- * is a problem of the file. */
-static int take_chunk(const struct rsh_verifier *v,
-		      const struct rsh_dcp_tensor *t,
-		      const struct rsh_dcp_chunk *chunk,
-		      struct held_chunk *out, uint32_t *n)
-{
-	const struct rsh_dcp *d = rsh_source_dcp(v->source);
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc;
-
-	if (rsh_dcp_chunk_is_empty(t, chunk))
-		return 0;
-	if (chunk->file == RSH_DCP_NO_FILE) {
-		rsh_error_set(&why, EBADMSG, "tensor %s: a chunk is in no file",
-			      t->name);
-		return v->problem(v->ctx, &why);
-	}
-	if (chunk->file >= v->view->n_ranks || !v->view->index[chunk->file])
-		return 0;
-	rc = rsh_dcp_find_held(d, t, chunk, v->view, &out[*n].held, &why);
-	out[*n].chunk = chunk;
-	*n += rc == 0;
-	if (rc == -ENOENT)
-		rsh_error_set(&why, EBADMSG, "tensor %s: %s does not have its "
-			      "chunk", t->name, d->files[chunk->file]);
-	return rc == 0 || rc == -ENOMEM ? rc : v->problem(v->ctx, &why);
-}
-
-static int check_held(const struct rsh_verifier *v,
-		      const struct rsh_dcp_tensor *t)
-{
-	cleanup_free struct held_chunk *held =
-		calloc((size_t)t->n_chunks + 1, sizeof(*held));
-	uint32_t n_dims = t->n_dims, n = 0;
-	int rc = held ? 0 : -ENOMEM;
-	const struct held_chunk *first;
-
-	if (t->dtype == RSH_DTYPE_UNKNOWN)
-		return rc;
-	for (uint32_t i = 0; i < t->n_chunks && rc == 0; i++)
-		rc = take_chunk(v, t, &t->chunks[i], held, &n);
-	if (rc || n < 2)
-		return rc;
-	qsort_r(held, n, sizeof(*held), by_box, &n_dims);
-	first = held;
-	rc = 0;
-	for (uint32_t i = 1; i < n && rc == 0; i++) {
-		const struct held_chunk *h = &held[i];
-
-		if (!same_box(first, h, n_dims))
-			first = h;
-		else if (first->chunk->file != h->chunk->file &&
-			 memcmp(first->held.order, h->held.order, n_dims) == 0)
-			rc = v->compare(v->ctx, first->chunk->file,
-					first->held.record, h->chunk->file,
-					h->held.record, "chunk");
+		if (records && t->dtype != RSH_DTYPE_UNKNOWN)
+			rc = list_record(job, arena, t, c, &all[i]);
 	}
 	return rc;
 }
 
-static int dcp_verify(const struct rsh_verifier *v)
+/* Returns 0 or -ENOMEM. */
+static int list_tensors(const struct rsh_list_job *job, struct rsh_listed *out)
 {
-	const struct rsh_dcp *d = rsh_source_dcp(v->source);
-	int rc = 0;
+	const struct rsh_dcp *d = rsh_source_dcp(job->source);
+	struct rsh_listed_tensor *all = job->take ? NULL : rsh_arena_array(
+		job->arena, struct rsh_listed_tensor, (size_t)d->n_tensors + 1);
+	struct rsh_listed_tensor one;
+	int rc = job->take || all ? 0 : -ENOMEM;
 
 	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++) {
-		const struct rsh_dcp_tensor *t = &d->tensors[i];
-		struct rsh_error why = RSH_ERROR_INIT;
+		struct rsh_arena arena = { NULL, 0 };
 
-		rc = dcp_check_covered(t, &why);
-		if (rc && rc != -ENOMEM)
-			rc = v->problem(v->ctx, &why);
-		if (rc == 0)
-			rc = check_held(v, t);
+		if (all) {
+			rc = list_tensor(job, job->arena, &d->tensors[i],
+					 &all[i]);
+			continue;
+		}
+		rc = list_tensor(job, &arena, &d->tensors[i], &one) ?:
+		     job->take(job->ctx, &one);
+		rsh_arena_clear(&arena);
 	}
+	out->tensors = all;
+	out->n_tensors = all ? d->n_tensors : 0;
 	return rc;
+}
+
+static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		    struct rsh_error *err)
+{
+	const struct rsh_dcp *d = rsh_source_dcp(job->source);
+	const char **values = rsh_arena_array(job->arena, const char *,
+					      (size_t)d->n_values + 1);
+
+	if (!values)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < d->n_values; i++)
+		values[i] = d->values[i].name;
+	out->values = values;
+	out->n_values = d->n_values;
+	out->files = (const char *const *)d->files;
+	out->n_files = d->n_files;
+	if (list_tensors(job, out) ||
+	    (job->part == RSH_LIST_CHUNKS &&
+	     list_judge(job->source, &out->wrong)))
+		return rsh_error_nomem(err);
+	return 0;
 }
 
 /* Ranks that write their own metadata do not wait for each other. */
@@ -381,9 +342,7 @@ const struct rsh_format rsh_dcp_format = {
 	.whole = dcp_whole,
 	.read = rsh_dcp_read,
 	.values = dcp_values,
-	.each = rsh_dcp_each,
 	.list = dcp_list,
-	.verify = dcp_verify,
 	.framework = "PyTorch DCP",
 	.step_dirs = true,
 	.tracked = "iter_", /* of Megatron-Core */

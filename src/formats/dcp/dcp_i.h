@@ -136,9 +136,6 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
  * if no file has a chunk, -ENOTSUP if an element type is not known. */
 int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		 struct rsh_error *err);
-void rsh_dcp_each(const struct rsh_source *s,
-		  void (*fn)(void *ctx, const char *name, uint64_t bytes),
-		  void *ctx);
 /* Computes how many of a tensor's elements are in no chunk.  Returns 0,
  * -ENOMEM, or -errno with a sentence that names the tensor: -EINVAL if boxes
  * overlap in part or are outside the tensor, -EFBIG if there are too many

@@ -548,19 +548,3 @@ int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
 	rsh_cut_free(cut);
 	return 0;
 }
-
-void rsh_dcp_each(const struct rsh_source *s,
-		  void (*fn)(void *ctx, const char *name, uint64_t bytes),
-		  void *ctx)
-{
-	const struct rsh_dcp *d = rsh_source_dcp(s);
-
-	for (uint32_t i = 0; i < d->n_tensors; i++) {
-		const struct rsh_dcp_tensor *t = &d->tensors[i];
-		uint64_t bytes = rsh_dtype_size(t->dtype);
-
-		for (uint32_t k = 0; k < t->n_dims; k++)
-			bytes *= t->dims[k];
-		fn(ctx, t->name, bytes);
-	}
-}

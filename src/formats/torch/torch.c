@@ -536,33 +536,6 @@ static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 				t->n, job, out, err);
 }
 
-static void torch_each(const struct rsh_source *s,
-		       void (*fn)(void *ctx, const char *name, uint64_t bytes),
-		       void *ctx)
-{
-	const struct rsh_source_torch *t = rsh_source_state(s);
-
-	for (uint32_t i = 0; i < t->n; i++)
-		for (uint32_t k = 0; t->files[i] && k < t->files[i]->n_tensors;
-		     k++) {
-			const struct rsh_torch_tensor *one =
-				&t->files[i]->tensors[k];
-
-			fn(ctx, one->name, one->elements *
-					   rsh_dtype_size(one->dtype));
-		}
-}
-
-/* The indexes have all that is needed to check the files against each other; no
- * content is read again. */
-static int torch_verify(const struct rsh_verifier *v)
-{
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc = torch_check_files(v->source, &why);
-
-	return rc == 0 || rc == -ENOMEM ? rc : v->problem(v->ctx, &why);
-}
-
 /* ---- values ---- */
 
 /* The state of the source keeps its values for other plans, so they are
@@ -692,15 +665,20 @@ static int torch_list_tensors(const struct rsh_torch_file *f, const char *file,
 	return 0;
 }
 
-static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
-		      struct rsh_listed *out, struct rsh_error *err)
+static int torch_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		      struct rsh_error *err)
 {
+	const struct rsh_source *s = job->source;
 	struct rsh_source_torch *t = rsh_source_state(s);
 	struct rsh_listed_tensor *tensors;
 	const char **values;
 	size_t n = 0, n_values = 0;
 
-	*out = (struct rsh_listed){ .wrong = RSH_ERROR_INIT };
+	/* The indexes have all that is needed to check the files against each
+	 * other. */
+	if (job->part == RSH_LIST_RECORDS)
+		return torch_check_files(s, &out->wrong) == -ENOMEM ?
+		       rsh_error_nomem(err) : 0;
 	for (uint32_t i = 0; i < t->n; i++) {
 		cleanup_format_file struct rsh_format_file f = { .path = NULL };
 		int rc = 0;
@@ -714,14 +692,14 @@ static int torch_list(const struct rsh_source *s, struct rsh_arena *arena,
 		n += t->files[i]->n_tensors;
 		n_values += t->files[i]->n_values;
 	}
-	tensors = rsh_arena_array(arena, struct rsh_listed_tensor, n);
-	values = rsh_arena_array(arena, const char *, n_values);
+	tensors = rsh_arena_array(job->arena, struct rsh_listed_tensor, n);
+	values = rsh_arena_array(job->arena, const char *, n_values);
 	if (!tensors || !values)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < t->n; i++) {
 		const struct rsh_torch_file *f = t->files[i];
 
-		if (torch_list_tensors(f, t->names[i], arena,
+		if (torch_list_tensors(f, t->names[i], job->arena,
 				       tensors + out->n_tensors))
 			return rsh_error_nomem(err);
 		out->n_tensors += f->n_tensors;
@@ -754,9 +732,7 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
 	.any_type = true, .any_copy = true,                            \
 	.scan = torch_scan,                                                \
-	.read = torch_read, .values = torch_values,                \
-	.each = torch_each, .list = torch_list,                    \
-	.verify = torch_verify
+	.read = torch_read, .values = torch_values, .list = torch_list
 
 const struct rsh_format rsh_torch_format = {
 	TORCH,
