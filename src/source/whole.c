@@ -51,6 +51,6 @@ int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 				     absent.name);
 	if (s->format->whole)
 		return s->format->whole(s, err);
-	return s->format->owner == RSH_OWNER_RANK && !s->format->lone ?
+	return s->format->owner == RSH_OWNER_RANK ?
 	       whole_check_ranks(s, err) : 0;
 }

@@ -128,8 +128,8 @@ rsh_vfs_offer_options(const struct rsh_source *s,
 {
 	struct rsh_plan_options o = *opts;
 
-	/* A format with any_copy reports missing slices when it reads. */
-	if (rsh_source_format(s)->any_copy) {
+	/* Such a format reports missing slices when it reads. */
+	if (!rsh_source_format(s)->by_name) {
 		o.report_lost = NULL;
 		o.replicas = true;
 	}

@@ -180,10 +180,8 @@ static int toy_list(const struct rsh_list_job *job, struct rsh_listed *out,
 
 static const struct rsh_format toy_format = {
 	.name = "toy", .says = "toy", .layout = RSH_LAYOUT_WHOLE,
-	.owner = RSH_OWNER_NOBODY, .lone = true, .any_type = true,
-	.shown = RSH_SHOWN_HF, .bid = toy_bid,
-	.open = toy_open, .scan = toy_scan,
-	.read = toy_read, .list = toy_list,
+	.owner = RSH_OWNER_NOBODY, .shown = RSH_SHOWN_HF, .bid = toy_bid,
+	.open = toy_open, .scan = toy_scan, .read = toy_read, .list = toy_list,
 };
 
 const struct rsh_format *const rsh_formats[] = {

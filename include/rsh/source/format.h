@@ -228,47 +228,60 @@ struct rsh_scan_job {
 };
 
 struct rsh_format {
-	/* ---- properties ---- */
 	const char *name; /* as in `ls --json`: "dcp" */
-	const char *says; /* in messages: "distributed checkpoint" */
-	enum rsh_layout_from layout;
-	enum rsh_file_owner owner;
-	bool lone;     /* SOURCE is one checkpoint; there are no steps */
-	/* The directory with the weights, in a step that has other files beside
-	 * it (save_dir.h).  NULL: they are in the directory of the step. */
-	const char *below;
-	bool any_type; /* its file names may have different suffixes */
-	/* Records have the names of parameters, so that ranks can be compared
-	 * with each other and with a strategy, and the rules of MindSpore's
-	 * converter apply (plan/conversion.h). */
-	bool by_name;
-	/* A slice may be read from any file that has it; --replicas has no
-	 * effect. */
-	bool any_copy;
-	/* This says whether the default output is a Hugging Face model:
-	 * RSH_SHOWN_RANKS: no.  RSH_SHOWN_HF: yes, unless the names become
-	 * MindSpore's.  RSH_SHOWN_HF_BESIDE: yes, with the other files of
-	 * SOURCE. */
-	enum rsh_shown_as { RSH_SHOWN_RANKS, RSH_SHOWN_HF, RSH_SHOWN_HF_BESIDE }
-		shown;
-	/* This says which names --convert finds: unknown, of either form, or
-	 * MindSpore's. */
-	enum rsh_words_of {
-		RSH_WORDS_ANY,
-		RSH_WORDS_EITHER,
-		RSH_WORDS_MINDSPORE
-	} words;
+	/* ---- traits ---- */
+	struct {
+		const char *says; /* in messages: "distributed checkpoint" */
+		enum rsh_layout_from layout;
+		enum rsh_file_owner owner;
+		/* The directory with the weights, in a step that has other
+		 * files beside it (save_dir.h).  NULL: they are in the
+		 * directory of the step. */
+		const char *below;
+		/* Records have the names of parameters, so that ranks can be
+		 * compared with each other and with a strategy, and the rules
+		 * of MindSpore's converter apply (plan/conversion.h).
+		 * Otherwise a slice may be read from any file that has it, and
+		 * --replicas has no effect. */
+		bool by_name;
+		/* This says whether the default output is a Hugging Face model:
+		 * RSH_SHOWN_RANKS: no.  RSH_SHOWN_HF: yes, unless the names
+		 * become MindSpore's.  RSH_SHOWN_HF_BESIDE: yes, with the other
+		 * files of SOURCE. */
+		enum rsh_shown_as {
+			RSH_SHOWN_RANKS,
+			RSH_SHOWN_HF,
+			RSH_SHOWN_HF_BESIDE
+		} shown;
+		/* This says which names --convert finds: unknown, of either
+		 * form, or MindSpore's. */
+		enum rsh_words_of {
+			RSH_WORDS_ANY,
+			RSH_WORDS_EITHER,
+			RSH_WORDS_MINDSPORE
+		} words;
+		/* This is the framework whose steps --resume shows; NULL: it
+		 * shows none. */
+		const char *framework;
+		/* A step is a directory in SOURCE.  Otherwise it is files in
+		 * the directories of ranks, or in SOURCE. */
+		bool step_dirs;
+		/* The file by which the framework finds the newest step is
+		 * shown: Megatron's, if the names of steps begin with this, or
+		 * TensorFlow's, if it is "". */
+		const char *tracked;
+	};
 
-	/* ---- finding ---- */
+	/* ---- a source ---- */
 	/* Returns an enum rsh_bid, from names and at most one small read, and
 	 * says more (never NULL).  NULL: no source has the format. */
 	int (*bid)(const struct rsh_look *look, struct rsh_bid_more *more);
 
-	/* ---- a source ---- */
 	/* Lists the files of all steps (rsh_source_list()), and sets its state
-	 * (rsh_source_keep()).  A lone checkpoint gives each file a rank
-	 * of its own, or all of them rank 0 (RSH_OWNER_MODEL), and ends with
-	 * rsh_source_take_list(); its files need not exist. */
+	 * (rsh_source_keep()).  A whole model (RSH_LAYOUT_WHOLE) has no steps:
+	 * it gives each file a rank of its own, or all of them rank 0
+	 * (RSH_OWNER_MODEL), and ends with rsh_source_take_list(); its files
+	 * need not exist. */
 	int (*open)(struct rsh_source *s, const struct rsh_source_options *opts,
 		    struct rsh_error *err);
 	/* This is called before the files of candidate i are used; it replaces
@@ -280,7 +293,8 @@ struct rsh_format {
 	 * If job->stored is not NULL, it reads nothing, but returns 0 or
 	 * -ESTALE: other inputs of the format may have changed, so that the
 	 * scan would make another index.
-	 * NULL: the name of the file says how it is scanned. */
+	 * NULL: the name of the file says how it is scanned, and all files have
+	 * the same suffix. */
 	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
 	/* Checks whether the chosen step, whose files are all there and
@@ -314,17 +328,7 @@ struct rsh_format {
 	int (*list)(const struct rsh_list_job *job, struct rsh_listed *out,
 		    struct rsh_error *err);
 
-	/* ---- --resume ---- */
-	/* This is the framework whose steps --resume shows; NULL: it shows
-	 * none. */
-	const char *framework;
-	/* A step is a directory in SOURCE.  Otherwise it is files in the
-	 * directories of ranks, or in SOURCE. */
-	bool step_dirs;
-	/* The file by which the framework finds the newest step is shown:
-	 * Megatron's, if the names of steps begin with this, or TensorFlow's,
-	 * if it is "". */
-	const char *tracked;
+	/* ---- steps, for --resume ---- */
 	/* Says whether a path below SOURCE, or below the directory of a rank,
 	 * belongs to a step, and sets what its name says.  Paths of directories
 	 * end with '/'; those below SOURCE are entered if they belong to one,

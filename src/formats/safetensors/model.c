@@ -526,11 +526,10 @@ static int ms_parts_open(struct rsh_source *s,
 	return rc;
 }
 
-#define MODEL                                                              \
-	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,               \
-	.owner = RSH_OWNER_MODEL, .lone = true, .by_name = true,           \
-	.words = RSH_WORDS_EITHER,                                         \
-	.read = rsh_ranks_offer
+#define MODEL                                                   \
+	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,      \
+	.owner = RSH_OWNER_MODEL, .by_name = true,              \
+	.words = RSH_WORDS_EITHER, .read = rsh_ranks_offer
 
 const struct rsh_format rsh_hf_format = {
 	MODEL,

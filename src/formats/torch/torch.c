@@ -728,11 +728,10 @@ static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
 	return rsh_format_model_whole(s, err);
 }
 
-#define TORCH                                                              \
-	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL, .lone = true, \
-	.any_type = true, .any_copy = true,                            \
-	.scan = torch_scan,                                                \
-	.read = torch_read, .values = torch_values, .list = torch_list
+#define TORCH                                                   \
+	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL,   \
+	.scan = torch_scan, .read = torch_read,                 \
+	.values = torch_values, .list = torch_list
 
 const struct rsh_format rsh_torch_format = {
 	TORCH,
