@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
-#include "step_i.h"
-#include "walk_i.h"
+#include "source_i.h"
 
 static int ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {

@@ -44,7 +44,7 @@ void rsh_path_list_clear(struct rsh_path_list *l)
 
 /* ---- files ---- */
 
-void rsh_checkpoint_parse(struct rsh_checkpoint *c)
+static void checkpoint_parse(struct rsh_checkpoint *c)
 {
 	enum rsh_file_type format = rsh_file_type_of(c->base);
 	size_t n = strlen(c->base);
@@ -73,7 +73,7 @@ static int found_add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
 	}
 	slash = strrchr(c.name, '/');
 	c.base = slash ? slash + 1 : c.name;
-	rsh_checkpoint_parse(&c);
+	checkpoint_parse(&c);
 	(*files)[(*n)++] = c;
 	return 0;
 }

@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/inspect.c reads the index of a single checkpoint file, and returns the
- * candidates and files of a listed tree. */
+/* source/inspect.c says what is known of an open source: its files, steps,
+ * ranks and values.  It also reads the index of a single checkpoint file. */
 #include "config.h"
 
-#include "rsh/source/inspect.h"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "kept_i.h"
+#include "source_i.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "rsh/source/format.h"
+#include "rsh/source/inspect.h"
+#include "rsh/source/sample.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "source_i.h"
 
 /* ---- one file ---- */
 
@@ -280,4 +290,388 @@ int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
 			all[(*n)++] = all[i];
 	*ranks = all;
 	return 0;
+}
+
+/* ---- values that are not tensors ---- */
+
+int rsh_values_alloc(struct rsh_values *v, size_t n)
+{
+	*v = (struct rsh_values){
+		.names = calloc(n + 1, sizeof(*v->names)),
+		.values = calloc(n + 1, sizeof(*v->values)),
+	};
+	return v->names && v->values ? 0 : -ENOMEM;
+}
+
+void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a,
+			  bool first)
+{
+	if (first)
+		v->attr = *a;
+	else
+		v->attr.mode &= rsh_store_mode_as(a, v->attr.uid, v->attr.gid);
+	v->attr.mode &= 0444;
+}
+
+int rsh_values_add_path(struct rsh_values *v, const char *name,
+			const struct rsh_path_key *keys, uint32_t n)
+{
+	if (n == 0)
+		return 0;
+	if (rsh_grow(&v->paths, &v->cap_paths, v->n_paths + 1,
+		     sizeof(*v->paths)))
+		return -ENOMEM;
+	v->paths[v->n_paths++] = (struct rsh_name_path){ name, keys, n };
+	return 0;
+}
+
+static int values_path_by_name(const void *a, const void *b)
+{
+	const struct rsh_name_path *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+void rsh_values_sort_paths(struct rsh_values *v)
+{
+	if (v->n_paths)
+		qsort(v->paths, v->n_paths, sizeof(*v->paths),
+		      values_path_by_name);
+}
+
+const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,
+					    const char *name)
+{
+	const struct rsh_name_path key = { .name = name };
+
+	return v->n_paths ? bsearch(&key, v->paths, v->n_paths,
+				    sizeof(*v->paths), values_path_by_name) :
+			    NULL;
+}
+
+void rsh_values_clear(struct rsh_values *v)
+{
+	free(v->paths);
+	for (uint32_t i = 0; i < v->n; i++)
+		rsh_plain_clear(&v->values[i]);
+	free(v->values);
+	free(v->names);
+	*v = (struct rsh_values){ .n = 0 };
+}
+
+/* ---- for contents/ ---- */
+
+const char *rsh_source_path(const struct rsh_source *s)
+{
+	return s->path;
+}
+
+uint32_t rsh_source_first_rank(const struct rsh_source *s)
+{
+	return s->first_rank;
+}
+
+enum rsh_check rsh_source_check(const struct rsh_source *s)
+{
+	return s->check;
+}
+
+/* ---- ranks ---- */
+
+/* If the chosen candidate has no step, `b` is NULL, and each file is
+ * accepted. */
+static bool sample_is_of_step(const struct rsh_checkpoint *a,
+			      const struct rsh_checkpoint *b)
+{
+	return !b || (a->step.n == b->step.n &&
+		      (a->step.n == 0 ||
+		       rsh_step_cmp(&a->step, &b->step) == 0));
+}
+
+/* In each directory of a power-off save steps are counted from the beginning,
+ * so these are not compared. */
+static bool sample_is_older(const struct rsh_checkpoint *a,
+			    const struct rsh_checkpoint *b)
+{
+	return a->step.n && b->step.n && !a->n_dir && !b->n_dir &&
+	       !a->step.breakpoint && rsh_step_cmp(&a->step, &b->step) > 0;
+}
+
+/* Returns a file of the chosen candidate; NULL: it has none. */
+static const struct rsh_checkpoint *
+sample_chosen_file(const struct rsh_source *s)
+{
+	const struct rsh_listing *l = &s->listing;
+	size_t i = s->chosen < s->n_candidates ?
+		s->candidates[s->chosen].first : l->n - s->n_always;
+
+	return i < l->n ? &l->files[i] : NULL;
+}
+
+/* A rank may have several files of a step; the first one is counted. */
+static bool sample_is_first_of_rank(const struct rsh_source *s, size_t i,
+				    const struct rsh_checkpoint *chosen)
+{
+	const struct rsh_checkpoint *all = s->listing.beyond;
+
+	while (i-- > 0 && all[i].rank == all[i + 1].rank)
+		if (sample_is_of_step(&all[i], chosen))
+			return false;
+	return true;
+}
+
+bool rsh_source_has_step(const struct rsh_source *s)
+{
+	return s->chosen < s->n_candidates;
+}
+
+uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
+				const char **beyond)
+{
+	const struct rsh_checkpoint *chosen = sample_chosen_file(s),
+				    *one = NULL;
+	uint32_t n = s->n_files;
+
+	*beyond = NULL;
+	/* If the tree was opened for listing, s->files has all ranks, in
+	 * ascending order. */
+	if (n > 0 && s->files[n - 1].rank >= n_ranks)
+		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
+			*beyond = rsh_store_name(s->store, i);
+	for (size_t i = 0; i < s->listing.n_beyond; i++) {
+		const struct rsh_checkpoint *c = &s->listing.beyond[i];
+
+		if (!sample_is_of_step(c, chosen))
+			continue;
+		n += sample_is_first_of_rank(s, i, chosen);
+		if (!one || c->rank < one->rank)
+			one = c;
+	}
+	if (one)
+		*beyond = one->name;
+	return n;
+}
+
+bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
+			     uint64_t *epoch, uint64_t *step)
+{
+	const struct rsh_listing *l = &s->listing;
+	const struct rsh_checkpoint *chosen = sample_chosen_file(s);
+	const struct rsh_checkpoint *newest = NULL;
+
+	/* If a step describes itself, older steps are not compared with it. */
+	if (s->format->layout == RSH_LAYOUT_OWN)
+		return false;
+	for (size_t i = 0; chosen && i < l->n + l->n_beyond; i++) {
+		const struct rsh_checkpoint *c = i < l->n ?
+			&l->files[i] : &l->beyond[i - l->n];
+
+		if (c->rank < n_ranks || !sample_is_older(c, chosen) ||
+		    (newest && rsh_step_cmp(&c->step, &newest->step) >= 0))
+			continue;
+		newest = c;
+	}
+	if (!newest)
+		return false;
+	*epoch = newest->step.numbers[0];
+	*step = newest->step.numbers[1];
+	return true;
+}
+
+/* ---- bytes ---- */
+
+bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       uint8_t *buf, size_t len)
+{
+	struct rsh_store_scan in = { .store = s->store };
+	size_t done = 0;
+	int code = 0;
+
+	if (!rsh_source_locate(s, rank, &offset, &in.file) ||
+	    rsh_store_take(s->store, in.file, &in.handle))
+		return false;
+	/* The cache is bypassed because these bytes are not read again soon. */
+	while (done < len && !code) {
+		ssize_t n = rsh_store_scan_pread(&in, buf + done, len - done,
+						 offset + done);
+
+		if (n <= 0)
+			code = n < 0 ? (int)-n : EIO;
+		else
+			done += (size_t)n;
+	}
+	return rsh_store_finish(s->store, in.file, in.handle, code) == 0;
+}
+
+/* ---- results of earlier checks ---- */
+
+bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
+{
+	time_t now = time(NULL);
+	XXH3_state_t state;
+
+	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
+		return false;
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset(&state);
+	if (s->facts && s->facts->key)
+		XXH3_64bits_update(&state, s->facts->key,
+				   sizeof(*s->facts->key));
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		const struct rsh_source_file *f = &s->files[i];
+		struct rsh_index_key key;
+		struct rsh_handle *h;
+
+		XXH3_64bits_update(&state, &f->rank, sizeof(f->rank));
+		if (!f->index)
+			continue;
+		if (rsh_store_take(s->store, i, &h) ||
+		    rsh_store_finish(s->store, i, h,
+				     -rsh_index_key_take(h, &key)) ||
+		    !rsh_index_key_settled(&key, now))
+			return false;
+		XXH3_64bits_update(&state, &key, sizeof(key));
+	}
+	*digest = XXH3_64bits_digest(&state);
+	return true;
+}
+
+bool rsh_source_was_right(const struct rsh_source *s, uint64_t digest)
+{
+	return rsh_kept_is_right(s->index_dirfd, digest);
+}
+
+void rsh_source_keep_right(const struct rsh_source *s, uint64_t digest)
+{
+	rsh_kept_put_right(s->index_dirfd, digest);
+}
+
+/* ---- messages about candidates ---- */
+
+void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
+			       char *text, size_t size)
+{
+	const struct rsh_checkpoint *c;
+	size_t first, end;
+	const char *name = *s->step_name ? s->step_name : NULL;
+	int at = 0;
+
+	rsh_source_candidate_range(s, i, &first, &end);
+	if (!name && !s->resumed && s->listing.n > 0)
+		name = s->listing.files[first].label;
+	if (name) {
+		snprintf(text, size, "%s", name);
+		return;
+	}
+	if (i >= s->n_candidates) {
+		snprintf(text, size, "%s", s->select == RSH_SELECT_MINDSPORE ?
+			 "the last name of each rank" :
+			 "the file of each rank");
+		return;
+	}
+	c = &s->listing.files[s->candidates[i].first];
+	if (c->step.n == 0) {
+		snprintf(text, size, "%s", c->series);
+		return;
+	}
+	if (c->n_dir)
+		at = snprintf(text, size, "%.*s ", (int)c->n_dir, c->name);
+	if (c->step.n == 1) {
+		snprintf(text + at, size - (size_t)at, "step %llu",
+			 (unsigned long long)c->step.numbers[0]);
+		return;
+	}
+	snprintf(text + at, size - (size_t)at, "epoch %llu step %llu%s",
+		 (unsigned long long)c->step.numbers[0],
+		 (unsigned long long)c->step.numbers[1],
+		 c->step.breakpoint ? " (breakpoint)" : "");
+	if (c->step.run) {
+		at = (int)strlen(text);
+		snprintf(text + at, size - (size_t)at, " of run %llu",
+			 (unsigned long long)c->step.run);
+	}
+}
+
+/* Logs the ranks that have checkpoints, but none of the chosen candidate. */
+static void say_absent(const struct rsh_source *s, const char *choice)
+{
+	const struct rsh_listing *l = &s->listing;
+	char ranks[160];
+	size_t at = 0;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		uint32_t n_chosen;
+		size_t k = 0;
+
+		rsh_source_rank_first(s, l->files[i].rank, &n_chosen);
+		if (n_chosen > 0)
+			continue;
+		while (l->files[k].rank != l->files[i].rank)
+			k++;
+		if (k < i)
+			continue;
+		if (n++ < RSH_LISTED_MAX)
+			at += (size_t)snprintf(ranks + at, sizeof(ranks) - at,
+					       " %u", l->files[i].rank);
+	}
+	if (n > 0)
+		rsh_log_notice("%s: %u ranks with checkpoints have none of "
+			       "%s:%s%s", s->path, n, choice, ranks,
+			       n > RSH_LISTED_MAX ? " ..." : "");
+}
+
+void rsh_source_log_left_out(const struct rsh_source *s)
+{
+	if (s->n_bad == 1)
+		rsh_log_warning("%s: the file is left out", s->first_bad.text);
+	else if (s->n_bad > 1)
+		rsh_log_warning(
+			"%s: the file is left out, and so are %u others "
+			"of %u, which --log-level info lists",
+			s->first_bad.text, s->n_bad - 1, s->n_files);
+}
+
+void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
+{
+	*text = '\0';
+	if (s->n_tried < s->n_candidates)
+		snprintf(text, size, "; %s has no step in its name and is "
+				     "ignored: use --select name=GLOB to "
+				     "select it",
+			 rsh_checkpoint_label(&s->listing.files[s->listing.n -
+								1]));
+}
+
+/* Logs what the file says that describes the step. */
+static void say_described(const struct rsh_source *s, const char *choice)
+{
+	const struct rsh_step_facts *f = s->facts;
+	const char *notes = f && f->notes ? f->notes : "";
+
+	if (f && s->n_candidates > 1)
+		rsh_log_notice("%s: several steps, taking %s%s", f->path,
+			       choice, notes);
+	else if (*notes)
+		rsh_log_notice("%s: %s", f->path, notes + strlen("; "));
+}
+
+void rsh_source_log_choice(const struct rsh_source *s)
+{
+	char choice[256], beside[NAME_MAX + 128];
+
+	rsh_source_log_left_out(s);
+	for (uint32_t i = 0; i < s->n_files; i++)
+		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
+	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
+	if (s->format->layout == RSH_LAYOUT_OWN) {
+		say_described(s, choice);
+		return;
+	}
+	if (s->listing.n <= s->n_files || s->n_files == 0)
+		return;
+	rsh_candidates_beside(s, beside, sizeof(beside));
+	rsh_log_notice("%s: several checkpoints per rank, taking %s (%s)%s",
+		       s->path, choice, rsh_store_name(s->store, 0), beside);
+	say_absent(s, choice);
 }

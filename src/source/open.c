@@ -1,19 +1,548 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/open.c opens a source: it finds the format, and the format lists the
- * files. */
+ * files.  If SOURCE is not a checkpoint, it suggests another SOURCE or file. */
 #include "config.h"
 
 #include "kept_i.h"
 #include "source_i.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/file_type.h"
+
+/* Opening directories takes time, and one suggestion is enough. */
+#define LOOKED_AT_MAX 64
+/* Files of other kinds are found in the first ones. */
+#define FILES_MAX 8
+/* Frameworks put slices two levels below the directory of a run. */
+#define ENTRIES_DEEP 2
+
+static bool hint_is_source(const char *path,
+			   const struct rsh_store_options *how,
+			   const struct rsh_format *const *formats,
+			   const struct rsh_format **format)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	int bid;
+
+	*format = rsh_source_format_at(path, how, formats, &bid, &unused);
+	return bid > RSH_BID_ANY;
+}
+
+/* Returns the length of the name without a number at its end. */
+static size_t hint_series(const char *name)
+{
+	size_t n = strlen(name);
+
+	while (n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9')
+		n--;
+	return n;
+}
+
+/* Returns the directory above a path; NULL if there is none, or if it cannot be
+ * computed from the path. */
+static char *hint_above(const char *path)
+{
+	const char *host = strstr(path, "://");
+	size_t n = strlen(path);
+	const char *slash;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	slash = memrchr(path, '/', n);
+	if (host && (!slash || slash < host + strlen("://")))
+		return NULL;
+	return !slash ? strdup(".") : slash == path ? strdup("/") :
+	       strndup(path, (size_t)(slash - path));
+}
+
+/* Returns whether the last part of a path is the directory of a rank, or one
+ * that MindFormers puts into it. */
+static bool hint_is_of_rank(const char *path)
+{
+	static const char rank[] = "rank_";
+	size_t n = strlen(path);
+	const char *name, *slash;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	slash = memrchr(path, '/', n);
+	name = slash ? slash + 1 : path;
+	n -= (size_t)(name - path);
+	if ((n == 10 && strncmp(name, "checkpoint", n) == 0) ||
+	    (n == 7 && strncmp(name, "network", n) == 0)) {
+		cleanup_free char *above = hint_above(path);
+
+		return above && hint_is_of_rank(above);
+	}
+	return n > sizeof(rank) - 1 &&
+	       strncmp(name, rank, sizeof(rank) - 1) == 0 &&
+	       rsh_count_digits(name + sizeof(rank) - 1,
+				n - (sizeof(rank) - 1)) ==
+	       n - (sizeof(rank) - 1);
+}
+
+/* ---- a checkpoint in a directory ---- */
+
+/* This is the entry that was found first or has the greatest number. */
+struct hint_child {
+	char name[NAME_MAX + 1];
+	char *path;   /* below the directory; NULL: none was found */
+	bool several; /* of the same series */
+};
+
+static void hint_child_clear(struct hint_child *c)
+{
+	free(c->path);
+}
+#define cleanup_child __attribute__((cleanup(hint_child_clear)))
+
+/* Keeps the newest of several steps, and the first of other names in sorted
+ * order; the order of the listing has no effect. */
+static void hint_keep_child(struct hint_child *c, const char *name, char *path)
+{
+	const size_t n = hint_series(name);
+	const bool same = c->path && name[n] && hint_series(c->name) == n &&
+			  strncmp(c->name, name, n) == 0;
+
+	c->several |= same;
+	if (c->path && (same ? strverscmp(name, c->name) <= 0 :
+			       strverscmp(name, c->name) >= 0)) {
+		free(path);
+		return;
+	}
+	free(c->path);
+	c->path = path;
+	snprintf(c->name, sizeof(c->name), "%s", name);
+}
+
+/* Returns the snapshot that the branch "main" of a model in the cache of
+ * Hugging Face names, below the directory `snapshots`. */
+static char *hint_revision(const char *snapshots)
+{
+	cleanup_free char *ref = rsh_text_format("%s/../refs/main", snapshots);
+	char *name = calloc(NAME_MAX + 1, 1);
+	int fd = ref && name ? open(ref, O_RDONLY | O_CLOEXEC) : -1;
+	ssize_t n = fd < 0 ? -1 : read(fd, name, NAME_MAX);
+
+	if (fd >= 0)
+		close(fd);
+	if (n > 0 && name[strspn(name, "0123456789abcdef")] == '\0')
+		return name;
+	free(name);
+	return NULL;
+}
+
+static void hint_find_child(const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats,
+			    struct hint_child *c);
+
+/* Returns the checkpoint that the entry of a directory is, or the snapshot of a
+ * model that it is, as a path below the directory (from malloc); NULL: it is
+ * neither. */
+static char *hint_checkpoint(const char *dir, const char *name,
+			     const struct rsh_store_options *how,
+			     const struct rsh_format *const *formats)
+{
+	const bool inside = strcmp(name, "snapshots") == 0;
+	cleanup_free char *path = rsh_text_format("%s/%s", dir, name);
+	cleanup_free char *snapshots =
+		path ? rsh_text_format("%s%s", path, inside ? "" : "/snapshots")
+		     : NULL;
+	cleanup_child struct hint_child c = { .path = NULL };
+	const struct rsh_format *unused;
+
+	if (!snapshots)
+		return NULL;
+	if (hint_is_source(path, how, formats, &unused))
+		return strdup(name);
+	hint_find_child(snapshots, how, formats, &c);
+	return c.path ? rsh_text_format("%s/%s%s", name,
+					inside ? "" : "snapshots/", c.path) :
+			NULL;
+}
+
+/* Finds a source in a directory: the one that a cache names, else the first one
+ * by name or, if names differ only in a number at the end, the one with the
+ * greatest number. */
+static void hint_find_child(const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats,
+			    struct hint_child *c)
+{
+	/* how->place is the directory itself, so it is not used for its
+	 * entries. */
+	const struct rsh_store_options inner = { .objects = how->objects };
+	cleanup_free char *main_one = rsh_store_is_address(path) ? NULL :
+				      hint_revision(path);
+	cleanup_dir struct rsh_dir *dir = NULL;
+	unsigned looked_at = 0;
+	const char *name;
+
+	if (main_one)
+		c->path = hint_checkpoint(path, main_one, &inner, formats);
+	if (c->path || rsh_dir_open_path(path, how, &dir))
+		return;
+	while (looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
+		char *found;
+
+		if (name[0] == '.')
+			continue;
+		looked_at++;
+		found = hint_checkpoint(path, name, &inner, formats);
+		if (found)
+			hint_keep_child(c, name, found);
+	}
+}
+
+/* This collects the hint of a format. */
+struct format_hint {
+	const struct rsh_format *const *formats;
+	char *buf;
+	size_t max;
+	bool below; /* it is about a directory in SOURCE */
+};
+
+/* Directories such as rank0 or device_1 may be those of ranks. */
+static void hint_about_names(const struct rsh_look *l, char *buf, size_t max)
+{
+	static const char *const words[] = { "rank", "device", "card", "npu" };
+
+	/* A directory of a file system lists "." and "..". */
+	bool any = false;
+
+	for (size_t i = 0; i < l->n && !*buf; i++) {
+		const char *name = l->names[i];
+		const size_t n = hint_series(name);
+		struct rsh_stat st;
+		bool of_ranks = false;
+
+		any |= strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+		for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
+			of_ranks |= strncasecmp(name, words[k],
+						strlen(words[k])) == 0;
+		/* The usual name needs no option. */
+		if (of_ranks && name[n] && n < 32 &&
+		    (n != 5 || strncmp(name, "rank_", n) != 0) &&
+		    rsh_store_look(l->source->store, name, &st) == 0 &&
+		    st.kind == RSH_IS_DIR)
+			snprintf(buf, max, "; if %s is the directory of a "
+				 "rank, use --rank-dir '%.*s{rank}'", name,
+				 (int)n, name);
+	}
+	if (l->listed && !any)
+		snprintf(buf, max, "; the directory is empty");
+}
+
+/* Says what the first file is that has the name of a checkpoint of another
+ * kind, and the first bytes of something else. */
+static void hint_about_files(const struct rsh_look *l, char *buf, size_t max)
+{
+	static const char *const suffixes[] = {
+		".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5",
+		".hdf5", ".npy", ".npz",
+	};
+	unsigned looked_at = 0;
+
+	for (size_t i = 0; i < l->n && !*buf && looked_at < FILES_MAX; i++) {
+		const struct rsh_store *store = l->source->store;
+		cleanup_handle struct rsh_handle *h = NULL;
+		uint8_t begin[RSH_FILE_BEGIN];
+		const char *what = NULL;
+		bool is = false;
+		ssize_t n = 0;
+
+		for (size_t k = 0; k < sizeof(suffixes) / sizeof(*suffixes);
+		     k++)
+			is |= rsh_has_suffix(l->names[i], suffixes[k]);
+		if (is && rsh_handle_open(store, l->names[i], &h) == 0)
+			n = rsh_handle_pread(h, begin, sizeof(begin), 0);
+		/* Those of torch.save() are no reason to refuse a directory. */
+		if (n > 0 && *begin != 0x80 && *begin != 'P')
+			what = rsh_file_begins_as(begin, (size_t)n);
+		looked_at += is;
+		if (what)
+			snprintf(buf, max, "; %s is %s", l->names[i], what);
+	}
+}
+
+static int hint_ask_formats(const struct rsh_look *look, void *ctx)
+{
+	const struct format_hint *h = ctx;
+
+	for (const struct rsh_format *const *f = h->formats; *f && !*h->buf;
+	     f++)
+		if ((*f)->bid)
+			(*f)->bid(look, &(struct rsh_bid_more){
+					.hint = h->buf, .max = h->max });
+	if (!*h->buf && !look->file)
+		hint_about_files(look, h->buf, h->max);
+	if (!*h->buf && !look->file && !h->below)
+		hint_about_names(look, h->buf, h->max);
+	return 0;
+}
+
+static void source_hint_file(const struct rsh_source *s, const char *file,
+			     char *buf, size_t max)
+{
+	struct format_hint h = { s->formats, buf, max, false };
+	struct rsh_error unused = RSH_ERROR_INIT;
+
+	*buf = '\0';
+	rsh_source_look_at(s, NULL, file, hint_ask_formats, &h, &unused);
+}
+
+/* Writes what formats say of a directory: "; ...", or "". */
+static void hint_of_directory(const char *path,
+			      const struct rsh_store_options *how,
+			      const struct rsh_format *const *formats,
+			      bool below, char *buf, size_t max)
+{
+	const struct rsh_format *const none[] = { NULL };
+	struct format_hint h = { formats ? formats : none, buf, max, below };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_source *s;
+
+	*buf = '\0';
+	if (rsh_source_new(path, how, &s, &unused))
+		return;
+	rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
+	rsh_source_free(s);
+}
+
+/* Writes what formats say of the first directory by name, below a path, of
+ * which they say anything. */
+static void hint_of_entries(const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats,
+			    unsigned levels, unsigned *looked_at, char *buf,
+			    size_t max)
+{
+	const struct rsh_store_options inner = { .objects = how->objects };
+	cleanup_dir struct rsh_dir *dir = NULL;
+	char first[NAME_MAX + 1] = "";
+	const struct rsh_format *format;
+	struct rsh_stat st;
+	const char *name;
+
+	if (levels == 0 || rsh_dir_open_path(path, how, &dir))
+		return;
+	while (*looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
+		cleanup_free char *entry = NULL;
+		char said[512] = "";
+
+		if (name[0] == '.' || rsh_dir_look(dir, name, &st) ||
+		    st.kind != RSH_IS_DIR)
+			continue;
+		++*looked_at;
+		entry = rsh_text_format("%s/%s", path, name);
+		if (!entry)
+			return;
+		/* Files of ranks may be called anything. */
+		if (hint_is_of_rank(entry))
+			continue;
+		if (hint_is_source(entry, &inner, formats, &format))
+			snprintf(said, sizeof(said), "; it is a checkpoint");
+		else
+			hint_of_directory(entry, &inner, formats, true, said,
+					  sizeof(said));
+		if (!*said)
+			hint_of_entries(entry, &inner, formats, levels - 1,
+					looked_at, said, sizeof(said));
+		if (!*said || (*first && strcmp(first, name) <= 0))
+			continue;
+		snprintf(first, sizeof(first), "%s", name);
+		snprintf(buf, max, "; in %s: %.400s", name, said + 2);
+	}
+}
+
+/* Reads the headers of a whole model, whose files may be missing or cut. */
+static int hint_read(const struct rsh_source *s, struct rsh_names *names,
+		     struct rsh_error *err)
+{
+	const struct rsh_plan_options all = { .unlisted = RSH_UNLISTED_COPY };
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_source_view view;
+	struct rsh_offers offers = { .cat = NULL };
+	const struct rsh_read_job job = {
+		.source = s, .view = &view, .opts = &all, .arena = &arena,
+	};
+	int rc = 0;
+
+	rsh_source_view(s, names, &view);
+	if (s->format->layout == RSH_LAYOUT_WHOLE)
+		rc = s->format->read(&job, &offers, err);
+	if (rc == 0)
+		rsh_catalogue_free(offers.cat);
+	rsh_arena_clear(&arena);
+	return rc;
+}
+
+/* Returns 0 if a checkpoint that needs no strategy can be opened, or -errno
+ * with the sentence of the command that is proposed.  Others are only
+ * listed. */
+static int hint_try(const char *path, const struct rsh_store_options *how,
+		    const struct rsh_format *const *formats,
+		    struct rsh_error *err)
+{
+	const struct rsh_source_options opts = {
+		.formats = formats, .unsharded = true,
+		.store = { .objects = how->objects },
+	};
+	const enum rsh_log_level level = rsh_log_get_level();
+	struct rsh_names *names = rsh_names_new();
+	cleanup_free char *file = NULL;
+	struct rsh_source *s = NULL;
+	int rc = names ? rsh_source_open_root(path, &opts.store, &s, &file,
+					      err) : rsh_error_nomem(err);
+
+	if (rc == 0) {
+		s->n_listed_ranks = UINT32_MAX;
+		s->file = steal_pointer(&file);
+		rc = rsh_source_find_format(s, &opts, s->file, err);
+	}
+	if (rc == 0 && s->format && s->format->layout != RSH_LAYOUT_GIVEN) {
+		/* Only the command that is proposed says this. */
+		rsh_log_set_level(RSH_LOG_ERROR);
+		rc = s->format->open(s, &opts, err) ?:
+		     rsh_source_choose(s, 0, err) ?:
+		     rsh_source_index(s, names, err) ?:
+		     hint_read(s, names, err);
+		rsh_log_set_level(level);
+	}
+	rsh_source_free(s);
+	rsh_names_free(names);
+	return rc;
+}
+
+/* Returns the source to which the directory of a rank belongs; NULL: the path
+ * is none, or not in a source.  What is above any other directory is another
+ * checkpoint. */
+static char *hint_above_rank(const char *path,
+			     const struct rsh_store_options *how,
+			     const struct rsh_format *const *formats)
+{
+	/* how->place is the directory itself. */
+	const struct rsh_store_options outer = { .objects = how->objects };
+	const struct rsh_format *format;
+	char *at = hint_is_of_rank(path) ? hint_above(path) : NULL;
+
+	while (at && !hint_is_source(at, &outer, formats, &format)) {
+		char *next = hint_is_of_rank(at) ? hint_above(at) : NULL;
+
+		free(at);
+		at = next;
+	}
+	return at;
+}
+
+void rsh_source_hint(const char *path, const struct rsh_store_options *how,
+		     const struct rsh_format *const *formats, char *buf,
+		     size_t max)
+{
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+	};
+	cleanup_child struct hint_child c = { .path = NULL };
+	struct rsh_error why = RSH_ERROR_INIT;
+	cleanup_free char *child = NULL, *above = NULL;
+	unsigned looked_at = 0;
+	struct rsh_dir *dir = NULL;
+	int rc = rsh_dir_open_path(path, how, &dir);
+
+	rsh_dir_close(dir);
+	if (rc) {
+		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
+		return;
+	}
+	above = formats ? hint_above_rank(path, &opts, formats) : NULL;
+	if (above && hint_try(above, &opts, formats, &why) == 0) {
+		snprintf(buf, max, "; it is one rank of %s: did you mean that?",
+			 above);
+		return;
+	}
+	hint_of_directory(path, &opts, formats, false, buf, max);
+	if (*buf)
+		return;
+	hint_find_child(path, how, formats, &c);
+	child = c.path ? rsh_text_format("%s/%s", path, c.path) : NULL;
+	if (!child)
+		hint_of_entries(path, &opts, formats, ENTRIES_DEEP, &looked_at,
+				buf, max);
+	else if (hint_try(child, how, formats, &why))
+		snprintf(buf, max, "; %s", why.text);
+	else
+		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
+			 "that%s?", c.path, c.several ?
+			 ", or mount --steps all, which shows each step" : "");
+}
+
+static const struct {
+	const char *name;
+	const char *what;
+} other_names[] = {
+	{ "/.metadata", "the metadata of a distributed checkpoint" },
+	{ ".distcp", "a part of a distributed checkpoint" },
+	{ "config.json", "a configuration of a model" },
+	{ ".index.json", "the index of a model's parts" },
+	{ "/tokenizer.json", "the tokenizer of a model" },
+};
+
+static const char *other_begins(const char *path)
+{
+	char begin[RSH_FILE_BEGIN];
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, begin, sizeof(begin));
+
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? rsh_file_begins_as(begin, (size_t)n) : NULL;
+}
+
+/* The metadata.json of Megatron-Core is only one file of its checkpoint.  That
+ * of a Checkpoint 2.0 is a strategy, whose errors must be reported. */
+static bool other_is_megatron(const char *path)
+{
+	static const char name[] = "metadata.json";
+	cleanup_free char *beside = NULL;
+	const size_t n = strlen(path);
+
+	if (!rsh_has_suffix(path, name) ||
+	    (n >= sizeof(name) && path[n - sizeof(name)] != '/'))
+		return false;
+	beside = rsh_text_format("%.*s.metadata",
+				 (int)(n + 1 - sizeof(name)), path);
+	return beside && access(beside, F_OK) == 0;
+}
+
+const char *rsh_other_file(const char *path, bool *of_directory)
+{
+	*of_directory = true;
+	if (other_is_megatron(path))
+		return "a part of a distributed checkpoint";
+	for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); i++)
+		if (rsh_has_suffix(path, other_names[i].name) ||
+		    strcmp(path, other_names[i].name + 1) == 0)
+			return other_names[i].what;
+	*of_directory = false;
+	return other_begins(path);
+}
+
+/* ---- opening ---- */
 
 static void open_log_empty_dirs(const struct rsh_source *s)
 {
@@ -90,7 +619,7 @@ static int open_refuse_file(const char *path, const struct rsh_source *s,
 				     "with all its tensors", path,
 				     empty ? "the file is empty" : "this is ",
 				     empty ? "" : what);
-	rsh_source_hint_file(s, file, hint, sizeof(hint));
+	source_hint_file(s, file, hint, sizeof(hint));
 	return rsh_error_set(err, EINVAL, "%s: this file is not a checkpoint%s",
 			     path, *hint ? hint : ": SOURCE is the directory "
 			     "of a checkpoint, or one file with all its "

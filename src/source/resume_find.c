@@ -3,7 +3,7 @@
  * that a format knows. */
 #include "config.h"
 
-#include "resume_i.h"
+#include "source_i.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
-/* ---- names with a rank (walk.c) ---- */
+/* ---- names with a rank (ranks.c) ---- */
 
 /* Matches a name with a template of n characters: "{rank}", '*', '?' and plain
  * text.  If *rank is known, "{rank}" matches only that rank; otherwise *rank is
@@ -70,44 +70,39 @@ int rsh_step_files_new(const struct rsh_source *s,
 /* Ends the use of the list, which may be NULL. */
 void rsh_step_files_free(struct rsh_step_files *files);
 
-extern const struct rsh_small_file rsh_strategy_kind; /* strategy_load.c */
+/* ---- candidates (steps.c) ---- */
 
-/* Adds the strategy files of `path`: the file itself, or the files in the
- * directory, sorted by name or `as_listed` (strategy_load.c). */
-int rsh_strategy_list(const char *path, bool as_listed,
-		      struct rsh_path_list *list, bool *directory,
-		      struct rsh_error *err);
-
-/* ---- metadata.json as a strategy (metadata_load.c) ---- */
-
-/* Finds the metadata.json of Checkpoint 2.0 for `path`: the file itself, the
- * one in a step's directory, or the one of the step in the tracker of a save
- * directory.  *out is its path (from malloc), NULL if there is none.  Returns 0
- * or -ENOMEM. */
-int rsh_metadata_find(const char *path, char **out, struct rsh_error *err);
-int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
-		      struct rsh_error *err);
-int rsh_metadata_strategy(const char *path, struct rsh_names *names,
-			  struct rsh_strategy **out, struct rsh_error *err);
-/* Returns the xxh3 of its bytes. */
-int rsh_metadata_digest(const char *path, uint64_t *xxh3,
-			struct rsh_error *err);
-
-/* ---- candidates (step.c, order.c, select.c) ---- */
+/* A message lists so many names, and then how many more there are. */
+#define RSH_LISTED_MAX 6
 
 /* A candidate is the files first .. end-1 of the sorted listing. */
 struct rsh_candidate {
 	size_t first, end;
 };
 
-/* Sets epoch, step and run from the name. */
-void rsh_checkpoint_parse(struct rsh_checkpoint *c);
 void rsh_checkpoint_clear(struct rsh_checkpoint *c);
+/* Returns the name of a checkpoint for messages: its file or, if the format
+ * writes several files under one name, that name. */
+static inline const char *rsh_checkpoint_label(const struct rsh_checkpoint *c)
+{
+	return c->label ? c->label : c->base;
+}
+/* Returns whether --select name=GLOB, if it is given, matches this name. */
+bool rsh_name_is_selected(const char *label,
+			  const struct rsh_source_options *o);
 /* Removes files that are not selected from the listing, sorts the others and
  * makes the candidates.  Returns 0 or -errno with a sentence. */
 int rsh_candidates_make(struct rsh_source *s,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err);
+/* Writes the end of a sentence about candidates that are not tried, or ""
+ * (inspect.c). */
+void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size);
+/* Lists the checkpoints that the ranks of a job have saved, by the names that a
+ * format knows, in s->listing.  The directories of the listing are the units,
+ * ascending by name (resume_find.c). */
+int rsh_resume_find(struct rsh_source *s, const struct rsh_format *format,
+		    const struct rsh_source_options *o, struct rsh_error *err);
 
 /* ---- the tree (tree.c) ---- */
 
@@ -216,20 +211,8 @@ int rsh_source_look_at(const struct rsh_source *s,
 		       const struct rsh_source_options *opts, const char *file,
 		       int (*fn)(const struct rsh_look *look, void *ctx),
 		       void *ctx, struct rsh_error *err);
-/* Writes what formats say of a file that none of them accepts: "; ...", or
- * "". */
-void rsh_source_hint_file(const struct rsh_source *s, const char *file,
-			  char *buf, size_t max);
-/* Makes the index of a file, with the scan of its format. */
-int rsh_source_scan_file(const struct rsh_scan_job *job,
-			 struct rsh_ckpt_index **out, struct rsh_error *err);
 /* Returns which ranks or models the files belong to. */
 enum rsh_file_owner rsh_source_owner(const struct rsh_source *s);
-/* Adds a file.  Files must ascend by rank, which is the owner of the entry.
- * Returns 0 or -ENOMEM. */
-int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e);
-/* Makes the arrays by rank when all files are added.  Returns 0 or -ENOMEM. */
-int rsh_source_number_files(struct rsh_source *s);
 
 /* ---- ranks with several files (join.c) ---- */
 
@@ -238,7 +221,7 @@ int rsh_source_number_files(struct rsh_source *s);
 uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *n);
 /* Provides the tensors of blocks for the cache if it uses them, when all files
- * are scanned (kinds.c).  Returns 0 or -ENOMEM. */
+ * are scanned.  Returns 0 or -ENOMEM. */
 int rsh_source_kinds_tell(struct rsh_source *s);
 void rsh_source_kinds_free(struct rsh_source_kinds *k);
 /* Sets the index of each rank when all files are scanned: the index of its

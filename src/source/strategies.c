@@ -1,18 +1,435 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/strategies.c joins and checks strategy files on disk. */
+/* source/strategies.c reads strategies from disk, and joins and checks them.  A
+ * metadata.json is a strategy too.  The parsed content of a large one is kept
+ * in the directory of the index cache, in a separate file, which counts as an
+ * index file when old files are removed.  As with indexes, the contents are not
+ * trusted: if anything is wrong with the file, the metadata.json is read
+ * again. */
 #include "config.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "kept_i.h"
 #include "source_i.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "rsh/source/format.h"
+#include "rsh/source/inspect.h"
 #include "rsh/source/strategies.h"
+#include "rsh/strategy/checkpoint2.h"
 #include "rsh/strategy/derive.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/strategy_emit.h"
+#include "rsh/wire/strategy_file.h"
+
+/* Reading a smaller one is faster than looking it up. */
+#define KEPT_FROM_BYTES (UINT64_C(1) << 20)
+
+/* ---- what was parsed before ---- */
+
+struct kept_text {
+	const uint8_t *data;
+	size_t len;
+};
+
+static void kept_name(const struct rsh_index_key *key, char name[RSH_KEPT_NAME])
+{
+	rsh_kept_name(XXH3_64bits(key, sizeof(*key)), name);
+}
+
+static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct kept_text *t = ctx;
+	size_t n = offset < t->len ? t->len - (size_t)offset : 0;
+
+	n = n < len ? n : len;
+	memcpy(buf, t->data + offset, n);
+	return (ssize_t)n;
+}
+
+/* The content begins with the key of the metadata.json; the text of
+ * rsh_ckpt2_keep() follows. */
+static int kept_load(int dirfd, const struct rsh_index_key *key,
+		     const char *path, struct rsh_ckpt2 **out)
+{
+	cleanup_free uint8_t *data = NULL;
+	char name[RSH_KEPT_NAME];
+	struct kept_text t;
+	size_t len;
+	int rc;
+
+	kept_name(key, name);
+	rc = rsh_kept_get(dirfd, name, RSH_KEPT_METADATA, &data, &len);
+	if (rc)
+		return rc;
+	if (len < sizeof(*key) || memcmp(data, key, sizeof(*key)) != 0)
+		return -EBADMSG;
+	t = (struct kept_text){ data + sizeof(*key), len - sizeof(*key) };
+	return rsh_ckpt2_parse_kept(&(struct rsh_byte_source){
+		kept_pread, &t, t.len, path,
+	}, out, NULL);
+}
+
+static int kept_save(int dirfd, const struct rsh_index_key *key,
+		     const struct rsh_ckpt2 *c)
+{
+	cleanup_free char *text = NULL;
+	cleanup_free uint8_t *data = NULL;
+	char name[RSH_KEPT_NAME];
+	size_t len;
+	int rc = rsh_ckpt2_keep(c, &text, &len);
+
+	if (rc)
+		return rc;
+	data = malloc(sizeof(*key) + len);
+	if (!data)
+		return -ENOMEM;
+	memcpy(data, key, sizeof(*key));
+	memcpy(data + sizeof(*key), text, len);
+	kept_name(key, name);
+	return rsh_kept_put(dirfd, name, RSH_KEPT_METADATA, data,
+			    sizeof(*key) + len);
+}
+
+/* ---- both ---- */
+
+int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
+		       struct rsh_ckpt2 **out, struct rsh_error *err)
+{
+	struct rsh_byte_source src = { rsh_handle_pread, h, 0, path };
+	struct rsh_index_key key, after;
+	time_t now = time(NULL);
+	struct rsh_stat st;
+	int rc = rsh_handle_look(h, &st) ?: rsh_index_key_take(h, &key);
+
+	if (rc)
+		return rsh_error_file(err, -rc, path);
+	if (st.kind != RSH_IS_FILE)
+		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
+				     path);
+	src.size = key.size;
+	if (dirfd < 0 || key.size < KEPT_FROM_BYTES)
+		return rsh_ckpt2_parse(&src, out, err);
+	if (kept_load(dirfd, &key, path, out) == 0)
+		return 0;
+	rc = rsh_ckpt2_parse(&src, out, err);
+	if (rc || !rsh_index_key_settled(&key, now) ||
+	    rsh_index_key_take(h, &after) ||
+	    memcmp(&key, &after, sizeof(key)) != 0)
+		return rc;
+	rc = kept_save(dirfd, &key, *out);
+	if (rc)
+		rsh_log_info("%s: the index cache cannot be written: %s", path,
+			     strerror(-rc));
+	return 0;
+}
+
+#define METADATA_NAME "metadata.json"
+#define TRACKER_BYTES_MAX 64
+#define LOOK_BYTES 256
+#define PIECE_BYTES ((size_t)1 << 20)
+
+/* A pipe is not opened, because bytes that are read from it are lost. */
+static bool metadata_is(const char *path)
+{
+	char head[LOOK_BYTES];
+	struct stat st;
+	cleanup_handle struct rsh_handle *h = NULL;
+	ssize_t n;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    rsh_handle_open_path(path, &h))
+		return false;
+	n = rsh_handle_pread(h, head, sizeof(head), 0);
+	return n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n);
+}
+
+/* Reads the step in the tracker of a save directory; returns false if there is
+ * none. */
+static bool metadata_tracked(const char *dir, uint64_t *step)
+{
+	char text[TRACKER_BYTES_MAX + 1], *path, *end;
+	cleanup_handle struct rsh_handle *h = NULL;
+	ssize_t n;
+
+	if (asprintf(&path, "%s/" RSH_CKPT2_TRACKER, dir) < 0)
+		return false;
+	n = rsh_handle_open_path(path, &h);
+	free(path);
+	if (n == 0)
+		n = rsh_handle_pread(h, text, TRACKER_BYTES_MAX, 0);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	errno = 0;
+	*step = strtoull(text, &end, 10);
+	end += strspn(end, " \t\r\n");
+	return errno == 0 && end != text && *end == '\0' && !strchr(text, '-');
+}
+
+static int metadata_find(const char *path, char **out, struct rsh_error *err)
+{
+	struct stat st;
+	uint64_t step;
+	char *p;
+
+	*out = NULL;
+	if (stat(path, &st) != 0)
+		return 0; /* the caller reports it if it needs the file */
+	if (!S_ISDIR(st.st_mode))
+		p = strdup(path);
+	else if (metadata_tracked(path, &step))
+		p = rsh_text_format("%s/iteration_%08" PRIu64 "/" METADATA_NAME,
+				    path, step);
+	else
+		p = rsh_text_format("%s/" METADATA_NAME, path);
+	if (!p)
+		return rsh_error_nomem(err);
+	if (metadata_is(p))
+		*out = p;
+	else
+		free(p);
+	return 0;
+}
+
+static int metadata_load(const char *path, struct rsh_ckpt2 **out,
+			 struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open_path(path, &h);
+
+	if (rc)
+		return rsh_error_file(err, -rc, path);
+	return rsh_metadata_parse(-1, h, path, out, err);
+}
+
+static int metadata_strategy(const char *path, struct rsh_names *names,
+			     struct rsh_strategy **out, struct rsh_error *err)
+{
+	struct rsh_ckpt2 *c;
+	int rc = metadata_load(path, &c, err);
+
+	if (rc)
+		return rc;
+	rc = rsh_strategy_of_checkpoint2(c, path, names, out, err);
+	rsh_ckpt2_free(c);
+	return rc;
+}
+
+static int metadata_digest(const char *path, uint64_t *xxh3,
+			   struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	ssize_t n = rsh_handle_open_path(path, &h);
+	cleanup_free char *piece = malloc(PIECE_BYTES);
+	XXH3_state_t *hash = XXH3_createState();
+	uint64_t at = 0;
+
+	if (!piece || !hash) {
+		XXH3_freeState(hash);
+		return rsh_error_nomem(err);
+	}
+	XXH3_64bits_reset(hash);
+	while (h && (n = rsh_handle_pread(h, piece, PIECE_BYTES, at)) > 0) {
+		XXH3_64bits_update(hash, piece, (size_t)n);
+		at += (uint64_t)n;
+	}
+	*xxh3 = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return n == 0 ? 0 : rsh_error_file(err, (int)-n, path);
+}
+
+/* ---- strategy files ---- */
+
+/* The largest known strategies have a few megabytes per stage. */
+#define STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
+
+static const struct rsh_small_file strategy_kind = { "strategy",
+						   STRATEGY_BYTES_MAX };
+static const struct rsh_small_file names_file = { "map of names",
+						  STRATEGY_BYTES_MAX };
+
+/* If the file is not a strategy, the error says what it is, because the
+ * parser's error would not help. */
+static int strategy_say_other(const char *path, struct rsh_error *err)
+{
+	bool of_directory;
+	const char *what = rsh_other_file(path, &of_directory);
+
+	return what ? rsh_error_set(err, EBADMSG, "%s: this is not a strategy, "
+				    "but %s", path, what) : -EBADMSG;
+}
+
+static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
+			      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_load_whole(path, &strategy_kind, &data, &len, err) ?:
+		 rsh_strategy_parse(data, len, path, out, err);
+
+	return rc == -EBADMSG ? strategy_say_other(path, err) : rc;
+}
+
+int rsh_name_map_load(const char *path, struct rsh_name_map **out,
+		      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+
+	return rsh_load_whole(path, &names_file, &data, &len, err) ?:
+	       rsh_name_map_parse(data, len, path, out, err);
+}
+
+static int strategy_read_names(DIR *dir, const char *path,
+			       struct rsh_path_list *l, struct rsh_error *err)
+{
+	const struct dirent *e;
+	char *file;
+	int rc;
+
+	while (errno = 0, (e = readdir(dir))) {
+		if (e->d_name[0] == '.' ||
+		    !(rsh_has_suffix(e->d_name, ".ckpt") ||
+		      rsh_has_suffix(e->d_name, ".json")))
+			continue;
+		if (asprintf(&file, "%s/%s", path, e->d_name) < 0)
+			return rsh_error_nomem(err);
+		rc = rsh_path_list_add(l, file);
+		free(file);
+		if (rc)
+			return rsh_error_nomem(err);
+	}
+	if (errno)
+		return rsh_error_file(err, errno, path);
+	if (l->n == 0)
+		return rsh_error_set(err, EINVAL, "%s: no strategy file "
+				     "(*.ckpt or *.json) in this directory",
+				     path);
+	return 0;
+}
+
+static int strategy_merge_files(const struct rsh_path_list *l,
+				enum rsh_strategy_form form, const char *path,
+				struct rsh_names *names,
+				struct rsh_strategy **out,
+				struct rsh_error *err)
+{
+	struct rsh_strategy_file **files =
+		rsh_alloc_array(l->n, sizeof(*files));
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (!files)
+		return rsh_error_nomem(err);
+	for (; n < l->n && rc == 0; n++)
+		rc = strategy_load_file(l->v[n], &files[n], err);
+	if (rc == 0)
+		return rsh_strategy_merge(&(struct rsh_strategy_set){ files, n,
+				form, path }, names, out, err);
+	for (n--; n > 0; n--)
+		rsh_strategy_file_free(files[n - 1]);
+	free(files);
+	return rc;
+}
+
+static int strategy_list(const char *path, bool as_listed,
+			 struct rsh_path_list *list, bool *directory,
+			 struct rsh_error *err)
+{
+	struct stat st;
+
+	if (stat(path, &st) != 0)
+		return rsh_error_set(err, errno, "strategy %s: %s", path,
+				     strerror(errno));
+	*directory = S_ISDIR(st.st_mode);
+	if (*directory) {
+		DIR *dir = opendir(path);
+		int rc;
+
+		if (!dir)
+			return rsh_error_file(err, errno, path);
+		rc = strategy_read_names(dir, path, list, err);
+		closedir(dir);
+		if (rc == 0 && !as_listed)
+			qsort(list->v, list->n, sizeof(*list->v), rsh_by_text);
+		return rc;
+	}
+	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;
+}
+
+int rsh_strategy_load(const char *path, bool as_listed,
+		      struct rsh_names *names, struct rsh_strategy **out,
+		      struct rsh_error *err)
+{
+	cleanup_path_list struct rsh_path_list list = { 0 };
+	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
+	cleanup_free char *metadata = NULL;
+	bool directory;
+	int rc = metadata_find(path, &metadata, err);
+
+	if (metadata)
+		return metadata_strategy(metadata, names, out, err);
+	if (rc == 0)
+		rc = strategy_list(path, as_listed, &list, &directory, err);
+	if (rc)
+		return rc;
+	if (directory)
+		form = as_listed ? RSH_STRATEGY_DIR_AS_LISTED :
+				   RSH_STRATEGY_DIR;
+	return strategy_merge_files(&list, form, path, names, out, err);
+}
+
+int rsh_strategy_digest(const char *path, uint64_t *xxh3, struct rsh_error *err)
+{
+	cleanup_path_list struct rsh_path_list list = { 0 };
+	cleanup_free char *metadata = NULL;
+	XXH3_state_t *hash;
+	bool directory;
+	int rc = metadata_find(path, &metadata, err);
+
+	if (metadata)
+		return metadata_digest(metadata, xxh3, err);
+	if (rc == 0)
+		rc = strategy_list(path, false, &list, &directory, err);
+	if (rc)
+		return rc;
+	hash = XXH3_createState();
+	if (!hash)
+		return rsh_error_nomem(err);
+	XXH3_64bits_reset(hash);
+	for (size_t i = 0; i < list.n && rc == 0; i++) {
+		cleanup_free uint8_t *data = NULL;
+		const char *name = strrchr(list.v[i], '/');
+		size_t len;
+
+		rc = rsh_load_whole(list.v[i], &strategy_kind, &data, &len,
+				    err);
+		if (rc)
+			break;
+		if (directory)
+			XXH3_64bits_update(hash, name, strlen(name) + 1);
+		XXH3_64bits_update(hash, data, len);
+	}
+	*xxh3 = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return rc;
+}
+
+/* ---- joining ---- */
 
 static bool strategies_is_json(const char *path)
 {
@@ -31,7 +448,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = rsh_strategy_list(paths[i], false, &list, &directory, err);
+		rc = strategy_list(paths[i], false, &list, &directory, err);
 	for (size_t i = 1; rc == 0 && i < list.n; i++)
 		if (strategies_is_json(list.v[i]) !=
 		    strategies_is_json(list.v[0]))
@@ -47,7 +464,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 		return rsh_error_nomem(err);
 	*json = strategies_is_json(list.v[0]);
 	for (size_t i = 0; rc == 0 && i < list.n; i++) {
-		rc = rsh_load_whole(list.v[i], &rsh_strategy_kind, &data[i],
+		rc = rsh_load_whole(list.v[i], &strategy_kind, &data[i],
 				    &files[i].len, err);
 		files[i].path = list.v[i];
 		files[i].data = data[i];
@@ -70,7 +487,7 @@ static int strategies_parse(const struct rsh_path_list *list,
 		struct rsh_error bad = RSH_ERROR_INIT;
 		cleanup_free uint8_t *data = NULL;
 		size_t len;
-		int rc = rsh_load_whole(list->v[i], &rsh_strategy_kind, &data,
+		int rc = rsh_load_whole(list->v[i], &strategy_kind, &data,
 					&len, &bad);
 
 		if (rc == 0)
@@ -101,7 +518,7 @@ static int strategies_check_metadata(const char *path, bool shapes,
 		return rsh_error_set(err, EINVAL,
 			"%s: --checkpoint is for strategy files, which have no "
 			"shapes; a metadata.json has them", path);
-	rc = rsh_metadata_strategy(path, names, &s, &bad);
+	rc = metadata_strategy(path, names, &s, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc)
@@ -123,13 +540,13 @@ int rsh_strategies_check(const char *path,
 	cleanup_free char *metadata = NULL;
 	bool directory;
 	uint32_t n = 0;
-	int rc = rsh_metadata_find(path, &metadata, err);
+	int rc = metadata_find(path, &metadata, err);
 
 	if (metadata)
 		return strategies_check_metadata(metadata, shapes, names,
 						 report, ctx, err);
 	if (rc == 0)
-		rc = rsh_strategy_list(path, false, &list, &directory, &bad);
+		rc = strategy_list(path, false, &list, &directory, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {

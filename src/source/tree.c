@@ -3,7 +3,7 @@
  * files. */
 #include "config.h"
 
-#include "index_cache_i.h"
+#include "kept_i.h"
 #include "source_i.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static void source_forget_choice(struct rsh_source *s)
 	s->joined = false;
 }
 
-int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e)
+static int source_add(struct rsh_source *s, const struct rsh_store_entry *e)
 {
 	if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
 		     sizeof(*s->files)) || rsh_store_add(s->store, e))
@@ -109,7 +109,7 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 			.step = all[k]->step.numbers[1],
 		};
 
-		if (rsh_source_add(s, &e))
+		if (source_add(s, &e))
 			return -ENOMEM;
 		s->files[s->n_files - 1].kind_at = all[k]->kind_at;
 		s->files[s->n_files - 1].n_kind = all[k]->n_kind;
@@ -183,7 +183,7 @@ static int source_name_ranks(struct rsh_source *s)
 	return 0;
 }
 
-int rsh_source_number_files(struct rsh_source *s)
+static int source_number_files(struct rsh_source *s)
 {
 	size_t n;
 
@@ -282,7 +282,7 @@ static int source_choose(struct rsh_source *s, uint32_t i,
 		rc = source_check_ranks(s, err);
 	if (rc == 0 && !s->resumed && !s->format->scan)
 		rc = source_take_type(s, err);
-	if (rc == 0 && (rsh_source_number_files(s) || source_add_beside(s)))
+	if (rc == 0 && (source_number_files(s) || source_add_beside(s)))
 		rc = rsh_error_nomem(err);
 	return rc;
 }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "rsh/util/log.h"
-#include "source/index_cache_i.h"
+#include "source/kept_i.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 static char directory[4096];
