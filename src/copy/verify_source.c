@@ -407,8 +407,8 @@ static int find_absent(struct job *j)
 
 static int by_strategy(struct job *j)
 {
+	const struct rsh_step_facts *facts = rsh_source_facts(j->source);
 	struct rsh_place at = { .name = j->strategy->path };
-	struct rsh_source_file_info f;
 
 	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
 	j->by_rank = calloc((size_t)j->n_ranks + 1, sizeof(*j->by_rank));
@@ -423,11 +423,12 @@ static int by_strategy(struct job *j)
 		return -ENOMEM;
 	/* If the format lists the files of a checkpoint, each slice may be in
 	 * only one of them, so missing files are reported by name. */
-	for (uint32_t i = 0; rsh_source_absent(j->source, i, &f); i++) {
+	for (uint32_t i = 0; i < facts->n_absent; i++) {
 		j->out->n_made_up += j->n_lost == 0;
 		if (j->n_lost > 0 &&
 		    rsh_answer_tell(j->out, &(struct rsh_place){
-					.name = f.name }, "is missing"))
+					.name = facts->absent[i].name },
+				    "is missing"))
 			return -ENOMEM;
 	}
 	if (j->n_lost == 0)

@@ -119,7 +119,7 @@ bool rsh_format_is_of_rank(const struct rsh_source *s, const char *name)
 		return true;
 	for (const char *at = real; at && *at; at += strcspn(at, "/")) {
 		at += strspn(at, "/");
-		if (rsh_format_is_rank_dir(at))
+		if (rsh_rank_dir_length(at))
 			return true;
 	}
 	return false;
@@ -242,12 +242,4 @@ int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)
 		if (rsh_store_look(store, maps[i], &st) == 0)
 			return rsh_format_check_marker(s, maps[i], err);
 	return 0;
-}
-
-bool rsh_format_is_rank_dir(const char *name)
-{
-	const size_t n = strlen("rank_");
-
-	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_count_digits(name + n, 1);
 }

@@ -11,7 +11,6 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/file_type.h"
 
 size_t rsh_step_place(const char *const *names, size_t n, const char *name)
 {
@@ -21,13 +20,13 @@ size_t rsh_step_place(const char *const *names, size_t n, const char *name)
 	return found ? (size_t)(found - names) : n;
 }
 
-int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
-			   struct rsh_error *err)
+int rsh_step_check_file(enum rsh_file_type type,
+			const struct rsh_byte_source *file, bool full,
+			struct rsh_error *err)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
-	int rc = names ? rsh_file_scan(RSH_FILE_SAFETENSORS, file, full,
-				       names, &ix, err) :
+	int rc = names ? rsh_file_scan(type, file, full, names, &ix, err) :
 			 rsh_error_nomem(err);
 
 	if (rc == 0)

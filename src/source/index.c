@@ -594,7 +594,6 @@ static int whole_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 			   struct rsh_names *names, struct rsh_error *err)
 {
-	struct rsh_source_file_info absent;
 	int rc = rsh_source_choose(s, candidate, err) ?:
 		 rsh_source_index(s, names, err);
 
@@ -603,9 +602,9 @@ int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 	if (s->n_bad > 0)
 		return rsh_error_set(err, s->first_bad.code, "%s",
 				     s->first_bad.text);
-	if (rsh_source_absent(s, 0, &absent))
+	if (s->facts->n_absent)
 		return rsh_error_set(err, ENOENT, "%s: %s is missing", s->path,
-				     absent.name);
+				     s->facts->absent[0].name);
 	if (s->format->whole)
 		return s->format->whole(s, err);
 	return s->format->owner == RSH_OWNER_RANK ?

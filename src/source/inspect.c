@@ -197,19 +197,6 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
 			    err);
 }
 
-bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
-		       struct rsh_source_file_info *out)
-{
-	if (!s->facts || i >= s->facts->n_absent)
-		return false;
-	*out = (struct rsh_source_file_info){
-		.rank = s->facts->absent[i].rank,
-		.name = s->facts->absent[i].name,
-		.path = s->facts->absent[i].name,
-	};
-	return true;
-}
-
 int rsh_source_training_state(const struct rsh_source *s,
 			      struct rsh_training_state *out)
 {
@@ -514,7 +501,7 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 		return false;
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
-	if (s->facts && s->facts->key)
+	if (s->facts->key)
 		XXH3_64bits_update(&state, s->facts->key,
 				   sizeof(*s->facts->key));
 	for (uint32_t i = 0; i < s->n_files; i++) {
@@ -647,9 +634,9 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 static void say_described(const struct rsh_source *s, const char *choice)
 {
 	const struct rsh_step_facts *f = s->facts;
-	const char *notes = f && f->notes ? f->notes : "";
+	const char *notes = f->notes ? f->notes : "";
 
-	if (f && s->n_candidates > 1)
+	if (f->path && s->n_candidates > 1)
 		rsh_log_notice("%s: several steps, taking %s%s", f->path,
 			       choice, notes);
 	else if (*notes)

@@ -290,7 +290,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	rc = rsh_ckpt_index_join(parts, base, n_valid, NULL, &whole, &twice);
 	/* If two files have a record with the same name, a map may decide which
 	 * one is used. */
-	if (rc == -EEXIST && s->facts && s->facts->map) {
+	if (rc == -EEXIST && s->facts->map) {
 		home = join_find_homes(s, n_valid, names);
 		rc = !home ? -ENOMEM :
 		     rsh_ckpt_index_join(parts, base, n_valid, home, &whole,
@@ -394,7 +394,7 @@ static void join_tell(const struct rsh_source *s, struct rsh_names *names)
 	const struct rsh_ckpt_index *whole = s->view_index[0];
 	uint64_t n = 0, n_records = 0;
 
-	if (f && f->map && whole)
+	if (f->map && whole)
 		join_tell_missing(s, names);
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_ckpt_index *ix = s->files[i].index;
@@ -402,7 +402,7 @@ static void join_tell(const struct rsh_source *s, struct rsh_names *names)
 		n += ix ? ix->n_copies : 0;
 		n_records += ix ? ix->n_records : 0;
 	}
-	if (f && f->reads_last && whole)
+	if (f->reads_last && whole)
 		n += n_records - whole->n_records;
 	if (n)
 		rsh_log_warning("%s: %" PRIu64 " copies of tensors are in "

@@ -57,6 +57,16 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 	return false;
 }
 
+size_t rsh_rank_dir_length(const char *name)
+{
+	const size_t k = strlen("rank_");
+	const bool is = strncmp(name, "rank_", k) == 0 ||
+			strncmp(name, "ckpt_", k) == 0;
+	const size_t n = is ? rsh_count_digits(name + k, strlen(name + k)) : 0;
+
+	return n ? k + n : 0;
+}
+
 /* Parses the _<K> of a run that ends at *end, and moves *end before it. */
 static uint64_t name_run_before(const char *name, size_t *end, uint32_t rank)
 {

@@ -73,7 +73,6 @@ static char *hint_above(const char *path)
  * that MindFormers puts into it. */
 static bool hint_is_of_rank(const char *path)
 {
-	static const char rank[] = "rank_";
 	size_t n = strlen(path);
 	const char *name, *slash;
 
@@ -88,11 +87,7 @@ static bool hint_is_of_rank(const char *path)
 
 		return above && hint_is_of_rank(above);
 	}
-	return n > sizeof(rank) - 1 &&
-	       strncmp(name, rank, sizeof(rank) - 1) == 0 &&
-	       rsh_count_digits(name + sizeof(rank) - 1,
-				n - (sizeof(rank) - 1)) ==
-	       n - (sizeof(rank) - 1);
+	return n > 0 && rsh_rank_dir_length(name) == n;
 }
 
 /* ---- a checkpoint in a directory ---- */

@@ -220,15 +220,6 @@ static int find_in_rank(struct finder *f, const char *dir, uint32_t unit,
 	return rc;
 }
 
-static bool find_is_rank_dir(const char *name)
-{
-	const size_t n = strlen("rank_");
-
-	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && name[n] &&
-	       !name[n + rsh_count_digits(name + n, strlen(name + n))];
-}
-
 static bool find_rank_in(const char *label, uint64_t *rank)
 {
 	size_t begin, end;
@@ -286,7 +277,9 @@ int rsh_resume_find(struct rsh_source *s, const struct rsh_format *format,
 	for (size_t i = 0; i < root.names.n && rc == 0; i++) {
 		const char *name = root.names.v[i];
 
-		if (root.st[i].kind != RSH_IS_DIR || !find_is_rank_dir(name))
+		if (root.st[i].kind != RSH_IS_DIR ||
+		    !rsh_rank_dir_length(name) ||
+		    name[rsh_rank_dir_length(name)])
 			continue;
 		any_dir = true;
 		rc = find_unit(&f, name, &unit) ? rsh_error_nomem(err) :

@@ -142,7 +142,7 @@ struct rsh_source {
 	char step_name[256]; /* of a checkpoint that is not one of several; "":
 			      * it has none */
 	void *state;                     /* state of the format */
-	const struct rsh_step_facts *facts; /* a part of it, or NULL */
+	const struct rsh_step_facts *facts; /* a part of it; never NULL */
 	bool no_rank_dirs; /* no directory of a rank was found */
 	bool resumed; /* the source is shown with --resume */
 	struct rsh_listing listing; /* sorted: the best candidate first */

@@ -205,23 +205,16 @@ static int metadata_find(const char *path, char **out, struct rsh_error *err)
 	return 0;
 }
 
-static int metadata_load(const char *path, struct rsh_ckpt2 **out,
-			 struct rsh_error *err)
+static int metadata_strategy(const char *path, struct rsh_names *names,
+			     struct rsh_strategy **out, struct rsh_error *err)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_ckpt2 *c;
 	int rc = rsh_handle_open_path(path, &h);
 
 	if (rc)
 		return rsh_error_file(err, -rc, path);
-	return rsh_metadata_parse(-1, h, path, out, err);
-}
-
-static int metadata_strategy(const char *path, struct rsh_names *names,
-			     struct rsh_strategy **out, struct rsh_error *err)
-{
-	struct rsh_ckpt2 *c;
-	int rc = metadata_load(path, &c, err);
-
+	rc = rsh_metadata_parse(-1, h, path, &c, err);
 	if (rc)
 		return rc;
 	rc = rsh_strategy_of_checkpoint2(c, path, names, out, err);

@@ -304,6 +304,8 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 
 /* ---- opening and closing ---- */
 
+static const struct rsh_step_facts no_facts = { .path = NULL };
+
 int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_source **out, struct rsh_error *err)
 {
@@ -313,6 +315,7 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 	if (!s)
 		return rsh_error_nomem(err);
 	s->index_dirfd = -1;
+	s->facts = &no_facts;
 	rc = rsh_store_open(path, opts, &s->store, err);
 	if (rc) {
 		free(s);
@@ -493,13 +496,18 @@ void rsh_source_keep(struct rsh_source *s, void *state,
 	if (s->state)
 		s->free_state(s->state);
 	s->state = state;
-	s->facts = facts;
+	s->facts = facts ? facts : &no_facts;
 	s->free_state = free_it;
 }
 
 const char *rsh_source_file(const struct rsh_source *s)
 {
 	return s->file;
+}
+
+const struct rsh_step_facts *rsh_source_facts(const struct rsh_source *s)
+{
+	return s->facts;
 }
 
 void *rsh_source_state(const struct rsh_source *s)

@@ -54,7 +54,6 @@ int rsh_format_search(const struct rsh_source *s, bool (*is)(const char *),
 int rsh_format_load_map(const struct rsh_source *s, const char *name,
 			struct rsh_weight_map *map, struct rsh_error *err);
 
-
 /* Checks that a step has the file `marker`, which its framework writes last, to
  * its end if it is JSON, and that no file of the step is younger: a directory
  * that is saved into again has the marker of the last save.  Returns 0 or
@@ -65,5 +64,3 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
  * trainer_state.json or, if there is none, and SOURCE is not the directory of a
  * step of the Trainer, the map of the parts. */
 int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err);
-/* Returns whether a directory has the name of a rank: rank_3, ckpt_3. */
-bool rsh_format_is_rank_dir(const char *name);

@@ -7,15 +7,17 @@
 
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
+#include "rsh/wire/file_type.h"
 
 /* Returns the index of a name among n names in ascending order; n if it is not
  * among them. */
 size_t rsh_step_place(const char *const *names, size_t n, const char *name);
 
-/* Checks that a safetensors file is complete.  If `full`, reads all of it.
+/* Checks that a file of this type is complete.  If `full`, reads all of it.
  * Returns 0 or -errno with a sentence. */
-int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
-			   struct rsh_error *err);
+int rsh_step_check_file(enum rsh_file_type type,
+			const struct rsh_byte_source *file, bool full,
+			struct rsh_error *err);
 
 /* Logs that the content of a file is not verified, because torch wrote 0 for
  * each CRC.  Logs only once in a process, because all files of a job are

@@ -382,6 +382,8 @@ void rsh_source_keep(struct rsh_source *s, void *state,
 		     const struct rsh_step_facts *facts,
 		     void (*free_it)(void *state));
 void *rsh_source_state(const struct rsh_source *s);
+/* Never returns NULL. */
+const struct rsh_step_facts *rsh_source_facts(const struct rsh_source *s);
 
 /* This is a file of a step. */
 struct rsh_checkpoint {

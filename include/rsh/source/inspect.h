@@ -103,10 +103,6 @@ const struct rsh_ckpt_index *rsh_source_file_index(const struct rsh_source *s,
  * with the path of the source. */
 uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *first);
-/* Sets file i of the files that the chosen candidate lists and that do not
- * exist; returns false after the last one. */
-bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
-		       struct rsh_source_file_info *out);
 /* Sets the ranks that have a directory or a file of any candidate, ascending
  * (from malloc).  Returns 0 or -ENOMEM. */
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n);

@@ -59,6 +59,10 @@ int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
  * is none. */
 bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end);
 
+/* Returns the length of "rank_3" or "ckpt_3" at the beginning of a name, which
+ * the directory of a rank has; 0: it does not begin so. */
+size_t rsh_rank_dir_length(const char *name);
+
 /* Parses <prefix>-<epoch>_<step>, or <prefix>_<K>-... of the K-th run that
  * found files with the same prefix, in the n characters before the suffix of a
  * name that ModelCheckpoint makes.  If the prefix ends in "rank_" and a number,

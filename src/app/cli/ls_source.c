@@ -107,15 +107,13 @@ static void add_step_file(const struct tree *t, struct step *s,
 static int add_step_files(const struct tree *t, struct step *s,
 			  const struct rsh_source_view *view)
 {
+	const struct rsh_step_facts *facts = rsh_source_facts(t->source);
 	struct rsh_source_file_info f;
-	uint32_t n_absent = 0, n = 0;
+	uint32_t n = facts->n_absent;
 
-	while (rsh_source_absent(t->source, n_absent, &f))
-		n_absent++;
 	s->files = rsh_alloc_array((size_t)rsh_source_n_files(t->source) + 1,
 				   sizeof(*s->files));
-	s->missing = rsh_alloc_array(t->n_ranks + n_absent,
-				     sizeof(*s->missing));
+	s->missing = rsh_alloc_array(t->n_ranks + n, sizeof(*s->missing));
 	s->beyond = rsh_alloc_array(view->n_ranks, sizeof(*s->beyond));
 	if (!s->files || !s->missing || !s->beyond)
 		return -ENOMEM;
@@ -151,8 +149,8 @@ static int add_step_files(const struct tree *t, struct step *s,
 	}
 	/* Some steps list their files, so the ranks without a file are
 	 * known. */
-	for (n = 0; rsh_source_absent(t->source, n, &f); n++)
-		s->missing[n] = f.rank;
+	for (n = 0; n < facts->n_absent; n++)
+		s->missing[n] = facts->absent[n].rank;
 	qsort(s->missing, n, sizeof(*s->missing), rsh_by_u32);
 	for (uint32_t i = 0; i < n; i++)
 		if (s->n_missing == 0 ||

@@ -45,7 +45,7 @@ static int checkpoint2_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (l->file || !rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++) {
-		ranks |= rsh_format_is_rank_dir(l->names[i]);
+		ranks |= rsh_rank_dir_length(l->names[i]) > 0;
 		steps |= rsh_ckpt2_step_parse(l->names[i], &step);
 		more->is_step |= rsh_ckpt2_name_parse(l->names[i], &parts);
 	}

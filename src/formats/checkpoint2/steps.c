@@ -48,7 +48,8 @@ int rsh_checkpoint2_check(const struct rsh_byte_source *files,
 			continue;
 		alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
 			 parts.of == 1;
-		rc = rsh_step_check_tensors(&files[i], full, err);
+		rc = rsh_step_check_file(RSH_FILE_SAFETENSORS, &files[i], full,
+					 err);
 	}
 	if (rc)
 		return rc;

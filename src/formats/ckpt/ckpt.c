@@ -17,7 +17,7 @@ static int ckpt_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (l->file)
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++)
-		if (rsh_format_is_rank_dir(l->names[i]))
+		if (rsh_rank_dir_length(l->names[i]))
 			return l->opts && l->opts->unsharded ?
 			       RSH_BID_MODEL - 1 : RSH_BID_RANKS;
 	return RSH_BID_ANY;

@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/wire/bytes.h"
-#include "rsh/wire/file_type.h"
 
 /* ---- encrypted files ----
  *
@@ -137,17 +137,8 @@ int rsh_ckpt_check(const struct rsh_byte_source *files,
 
 	(void)n;
 	if (rc == -ENOTSUP) {
-		struct rsh_names *table = rsh_names_new();
-		struct rsh_ckpt_index *index = NULL;
-
-		if (!table)
-			return rsh_error_nomem(err);
-		rc = rsh_file_scan(is_ckpt ? RSH_FILE_CKPT :
-					     RSH_FILE_SAFETENSORS,
-				   files, full, table, &index, err);
-		if (rc == 0)
-			rsh_ckpt_index_free(index);
-		rsh_names_free(table);
+		rc = rsh_step_check_file(is_ckpt ? RSH_FILE_CKPT :
+					 RSH_FILE_SAFETENSORS, files, full, err);
 		if (rc != -ENOTSUP)
 			return rc;
 		/* A file that cannot be converted can still be used for

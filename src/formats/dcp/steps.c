@@ -119,7 +119,8 @@ static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
 					   "outside of it (an incremental save)"
 					   : "missing");
 		else if (d->by_name && holds[i])
-			rc = rsh_step_check_tensors(files[i], s->full, err);
+			rc = rsh_step_check_file(RSH_FILE_SAFETENSORS, files[i],
+						 s->full, err);
 	}
 	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
 		rc = step_check_tensor(s, files, &d->tensors[i], err);
