@@ -194,17 +194,14 @@ static int order_candidates(const struct rsh_checkpoint *x,
 	return d ? d : order_series(x, y);
 }
 
-static int order_ranks(const struct rsh_checkpoint *x,
-		       const struct rsh_checkpoint *y)
+static int order_by_rank(const void *a, const void *b)
 {
+	const struct rsh_checkpoint *x = a, *y = b;
+
 	return rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name);
 }
 
-static int order_by_rank(const void *a, const void *b)
-{
-	return order_ranks(a, b);
-}
-
+/* Sets the last two numbers of a path. */
 static void order_last_numbers(const char *name, uint64_t out[2])
 {
 	out[0] = out[1] = 0;
@@ -228,7 +225,7 @@ static int order_by_rank_and_numbers(const void *a, const void *b)
 	return rsh_compare_u64(x->rank, y->rank) ?:
 	       rsh_compare_u64(m[0], n[0]) ?:
 	       rsh_compare_u64(m[1], n[1]) ?:
-	       order_ranks(x, y);
+	       order_by_rank(x, y);
 }
 
 static int order_by_step_and_rank(const void *a, const void *b)
@@ -237,32 +234,19 @@ static int order_by_step_and_rank(const void *a, const void *b)
 	int d = order_stepped(x, y);
 
 	d = d ? d : rsh_step_cmp(&x->step, &y->step);
-	return d ? d : order_ranks(x, y);
+	return d ? d : order_by_rank(x, y);
 }
 
 static int order_by_candidate(const void *a, const void *b)
 {
-	return order_candidates(a, b) ?: order_ranks(a, b);
+	return order_candidates(a, b) ?: order_by_rank(a, b);
 }
 
-enum order {
-	BY_RANK,
-	BY_RANK_AND_NUMBERS, /* by the last two numbers of the path */
-	BY_STEP_AND_RANK,
-	BY_CANDIDATE, /* and by rank inside each candidate */
-};
-
-static void listing_sort(struct rsh_listing *l, enum order order)
+static void listing_sort(struct rsh_listing *l,
+			 int (*order)(const void *a, const void *b))
 {
-	static int (*const orders[])(const void *a, const void *b) = {
-		[BY_RANK] = order_by_rank,
-		[BY_RANK_AND_NUMBERS] = order_by_rank_and_numbers,
-		[BY_STEP_AND_RANK] = order_by_step_and_rank,
-		[BY_CANDIDATE] = order_by_candidate,
-	};
-
 	if (l->n > 0)
-		qsort(l->files, l->n, sizeof(*l->files), orders[order]);
+		qsort(l->files, l->n, sizeof(*l->files), order);
 }
 
 /* Makes the candidates of a listing that is sorted by candidate, except the
@@ -447,7 +431,7 @@ static int select_nothing(struct rsh_source *s,
 		snprintf(what, sizeof(what), "no checkpoint named %s", o->glob);
 	else if (o->breakpoints == RSH_BREAKPOINTS_ONLY)
 		snprintf(what, sizeof(what), "no breakpoint checkpoint");
-	listing_sort(&s->listing, BY_RANK);
+	listing_sort(&s->listing, order_by_rank);
 	select_list(&s->listing, c->rank, names, sizeof(names));
 	if (s->format->owner == RSH_OWNER_RANKS && !s->resumed)
 		*place = '\0';
@@ -521,7 +505,8 @@ static int select_find_epoch(const struct rsh_source *s,
 	return 0;
 }
 
-static int listing_select(struct rsh_source *s, const struct rsh_source_options *o,
+static int listing_select(struct rsh_source *s,
+			  const struct rsh_source_options *o,
 			  struct rsh_error *err)
 {
 	struct rsh_source_options found = *o;
@@ -568,8 +553,8 @@ static void step_keep_last_names(struct rsh_source *s)
 	struct rsh_listing *l = &s->listing;
 	size_t kept = 0;
 
-	listing_sort(l, step_all_safetensors(l) ? BY_RANK_AND_NUMBERS :
-						 BY_RANK);
+	listing_sort(l, step_all_safetensors(l) ? order_by_rank_and_numbers :
+						  order_by_rank);
 	for (size_t i = 0; i < l->n; i++) {
 		if (i + 1 < l->n && l->files[i + 1].rank == l->files[i].rank)
 			rsh_checkpoint_clear(&l->files[i]);
@@ -587,7 +572,7 @@ static int step_take_all(struct rsh_source *s, const char *map,
 	struct rsh_listing *l = &s->listing;
 	const struct rsh_checkpoint *first = NULL;
 
-	listing_sort(l, BY_RANK);
+	listing_sort(l, order_by_rank);
 	s->n_always = l->n;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct rsh_checkpoint *c = &l->files[i];
@@ -613,7 +598,7 @@ static void step_forget_lone_runs(struct rsh_source *s)
 	struct rsh_listing *l = &s->listing;
 	size_t end;
 
-	listing_sort(l, BY_STEP_AND_RANK);
+	listing_sort(l, order_by_step_and_rank);
 	for (size_t i = 0; i < l->n && l->files[i].step.n > 0; i = end) {
 		bool several = false;
 
@@ -638,7 +623,7 @@ static bool step_wins(struct rsh_listing *l)
 	bool any_stepless = false, all_stepped = true;
 	size_t end;
 
-	listing_sort(l, BY_RANK);
+	listing_sort(l, order_by_rank);
 	for (size_t i = 0; i < l->n; i = end) {
 		bool stepped = false;
 
@@ -674,8 +659,8 @@ static int step_take_stepless(struct rsh_source *s, struct rsh_error *err)
 	for (size_t i = first; i < l->n; i++)
 		for (size_t k = 0; k < i; k++)
 			if (l->files[k].rank == l->files[i].rank)
-				return candidates_undecidable(s,
-							      &l->files[i], err);
+				return candidates_undecidable(
+					s, &l->files[i], err);
 	if (first > 0 && first < l->n)
 		rsh_log_warning("%s: the file of %.*s has no step in its name, "
 				"that of %.*s has one: whether they belong "
@@ -761,7 +746,7 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 	step_forget_lone_runs(s);
 	if (!s->resumed && (by_time || beside) && step_name_series(&s->listing))
 		return rsh_error_nomem(err);
-	listing_sort(&s->listing, BY_CANDIDATE);
+	listing_sort(&s->listing, order_by_candidate);
 	/* With --resume, if all names have no step, the time decides which one
 	 * is the newest. */
 	if (s->resumed && l->files[0].step.n == 0) {
@@ -816,7 +801,7 @@ int rsh_source_sort_steps(struct rsh_source *s,
 
 	if (rc)
 		return rc;
-	listing_sort(&s->listing, BY_CANDIDATE);
+	listing_sort(&s->listing, order_by_candidate);
 	if (candidates_cut(s))
 		return rsh_error_nomem(err);
 	if (opts->select == RSH_SELECT_MTIME)

@@ -138,7 +138,8 @@ int rsh_ckpt_check(const struct rsh_byte_source *files,
 	(void)n;
 	if (rc == -ENOTSUP) {
 		rc = rsh_step_check_file(is_ckpt ? RSH_FILE_CKPT :
-					 RSH_FILE_SAFETENSORS, files, full, err);
+						   RSH_FILE_SAFETENSORS,
+					 files, full, err);
 		if (rc != -ENOTSUP)
 			return rc;
 		/* A file that cannot be converted can still be used for
