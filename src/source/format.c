@@ -131,13 +131,28 @@ int rsh_source_find_format(struct rsh_source *s,
 			   const char *file, struct rsh_error *err)
 {
 	struct bidding b = bidding_of(opts->formats);
-
-	int rc;
+	int rc = rsh_source_look_at(s, opts, file, look_for_bids, &b, err);
 
 	s->formats = b.formats;
-	rc = rsh_source_look_at(s, opts, file, look_for_bids, &b, err);
 	if (rc == 0)
 		s->format = b.best;
+	return rc;
+}
+
+static int look_at_path(const char *path, const struct rsh_store_options *how,
+			struct bidding *b, struct rsh_error *err)
+{
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+	};
+	cleanup_free char *file = NULL;
+	struct rsh_source *s;
+	int rc = rsh_source_open_root(path, &opts, &s, &file, err);
+
+	if (rc)
+		return rc;
+	rc = rsh_source_look_at(s, NULL, file, look_for_bids, b, err);
+	rsh_source_free(s);
 	return rc;
 }
 
@@ -146,22 +161,12 @@ rsh_source_format_at(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, int *bid,
 		     struct rsh_error *err)
 {
-	const struct rsh_store_options opts = {
-		.objects = how->objects, .place = how->place,
-	};
 	struct bidding b = bidding_of(formats);
-	cleanup_free char *file = NULL;
-	struct rsh_source *s;
 	int rc;
 
-	*bid = RSH_BID_NO;
 	err->code = 0;
-	if (rsh_source_open_root(path, &opts, &s, &file, err))
-		return NULL;
-	rc = rsh_source_look_at(s, NULL, file, look_for_bids, &b, err);
-	if (rc == 0)
-		*bid = b.bid;
-	rsh_source_free(s);
+	rc = look_at_path(path, how, &b, err);
+	*bid = rc ? RSH_BID_NO : b.bid;
 	return rc ? NULL : b.best;
 }
 
@@ -169,16 +174,9 @@ bool rsh_source_is_one_step(const char *path,
 			    const struct rsh_store_options *how,
 			    const struct rsh_format *const *formats)
 {
-	const struct rsh_store_options opts = {
-		.objects = how->objects, .place = how->place,
-	};
 	struct rsh_error unused = RSH_ERROR_INIT;
 	struct bidding b = bidding_of(formats);
-	struct rsh_source *s;
 
-	if (rsh_source_new(path, &opts, &s, &unused))
-		return false;
-	rsh_source_look_at(s, NULL, NULL, look_for_bids, &b, &unused);
-	rsh_source_free(s);
+	look_at_path(path, how, &b, &unused);
 	return b.is_step;
 }

@@ -21,7 +21,6 @@
 
 #define FILE_NAME "group_info.pb"
 #define WHAT "file of group information"
-#define RANK_MARK "{rank}"
 static const struct rsh_small_file group_info_file = { WHAT,
 						       UINT64_C(64) << 20 };
 

@@ -32,13 +32,12 @@
 
 static bool hint_is_source(const char *path,
 			   const struct rsh_store_options *how,
-			   const struct rsh_format *const *formats,
-			   const struct rsh_format **format)
+			   const struct rsh_format *const *formats)
 {
 	struct rsh_error unused = RSH_ERROR_INIT;
 	int bid;
 
-	*format = rsh_source_format_at(path, how, formats, &bid, &unused);
+	rsh_source_format_at(path, how, formats, &bid, &unused);
 	return bid > RSH_BID_ANY;
 }
 
@@ -159,11 +158,10 @@ static char *hint_checkpoint(const char *dir, const char *name,
 		path ? rsh_text_format("%s%s", path, inside ? "" : "/snapshots")
 		     : NULL;
 	cleanup_child struct hint_child c = { .path = NULL };
-	const struct rsh_format *unused;
 
 	if (!snapshots)
 		return NULL;
-	if (hint_is_source(path, how, formats, &unused))
+	if (hint_is_source(path, how, formats))
 		return strdup(name);
 	hint_find_child(snapshots, how, formats, &c);
 	return c.path ? rsh_text_format("%s/%s%s", name,
@@ -330,7 +328,6 @@ static void hint_of_entries(const char *path,
 	const struct rsh_store_options inner = { .objects = how->objects };
 	cleanup_dir struct rsh_dir *dir = NULL;
 	char first[NAME_MAX + 1] = "";
-	const struct rsh_format *format;
 	struct rsh_stat st;
 	const char *name;
 
@@ -350,7 +347,7 @@ static void hint_of_entries(const char *path,
 		/* Files of ranks may be called anything. */
 		if (hint_is_of_rank(entry))
 			continue;
-		if (hint_is_source(entry, &inner, formats, &format))
+		if (hint_is_source(entry, &inner, formats))
 			snprintf(said, sizeof(said), "; it is a checkpoint");
 		else
 			hint_of_directory(entry, &inner, formats, true, said,
@@ -433,10 +430,9 @@ static char *hint_above_rank(const char *path,
 {
 	/* how->place is the directory itself. */
 	const struct rsh_store_options outer = { .objects = how->objects };
-	const struct rsh_format *format;
 	char *at = hint_is_of_rank(path) ? hint_above(path) : NULL;
 
-	while (at && !hint_is_source(at, &outer, formats, &format)) {
+	while (at && !hint_is_source(at, &outer, formats)) {
 		char *next = hint_is_of_rank(at) ? hint_above(at) : NULL;
 
 		free(at);

@@ -244,7 +244,6 @@ int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
 	return rc;
 }
 
-#define RANK_MARK "{rank}"
 
 bool rsh_template_is_plain(const char *t, size_t n)
 {

@@ -1,6 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/source_i.h has the parts of a source tree.  It is private to
- * src/source. */
+ * src/source, whose rooms are:
+ *
+ *   format.c, open.c          what SOURCE is: bids, opening, hints
+ *   ranks.c, found.c          finding files of ranks; the list of all files
+ *   names.c, steps.c          steps in names; candidates, and their order
+ *   tree.c                    the chosen candidate, from opening to closing
+ *   index.c, scan_prefetch.c  the indexes of its files
+ *   join.c                    one index for each rank or model
+ *   kept.c                    what the index cache keeps on disk
+ *   inspect.c                 what is known of it, and messages about it
+ *   save_dir.c, saved_steps.c a directory into which a job saves
+ *   resume.c, resume_find.c   --resume
+ *   strategies.c, group_info.c, tables.c   other files that are read
+ *   failures.c, options.c     why candidates were left; options
+ */
 #pragma once
 
 #include <pthread.h>
@@ -12,6 +26,8 @@
 #include "rsh/wire/safetensors.h"
 
 /* ---- names with a rank (ranks.c) ---- */
+
+#define RANK_MARK "{rank}"
 
 /* Matches a name with a template of n characters: "{rank}", '*', '?' and plain
  * text.  If *rank is known, "{rank}" matches only that rank; otherwise *rank is

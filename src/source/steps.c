@@ -533,7 +533,6 @@ static int listing_select(struct rsh_source *s,
 	return 0;
 }
 
-#define RANK_MARK "{rank}"
 
 /* ---- one candidate of all files ---- */
 

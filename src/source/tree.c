@@ -375,29 +375,23 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 			 struct rsh_error *err)
 {
 	cleanup_free char *dir = rsh_source_directory(path);
+	const bool address = rsh_store_is_address(path);
 	const char *slash = strrchr(path, '/');
 	struct rsh_error unused = RSH_ERROR_INIT;
 	int rc;
 
 	*file = NULL;
-	if (dir && rsh_store_is_address(path) && strcmp(dir, path) == 0)
-		return source_open_address(path, opts, out, file, err);
 	if (dir && strcmp(dir, path) == 0)
-		return rsh_source_new(path, opts, out, err);
-	*file = strdup(slash ? slash + 1 : path);
-	if (!dir || !*file) {
-		free(*file);
-		*file = NULL;
+		return address ? source_open_address(path, opts, out, file,
+						     err) :
+				 rsh_source_new(path, opts, out, err);
+	*file = dir ? strdup(slash ? slash + 1 : path) : NULL;
+	if (!*file)
 		return rsh_error_nomem(err);
-	}
-	rc = rsh_source_new(dir, opts, out,
-			    rsh_store_is_address(path) ? err : &unused);
-	if (rc == 0)
-		return 0;
-	free(*file);
-	*file = NULL;
-	return rsh_store_is_address(path) ? rc :
-	       rsh_source_new(path, opts, out, err);
+	rc = rsh_source_new(dir, opts, out, address ? err : &unused);
+	if (rc)
+		free(steal_pointer(file));
+	return !rc || address ? rc : rsh_source_new(path, opts, out, err);
 }
 
 void rsh_source_free(struct rsh_source *s)
