@@ -44,16 +44,6 @@ void rsh_path_list_clear(struct rsh_path_list *l)
 
 /* ---- files ---- */
 
-static void checkpoint_parse(struct rsh_checkpoint *c)
-{
-	enum rsh_file_type format = rsh_file_type_of(c->base);
-	size_t n = strlen(c->base);
-
-	if (format != RSH_FILE_OTHER)
-		n -= strlen(rsh_file_type_suffix(format));
-	rsh_modelcheckpoint_read(c->base, n, c->rank, &c->step);
-}
-
 void rsh_checkpoint_clear(struct rsh_checkpoint *c)
 {
 	free(c->name);
@@ -65,7 +55,9 @@ static int found_add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
 			const struct rsh_checkpoint *found)
 {
 	struct rsh_checkpoint c = *found;
+	enum rsh_file_type type;
 	const char *slash;
+	size_t n_stem;
 
 	if (!c.name || rsh_grow(files, cap, *n + 1, sizeof(**files))) {
 		free(c.name);
@@ -73,7 +65,11 @@ static int found_add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
 	}
 	slash = strrchr(c.name, '/');
 	c.base = slash ? slash + 1 : c.name;
-	checkpoint_parse(&c);
+	type = rsh_file_type_of(c.base);
+	n_stem = strlen(c.base);
+	if (type != RSH_FILE_OTHER)
+		n_stem -= strlen(rsh_file_type_suffix(type));
+	rsh_modelcheckpoint_read(c.base, n_stem, c.rank, &c.step);
 	(*files)[(*n)++] = c;
 	return 0;
 }

@@ -289,16 +289,6 @@ static int hint_ask_formats(const struct rsh_look *look, void *ctx)
 	return 0;
 }
 
-static void source_hint_file(const struct rsh_source *s, const char *file,
-			     char *buf, size_t max)
-{
-	struct format_hint h = { s->formats, buf, max, false };
-	struct rsh_error unused = RSH_ERROR_INIT;
-
-	*buf = '\0';
-	rsh_source_look_at(s, NULL, file, hint_ask_formats, &h, &unused);
-}
-
 /* Writes what formats say of a directory: "; ...", or "". */
 static void hint_of_directory(const char *path,
 			      const struct rsh_store_options *how,
@@ -493,17 +483,6 @@ static const struct {
 	{ "/tokenizer.json", "the tokenizer of a model" },
 };
 
-static const char *other_begins(const char *path)
-{
-	char begin[RSH_FILE_BEGIN];
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	ssize_t n = fd < 0 ? -1 : read(fd, begin, sizeof(begin));
-
-	if (fd >= 0)
-		close(fd);
-	return n > 0 ? rsh_file_begins_as(begin, (size_t)n) : NULL;
-}
-
 /* The metadata.json of Megatron-Core is only one file of its checkpoint.  That
  * of a Checkpoint 2.0 is a strategy, whose errors must be reported. */
 static bool other_is_megatron(const char *path)
@@ -522,6 +501,10 @@ static bool other_is_megatron(const char *path)
 
 const char *rsh_other_file(const char *path, bool *of_directory)
 {
+	char begin[RSH_FILE_BEGIN];
+	ssize_t n;
+	int fd;
+
 	*of_directory = true;
 	if (other_is_megatron(path))
 		return "a part of a distributed checkpoint";
@@ -530,7 +513,11 @@ const char *rsh_other_file(const char *path, bool *of_directory)
 		    strcmp(path, other_names[i].name + 1) == 0)
 			return other_names[i].what;
 	*of_directory = false;
-	return other_begins(path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	n = fd < 0 ? -1 : read(fd, begin, sizeof(begin));
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? rsh_file_begins_as(begin, (size_t)n) : NULL;
 }
 
 /* ---- opening ---- */
@@ -598,11 +585,13 @@ static int open_refuse_file(const char *path, const struct rsh_source *s,
 			    const char *file, struct rsh_error *err)
 {
 	struct rsh_stat st;
-	bool unused;
-	const char *what = rsh_other_file(path, &unused);
+	bool of_directory;
+	const char *what = rsh_other_file(path, &of_directory);
 	const bool empty = rsh_store_look(s->store, file, &st) == 0 &&
 			   st.kind == RSH_IS_FILE && st.size == 0;
-	char hint[512];
+	char hint[512] = "";
+	struct format_hint h = { s->formats, hint, sizeof(hint), false };
+	struct rsh_error unused = RSH_ERROR_INIT;
 
 	if (empty || what)
 		return rsh_error_set(err, EINVAL, "%s: %s%s: SOURCE is the "
@@ -610,7 +599,7 @@ static int open_refuse_file(const char *path, const struct rsh_source *s,
 				     "with all its tensors", path,
 				     empty ? "the file is empty" : "this is ",
 				     empty ? "" : what);
-	source_hint_file(s, file, hint, sizeof(hint));
+	rsh_source_look_at(s, NULL, file, hint_ask_formats, &h, &unused);
 	return rsh_error_set(err, EINVAL, "%s: this file is not a checkpoint%s",
 			     path, *hint ? hint : ": SOURCE is the directory "
 			     "of a checkpoint, or one file with all its "

@@ -177,19 +177,6 @@ static int find_in_step(struct finder *f, const char *dir, const char *unit,
 	return 0;
 }
 
-static int find_step_dirs(struct finder *f, const struct listed *root,
-			  struct rsh_error *err)
-{
-	struct rsh_step_name says;
-	int rc = 0;
-
-	for (size_t i = 0; i < root->names.n && rc == 0; i++)
-		if (root->st[i].kind == RSH_IS_DIR && *root->names.v[i] != '.' &&
-		    find_part(f, "", root->names.v[i], "/", &says))
-			rc = find_in_step(f, root->names.v[i], "", err);
-	return rc;
-}
-
 /* ---- rank_N ---- */
 
 /* Adds the files of a directory of a rank.  Files in rank_3/checkpoint and
@@ -268,23 +255,26 @@ int rsh_resume_find(struct rsh_source *s, const struct rsh_format *format,
 {
 	struct finder f = { .source = s, .format = format, .options = o };
 	cleanup_listed struct listed root = { .st = NULL };
+	struct rsh_step_name says;
 	bool any_dir = false;
 	uint32_t unit;
 	int rc = find_list(&f, "", &root, err);
 
-	if (rc || format->step_dirs)
-		return rc ? rc : find_step_dirs(&f, &root, err);
 	for (size_t i = 0; i < root.names.n && rc == 0; i++) {
 		const char *name = root.names.v[i];
+		const size_t n = rsh_rank_dir_length(name);
 
-		if (root.st[i].kind != RSH_IS_DIR ||
-		    !rsh_rank_dir_length(name) ||
-		    name[rsh_rank_dir_length(name)])
+		if (root.st[i].kind != RSH_IS_DIR)
 			continue;
-		any_dir = true;
-		rc = find_unit(&f, name, &unit) ? rsh_error_nomem(err) :
-		     find_in_rank(&f, name, unit, false, err);
+		if (format->step_dirs) {
+			if (*name != '.' && find_part(&f, "", name, "/", &says))
+				rc = find_in_step(&f, name, "", err);
+		} else if (n > 0 && !name[n]) {
+			any_dir = true;
+			rc = find_unit(&f, name, &unit) ? rsh_error_nomem(err) :
+			     find_in_rank(&f, name, unit, false, err);
+		}
 	}
-	return rc || any_dir ? rc :
+	return rc || any_dir || format->step_dirs ? rc :
 	       find_in_root(&f, &root) ? rsh_error_nomem(err) : 0;
 }

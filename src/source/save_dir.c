@@ -359,18 +359,6 @@ state_of_candidate(const struct rsh_source *s, const struct rsh_candidate *of,
 	return state;
 }
 
-static int step_keep_ranks(const struct rsh_source *s,
-			   const struct rsh_candidate *of,
-			   struct rsh_saved_step *t)
-{
-	t->ranks = rsh_alloc_array(of->end - of->first, sizeof(*t->ranks));
-	if (!t->ranks)
-		return -ENOMEM;
-	for (size_t i = of->first; i < of->end; i++)
-		t->ranks[t->n_ranks++] = s->listing.files[i].rank;
-	return 0;
-}
-
 #define CANDIDATE_NAME_BYTES 48
 
 static void candidate_name(const struct rsh_step *step,
@@ -388,9 +376,17 @@ static int check_candidate(struct rsh_save_look *l, struct rsh_source *s,
 			   uint32_t i, struct rsh_saved_step *t,
 			   struct rsh_names *names, struct rsh_error *err)
 {
+	const struct rsh_candidate *of = &s->candidates[i];
 	const int rc = save_look_check(l, s, i, t, names, err);
 
-	return rc > 0 ? step_keep_ranks(s, &s->candidates[i], t) : rc;
+	if (rc <= 0)
+		return rc;
+	t->ranks = rsh_alloc_array(of->end - of->first, sizeof(*t->ranks));
+	if (!t->ranks)
+		return -ENOMEM;
+	for (size_t k = of->first; k < of->end; k++)
+		t->ranks[t->n_ranks++] = s->listing.files[k].rank;
+	return 0;
 }
 
 /* Keeps the files of a step of all ranks. */

@@ -74,15 +74,6 @@ static int numbered_order(const void *a, const void *b)
 	       rsh_compare_u64(x->file->rank, y->file->rank);
 }
 
-/* Adds the numbers that differ between two names to the set of bits. */
-static void numbered_compare(const struct rsh_step *x, const struct rsh_step *y,
-			     unsigned *differ)
-{
-	for (unsigned i = 0; i < x->n; i++)
-		if (x->numbers[i] != y->numbers[i])
-			*differ |= 1u << i;
-}
-
 /* Finds the only series of which ranks have several names, and the set of the
  * numbers in which these differ. */
 static bool numbered_find(const struct numbered *v, size_t n, size_t *first,
@@ -92,12 +83,16 @@ static bool numbered_find(const struct numbered *v, size_t n, size_t *first,
 
 	*differ = 0;
 	for (size_t i = 1; i < n; i++) {
+		const struct rsh_step *x = &v[i - 1].says.step;
+
 		if (numbered_order(&v[i - 1], &v[i]) != 0)
 			continue;
 		if (series && strcmp(series, v[i].says.series) != 0)
 			return false;
 		series = v[i].says.series;
-		numbered_compare(&v[i - 1].says.step, &v[i].says.step, differ);
+		for (unsigned k = 0; k < x->n; k++)
+			if (x->numbers[k] != v[i].says.step.numbers[k])
+				*differ |= 1u << k;
 	}
 	for (*first = 0; series && strcmp(v[*first].says.series, series) != 0;)
 		++*first;
@@ -173,12 +168,6 @@ static int order_dirs(const struct rsh_checkpoint *x,
 	return memcmp(y->name, x->name, x->n_dir);
 }
 
-static int order_series(const struct rsh_checkpoint *x,
-			const struct rsh_checkpoint *y)
-{
-	return strcmp(x->series ? x->series : "", y->series ? y->series : "");
-}
-
 /* Compares candidates; returns 0 if both files belong to the same one. */
 static int order_candidates(const struct rsh_checkpoint *x,
 			    const struct rsh_checkpoint *y)
@@ -191,7 +180,8 @@ static int order_candidates(const struct rsh_checkpoint *x,
 		    rsh_compare_u64(y->step.run, x->step.run) ?:
 		    rsh_compare_u64(x->step.breakpoint, y->step.breakpoint);
 	}
-	return d ? d : order_series(x, y);
+	return d ? d : strcmp(x->series ? x->series : "",
+			      y->series ? y->series : "");
 }
 
 static int order_by_rank(const void *a, const void *b)
@@ -536,24 +526,18 @@ static int listing_select(struct rsh_source *s,
 
 /* ---- one candidate of all files ---- */
 
-static bool step_all_safetensors(const struct rsh_listing *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (rsh_file_type_of(l->files[i].base) != RSH_FILE_SAFETENSORS)
-			return false;
-	return true;
-}
-
 /* Keeps the file of each rank that the converter uses: the lexicographically
  * last one; of safetensors the one with the greatest numbers at the end of its
  * path. */
 static void step_keep_last_names(struct rsh_source *s)
 {
 	struct rsh_listing *l = &s->listing;
-	size_t kept = 0;
+	size_t kept = 0, n = 0;
 
-	listing_sort(l, step_all_safetensors(l) ? order_by_rank_and_numbers :
-						  order_by_rank);
+	while (n < l->n && rsh_file_type_of(l->files[n].base) ==
+			   RSH_FILE_SAFETENSORS)
+		n++;
+	listing_sort(l, n == l->n ? order_by_rank_and_numbers : order_by_rank);
 	for (size_t i = 0; i < l->n; i++) {
 		if (i + 1 < l->n && l->files[i + 1].rank == l->files[i].rank)
 			rsh_checkpoint_clear(&l->files[i]);

@@ -58,15 +58,6 @@ static void source_forget_choice(struct rsh_source *s)
 	s->joined = false;
 }
 
-static int source_add(struct rsh_source *s, const struct rsh_store_entry *e)
-{
-	if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
-		     sizeof(*s->files)) || rsh_store_add(s->store, e))
-		return -ENOMEM;
-	s->files[s->n_files++] = (struct rsh_source_file){ .rank = e->owner };
-	return 0;
-}
-
 /* Files of one rank are sorted by name. */
 static int checkpoint_by_rank(const void *a, const void *b)
 {
@@ -109,10 +100,13 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 			.step = all[k]->step.numbers[1],
 		};
 
-		if (source_add(s, &e))
+		if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
+			     sizeof(*s->files)) || rsh_store_add(s->store, &e))
 			return -ENOMEM;
-		s->files[s->n_files - 1].kind_at = all[k]->kind_at;
-		s->files[s->n_files - 1].n_kind = all[k]->n_kind;
+		s->files[s->n_files++] = (struct rsh_source_file){
+			.rank = e.owner, .kind_at = all[k]->kind_at,
+			.n_kind = all[k]->n_kind,
+		};
 	}
 	return 0;
 }
@@ -327,20 +321,14 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 	return 0;
 }
 
-/* Returns whether an address is that of a map from weights to parts, which are
- * in its directory. */
-static bool source_is_map(const char *path, const char *slash)
-{
-	return rsh_store_is_address(path) && slash &&
-	       strstr(slash, ".index.") && rsh_has_suffix(slash, ".json");
-}
-
 char *rsh_source_directory(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	struct stat st;
 
-	if (source_is_map(path, slash))
+	/* The parts of a map are in its directory. */
+	if (rsh_store_is_address(path) && slash && strstr(slash, ".index.") &&
+	    rsh_has_suffix(slash, ".json"))
 		return strndup(path, (size_t)(slash - path));
 	if (rsh_store_is_address(path) || stat(path, &st) != 0 ||
 	    !S_ISREG(st.st_mode))
