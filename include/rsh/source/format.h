@@ -68,9 +68,9 @@ enum rsh_bid {
 /* This is what a format says with its bid. */
 struct rsh_bid_more {
 	bool is_step; /* SOURCE is one step, and not a directory of several */
-	/* If the bid is not SOURCE's format, here is the end of a message,
-	 * "; ...", about a SOURCE that almost has it, or "".  NULL: no message
-	 * is wanted. */
+	/* Here the format may write the end of a message, "; ...", about a
+	 * SOURCE that almost has it.  It is "" before; NULL: no message is
+	 * wanted. */
 	char *hint;
 	size_t max;
 };
@@ -182,8 +182,9 @@ struct rsh_list_job {
 	void *ctx;
 };
 
-/* This is what a format knows of the chosen step beside its files.  It is a
- * part of the format's state (rsh_source_keep()). */
+/* This is what a format knows of the chosen step beside its files, when it has
+ * opened SOURCE or chosen the step.  It is a part of the format's state
+ * (rsh_source_keep()).  Only `notes` change later, when the layout is made. */
 struct rsh_step_facts {
 	/* The file that describes the step, for messages, and what is logged
 	 * about the step, "; ..." each; NULL: nothing. */
@@ -196,9 +197,10 @@ struct rsh_step_facts {
 	} *absent;
 	uint32_t n_absent;
 	/* This says which file of a model has a weight, if several have it, and
-	 * which weights there must be.  NULL: two such records are an error. */
+	 * which weights there must be.  NULL: two records with one name in
+	 * files of a rank are an error. */
 	const struct rsh_weight_map *map;
-	bool reads_last; /* the framework does not read the map's copy */
+	bool reads_last; /* the framework reads another copy, which is logged */
 };
 
 /* This says whether a name belongs to a step. */
