@@ -100,8 +100,7 @@ static struct group *kinds_group(struct kinds_work *w, const char *text,
 		return NULL;
 	if (g < before)
 		return &w->groups[g];
-	if (rsh_grow(&w->groups, &w->groups_cap, (size_t)g + 1,
-		     sizeof(*w->groups)))
+	if (rsh_room(w->groups, w->groups_cap, (size_t)g + 1))
 		return NULL;
 	w->groups[g] = (struct group){ .example = RSH_NAME_NONE };
 	return &w->groups[g];

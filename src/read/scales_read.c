@@ -22,7 +22,7 @@ static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
 	if (i == k->n_files) {
 		size_t room = i;
 
-		if (rsh_grow(&k->files, &room, i + 1, sizeof(*k->files)))
+		if (rsh_room(k->files, room, i + 1))
 			return -ENOMEM;
 		k->files[k->n_files++] = x->file;
 	}

@@ -141,7 +141,7 @@ static struct rsh_steps_root *root_new(struct rsh_steps *s)
 
 static int list_add(struct rsh_shown_list *l, struct rsh_shown_step *t)
 {
-	int rc = rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v));
+	int rc = rsh_room(l->v, l->cap, l->n + 1);
 
 	if (rc == 0)
 		l->v[l->n++] = t;

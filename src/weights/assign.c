@@ -16,9 +16,8 @@ static int weights_list_add(struct weights_list *l,
 			    const struct weights_match *m,
 			    struct rsh_error *err)
 {
-	if (rsh_grow(&l->m, &l->cap, (size_t)l->n + 1, sizeof(*l->m)))
+	if (rsh_push(l->m, l->n, l->cap, *m))
 		return rsh_error_nomem(err);
-	l->m[l->n++] = *m;
 	return 0;
 }
 

@@ -28,8 +28,7 @@ static int weights_new(struct weights_work *w, const char *text,
 		return rsh_error_set(err, EINVAL, "%s makes more than %u "
 				     "tensors", w->o->table->path,
 				     WEIGHTS_MADE_MAX);
-	if (rsh_grow(&w->made, &w->made_cap, (size_t)w->n_made + 1,
-		     sizeof(*w->made)))
+	if (rsh_room(w->made, w->made_cap, (size_t)w->n_made + 1))
 		return rsh_error_nomem(err);
 	m = &w->made[w->n_made];
 	memset(m, 0, sizeof(*m));

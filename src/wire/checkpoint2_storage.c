@@ -29,8 +29,7 @@ static uint32_t ck2_file(struct ckpt2_reader *r, const struct json_string *name)
 	}
 	id = rsh_names_add(r->file_names, name->s, name->len);
 	if (id == RSH_NAME_NONE ||
-	    rsh_grow(&r->files, &r->cap_files, (size_t)id + 1,
-		     sizeof(*r->files))) {
+	    rsh_room(r->files, r->cap_files, (size_t)id + 1)) {
 		rsh_json_nomem(s);
 		return RSH_NAME_NONE;
 	}
@@ -120,7 +119,7 @@ static void ck2_take_stored(struct ckpt2_reader *r, const struct ckpt2_param *p,
 	ck2_take_file(r, st->file, rank);
 	if (p->layout)
 		wanted = rsh_ckpt2_slice_of(p->layout, rank);
-	else if (rsh_grow(&h->v, &h->cap, (size_t)h->n + 1, sizeof(*h->v)))
+	else if (rsh_room(h->v, h->cap, (size_t)h->n + 1))
 		rsh_json_nomem(s);
 	else
 		h->v[h->n++] = rank;

@@ -288,8 +288,7 @@ static int put_shape(struct scan *s, struct rsh_record *r,
 	struct rsh_ckpt_index *ix = s->index;
 	size_t n = (size_t)r->first_dim + v->n_dims;
 
-	if (n > UINT32_MAX ||
-	    rsh_grow(&ix->dims, &s->cap_dims, n, sizeof(*ix->dims)))
+	if (n > UINT32_MAX || rsh_room(ix->dims, s->cap_dims, n))
 		return rsh_error_nomem(s->pb.err);
 	if (v->n_dims)
 		memcpy(ix->dims + r->first_dim, v->dims,
@@ -313,14 +312,13 @@ static int add_value(struct scan *s, const struct value *v,
 		if (rc)
 			return rc;
 		if (ix->n_records == UINT32_MAX ||
-		    rsh_grow(&ix->records, &s->cap_records,
-			     (size_t)ix->n_records + 1, sizeof(*ix->records)))
+		    rsh_push(ix->records, ix->n_records, s->cap_records,
+			     (struct rsh_record){
+				     .name = v->name,
+				     .first_dim = ix->n_dims,
+				     .first_extent = ix->n_extents,
+			     }))
 			return rsh_error_nomem(s->pb.err);
-		ix->records[ix->n_records++] = (struct rsh_record){
-			.name = v->name,
-			.first_dim = ix->n_dims,
-			.first_extent = ix->n_extents,
-		};
 		s->run_values = 0;
 		s->run_offset = v->offset;
 		s->run_has_content = false;
@@ -334,10 +332,8 @@ static int add_value(struct scan *s, const struct value *v,
 	if (!v->has_content || !v->content.length)
 		return 0;
 	if (ix->n_extents == UINT32_MAX ||
-	    rsh_grow(&ix->extents, &s->cap_extents, (size_t)ix->n_extents + 1,
-		     sizeof(*ix->extents)))
+	    rsh_push(ix->extents, ix->n_extents, s->cap_extents, v->content))
 		return rsh_error_nomem(s->pb.err);
-	ix->extents[ix->n_extents++] = v->content;
 	r->n_extents++;
 	r->content_bytes += v->content.length; /* bounded by the file's size */
 	return 0;

@@ -98,8 +98,7 @@ static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 	struct rsh_infer_tensor *to;
 	struct rsh_infer_set s = { .n = t->n_holders, .follows = true };
 
-	if (rsh_grow(&x->tensors, &x->cap_tensors, x->n_tensors + 1,
-		     sizeof(*x->tensors)))
+	if (rsh_room(x->tensors, x->cap_tensors, x->n_tensors + 1))
 		return -ENOMEM;
 	to = &x->tensors[x->n_tensors++];
 	*to = (struct rsh_infer_tensor){ .of = *t };
@@ -116,8 +115,7 @@ static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 			return 0;
 		}
 	s.ranks = copy_numbers(x, t->holders, s.n);
-	if (!s.ranks || rsh_grow(&x->sets, &x->cap_sets, x->n_sets + 1,
-				 sizeof(*x->sets)))
+	if (!s.ranks || rsh_room(x->sets, x->cap_sets, x->n_sets + 1))
 		return -ENOMEM;
 	s.first = s.ranks[0];
 	s.span = s.ranks[s.n - 1] - s.ranks[0] + 1;

@@ -199,10 +199,10 @@ static int find_common(struct rsh_infer *x, uint32_t set)
 				 !axes_are_equal(uses[k].mesh, m)))
 			k++;
 		if (k == n) {
-			if (rsh_grow(&uses, &cap, n + 1, sizeof(*uses)))
+			if (rsh_push(uses, n, cap,
+				     (struct use){ .mesh = m,
+						   .first = (uint32_t)k }))
 				return -ENOMEM;
-			uses[n++] = (struct use){ .mesh = m,
-						  .first = (uint32_t)k };
 		}
 		uses[k].n++;
 		uses[k].n_weights += !t->of.may_be_private;

@@ -155,8 +155,7 @@ static int walk_mount(struct warm *w, const char *path, struct rsh_error *err)
 			rc = rsh_error_file(err, e->fts_errno, e->fts_path);
 		if (e->fts_info != FTS_F)
 			continue;
-		if (rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
-			     sizeof(*w->files)))
+		if (rsh_room(w->files, w->cap_files, w->n_files + 1))
 			rc = rsh_error_nomem(err);
 		else
 			w->files[w->n_files++] = (struct file){
@@ -359,10 +358,8 @@ static int take_share(struct warm *w)
 		if (lo >= hi)
 			continue;
 		p.bytes = hi - lo;
-		if (rsh_grow(&w->parts, &w->cap_parts, w->n_parts + 1,
-			     sizeof(p)))
+		if (rsh_push(w->parts, w->n_parts, w->cap_parts, p))
 			return -ENOMEM;
-		w->parts[w->n_parts++] = p;
 		w->bytes += p.bytes;
 	}
 	if (w->n_parts)

@@ -434,7 +434,7 @@ void rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
 {
 	va_list args;
 
-	s->failed |= rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) != 0;
+	s->failed |= rsh_room(s->v, s->cap, s->n + 1) != 0;
 	if (s->failed)
 		return;
 	va_start(args, fmt);

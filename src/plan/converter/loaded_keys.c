@@ -62,8 +62,7 @@ static int keys_add_pair(struct stage_state *p,
 		p->pairs[i] = p->pairs[--p->n_pairs];
 		break;
 	}
-	if (rsh_grow(&p->pairs, &p->pairs_cap, p->n_pairs + 1,
-		     sizeof(*p->pairs)))
+	if (rsh_room(p->pairs, p->pairs_cap, p->n_pairs + 1))
 		return -ENOMEM;
 	lp = &p->pairs[p->n_pairs];
 	*lp = (struct layout_pair){ src, dst, NULL, shown, NULL };

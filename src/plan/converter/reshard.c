@@ -148,8 +148,7 @@ static int reshard_param(struct making *m, const struct rsh_strategy_param *s,
 	rc = show(m, c->cat->tensors[tensor], tensor, rule, shown, err);
 	if (rc)
 		return rc;
-	if (rsh_grow(&c->resharded, &c->resharded_cap, *shown + 1,
-		     sizeof(*c->resharded)))
+	if (rsh_room(c->resharded, c->resharded_cap, *shown + 1))
 		return rsh_error_nomem(err);
 	c->resharded[*shown] = (struct rsh_resharded){ tensor, is_reduced(m) };
 	return 0;

@@ -134,8 +134,7 @@ static int probe_keep(struct rsh_object_listing *list, const char *name,
 {
 	struct rsh_object *to;
 
-	if (rsh_grow(&list->objects, &list->cap, list->n + 1,
-		     sizeof(*list->objects)))
+	if (rsh_room(list->objects, list->cap, list->n + 1))
 		return -ENOMEM;
 	to = &list->objects[list->n];
 	*to = (struct rsh_object){
