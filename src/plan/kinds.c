@@ -7,7 +7,6 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 #define ENOUGH_STATES 8
 #define NAME_TEXT 4096

@@ -7,7 +7,6 @@
 
 #include "plan_i.h"
 #include "rsh/plan/framing.h"
-#include "rsh/util/checked.h"
 
 /* A tensor whose recipe is rewritten. */
 struct ordering {

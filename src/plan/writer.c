@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/writer.c plans the files of all stages and ranks.  A policy decides
  * which records the files have. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

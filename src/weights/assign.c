@@ -3,7 +3,6 @@
  * Names are searched by their text without numbers, so the cost does not depend
  * on the number of rules. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

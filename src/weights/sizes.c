@@ -2,7 +2,6 @@
 /* weights/sizes.c finds the sizes of letters: first from `let`, then from the
  * shapes of the source tensors, one unknown letter of a dimension at a time,
  * and last from the number of tensors in a stack. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,6 @@
 #include "rsh/app/options.h"
 #include "rsh/copy/export.h"
 #include "rsh/source/inspect.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
 #include "work.h"

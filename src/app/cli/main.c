@@ -17,7 +17,6 @@
 #include "rsh/app/options.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
 

@@ -16,7 +16,6 @@
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
 #include "work.h"

@@ -5,7 +5,6 @@
 
 #include "rsh/app/printer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "dst_stage_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* ---- actions of parameters ---- */

@@ -33,7 +33,6 @@
 #include <string.h>
 
 #include "dst_stage_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 static int keys_add_pair(struct stage_state *p,

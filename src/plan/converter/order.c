@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "dst_stage_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* Adds the rank's index to the sequence unless the sequence has an equal

@@ -5,7 +5,6 @@
 #include "objects_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 
 #include "store_i.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
