@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/scales_i.h - what is read beside the elements of a tensor: scales
- * (scales.c) and the matrices of adapters (factors.c), both by scales_read.c;
- * for these files only. */
+ * (scales.c) and the matrices of adapters (factors.c); for these files only. */
 #pragma once
 
 #include "tiles_i.h"

@@ -136,13 +136,6 @@ rsh_vfs_offer_options(const struct rsh_source *s,
 	return o;
 }
 
-/* The adapters that are merged, and what each did (adapters.c). */
-struct rsh_vfs_adapters {
-	uint32_t n;
-	struct rsh_adapter v[RSH_LORAS_MAX];
-	struct rsh_adapted done[RSH_LORAS_MAX];
-};
-
 /* If weights are to be converted to the other form, loads the rule tables and
  * the model's config.json (weights.c).  The source must be open. */
 int rsh_vfs_load_weights(struct rsh_reshard *v,

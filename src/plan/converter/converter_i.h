@@ -20,7 +20,7 @@
  *       multiple of the other), reshardfs loads the ranks that hold needed
  *       slices, and the rank modulo the source ranks, from which records are
  *       copied.
- *   order.c  Names are in the order of the files that it loads, the highest
+ *   dst_stage.c  Names are in the order of the files that it loads, the highest
  *       rank first.  Resharded parameters come before copied ones.
  *   copy_source.c  Copied records come from the local rank modulo the number of
  *       devices of the last resharded parameter.  If that file lacks the

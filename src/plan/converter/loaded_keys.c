@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/converter/loaded_keys.c marks the source files that the converter would
  * load for one destination rank.  The order of the records follows from these
- * (order.c).
+ * (dst_stage.c).
  *
  * A key is a source rank within its stage.  Each pair of layouts marks keys
  * (converter/redistribution.c).  If the converter refuses a pair, the keys of
