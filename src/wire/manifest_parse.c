@@ -103,21 +103,6 @@ static bool get_strategy(const json_t *o, const char *key,
 				   get_hash(v, "xxh3", &out->xxh3));
 }
 
-static int read_source(const struct parse *p, const json_t *o,
-		       struct rsh_manifest_source *s)
-{
-	uint64_t rank;
-
-	if (!get_text(o, "source", &s->path) ||
-	    !manifest_get_u64(o, "rank", &rank) || rank >= UINT32_MAX ||
-	    !manifest_get_u64(o, "size", &s->size) ||
-	    !get_inode(o, &s->inode) ||
-	    !get_mtime(o, &s->mtime_s, &s->mtime_ns))
-		return bad(p, "a source that lacks something");
-	s->rank = (uint32_t)rank;
-	return 0;
-}
-
 /* Returns whether a path has only plain names below the tree's root: a manifest
  * must not decide which other files are read. */
 static bool is_inside(const char *path)
@@ -245,8 +230,17 @@ static int read_line(const struct parse *p, struct rsh_manifest_line *out)
 		return 0;
 	}
 	if (json_object_get(o, "source")) {
+		uint64_t rank;
+
 		out->kind = RSH_MANIFEST_SOURCE;
-		return read_source(p, o, &out->source);
+		if (!get_text(o, "source", &out->source.path) ||
+		    !manifest_get_u64(o, "rank", &rank) || rank >= UINT32_MAX ||
+		    !manifest_get_u64(o, "size", &out->source.size) ||
+		    !get_inode(o, &out->source.inode) ||
+		    !get_mtime(o, &out->source.mtime_s, &out->source.mtime_ns))
+			return bad(p, "a source that lacks something");
+		out->source.rank = (uint32_t)rank;
+		return 0;
 	}
 	if (json_object_get(o, "file")) {
 		out->kind = RSH_MANIFEST_FILE;

@@ -418,25 +418,6 @@ static void print_whole_tensors(struct rsh_printer *out, struct tree *t)
 	}
 }
 
-static void print_mount_verdict(struct rsh_printer *out, const struct tree *t)
-{
-	if (t->refused) {
-		rsh_json(out, "mount:{takes:% reason:%}", RSH_V_NULL,
-			 t->refusal.text);
-		rsh_say(out, "a mount would fail\n");
-	} else if (t->asked) {
-		rsh_json(out, "mount:{takes:% reason:% files:% bytes:%}",
-			 t->takes, RSH_V_NULL, t->n_virtual, t->virtual_bytes);
-		rsh_say(out, "a mount takes %: % file{|s}, %\n", t->takes,
-			t->n_virtual, rsh_v_bytes(t->virtual_bytes));
-	} else {
-		rsh_json(out, "mount:%", RSH_V_NULL);
-		if (!t->is_model)
-			rsh_say(out, "newest complete: %\n",
-				*t->newest_whole ? t->newest_whole : "none");
-	}
-}
-
 static const struct rsh_column step_columns[] = {
 	{ "name", "STEP", .shorten = true },
 	{ "epoch", NULL },
@@ -486,9 +467,24 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 		print_whole_tensors(out, t);
 	else if (t->is_model)
 		rsh_ls_model_print(out, &t->model);
-	print_mount_verdict(out, t);
-	rsh_json(out, "model:%", RSH_V_IF(t->is_model, rsh_v_call(
-				rsh_ls_model_print, &t->model)));
+	if (t->refused) {
+		rsh_json(out, "mount:{takes:% reason:%}", RSH_V_NULL,
+			 t->refusal.text);
+		rsh_say(out, "a mount would fail\n");
+	} else if (t->asked) {
+		rsh_json(out, "mount:{takes:% reason:% files:% bytes:%}",
+			 t->takes, RSH_V_NULL, t->n_virtual, t->virtual_bytes);
+		rsh_say(out, "a mount takes %: % file{|s}, %\n", t->takes,
+			t->n_virtual, rsh_v_bytes(t->virtual_bytes));
+	} else {
+		rsh_json(out, "mount:%", RSH_V_NULL);
+		if (!t->is_model)
+			rsh_say(out, "newest complete: %\n",
+				*t->newest_whole ? t->newest_whole : "none");
+	}
+	rsh_json(out, "model:%",
+		 RSH_V_IF(t->is_model,
+			  rsh_v_call(rsh_ls_model_print, &t->model)));
 	next = *t->newest_whole && !t->refused &&
 	       (t->asked || t->is_model ||
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);

@@ -65,26 +65,6 @@ static void phrase_compared(const struct report *r, struct rsh_sentences *to)
 						 sizeof(size)));
 }
 
-static void print_problems(struct rsh_printer *out, const struct rsh_answer *a)
-{
-	rsh_json(out, "problems:[");
-	for (size_t i = 0; i < a->n_problems; i++) {
-		const struct rsh_problem *p = &a->problems[i];
-
-		rsh_json(out, "{path:% record:% offset:% what:%}", p->path,
-			 p->record, RSH_V_IF(p->placed, p->offset), p->what);
-		rsh_say(out, "%: %", rsh_v_marked(RSH_MARK_BAD,
-						  rsh_v_text(p->path)),
-			p->what);
-		if (p->record)
-			rsh_say(out, ", record %", p->record);
-		if (p->placed)
-			rsh_say(out, ", offset %", p->offset);
-		rsh_say(out, "\n");
-	}
-	rsh_json(out, "]}");
-}
-
 static void print_notes(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
@@ -126,7 +106,22 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 		 a->n_by_plan, a->n_by_crc, a->n_replicas, a->n_ranks,
 		 a->uncompared, a->n_unsummed, a->n_unlisted, a->n_made_up,
 		 a->another, seconds);
-	print_problems(out, a);
+	rsh_json(out, "problems:[");
+	for (size_t i = 0; i < a->n_problems; i++) {
+		const struct rsh_problem *p = &a->problems[i];
+
+		rsh_json(out, "{path:% record:% offset:% what:%}", p->path,
+			 p->record, RSH_V_IF(p->placed, p->offset), p->what);
+		rsh_say(out, "%: %", rsh_v_marked(RSH_MARK_BAD,
+						  rsh_v_text(p->path)),
+			p->what);
+		if (p->record)
+			rsh_say(out, ", record %", p->record);
+		if (p->placed)
+			rsh_say(out, ", offset %", p->offset);
+		rsh_say(out, "\n");
+	}
+	rsh_json(out, "]}");
 	if (!out->json && !r->work.options->quiet) {
 		print_notes(out, r);
 		rsh_say(out, "%%% file{|s} of % read in %: ", r->step,
