@@ -387,7 +387,5 @@ uint64_t rsh_object_deadline(const struct rsh_objects *o);
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 			  struct rsh_object_listing *list,
 			  struct rsh_error *err);
-/* Returns whether this is a path below the address without "." and "..". */
-bool rsh_object_is_name(const char *name);
 /* Returns whether the address is that of a file. */
 bool rsh_object_is_file(struct rsh_objects *o);
