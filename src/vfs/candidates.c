@@ -23,7 +23,10 @@
 
 /* The state that the plans of all candidates have in common. */
 struct planning {
+	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
+	struct rsh_error *err;
+	bool fatal; /* no other candidate may be tried */
 	const struct rsh_name_map *renames;
 	struct rsh_choice *choice;
 	struct rsh_kinds *kinds; /* of a candidate's parameters; NULL: they are
@@ -82,10 +85,10 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	return rc;
 }
 
-static int convert(struct rsh_reshard *v, struct planning *p,
-		   bool allow_missing, struct rsh_error *err)
+static int convert(struct planning *p, bool allow_missing)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
+	struct rsh_reshard *v = p->v;
 	struct rsh_plan_options opts = cfg->plan;
 	struct rsh_source_view view;
 	const struct rsh_read_job job = {
@@ -106,25 +109,25 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	if (cfg->leave_states || opts.cast != RSH_DTYPE_UNKNOWN) {
 		p->kinds = rsh_kinds_new(v->names, view.index, view.n_ranks);
 		if (!p->kinds)
-			return rsh_error_nomem(err);
+			return rsh_error_nomem(p->err);
 	}
 	/* Without strategies no later step would report missing files. */
 	while (rank < view.n_ranks && !view.index[rank])
 		rank++;
 	if (rsh_source_format(v->source)->by_name && rank == view.n_ranks)
-		return rsh_error_set(err, ENOENT, "no rank has a valid "
+		return rsh_error_set(p->err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
 	if (v->weights)
-		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
-	return plan_source(&job, &v->plan, err) ?:
-	       rsh_vfs_values(v, &opts, err);
+		return rsh_vfs_plan_weights(v, cfg, &view, &opts, p->err);
+	return plan_source(&job, &v->plan, p->err) ?:
+	       rsh_vfs_values(v, &opts, p->err);
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the
  * converter at level info, or with --compat at level notice. */
-static int log_notes(const struct rsh_reshard *v,
-		     const struct rsh_vfs_config *cfg)
+static int log_notes(const struct planning *p)
 {
+	const struct rsh_plan *plan = p->v->plan;
 	cleanup_free char *all = NULL;
 	size_t size;
 	FILE *to = open_memstream(&all, &size);
@@ -133,10 +136,10 @@ static int log_notes(const struct rsh_reshard *v,
 
 	if (!to)
 		return -ENOMEM;
-	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i)); i++) {
-		if (rsh_plan_note_is_difference(v->plan, i)) {
-			rsh_log(cfg->plan.compat ? RSH_LOG_NOTICE :
-				RSH_LOG_INFO, "%s: %s", cfg->source, note);
+	for (uint32_t i = 0; (note = rsh_plan_note(plan, i)); i++) {
+		if (rsh_plan_note_is_difference(plan, i)) {
+			rsh_log(p->cfg->plan.compat ? RSH_LOG_NOTICE :
+				RSH_LOG_INFO, "%s: %s", p->cfg->source, note);
 			continue;
 		}
 		fprintf(to, "%s%s", any ? "; " : "", note);
@@ -145,7 +148,7 @@ static int log_notes(const struct rsh_reshard *v,
 	if (fclose(to) != 0)
 		return -ENOMEM;
 	if (any)
-		rsh_log_notice("%s: %s", cfg->source, all);
+		rsh_log_notice("%s: %s", p->cfg->source, all);
 	return 0;
 }
 
@@ -154,49 +157,46 @@ static int log_notes(const struct rsh_reshard *v,
  * names files that were left out: the missing data may be in one of them.
  * Nothing is known of files that could not be read, so then this is the whole
  * sentence. */
-static int explain_plan(const struct rsh_reshard *v,
-			const struct rsh_vfs_config *cfg, int rc,
-			struct rsh_error *err)
+static int explain_plan(const struct planning *p, int rc)
 {
-	const struct rsh_error *unread = rsh_source_unread(v->source);
+	const struct rsh_error *unread = rsh_source_unread(p->v->source);
+	const char *source = p->cfg->source, *first;
 	struct rsh_error plan;
 	char more[64] = "";
-	const char *first;
-	const uint32_t n = rsh_source_n_bad(v->source, &first);
+	const uint32_t n = rsh_source_n_bad(p->v->source, &first);
 
-	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
-		rsh_error_prefix(err, "%s", cfg->source);
-	plan = *err;
+	if (strncmp(p->err->text, source, strlen(source)) != 0)
+		rsh_error_prefix(p->err, "%s", source);
+	plan = *p->err;
 	if (n > 1)
 		snprintf(more, sizeof(more), " (and %u other files cannot be "
 			 "used)", n - 1);
 	if (unread)
-		return rsh_error_set(err, unread->code, "%s%s", unread->text,
-				     more);
+		return rsh_error_set(p->err, unread->code, "%s%s",
+				     unread->text, more);
 	if (n > 0)
-		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
+		rsh_error_set(p->err, plan.code, "%s%s; %s", first, more,
 			      plan.text);
 	return rc;
 }
 
-static int candidates_plan(struct rsh_reshard *v, struct planning *p,
-			   bool allow_missing, struct rsh_error *err)
+static int candidates_plan(struct planning *p, bool allow_missing)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const char *note;
-	int rc = convert(v, p, allow_missing, err);
+	int rc = convert(p, allow_missing);
 
 	if (rc)
-		return explain_plan(v, cfg, rc, err);
-	if (cfg->leave_states && rsh_vfs_note_states(v, p->kinds))
-		return rsh_error_nomem(err);
+		return explain_plan(p, rc);
+	if (cfg->leave_states && rsh_vfs_note_states(p->v, p->kinds))
+		return rsh_error_nomem(p->err);
 	note = rsh_kinds_doubt(p->kinds);
 	if (note)
 		rsh_log_warning("%s: %s", cfg->source, note);
-	note = rsh_plan_lost(v->plan);
+	note = rsh_plan_lost(p->v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
-	return log_notes(v, cfg) ? rsh_error_nomem(err) : 0;
+	return log_notes(p) ? rsh_error_nomem(p->err) : 0;
 }
 
 /* Checks the parameters that some file copies from one source file.  It leaves
@@ -252,65 +252,66 @@ static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
 
 /* A candidate that cannot be read now may be whole, so no older one is taken
  * in its place; nor is a rank left out that nothing can replace. */
-static int refuse_unread(const struct rsh_reshard *v, uint32_t i, int rc,
-			 bool allow_missing, bool *fatal, struct rsh_error *err)
+static int refuse_unread(struct planning *p, uint32_t i, int rc,
+			 bool allow_missing)
 {
+	const struct rsh_reshard *v = p->v;
 	const struct rsh_error *unread = rsh_source_unread(v->source);
 	char which[256];
 
 	if (!unread || (rc == 0 && (v->src || allow_missing)) ||
 	    (rc && rsh_source_n_candidates(v->source) == 1))
 		return rc;
-	*fatal = true;
+	p->fatal = true;
 	rsh_source_candidate_text(v->source, i, which, sizeof(which));
 	return rsh_failures_unread(rsh_source_path(v->source), which, unread,
-				   err);
+				   p->err);
 }
 
-/* Opens, plans and checks a candidate.  Sets *fatal if no other candidate may
- * be tried. */
-static int try_candidate(struct rsh_reshard *v, struct planning *p,
-			 uint32_t i, bool allow_missing, bool *fatal,
-			 struct rsh_error *err)
+/* Opens, plans and checks a candidate.  Sets p->fatal. */
+static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 {
-	int rc = candidate_open(v, i, allow_missing, err);
+	struct rsh_reshard *v = p->v;
+	const struct rsh_format *f = rsh_source_format(v->source);
+	int rc = candidate_open(v, i, allow_missing, p->err);
 	const enum rsh_grid_rule rule = p->cfg->plan.compat ?
 		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
 
 	/* If each candidate contains its own layout, only these errors are
 	 * certain to occur with the next candidate as well. */
-	*fatal = rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
-		 rc == -ENOMEM || rc == -EXDEV;
+	p->fatal = f->layout != RSH_LAYOUT_OWN || rc == -ENOMEM ||
+		   rc == -EXDEV;
 	if (rc)
-		return refuse_unread(v, i, rc, allow_missing, fatal, err);
-	rc = candidates_plan(v, p, allow_missing, err);
-	*fatal = rc == -ENOMEM;
-	rc = refuse_unread(v, i, rc, allow_missing, fatal, err);
+		return refuse_unread(p, i, rc, allow_missing);
+	rc = candidates_plan(p, allow_missing);
+	p->fatal = rc == -ENOMEM;
+	rc = refuse_unread(p, i, rc, allow_missing);
 	if (rc)
 		return rc;
 	/* If the strategy does not fit the contents, it does not fit those of
 	 * an older step either. */
-	*fatal = true;
+	p->fatal = true;
 	/* Without strategies the file of a rank is the rank's own file, so the
 	 * contents of other files do not matter. */
-	if (p->cfg->contents_later || !rsh_source_format(v->source)->by_name ||
+	if (p->cfg->contents_later || !f->by_name ||
 	    (!v->src && !v->dst && p->cfg->plan.n_shown_ranks > 0) ||
 	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
 		return 0;
-	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
+	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names,
+				p->err);
 	if (rc == 0 && v->src && !v->weights)
-		rc = check_copied(v, err);
-	return rc ? rc : rsh_contents_check_older(v->source, &p->cfg->files,
-						  v->src, rule, v->names, err);
+		rc = check_copied(v, p->err);
+	return rc ?: rsh_contents_check_older(v->source, &p->cfg->files, v->src,
+					      rule, v->names, p->err);
 }
 
 /* ---- candidates that cannot be used ---- */
 
 /* Records how many of the ranks that should have a file have a valid one. */
-static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
-			    const struct rsh_vfs_config *cfg,
-			    uint32_t candidate, const struct rsh_error *err)
+static int candidate_failed(struct rsh_failures *f, const struct planning *p,
+			    uint32_t candidate)
 {
+	const struct rsh_reshard *v = p->v;
 	cleanup_free uint32_t *ranks = NULL;
 	struct rsh_source_view view;
 	uint32_t first, wanted, valid = 0;
@@ -321,8 +322,8 @@ static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
 	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
 		valid += view.index[rank] != NULL;
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    cfg->plan.replicas && !cfg->plan.compat,
-				    &first, &wanted);
+				    p->cfg->plan.replicas &&
+				    !p->cfg->plan.compat, &first, &wanted);
 	if (wanted == UINT32_MAX) {
 		if (rsh_source_ranks(v->source, &ranks, &n_ranks))
 			return -ENOMEM;
@@ -331,70 +332,62 @@ static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
 	snprintf(who, sizeof(who), "%u of %u ranks %s a valid file of it",
 		 valid, wanted, valid == 1 ? "has" : "have");
 	rsh_source_candidate_text(v->source, candidate, which, sizeof(which));
-	return rsh_failures_add(f, which, who, err);
+	return rsh_failures_add(f, which, who, p->err);
 }
 
-static int try_whole(struct rsh_reshard *v, struct planning *p,
-		     uint32_t n, struct rsh_failures *f, bool *fatal,
-		     struct rsh_error *err)
+static int try_whole(struct planning *p, uint32_t n, struct rsh_failures *f)
 {
 	int rc = -ENOENT;
 
 	for (uint32_t i = 0; i < n; i++) {
-		rc = try_candidate(v, p, i, false, fatal, err);
-		if (rc == 0 || *fatal)
+		rc = try_candidate(p, i, false);
+		if (rc == 0 || p->fatal)
 			return rc;
-		if (candidate_failed(f, v, p->cfg, i, err)) {
-			*fatal = true;
-			return rsh_error_nomem(err);
+		if (candidate_failed(f, p, i)) {
+			p->fatal = true;
+			return rsh_error_nomem(p->err);
 		}
 	}
 	return rc;
 }
 
-static int try_several(struct rsh_reshard *v, struct planning *p, uint32_t n,
-		       struct rsh_failures *f, struct rsh_error *err)
+static int try_several(struct planning *p, uint32_t n, struct rsh_failures *f)
 {
-	bool fatal = false;
+	const struct rsh_source *source = p->v->source;
 	char taken[256];
-	int rc = try_whole(v, p, n, f, &fatal, err);
+	int rc = try_whole(p, n, f);
 	uint32_t chosen;
 
-	if (rc && !fatal && p->cfg->plan.allow_missing) {
+	if (rc && !p->fatal && p->cfg->plan.allow_missing) {
 		rc = -ENOENT;
-		for (uint32_t i = 0; i < n && rc && !fatal; i++)
-			rc = try_candidate(v, p, i, true, &fatal, err);
-		fatal = false;
+		for (uint32_t i = 0; i < n && rc && !p->fatal; i++)
+			rc = try_candidate(p, i, true);
+		p->fatal = false;
 	}
-	if (rc && !fatal)
-		return rsh_failures_none(f, rsh_source_n_candidates(v->source),
-					 -rc,
-					 "no checkpoint that can be mounted",
-					 err);
 	if (rc)
-		return rc;
-	chosen = rsh_source_chosen(v->source);
-	rsh_source_candidate_text(v->source, chosen, taken, sizeof(taken));
+		return p->fatal ? rc :
+		       rsh_failures_none(f, rsh_source_n_candidates(source),
+					 -rc, "no checkpoint that can be "
+					 "mounted", p->err);
+	chosen = rsh_source_chosen(source);
+	rsh_source_candidate_text(source, chosen, taken, sizeof(taken));
 	rsh_failures_log(f, chosen, taken);
 	return 0;
 }
 
-static int try_all(struct rsh_reshard *v, struct planning *p,
-		   struct rsh_error *err)
+static int try_all(struct planning *p)
 {
-	uint32_t n = rsh_source_n_candidates(v->source);
+	uint32_t n = rsh_source_n_candidates(p->v->source);
 	struct rsh_failures f;
-	bool fatal;
 	int rc;
 
 	if (n == 1)
-		return try_candidate(v, p, 0, p->cfg->plan.allow_missing,
-				     &fatal, err);
+		return try_candidate(p, 0, p->cfg->plan.allow_missing);
 	if (n - 1 > p->cfg->fallbacks)
 		n = p->cfg->fallbacks + 1;
 	if (rsh_failures_init(&f, p->cfg->source, n))
-		return rsh_error_nomem(err);
-	rc = try_several(v, p, n, &f, err);
+		return rsh_error_nomem(p->err);
+	rc = try_several(p, n, &f);
 	rsh_failures_clear(&f);
 	return rc;
 }
@@ -403,7 +396,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 			   const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err)
 {
-	struct planning p = { .cfg = cfg };
+	struct planning p = { .v = v, .cfg = cfg, .err = err };
 	int rc = 0;
 
 	if (cfg->rename)
@@ -414,7 +407,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 	if (rc)
 		return rc;
 	p.asked = rsh_names_new();
-	rc = p.asked ? try_all(v, &p, err) : rsh_error_nomem(err);
+	rc = p.asked ? try_all(&p) : rsh_error_nomem(err);
 	if (p.asked)
 		rsh_vfs_tell_unused(cfg, p.renames, p.asked);
 	rsh_names_free(p.asked);
