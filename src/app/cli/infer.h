@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/infer.h has `strategy infer`, which prints what the contents of a
  * tree show about the strategy under which it was saved.
- * infer.c chooses the step, reads its tensors, and runs the command.
- * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
- * infer_print.c prints the table, hints, and what cannot be known. */
+ * infer.c chooses the step, reads its tensors, runs the command, and prints the
+ * table, hints, and what cannot be known.
+ * infer_mesh.c finds a mesh that explains each tensor, and one for a set. */
 #pragma once
 
 #include "rsh/app/printer.h"
@@ -91,4 +91,3 @@ int rsh_infer_explain(struct rsh_infer *x);
 uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 
-void rsh_infer_print(struct rsh_printer *out, struct rsh_infer *x);

@@ -175,13 +175,6 @@ const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 
 /* ---- planning ---- */
 
-/* Adds a parameter to the catalogue, from the files that `s` loads, and shows
- * it to the ranks of destination stage `stage` (reshard.c).  *shown is
- * RSH_COPIED if no loaded file holds it. */
-int rsh_reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
-		      uint32_t stage, uint32_t name, uint32_t *shown,
-		      struct rsh_error *err);
-
 /* rsh_note_add() counts a difference; rsh_notes_write() adds the notes to the
  * plan at the end (notes.c). */
 void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name);
