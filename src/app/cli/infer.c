@@ -3,6 +3,7 @@
  * tensors that the same ranks hold into sets, and finds a mesh for each set. */
 #include "config.h"
 
+#include "commands.h"
 #include "infer.h"
 
 #include <errno.h>
@@ -580,10 +581,10 @@ static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 
 /* ---- all ---- */
 
-static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
+static int infer_layouts(struct rsh_infer *x, struct rsh_printer *out,
+			 struct rsh_error *err)
 {
 	const struct rsh_options *o = x->options;
-	struct rsh_printer out;
 	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err) ?:
 		 rsh_source_open(o->vfs.source, 0, UINT32_MAX,
 				 &o->vfs.files, &x->source, err);
@@ -607,16 +608,14 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	     rsh_infer_explain(x);
 	if (rc)
 		return rsh_error_nomem(err);
-	rsh_printer_init(&out, o);
-	infer_print(&out, x);
-	return rsh_printer_end(&out, 0, err);
+	infer_print(out, x);
+	return 0;
 }
 
-enum rsh_exit rsh_infer_command(const struct rsh_options *o)
+int rsh_infer(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_infer x = { .options = o };
-	int rc = infer_layouts(&x, &err);
+	int rc = infer_layouts(&x, &run->out, &run->err);
 
 	rsh_arena_clear(&x.arena);
 	free(x.tensors);
@@ -625,5 +624,5 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 	rsh_choice_free(x.choice);
 	rsh_source_free(x.source);
 	rsh_names_free(x.names);
-	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
+	return rc;
 }

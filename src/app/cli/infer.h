@@ -74,8 +74,6 @@ struct rsh_infer {
 	struct rsh_sentences sentences; /* while it is printed */
 };
 
-enum rsh_exit rsh_infer_command(const struct rsh_options *o);
-
 /* Returns whether the rank has a valid file of the step. */
 static inline bool rsh_infer_has_file(const struct rsh_infer *x, uint32_t rank)
 {

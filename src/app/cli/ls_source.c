@@ -493,19 +493,20 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	return 0;
 }
 
-int rsh_ls_source(struct rsh_printer *out, const struct rsh_options *o,
-		  struct rsh_source *source, bool *taken, struct rsh_error *err)
+int rsh_ls_source(struct rsh_run *run, const struct rsh_options *o,
+		  struct rsh_source *source)
 {
+	struct rsh_error *err = &run->err;
 	struct tree t = {
 		.options = o, .source = source, .names = rsh_names_new(),
 	};
 	int rc = t.names ? ls_source_find_ranks(&t, err) : rsh_error_nomem(err);
 
-	if (rc == 0 && print_tree(out, &t))
+	if (rc == 0 && print_tree(&run->out, &t))
 		rc = rsh_error_nomem(err);
-	rc = rsh_printer_end(out, rc, err);
-	*taken = !t.refused;
-	if (rc == 0 && !*taken && !o->json)
+	rc = rsh_printer_end(&run->out, rc, err);
+	run->status = t.refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	if (rc == 0 && t.refused && !o->json)
 		rsh_log_error("%s", t.refusal.text);
 	if (rc == 0 && t.unread.code)
 		rc = rsh_error_set(err, t.unread.code, "%s", t.unread.text);

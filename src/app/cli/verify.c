@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "rsh/app/printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/options.h"
 #include "rsh/copy/verify.h"
@@ -346,24 +345,18 @@ static int ask_question(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-enum rsh_exit rsh_verify(const struct rsh_options *o)
+int rsh_verify(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
 	struct report r = { 0 };
-	struct rsh_printer out;
-	enum rsh_exit status;
 	int rc;
 
 	rsh_work_begin(&r.work, o, "verifying");
-	rc = ask_question(&r, &err);
+	rc = ask_question(&r, &run->err);
 	rsh_work_end_progress(&r.work);
-	rsh_printer_init(&out, o);
 	if (rc == 0)
-		print_answer(&out, &r);
-	rc = rsh_printer_end(&out, rc, &err);
-	status = rc ? rsh_exit_failed(o, rc, &err) :
-		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+		print_answer(&run->out, &r);
+	run->status = r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 	rsh_answer_clear(&r.answer);
 	rsh_work_end(&r.work);
-	return status;
+	return rc;
 }
