@@ -275,11 +275,7 @@ static int list_add_subject(struct rsh_contents *c,
 	of[1] = s.layout;
 	s.family = XXH3_64bits(of, sizeof(of));
 	s.lot = XXH3_64bits(name, strlen(name));
-	if (rsh_grow(&c->subjects, &c->cap_subjects,
-		     (size_t)c->n_subjects + 1, sizeof(*c->subjects)))
-		return -ENOMEM;
-	c->subjects[c->n_subjects++] = s;
-	return 0;
+	return rsh_push(c->subjects, c->n_subjects, c->cap_subjects, s);
 }
 
 static int list_strategy(struct rsh_contents *c)

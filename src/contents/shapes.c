@@ -149,10 +149,7 @@ static int shapes_add_width(struct rsh_contents *c, const struct rsh_subject *s,
 	x->odd |= s->record->n_dims != 1;
 	if (rc || x->odd || k.whole[0] < 2 || shapes_has_width(x, k.whole[0]))
 		return rc == -ENOMEM ? rc : 0;
-	if (rsh_grow(&x->widths, &x->cap, x->n_widths + 1, sizeof(*x->widths)))
-		return -ENOMEM;
-	x->widths[x->n_widths++] = k.whole[0];
-	return 0;
+	return rsh_push(x->widths, x->n_widths, x->cap, k.whole[0]);
 }
 
 static void shapes_add_pattern(struct shapes *x, const struct shape_kind *k)

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 	struct rsh_copy_list *l = w->list;
 	struct rsh_copy_file *f;
 
-	if (rsh_grow(&l->files, &l->cap, l->n + 1, sizeof(*l->files)))
+	if (rsh_room(l->files, l->cap, l->n + 1))
 		return -ENOMEM;
 	f = &l->files[l->n];
 	*f = (struct rsh_copy_file){

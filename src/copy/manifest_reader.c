@@ -121,8 +121,7 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 	case RSH_MANIFEST_SOURCE:
 		break;
 	case RSH_MANIFEST_FILE:
-		if (rsh_grow(&x->entries, &x->cap, x->n + 1,
-			     sizeof(*x->entries)))
+		if (rsh_room(x->entries, x->cap, x->n + 1))
 			return rsh_error_nomem(err);
 		x->entries[x->n] = (struct rsh_manifest_entry){
 			.path = strdup(line->file.path),

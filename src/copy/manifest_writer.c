@@ -96,8 +96,7 @@ static int recall_other(struct rsh_manifest_writer *s, const char *name)
 	struct rsh_other_draft *o;
 	struct stat st;
 
-	if (rsh_grow(&s->others, &s->cap_others, s->n_others + 1,
-		     sizeof(*s->others)))
+	if (rsh_room(s->others, s->cap_others, s->n_others + 1))
 		return -ENOMEM;
 	o = &s->others[s->n_others];
 	*o = (struct rsh_other_draft){ .name = strdup(name) };

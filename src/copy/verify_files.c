@@ -6,10 +6,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "copy_i.h"
 #include "rsh/storage/store.h"

@@ -538,38 +538,10 @@ static int judge_by_list(struct job *j)
 
 /* ---- the whole check ---- */
 
-/* Counts what was compared.  The files are in ascending order of their
- * ranks. */
-static void count_compared(struct job *j)
-{
-	const struct file *last = NULL;
-
-	for (size_t i = 0; i < j->n; i++) {
-		const struct file *f = &j->files[i];
-		const struct rsh_ckpt_index *ix = f->in.index;
-		bool crc, any = false;
-
-		if (!ix)
-			continue;
-		crc = ix->has_crc || ix->summed;
-		j->out->n_by_crc += crc;
-		j->out->n_unsummed += ix->n_unsummed;
-		for (uint32_t r = 0; r < ix->n_records; r++) {
-			any |= f->compared[r];
-			if (!crc && !f->compared[r])
-				j->out->uncompared +=
-					ix->records[r].content_bytes;
-		}
-		if (!any)
-			continue;
-		j->out->n_ranks += !last || last->info.rank != f->info.rank;
-		last = f;
-	}
-}
-
 static int verify(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *control = j->control;
+	const struct file *last = NULL;
 	int rc;
 
 	j->n = rsh_source_n_files(j->source);
@@ -600,7 +572,28 @@ static int verify(struct job *j, struct rsh_error *err)
 		rc = j->strategy ? by_strategy(j) : compare_same(j);
 	if (rc)
 		return rsh_error_nomem(err);
-	count_compared(j);
+	/* The files are in ascending order of their ranks. */
+	for (size_t i = 0; i < j->n; i++) {
+		const struct file *f = &j->files[i];
+		const struct rsh_ckpt_index *ix = f->in.index;
+		bool crc, any = false;
+
+		if (!ix)
+			continue;
+		crc = ix->has_crc || ix->summed;
+		j->out->n_by_crc += crc;
+		j->out->n_unsummed += ix->n_unsummed;
+		for (uint32_t r = 0; r < ix->n_records; r++) {
+			any |= f->compared[r];
+			if (!crc && !f->compared[r])
+				j->out->uncompared +=
+					ix->records[r].content_bytes;
+		}
+		if (!any)
+			continue;
+		j->out->n_ranks += !last || last->info.rank != f->info.rank;
+		last = f;
+	}
 	return 0;
 }
 

@@ -222,8 +222,7 @@ int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 	uint64_t *dims = rsh_arena_array(&c->arena, uint64_t, t->n_dims);
 
 	if (!kept || !dims ||
-	    rsh_grow(&c->tensors, &c->tensors_cap, c->n_tensors + 1,
-		     sizeof(*c->tensors)))
+	    rsh_room(c->tensors, c->tensors_cap, c->n_tensors + 1))
 		return -ENOMEM;
 	*kept = *t;
 	kept->dims = dims;

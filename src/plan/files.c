@@ -37,8 +37,7 @@ files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 			return p->lists[i];
 	l = rsh_arena_alloc(a, sizeof(*l) + f->n * sizeof(*l->slots),
 			    _Alignof(struct rsh_slot_list));
-	if (!l || rsh_grow(&p->lists, &p->lists_cap, p->n_lists + 1,
-			   sizeof(*p->lists)))
+	if (!l || rsh_room(p->lists, p->lists_cap, p->n_lists + 1))
 		return NULL;
 	l->n = f->n;
 	l->bytes = f->bytes;
@@ -57,8 +56,7 @@ files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 static struct rsh_virtual_file *new_file(struct rsh_plan *p,
 					 const struct rsh_shown_file *f)
 {
-	if (rsh_grow(&p->files, &p->files_cap, p->n_files + 1,
-		     sizeof(*p->files)))
+	if (rsh_room(p->files, p->files_cap, p->n_files + 1))
 		return NULL;
 	p->files[p->n_files] = (struct rsh_virtual_file){
 		.rank = f->rank, .member = f->member, .lost = f->lost,

@@ -7,7 +7,6 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 #define ENOUGH_STATES 8
 #define NAME_TEXT 4096
@@ -100,8 +99,7 @@ static struct group *kinds_group(struct kinds_work *w, const char *text,
 		return NULL;
 	if (g < before)
 		return &w->groups[g];
-	if (rsh_grow(&w->groups, &w->groups_cap, (size_t)g + 1,
-		     sizeof(*w->groups)))
+	if (rsh_room(w->groups, w->groups_cap, (size_t)g + 1))
 		return NULL;
 	w->groups[g] = (struct group){ .example = RSH_NAME_NONE };
 	return &w->groups[g];

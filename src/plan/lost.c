@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "parts_i.h"
 #include "rsh/util/mem.h"
@@ -23,8 +22,7 @@ int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 
 	if (!p->lost_whole)
 		p->lost_whole = calloc(p->cat->n_names + 1, sizeof(bool));
-	if (!p->lost_whole ||
-	    rsh_grow(&p->lost, &p->lost_cap, p->n_lost + 1, sizeof(*p->lost)))
+	if (!p->lost_whole || rsh_room(p->lost, p->lost_cap, p->n_lost + 1))
 		return rsh_error_nomem(sentence);
 	if (p->n_lost == 0)
 		p->first_lost = *sentence;
@@ -327,7 +325,7 @@ static void find_missing_files(struct lost_files *f,
 				rsh_cut_member(t->cut, cell, i);
 
 			if (!rsh_catalogue_index(c, file) &&
-			    !rsh_grow(&f->v, &f->cap, f->n + 1, sizeof(*f->v)))
+			    !rsh_room(f->v, f->cap, f->n + 1))
 				f->v[f->n++] = file;
 		}
 	}

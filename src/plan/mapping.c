@@ -513,12 +513,8 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 		    p->pairs[*pair].dst == t->cut &&
 		    p->pairs[*pair].copies == in->copies)
 			return 0;
-	if (rsh_grow(&p->pairs, &p->pairs_cap, p->n_pairs + 1,
-		     sizeof(*p->pairs)))
-		return -ENOMEM;
-	p->pairs[p->n_pairs++] = (struct rsh_pair){ in->cut, t->cut,
-						    in->copies };
-	return 0;
+	return rsh_push(p->pairs, p->n_pairs, p->pairs_cap,
+			(struct rsh_pair){ in->cut, t->cut, in->copies });
 }
 
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,

@@ -199,8 +199,7 @@ static int mark_done(struct rsh_plan *p, const struct rsh_mapping *w,
 
 	if (w->pair == RSH_NO_PAIR)
 		return 0;
-	if (rsh_grow(&b->pair_done, &b->pair_done_cap, p->n_pairs,
-		     sizeof(*b->pair_done)))
+	if (rsh_room(b->pair_done, b->pair_done_cap, p->n_pairs))
 		return -ENOMEM;
 	if (b->pair_done_cap > cap)
 		memset(b->pair_done + cap, 0, (b->pair_done_cap - cap) *

@@ -7,7 +7,6 @@
 
 #include "plan_i.h"
 #include "rsh/plan/framing.h"
-#include "rsh/util/checked.h"
 
 /* A tensor whose recipe is rewritten. */
 struct ordering {
@@ -40,21 +39,6 @@ static void order_strides(const struct ordering *o, uint32_t part,
 			    (!*s || stride * f->step < *s))
 				*s = stride * f->step;
 		}
-}
-
-/* Sorts the dimensions by their strides, the largest first. */
-static void order_sort(struct ordering *o)
-{
-	for (uint32_t d = 0; d < o->t->n_dims; d++) {
-		uint32_t i = d;
-
-		for (; i > 0 && o->strides[o->order[i - 1]] < o->strides[d];
-		     i--)
-			o->order[i] = o->order[i - 1];
-		o->order[i] = (uint8_t)d;
-	}
-	for (uint32_t i = 0; i < o->t->n_dims; i++)
-		o->place[o->order[i]] = (uint8_t)i;
 }
 
 /* Returns whether a part has its elements in this order. */
@@ -96,7 +80,17 @@ static bool order_find(struct ordering *o)
 		else
 			o->strides[d] = UINT64_MAX;
 	}
-	order_sort(o);
+	/* The largest stride comes first. */
+	for (uint32_t d = 0; d < o->t->n_dims; d++) {
+		uint32_t i = d;
+
+		for (; i > 0 && o->strides[o->order[i - 1]] < o->strides[d];
+		     i--)
+			o->order[i] = o->order[i - 1];
+		o->order[i] = (uint8_t)d;
+	}
+	for (uint32_t i = 0; i < o->t->n_dims; i++)
+		o->place[o->order[i]] = (uint8_t)i;
 	if (inner == t->n_dims || o->order[t->n_dims - 1] == inner)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
@@ -107,14 +101,24 @@ static bool order_find(struct ordering *o)
 
 /* ---- the recipe in this order ---- */
 
-static int order_factors(const struct ordering *o, struct rsh_recipe *r)
+/* Makes the tensor whose dimensions are in this order.  No cut divides it, so
+ * its cut is the same. */
+static int order_shown(const struct ordering *o, struct rsh_shown *out)
 {
 	struct rsh_arena *a = &o->p->arena;
-	struct rsh_factored_part *parts = rsh_arena_array(
-		a, struct rsh_factored_part, r->n_factored);
+	uint64_t *dims = rsh_arena_array(a, uint64_t, o->t->n_dims);
+	struct rsh_factored_part *parts;
 
-	for (uint32_t i = 0; parts && i < r->n_factored; i++) {
-		const struct rsh_factored_part *from = &r->factored[i];
+	if (!dims)
+		return -ENOMEM;
+	for (uint32_t d = 0; d < o->t->n_dims; d++)
+		dims[o->place[d]] = o->t->dims[d];
+	*out = *o->t;
+	out->dims = dims;
+	parts = rsh_arena_array(a, struct rsh_factored_part,
+				out->recipe.n_factored);
+	for (uint32_t i = 0; parts && i < out->recipe.n_factored; i++) {
+		const struct rsh_factored_part *from = &out->recipe.factored[i];
 		struct rsh_factor *f = rsh_arena_array(a, struct rsh_factor,
 						       from->n_factors);
 		uint64_t *at = rsh_arena_array(a, uint64_t, o->t->n_dims);
@@ -131,23 +135,8 @@ static int order_factors(const struct ordering *o, struct rsh_recipe *r)
 		parts[i].factors = f;
 		parts[i].shown_from = at;
 	}
-	r->factored = parts;
+	out->recipe.factored = parts;
 	return parts ? 0 : -ENOMEM;
-}
-
-/* Makes the tensor whose dimensions are in this order.  No cut divides it, so
- * its cut is the same. */
-static int order_shown(const struct ordering *o, struct rsh_shown *out)
-{
-	uint64_t *dims = rsh_arena_array(&o->p->arena, uint64_t, o->t->n_dims);
-
-	if (!dims)
-		return -ENOMEM;
-	for (uint32_t d = 0; d < o->t->n_dims; d++)
-		dims[o->place[d]] = o->t->dims[d];
-	*out = *o->t;
-	out->dims = dims;
-	return order_factors(o, &out->recipe);
 }
 
 static bool order_is_whole(const struct rsh_shown *t)

@@ -31,8 +31,8 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 	w = &p->building;
 	w->used = rsh_arena_array(&w->arena, bool, c->n_files);
 	w->used_files = rsh_arena_array(&w->arena, uint32_t, c->n_present);
-	if (w->arena.failed || rsh_grow(&p->files, &p->files_cap,
-					b->n_ranks + 1, sizeof(*p->files))) {
+	if (w->arena.failed ||
+	    rsh_room(p->files, p->files_cap, b->n_ranks + 1)) {
 		rsh_plan_free(p);
 		return NULL;
 	}
@@ -87,8 +87,7 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 
 	if (rc)
 		return rc;
-	if (rsh_grow(&p->mappings, &p->mappings_cap, p->n_mappings + 1,
-		     sizeof(*p->mappings)))
+	if (rsh_room(p->mappings, p->mappings_cap, p->n_mappings + 1))
 		return rsh_error_nomem(err);
 	*number = p->n_mappings;
 	p->mappings[p->n_mappings++] = w;
@@ -97,9 +96,7 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 
 static int plan_add_note(struct rsh_plan *p, char *sentence, bool difference)
 {
-	if (!sentence ||
-	    rsh_grow(&p->notes, &p->notes_cap, p->n_notes + 1,
-		     sizeof(*p->notes))) {
+	if (!sentence || rsh_room(p->notes, p->notes_cap, p->n_notes + 1)) {
 		free(sentence);
 		return -ENOMEM;
 	}

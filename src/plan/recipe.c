@@ -2,7 +2,6 @@
 /* plan/recipe.c checks the parts of a recipe.  A part that is a box is a
  * factored part whose factors have a step of 1. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "parts_i.h"
 #include "rsh/util/checked.h"

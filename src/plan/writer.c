@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/writer.c plans the files of all stages and ranks.  A policy decides
  * which records the files have. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,8 +50,7 @@ static int redundancy_next(struct redundancy *d, const struct rsh_grid *grid,
 		memcmp(d->groups[i].ranks, ranks, n * sizeof(*ranks)) != 0))
 		i++;
 	if (i == d->n_groups) {
-		if (rsh_grow(&d->groups, &d->cap, (size_t)i + 1,
-			     sizeof(*d->groups)))
+		if (rsh_room(d->groups, d->cap, (size_t)i + 1))
 			return rsh_error_nomem(err);
 		d->groups[d->n_groups++] = (struct redundancy_group){
 			.n = n, .ranks = steal_pointer(&ranks),
@@ -168,10 +166,8 @@ static int writer_add_file(struct writer *w, uint32_t rank, uint32_t local,
 		return rc;
 	if (w->dedup_names)
 		rc = writer_deduplicate(w, &f, err);
-	if (rc == 0 && (rsh_grow(&w->slots, &w->slots_cap, names.n,
-				 sizeof(*w->slots)) ||
-			rsh_grow(&w->shapes, &w->shapes_cap, names.n,
-				 sizeof(*w->shapes))))
+	if (rc == 0 && (rsh_room(w->slots, w->slots_cap, names.n) ||
+			rsh_room(w->shapes, w->shapes_cap, names.n)))
 		rc = rsh_error_nomem(err);
 	f.slots = w->slots;
 	f.shapes = w->shapes;

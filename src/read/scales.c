@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/scales.c reads the scales and zero points of quantised tensors;
- * factors.c reads the matrices of adapters, which are kept as scales are.
+/* read/scales.c reads the scales and zero points of quantised tensors,
+ * and the matrices of adapters, which are kept as scales are.
  *
  * A chunk in memory has its scales as Float32, divided by the tensor's divisor
  * if there is one, then the zero points as bytes, and for rows that are in
@@ -8,10 +8,8 @@
  * chunk.
  *
  * If adapters are added to dense elements, a chunk has the scales of a chunk of
- * scales, and then the numbers of a chunk of factors.c. */
+ * scales, and then the numbers of a chunk of factors. */
 #include "config.h"
-
-#include "scales_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,6 +18,294 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "tiles_i.h"
+
+/* Large enough for the groups of every model. */
+#define SCALES_MAX ((uint64_t)64 * 1024 * 1024)
+
+struct scales_read {
+	struct rsh_source *source;
+	struct rsh_kept *kept;
+	const struct rsh_wait *wait;
+	const struct rsh_scales *by;
+	uint8_t *to;
+};
+
+/* ---- parts of the tensors beside the elements ---- */
+
+static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
+{
+	const struct scales_read *r = ctx;
+	struct rsh_kept *k = r->kept;
+	uint32_t i = 0;
+
+	while (i < k->n_files && k->files[i] != x->file)
+		i++;
+	if (i == k->n_files) {
+		size_t room = i;
+
+		if (rsh_room(k->files, room, i + 1))
+			return -ENOMEM;
+		k->files[k->n_files++] = x->file;
+	}
+	return rsh_source_read_at(r->source, x->file, x->offset, r->to + x->at,
+				  (size_t)x->length, r->wait);
+}
+
+/* Reads the elements of a box of a tensor to *out (from malloc), which the
+ * caller frees, also after a failure.  Returns 0 or -errno. */
+static int scales_read_box(struct scales_read *r, const struct rsh_tensor *t,
+			   const struct rsh_box *box, uint8_t **out)
+{
+	const struct rsh_store *store = rsh_source_store(r->source);
+	uint64_t bytes;
+
+	if (!rsh_mul_u64(rsh_box_elements(box), rsh_dtype_size(t->dtype),
+			 &bytes) ||
+	    bytes > SCALES_MAX)
+		return -EIO;
+	*out = malloc((size_t)bytes + 1);
+	if (!*out)
+		return -ENOMEM;
+	r->to = *out;
+	/* A reader that must not wait has other files to turn to. */
+	return rsh_tensor_box(r->by->cat, t, box,
+			      r->wait ? NULL : rsh_store_failed(store),
+			      scales_read_stretch, r);
+}
+
+/* The most bytes of the numbers of rows and of those of columns, unless a block
+ * would be smaller than the least one. */
+#define HALF_BYTES ((uint64_t)512 * 1024)
+#define LEAST_ROWS 16
+#define LEAST_COLUMNS 64
+_Static_assert(RSH_LOW_RANK_MAX *(LEAST_ROWS + LEAST_COLUMNS) * sizeof(float) <=
+		       SCALES_MAX,
+	       "the numbers of the least block fit into memory");
+
+struct block {
+	const struct rsh_quantised *q;
+	uint64_t rows, columns; /* of a block that is not at the edge */
+	uint64_t across;        /* blocks beside each other */
+	uint64_t in_plane;      /* blocks of a matrix */
+	uint64_t plane;         /* the matrix of one block */
+	uint64_t from[2], n[2]; /* rows and columns of one block */
+};
+
+/* Returns the dimensions of each matrix. */
+static const uint64_t *plane_dims(const struct rsh_scales *s)
+{
+	return s->tensor->dims + s->tensor->n_dims - 2;
+}
+
+/* Returns the sum of the ranks of all adapters. */
+static uint64_t factors_rank(const struct rsh_quantised *q)
+{
+	uint64_t rank = 0;
+
+	for (uint32_t i = 0; i < q->n_adapters; i++)
+		rank += q->adapters[i].rank;
+	return rank;
+}
+
+/* Sets how a tensor is divided into blocks. */
+static struct block block_of(const struct rsh_scales *s)
+{
+	const uint64_t *dims = plane_dims(s);
+	const struct rsh_quantised *q = s->tensor->quantised;
+	const uint64_t rank = rsh_max_u64(factors_rank(q), 1);
+	const uint64_t most = HALF_BYTES / sizeof(float) / rank;
+	struct block b = {
+		.q = q,
+		.rows = rsh_max_u64(most, LEAST_ROWS),
+		.columns = rsh_max_u64(most / LEAST_COLUMNS, 1) * LEAST_COLUMNS,
+	};
+
+	b.across = (dims[1] - 1) / b.columns + 1;
+	b.in_plane = ((dims[0] - 1) / b.rows + 1) * b.across;
+	return b;
+}
+
+/* Sets which block a chunk is. */
+static struct block block_at(const struct rsh_scales *s, uint64_t chunk)
+{
+	const uint64_t *dims = plane_dims(s);
+	struct block b = block_of(s);
+
+	b.plane = chunk / b.in_plane;
+	chunk %= b.in_plane;
+	b.from[0] = chunk / b.across * b.rows;
+	b.from[1] = chunk % b.across * b.columns;
+	b.n[0] = rsh_min_u64(b.rows, dims[0] - b.from[0]);
+	b.n[1] = rsh_min_u64(b.columns, dims[1] - b.from[1]);
+	return b;
+}
+
+/* Returns the number of chunks of a tensor. */
+static uint64_t factors_chunks(const struct rsh_scales *s)
+{
+	const struct rsh_tensor *t = s->tensor;
+
+	return block_of(s).in_plane * (t->n_dims == 3 ? t->dims[0] : 1);
+}
+
+/* Returns the number of chunks of a tensor. */
+static uint64_t factors_chunk(const struct rsh_scales *s, uint64_t n)
+{
+	const struct block b = block_of(s);
+
+	return (s->from[0] + n / s->columns / s->rows) * b.in_plane +
+	       (s->from[1] + n / s->columns % s->rows) / b.rows * b.across +
+	       (s->from[2] + n % s->columns) / b.columns;
+}
+
+/* Returns the number of chunks of a tensor. */
+static uint64_t factors_reach(const struct rsh_scales *s, uint64_t n)
+{
+	const struct block b = block_of(s);
+	const uint64_t line = n / s->columns % s->rows, c = n % s->columns;
+	const uint64_t row = s->from[1] + line;
+	const uint64_t column = s->from[2] + c;
+	const uint64_t last = s->from[2] + s->columns - 1;
+
+	/* The cell has columns of several blocks. */
+	if (s->from[2] / b.columns != last / b.columns)
+		return rsh_min_u64(b.columns - column % b.columns,
+				   s->columns - c);
+	return rsh_min_u64(b.rows - row % b.rows, s->rows - line) * s->columns -
+	       c;
+}
+
+/* Returns the number of chunks of a tensor. */
+static uint64_t factors_bytes(const struct rsh_scales *s, uint64_t chunk)
+{
+	const struct block b = block_at(s, chunk);
+	uint64_t bytes;
+
+	if (!rsh_mul_u64(factors_rank(b.q), (b.n[0] + b.n[1]) * sizeof(float),
+			 &bytes) ||
+	    bytes > SCALES_MAX)
+		return 0;
+	return rsh_max_u64(bytes, sizeof(float));
+}
+
+/* Numbers of a matrix: `rank` of each of n rows.  They become [n][rank], or
+ * [rank][n] if `across`. */
+struct factor {
+	const struct rsh_tensor *t;
+	bool turned; /* it is stored with rows and columns exchanged */
+	bool across;
+	uint64_t from, n, rank;
+	uint64_t plane, n_planes;
+};
+
+static int factors_load_one(struct scales_read *r, const struct factor *f,
+			    float *out)
+{
+	const uint64_t n = f->n * f->rank;
+	cleanup_free uint8_t *raw = NULL;
+	cleanup_free float *wide = NULL;
+	struct rsh_box box = { .n_dims = 2 };
+	int rc;
+
+	box.from[f->turned] = f->from;
+	box.size[f->turned] = f->n;
+	box.from[!f->turned] = f->plane * f->rank;
+	box.size[!f->turned] = f->rank;
+	rc = scales_read_box(r, f->t, &box, &raw);
+	if (rc)
+		return rc;
+	if (f->turned == f->across) {
+		rsh_scaled_widen(f->t->dtype, raw, n, out);
+		return 0;
+	}
+	wide = rsh_alloc_array((size_t)n, sizeof(*wide));
+	if (!wide)
+		return -ENOMEM;
+	rsh_scaled_widen(f->t->dtype, raw, n, wide);
+	for (uint64_t i = 0; i < box.size[0]; i++)
+		for (uint64_t k = 0; k < box.size[1]; k++)
+			out[k * box.size[0] + i] = wide[i * box.size[1] + k];
+	return 0;
+}
+
+#define STRIP_BYTES ((uint64_t)512 * 1024)
+
+/* Does the same for a matrix whose rows have the numbers of all matrices of a
+ * stack, those of one matrix n_planes apart.  Some rows are read at a time. */
+static int factors_load_apart(struct scales_read *r, const struct factor *f,
+			      float *out)
+{
+	const uint64_t step = f->n_planes, width = (f->rank - 1) * step + 1;
+	const uint64_t strip =
+		rsh_max_u64(STRIP_BYTES / sizeof(float) / width, 1);
+	cleanup_free float *wide =
+		rsh_alloc_array((size_t)(strip * width), sizeof(*wide));
+	int rc = wide ? 0 : -ENOMEM;
+
+	for (uint64_t i = 0; rc == 0 && i < f->n; i += strip) {
+		const uint64_t n = rsh_min_u64(strip, f->n - i);
+		cleanup_free uint8_t *raw = NULL;
+		const struct rsh_box box = {
+			.n_dims = 2, .from = { f->from + i, f->plane },
+			.size = { n, width },
+		};
+
+		rc = scales_read_box(r, f->t, &box, &raw);
+		if (rc)
+			return rc;
+		rsh_scaled_widen(f->t->dtype, raw, n * width, wide);
+		for (uint64_t j = 0; j < n; j++)
+			for (uint64_t k = 0; k < f->rank; k++)
+				out[f->across ? k * f->n + i + j :
+				    (i + j) * f->rank + k] =
+					wide[j * width + k * step];
+	}
+	return rc;
+}
+
+/* Returns the number of chunks of a tensor. */
+static int factors_load(struct scales_read *r, uint64_t chunk, float *out)
+{
+	const struct block b = block_at(r->by, chunk);
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < b.q->n_adapters; i++) {
+		const struct rsh_factors *f = &b.q->factors[i];
+		const uint64_t rank = b.q->adapters[i].rank;
+		const uint64_t plane = f->plane + b.plane;
+		const struct factor both[] = {
+			{ f->rows, f->rows_turned, false,
+			  f->first[0] + b.from[0], b.n[0], rank, plane,
+			  f->n_planes },
+			{ f->columns, !f->columns_turned, true,
+			  f->first[1] + b.from[1], b.n[1], rank, plane,
+			  f->n_planes },
+		};
+
+		for (unsigned k = 0; rc == 0 && k < 2; k++) {
+			rc = f->n_planes > 1 && !both[k].turned ?
+				factors_load_apart(r, &both[k], out) :
+				factors_load_one(r, &both[k], out);
+			out += both[k].n * rank;
+		}
+	}
+	return rc;
+}
+
+/* Returns the number of chunks of a tensor. */
+static struct rsh_merge factors_by(const struct rsh_scales *s, uint64_t chunk,
+				   const float *factors)
+{
+	const struct block b = block_at(s, chunk);
+
+	return (struct rsh_merge){
+		.n = b.q->n_adapters, .by = b.q->adapters, .factors = factors,
+		.first_row = b.plane * plane_dims(s)[0] + b.from[0],
+		.n_rows = b.n[0],
+		.first_column = b.from[1], .n_columns = b.n[1],
+	};
+}
 
 #define CHUNK_BYTES ((uint64_t)512 * 1024)
 /* Words of zero points that are packed along rows have up to 8 of them. */
@@ -118,7 +404,7 @@ struct both {
 
 static struct both both_of(const struct rsh_scales *s, uint64_t number)
 {
-	const uint64_t n = has_factors(s) ? rsh_factors_chunks(s) : 1;
+	const uint64_t n = has_factors(s) ? factors_chunks(s) : 1;
 
 	return (struct both){ number / n, number % n };
 }
@@ -130,7 +416,7 @@ uint64_t rsh_scales_chunk(const struct rsh_scales *s, uint64_t n)
 		scales_row(s, n) / q->block[0] / chunk_rows(q);
 
 	return !has_factors(s) ? by_scales :
-		by_scales * rsh_factors_chunks(s) + rsh_factors_chunk(s, n);
+		by_scales * factors_chunks(s) + factors_chunk(s, n);
 }
 
 uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
@@ -138,7 +424,7 @@ uint64_t rsh_scales_reach(const struct rsh_scales *s, uint64_t n)
 	const uint64_t reach = scales_reach(s, n);
 
 	return !has_factors(s) ? reach :
-		rsh_min_u64(reach, rsh_factors_reach(s, n));
+		rsh_min_u64(reach, factors_reach(s, n));
 }
 
 /* Returns where the factors of a chunk begin: the bytes of its scales, 0 if
@@ -153,10 +439,10 @@ static uint64_t factors_at(const struct rsh_scales *s, uint64_t number)
 	c = chunk_at(s, both_of(s, number).scales);
 	if (!rsh_mul_u64(c.n, c.q->n_columns, &n) ||
 	    !rsh_mul_u64(n, sizeof(float) + !!c.q->zeros, &bytes) ||
-	    c.n_groups > RSH_SCALES_MAX)
+	    c.n_groups > SCALES_MAX)
 		return 0;
 	bytes = (bytes + 3) / 4 * 4 + c.n_groups * sizeof(uint32_t);
-	return bytes <= RSH_SCALES_MAX ? bytes : 0;
+	return bytes <= SCALES_MAX ? bytes : 0;
 }
 
 uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
@@ -166,8 +452,8 @@ uint64_t rsh_scales_bytes(const struct rsh_scales *s, uint64_t number)
 
 	if (!has_factors(s) || (has_scales(s) && !at))
 		return at;
-	bytes = rsh_factors_bytes(s, both_of(s, number).factors);
-	return bytes && at + bytes <= RSH_SCALES_MAX ? at + bytes : 0;
+	bytes = factors_bytes(s, both_of(s, number).factors);
+	return bytes && at + bytes <= SCALES_MAX ? at + bytes : 0;
 }
 
 /* ---- reading ---- */
@@ -180,9 +466,8 @@ struct scales_rows {
 
 /* Reads rows.  The tensor may have other dimensions; then whole rows of it are
  * read, and *skip is the number of bytes before the wanted ones. */
-static int scales_read_rows(struct rsh_scales_read *r,
-			    const struct scales_rows *w, uint8_t **out,
-			    uint64_t *skip)
+static int scales_read_rows(struct scales_read *r, const struct scales_rows *w,
+			    uint8_t **out, uint64_t *skip)
 {
 	const struct rsh_tensor *t = w->t;
 	const unsigned width = rsh_dtype_size(t->dtype);
@@ -203,10 +488,10 @@ static int scales_read_rows(struct rsh_scales_read *r,
 	*skip = (w->from * w->n_columns - first * inner) * width;
 	box.from[0] = first;
 	box.size[0] = last - first;
-	return rsh_scales_read_box(r, t, &box, out);
+	return scales_read_box(r, t, &box, out);
 }
 
-static int scales_load_scales(struct rsh_scales_read *r, const struct chunk *c,
+static int scales_load_scales(struct scales_read *r, const struct chunk *c,
 			      float *out)
 {
 	const struct rsh_quantised *q = c->q;
@@ -233,7 +518,7 @@ static int scales_load_scales(struct rsh_scales_read *r, const struct chunk *c,
 	return 0;
 }
 
-static int scales_load_zeros(struct rsh_scales_read *r, const struct chunk *c,
+static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
 			     uint8_t *out)
 {
 	const struct rsh_quantised *q = c->q;
@@ -260,7 +545,7 @@ static int scales_load_zeros(struct rsh_scales_read *r, const struct chunk *c,
 	return 0;
 }
 
-static int scales_load_groups(struct rsh_scales_read *r, const struct chunk *c,
+static int scales_load_groups(struct scales_read *r, const struct chunk *c,
 			      uint32_t *out)
 {
 	const struct rsh_tensor *t = c->q->groups;
@@ -298,7 +583,7 @@ static int64_t scales_integer(const struct rsh_tensor *t, const uint8_t *p)
 }
 
 /* A program may not show elements of a matrix that has another shape. */
-static int scales_check_shape(struct rsh_scales_read *r,
+static int scales_check_shape(struct scales_read *r,
 			      const struct rsh_quantised *q)
 {
 	cleanup_free uint8_t *raw = NULL;
@@ -326,7 +611,7 @@ int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
 	const struct rsh_scales *by = &k->key.scales;
 	const struct both both = both_of(by, k->chunk);
 	const uint64_t at = factors_at(by, k->chunk);
-	struct rsh_scales_read r = { source, k, wait, by, NULL };
+	struct scales_read r = { source, k, wait, by, NULL };
 	int rc = 0;
 
 	if (has_scales(by)) {
@@ -345,8 +630,8 @@ int rsh_scales_load(struct rsh_source *source, struct rsh_kept *k,
 				c.n_groups * sizeof(uint32_t)));
 	}
 	if (rc == 0 && has_factors(by))
-		rc = rsh_factors_load(&r, both.factors,
-				      (float *)(void *)(k->data + at));
+		rc = factors_load(&r, both.factors,
+				  (float *)(void *)(k->data + at));
 	return rc;
 }
 
@@ -386,7 +671,8 @@ struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
 	if (has_scales(s))
 		scaled_by_scales(s, both.scales, chunk->data, at, &m);
 	if (has_factors(s))
-		m.merge = rsh_factors_by(s, both.factors,
+		m.merge = factors_by(
+			s, both.factors,
 			(const float *)(const void *)(chunk->data + at));
 	return m;
 }

@@ -54,8 +54,7 @@ static int described_place(struct described *d, const struct rsh_ckpt2_param *p)
 		uint32_t stage = p->ranks->ranks[i] / d->ranks;
 		struct described_stage *s;
 
-		if (rsh_grow(&d->stages, &d->cap_stages, (size_t)stage + 1,
-			     sizeof(*d->stages)))
+		if (rsh_room(d->stages, d->cap_stages, (size_t)stage + 1))
 			return rsh_error_nomem(d->err);
 		while (d->n_stages <= stage)
 			d->stages[d->n_stages++] =
@@ -63,10 +62,8 @@ static int described_place(struct described *d, const struct rsh_ckpt2_param *p)
 		s = &d->stages[stage];
 		if (s->n && s->params[s->n - 1] == p)
 			continue;
-		if (rsh_grow(&s->params, &s->cap, (size_t)s->n + 1,
-			     sizeof(*s->params)))
+		if (rsh_push(s->params, s->n, s->cap, p))
 			return rsh_error_nomem(d->err);
-		s->params[s->n++] = p;
 	}
 	return 0;
 }

@@ -351,8 +351,7 @@ static int find_bases(struct derivation *d, const uint32_t *by_name,
 		len = (size_t)(dot - text) + 1;
 		id = rsh_names_add(known->seen, text, len);
 		if (id == RSH_NAME_NONE ||
-		    rsh_grow(&known->is, &known->cap, (size_t)n + 1,
-			     sizeof(*known->is)))
+		    rsh_room(known->is, known->cap, (size_t)n + 1))
 			return -ENOMEM;
 		if (id == n)
 			known->is[id] = is_prefix(d, by_name, text, len);

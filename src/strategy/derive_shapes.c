@@ -90,9 +90,8 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			rc = make_whole(&shape, item, names, err);
 		if (rc)
 			return rc;
-		if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) ||
-		    rsh_grow(&s->places, &s->cap_places, (size_t)r->name + 1,
-			     sizeof(*s->places)))
+		if (rsh_room(s->v, s->cap, s->n + 1) ||
+		    rsh_room(s->places, s->cap_places, (size_t)r->name + 1))
 			return rsh_error_nomem(err);
 		memset(s->places + had, 0,
 		       (s->cap_places - had) * sizeof(*s->places));

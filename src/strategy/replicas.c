@@ -113,9 +113,8 @@ int rsh_strategy_replicas(const struct rsh_strategy *s, uint32_t *first)
 				k++;
 			if (!item || k < n)
 				continue;
-			if (rsh_grow(&seen, &cap, n + 1, sizeof(*seen)))
+			if (rsh_push(seen, n, cap, item))
 				return -ENOMEM;
-			seen[n++] = item;
 			if (rsh_grid_new_unsized(item, &g, NULL))
 				continue;
 			divide(g, base, first, scratch);

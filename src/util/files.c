@@ -26,6 +26,19 @@ const char *rsh_path_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+bool rsh_path_is_plain(const char *path)
+{
+	for (;; path++) {
+		const size_t n = strcspn(path, "/");
+
+		if (n == 0 || (n <= 2 && strspn(path, ".") == n))
+			return false;
+		path += n;
+		if (!*path)
+			return true;
+	}
+}
+
 char *rsh_path_directory(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -6,6 +6,7 @@
 #include "vfs_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "rsh/contents/contents.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/kinds.h"
 #include "rsh/plan/writer.h"
 #include "rsh/source/failures.h"
 #include "rsh/source/format.h"
@@ -20,10 +22,191 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+/* ---- what a model leaves out ---- */
+
+struct states {
+	const struct rsh_kinds *kinds;
+	uint32_t n;
+	uint64_t bytes;
+	const char *example;
+};
+
+static int states_of_tensor(void *ctx, const struct rsh_listed_tensor *t)
+{
+	struct states *s = ctx;
+	uint64_t bytes = rsh_dtype_size(t->dtype);
+
+	if (rsh_kinds_of_text(s->kinds, t->name) == RSH_KIND_WEIGHT)
+		return 0;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		bytes *= t->dims[d];
+	s->bytes += bytes;
+	if (s->n++ == 0)
+		s->example = t->name;
+	return 0;
+}
+
+/* The files of neighbouring ranks mostly share an index, so the result of the
+ * last index is used again. */
+static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
+{
+	cleanup_free bool *seen =
+		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
+	const struct rsh_ckpt_index *before = NULL;
+	uint64_t bytes = 0;
+
+	if (!seen)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+		const struct rsh_ckpt_index *ix = view->index[rank];
+
+		if (!ix)
+			continue;
+		if (ix != before)
+			bytes = 0;
+		for (uint32_t i = 0; ix != before && i < ix->n_records; i++) {
+			const struct rsh_record *r = &ix->records[i];
+			const char *name = rsh_names_text(view->names, r->name);
+
+			if (rsh_kinds_of(s->kinds, r->name, name) ==
+			    RSH_KIND_WEIGHT)
+				continue;
+			bytes += r->content_bytes;
+			if (!seen[r->name] && s->n++ == 0)
+				s->example = name;
+			seen[r->name] = true;
+		}
+		s->bytes += bytes;
+		before = ix;
+	}
+	return 0;
+}
+
+/* Adds a note to the plan about the optimizer parameters of the source that are
+ * left out.  Returns 0 or -ENOMEM. */
+static int note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
+{
+	struct rsh_arena arena = { NULL, 0 };
+	struct states s = { .kinds = kinds };
+	const struct rsh_list_job job = {
+		.source = v->source, .arena = &arena,
+		.take = states_of_tensor, .ctx = &s,
+	};
+	struct rsh_source_view view;
+	struct rsh_listed all;
+	char size[32];
+	int rc;
+
+	rsh_source_view(v->source, v->names, &view);
+	rc = rsh_format_lists(rsh_source_format(v->source)) ?
+	     rsh_source_each(&job, &all, NULL) : states_of_ranks(&view, &s);
+	rsh_arena_clear(&arena);
+	if (rc || s.n == 0)
+		return rc;
+	if (s.bytes < 1000000)
+		snprintf(size, sizeof(size), "%" PRIu64 " bytes", s.bytes);
+	else
+		snprintf(size, sizeof(size), "%.1f MB", (double)s.bytes / 1e6);
+	return rsh_blueprint_note(v->plan, rsh_text_format(
+		"%u tensor%s of an optimizer, %s in the source, "
+		"%s left out, such as %s (--optimizer keep shows %s)",
+		s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",
+		s.example, s.n > 1 ? "them" : "it"));
+}
+
+/* ---- values that are not tensors ---- */
+
+/* Adds a note about the wanted values that the output cannot show. */
+static int values_note(struct rsh_reshard *v)
+{
+	const bool pickles = v->output->takes & RSH_TAKES_PICKLES;
+	const struct rsh_values *x = &v->extra;
+	const char *first = NULL;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < x->n; i++) {
+		if (pickles ? x->values[i].pickle != NULL :
+			      x->values[i].json != NULL)
+			continue;
+		if (left++ == 0)
+			first = x->names[i];
+	}
+	if (left == 0)
+		return 0;
+	return rsh_blueprint_note(v->plan, rsh_text_format(
+		"%u value%s no tensor%s not shown, such as %s%s", left,
+		left > 1 ? "s that are" : " that is",
+		left > 1 ? "s are" : " is", first,
+		left == x->n ? "" : pickles ? ", and the others are items" :
+		", and extra_state.json has the others"));
+}
+
+/* Adds a wanted number, unless it is 0, which means unknown. */
+static int values_add_number(struct rsh_values *v, const char *name,
+			     const struct rsh_plan_options *opts, uint64_t n)
+{
+	if (n == 0 || n > INT64_MAX ||
+	    (opts->wanted && !opts->wanted(opts->ctx, name)))
+		return 0;
+	v->names[v->n] = name;
+	return rsh_plain_make_number((int64_t)n, &v->values[v->n++]);
+}
+
+/* Adds what a Checkpoint 2.0 says beside its tensors, with the names of its
+ * common.json. */
+static int values_of_training(struct rsh_source *s,
+			      const struct rsh_plan_options *opts,
+			      struct rsh_values *v)
+{
+	static const char loss_scale[] = "loss_scale";
+	struct rsh_training_state state = { 0 };
+	struct rsh_candidate_step step;
+
+	rsh_source_candidate_step(s, rsh_source_chosen(s), &step);
+	if (rsh_source_training_state(s, &state) || rsh_values_alloc(v, 4) ||
+	    values_add_number(v, "epoch_num", opts, state.epoch) ||
+	    values_add_number(v, "global_step", opts, step.step) ||
+	    values_add_number(v, "global_batch_size", opts, state.batch_size))
+		return -ENOMEM;
+	if (state.loss_scale <= 0 ||
+	    (opts->wanted && !opts->wanted(opts->ctx, loss_scale)))
+		return 0;
+	v->names[v->n] = loss_scale;
+	return rsh_plain_make_real(state.loss_scale, &v->values[v->n++]);
+}
+
+/* Reads the wanted values that are not tensors into v->extra, if the output
+ * shows such values.  Adds a note to the plan about those that it
+ * cannot show.  Returns 0, or -errno with a sentence. */
+static int take_values(struct rsh_reshard *v,
+		       const struct rsh_plan_options *opts,
+		       struct rsh_error *err)
+{
+	const struct rsh_format *f = rsh_source_format(v->source);
+	int rc = 0;
+
+	rsh_values_clear(&v->extra);
+	if (!(v->output->takes & RSH_TAKES_VALUES))
+		return 0;
+	if (f->values)
+		rc = f->values(v->source, opts, &v->extra, err);
+	else if (f->layout == RSH_LAYOUT_OWN &&
+		 v->output->takes & RSH_TAKES_PICKLES &&
+		 values_of_training(v->source, opts, &v->extra))
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && values_note(v))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
 
 /* The state that the plans of all candidates have in common. */
 struct planning {
+	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
+	struct rsh_error *err;
+	bool fatal; /* no other candidate may be tried */
 	const struct rsh_name_map *renames;
 	struct rsh_choice *choice;
 	struct rsh_kinds *kinds; /* of a candidate's parameters; NULL: they are
@@ -82,10 +265,10 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	return rc;
 }
 
-static int convert(struct rsh_reshard *v, struct planning *p,
-		   bool allow_missing, struct rsh_error *err)
+static int convert(struct planning *p, bool allow_missing)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
+	struct rsh_reshard *v = p->v;
 	struct rsh_plan_options opts = cfg->plan;
 	struct rsh_source_view view;
 	const struct rsh_read_job job = {
@@ -106,25 +289,25 @@ static int convert(struct rsh_reshard *v, struct planning *p,
 	if (cfg->leave_states || opts.cast != RSH_DTYPE_UNKNOWN) {
 		p->kinds = rsh_kinds_new(v->names, view.index, view.n_ranks);
 		if (!p->kinds)
-			return rsh_error_nomem(err);
+			return rsh_error_nomem(p->err);
 	}
 	/* Without strategies no later step would report missing files. */
 	while (rank < view.n_ranks && !view.index[rank])
 		rank++;
 	if (rsh_source_format(v->source)->by_name && rank == view.n_ranks)
-		return rsh_error_set(err, ENOENT, "no rank has a valid "
+		return rsh_error_set(p->err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
 	if (v->weights)
-		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
-	return plan_source(&job, &v->plan, err) ?:
-	       rsh_vfs_values(v, &opts, err);
+		return rsh_vfs_plan_weights(v, cfg, &view, &opts, p->err);
+	return plan_source(&job, &v->plan, p->err) ?:
+	       take_values(v, &opts, p->err);
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the
  * converter at level info, or with --compat at level notice. */
-static int log_notes(const struct rsh_reshard *v,
-		     const struct rsh_vfs_config *cfg)
+static int log_notes(const struct planning *p)
 {
+	const struct rsh_plan *plan = p->v->plan;
 	cleanup_free char *all = NULL;
 	size_t size;
 	FILE *to = open_memstream(&all, &size);
@@ -133,10 +316,10 @@ static int log_notes(const struct rsh_reshard *v,
 
 	if (!to)
 		return -ENOMEM;
-	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i)); i++) {
-		if (rsh_plan_note_is_difference(v->plan, i)) {
-			rsh_log(cfg->plan.compat ? RSH_LOG_NOTICE :
-				RSH_LOG_INFO, "%s: %s", cfg->source, note);
+	for (uint32_t i = 0; (note = rsh_plan_note(plan, i)); i++) {
+		if (rsh_plan_note_is_difference(plan, i)) {
+			rsh_log(p->cfg->plan.compat ? RSH_LOG_NOTICE :
+				RSH_LOG_INFO, "%s: %s", p->cfg->source, note);
 			continue;
 		}
 		fprintf(to, "%s%s", any ? "; " : "", note);
@@ -145,7 +328,7 @@ static int log_notes(const struct rsh_reshard *v,
 	if (fclose(to) != 0)
 		return -ENOMEM;
 	if (any)
-		rsh_log_notice("%s: %s", cfg->source, all);
+		rsh_log_notice("%s: %s", p->cfg->source, all);
 	return 0;
 }
 
@@ -154,49 +337,46 @@ static int log_notes(const struct rsh_reshard *v,
  * names files that were left out: the missing data may be in one of them.
  * Nothing is known of files that could not be read, so then this is the whole
  * sentence. */
-static int explain_plan(const struct rsh_reshard *v,
-			const struct rsh_vfs_config *cfg, int rc,
-			struct rsh_error *err)
+static int explain_plan(const struct planning *p, int rc)
 {
-	const struct rsh_error *unread = rsh_source_unread(v->source);
+	const struct rsh_error *unread = rsh_source_unread(p->v->source);
+	const char *source = p->cfg->source, *first;
 	struct rsh_error plan;
 	char more[64] = "";
-	const char *first;
-	const uint32_t n = rsh_source_n_bad(v->source, &first);
+	const uint32_t n = rsh_source_n_bad(p->v->source, &first);
 
-	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
-		rsh_error_prefix(err, "%s", cfg->source);
-	plan = *err;
+	if (strncmp(p->err->text, source, strlen(source)) != 0)
+		rsh_error_prefix(p->err, "%s", source);
+	plan = *p->err;
 	if (n > 1)
 		snprintf(more, sizeof(more), " (and %u other files cannot be "
 			 "used)", n - 1);
 	if (unread)
-		return rsh_error_set(err, unread->code, "%s%s", unread->text,
-				     more);
+		return rsh_error_set(p->err, unread->code, "%s%s",
+				     unread->text, more);
 	if (n > 0)
-		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
+		rsh_error_set(p->err, plan.code, "%s%s; %s", first, more,
 			      plan.text);
 	return rc;
 }
 
-static int candidates_plan(struct rsh_reshard *v, struct planning *p,
-			   bool allow_missing, struct rsh_error *err)
+static int candidates_plan(struct planning *p, bool allow_missing)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const char *note;
-	int rc = convert(v, p, allow_missing, err);
+	int rc = convert(p, allow_missing);
 
 	if (rc)
-		return explain_plan(v, cfg, rc, err);
-	if (cfg->leave_states && rsh_vfs_note_states(v, p->kinds))
-		return rsh_error_nomem(err);
+		return explain_plan(p, rc);
+	if (cfg->leave_states && note_states(p->v, p->kinds))
+		return rsh_error_nomem(p->err);
 	note = rsh_kinds_doubt(p->kinds);
 	if (note)
 		rsh_log_warning("%s: %s", cfg->source, note);
-	note = rsh_plan_lost(v->plan);
+	note = rsh_plan_lost(p->v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
-	return log_notes(v, cfg) ? rsh_error_nomem(err) : 0;
+	return log_notes(p) ? rsh_error_nomem(p->err) : 0;
 }
 
 /* Checks the parameters that some file copies from one source file.  It leaves
@@ -252,65 +432,66 @@ static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
 
 /* A candidate that cannot be read now may be whole, so no older one is taken
  * in its place; nor is a rank left out that nothing can replace. */
-static int refuse_unread(const struct rsh_reshard *v, uint32_t i, int rc,
-			 bool allow_missing, bool *fatal, struct rsh_error *err)
+static int refuse_unread(struct planning *p, uint32_t i, int rc,
+			 bool allow_missing)
 {
+	const struct rsh_reshard *v = p->v;
 	const struct rsh_error *unread = rsh_source_unread(v->source);
 	char which[256];
 
 	if (!unread || (rc == 0 && (v->src || allow_missing)) ||
 	    (rc && rsh_source_n_candidates(v->source) == 1))
 		return rc;
-	*fatal = true;
+	p->fatal = true;
 	rsh_source_candidate_text(v->source, i, which, sizeof(which));
 	return rsh_failures_unread(rsh_source_path(v->source), which, unread,
-				   err);
+				   p->err);
 }
 
-/* Opens, plans and checks a candidate.  Sets *fatal if no other candidate may
- * be tried. */
-static int try_candidate(struct rsh_reshard *v, struct planning *p,
-			 uint32_t i, bool allow_missing, bool *fatal,
-			 struct rsh_error *err)
+/* Opens, plans and checks a candidate.  Sets p->fatal. */
+static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 {
-	int rc = candidate_open(v, i, allow_missing, err);
+	struct rsh_reshard *v = p->v;
+	const struct rsh_format *f = rsh_source_format(v->source);
+	int rc = candidate_open(v, i, allow_missing, p->err);
 	const enum rsh_grid_rule rule = p->cfg->plan.compat ?
 		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
 
 	/* If each candidate contains its own layout, only these errors are
 	 * certain to occur with the next candidate as well. */
-	*fatal = rsh_source_format(v->source)->layout != RSH_LAYOUT_OWN ||
-		 rc == -ENOMEM || rc == -EXDEV;
+	p->fatal = f->layout != RSH_LAYOUT_OWN || rc == -ENOMEM ||
+		   rc == -EXDEV;
 	if (rc)
-		return refuse_unread(v, i, rc, allow_missing, fatal, err);
-	rc = candidates_plan(v, p, allow_missing, err);
-	*fatal = rc == -ENOMEM;
-	rc = refuse_unread(v, i, rc, allow_missing, fatal, err);
+		return refuse_unread(p, i, rc, allow_missing);
+	rc = candidates_plan(p, allow_missing);
+	p->fatal = rc == -ENOMEM;
+	rc = refuse_unread(p, i, rc, allow_missing);
 	if (rc)
 		return rc;
 	/* If the strategy does not fit the contents, it does not fit those of
 	 * an older step either. */
-	*fatal = true;
+	p->fatal = true;
 	/* Without strategies the file of a rank is the rank's own file, so the
 	 * contents of other files do not matter. */
-	if (p->cfg->contents_later || !rsh_source_format(v->source)->by_name ||
+	if (p->cfg->contents_later || !f->by_name ||
 	    (!v->src && !v->dst && p->cfg->plan.n_shown_ranks > 0) ||
 	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
 		return 0;
-	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
+	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names,
+				p->err);
 	if (rc == 0 && v->src && !v->weights)
-		rc = check_copied(v, err);
-	return rc ? rc : rsh_contents_check_older(v->source, &p->cfg->files,
-						  v->src, rule, v->names, err);
+		rc = check_copied(v, p->err);
+	return rc ?: rsh_contents_check_older(v->source, &p->cfg->files, v->src,
+					      rule, v->names, p->err);
 }
 
 /* ---- candidates that cannot be used ---- */
 
 /* Records how many of the ranks that should have a file have a valid one. */
-static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
-			    const struct rsh_vfs_config *cfg,
-			    uint32_t candidate, const struct rsh_error *err)
+static int candidate_failed(struct rsh_failures *f, const struct planning *p,
+			    uint32_t candidate)
 {
+	const struct rsh_reshard *v = p->v;
 	cleanup_free uint32_t *ranks = NULL;
 	struct rsh_source_view view;
 	uint32_t first, wanted, valid = 0;
@@ -321,8 +502,8 @@ static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
 	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
 		valid += view.index[rank] != NULL;
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    cfg->plan.replicas && !cfg->plan.compat,
-				    &first, &wanted);
+				    p->cfg->plan.replicas &&
+				    !p->cfg->plan.compat, &first, &wanted);
 	if (wanted == UINT32_MAX) {
 		if (rsh_source_ranks(v->source, &ranks, &n_ranks))
 			return -ENOMEM;
@@ -331,70 +512,62 @@ static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
 	snprintf(who, sizeof(who), "%u of %u ranks %s a valid file of it",
 		 valid, wanted, valid == 1 ? "has" : "have");
 	rsh_source_candidate_text(v->source, candidate, which, sizeof(which));
-	return rsh_failures_add(f, which, who, err);
+	return rsh_failures_add(f, which, who, p->err);
 }
 
-static int try_whole(struct rsh_reshard *v, struct planning *p,
-		     uint32_t n, struct rsh_failures *f, bool *fatal,
-		     struct rsh_error *err)
+static int try_whole(struct planning *p, uint32_t n, struct rsh_failures *f)
 {
 	int rc = -ENOENT;
 
 	for (uint32_t i = 0; i < n; i++) {
-		rc = try_candidate(v, p, i, false, fatal, err);
-		if (rc == 0 || *fatal)
+		rc = try_candidate(p, i, false);
+		if (rc == 0 || p->fatal)
 			return rc;
-		if (candidate_failed(f, v, p->cfg, i, err)) {
-			*fatal = true;
-			return rsh_error_nomem(err);
+		if (candidate_failed(f, p, i)) {
+			p->fatal = true;
+			return rsh_error_nomem(p->err);
 		}
 	}
 	return rc;
 }
 
-static int try_several(struct rsh_reshard *v, struct planning *p, uint32_t n,
-		       struct rsh_failures *f, struct rsh_error *err)
+static int try_several(struct planning *p, uint32_t n, struct rsh_failures *f)
 {
-	bool fatal = false;
+	const struct rsh_source *source = p->v->source;
 	char taken[256];
-	int rc = try_whole(v, p, n, f, &fatal, err);
+	int rc = try_whole(p, n, f);
 	uint32_t chosen;
 
-	if (rc && !fatal && p->cfg->plan.allow_missing) {
+	if (rc && !p->fatal && p->cfg->plan.allow_missing) {
 		rc = -ENOENT;
-		for (uint32_t i = 0; i < n && rc && !fatal; i++)
-			rc = try_candidate(v, p, i, true, &fatal, err);
-		fatal = false;
+		for (uint32_t i = 0; i < n && rc && !p->fatal; i++)
+			rc = try_candidate(p, i, true);
+		p->fatal = false;
 	}
-	if (rc && !fatal)
-		return rsh_failures_none(f, rsh_source_n_candidates(v->source),
-					 -rc,
-					 "no checkpoint that can be mounted",
-					 err);
 	if (rc)
-		return rc;
-	chosen = rsh_source_chosen(v->source);
-	rsh_source_candidate_text(v->source, chosen, taken, sizeof(taken));
+		return p->fatal ? rc :
+		       rsh_failures_none(f, rsh_source_n_candidates(source),
+					 -rc, "no checkpoint that can be "
+					 "mounted", p->err);
+	chosen = rsh_source_chosen(source);
+	rsh_source_candidate_text(source, chosen, taken, sizeof(taken));
 	rsh_failures_log(f, chosen, taken);
 	return 0;
 }
 
-static int try_all(struct rsh_reshard *v, struct planning *p,
-		   struct rsh_error *err)
+static int try_all(struct planning *p)
 {
-	uint32_t n = rsh_source_n_candidates(v->source);
+	uint32_t n = rsh_source_n_candidates(p->v->source);
 	struct rsh_failures f;
-	bool fatal;
 	int rc;
 
 	if (n == 1)
-		return try_candidate(v, p, 0, p->cfg->plan.allow_missing,
-				     &fatal, err);
+		return try_candidate(p, 0, p->cfg->plan.allow_missing);
 	if (n - 1 > p->cfg->fallbacks)
 		n = p->cfg->fallbacks + 1;
 	if (rsh_failures_init(&f, p->cfg->source, n))
-		return rsh_error_nomem(err);
-	rc = try_several(v, p, n, &f, err);
+		return rsh_error_nomem(p->err);
+	rc = try_several(p, n, &f);
 	rsh_failures_clear(&f);
 	return rc;
 }
@@ -403,7 +576,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 			   const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err)
 {
-	struct planning p = { .cfg = cfg };
+	struct planning p = { .v = v, .cfg = cfg, .err = err };
 	int rc = 0;
 
 	if (cfg->rename)
@@ -414,7 +587,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 	if (rc)
 		return rc;
 	p.asked = rsh_names_new();
-	rc = p.asked ? try_all(v, &p, err) : rsh_error_nomem(err);
+	rc = p.asked ? try_all(&p) : rsh_error_nomem(err);
 	if (p.asked)
 		rsh_vfs_tell_unused(cfg, p.renames, p.asked);
 	rsh_names_free(p.asked);

@@ -4,7 +4,6 @@
 
 #include "vfs_i.h"
 
-#include <errno.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -141,7 +141,7 @@ static struct rsh_steps_root *root_new(struct rsh_steps *s)
 
 static int list_add(struct rsh_shown_list *l, struct rsh_shown_step *t)
 {
-	int rc = rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v));
+	int rc = rsh_room(l->v, l->cap, l->n + 1);
 
 	if (rc == 0)
 		l->v[l->n++] = t;
@@ -276,17 +276,6 @@ static int look_explain(const struct rsh_steps *s, struct rsh_error *err)
 			     s->cfg.dir.path);
 }
 
-/* Logs that the directory cannot be listed, or can be again. */
-static void look_record(struct rsh_steps *s, int rc,
-			const struct rsh_error *err)
-{
-	if (rc && s->error.code != err->code)
-		rsh_log_warning("%s", err->text);
-	if (rc == 0 && s->error.code)
-		rsh_log_notice("%s: it can be listed again", s->cfg.dir.path);
-	s->error = rc ? *err : (struct rsh_error)RSH_ERROR_INIT;
-}
-
 int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 {
 	uint64_t mine;
@@ -318,7 +307,12 @@ int rsh_steps_look(struct rsh_steps *s, struct rsh_error *err)
 			s->found = now;
 			now = old;
 		}
-		look_record(s, rc, err);
+		if (rc && s->error.code != err->code)
+			rsh_log_warning("%s", err->text);
+		if (rc == 0 && s->error.code)
+			rsh_log_notice("%s: it can be listed again",
+				       s->cfg.dir.path);
+		s->error = rc ? *err : (struct rsh_error)RSH_ERROR_INIT;
 		pthread_mutex_unlock(&s->lock);
 		rsh_saved_steps_clear(&now);
 		pthread_mutex_lock(&s->lock);

@@ -136,13 +136,6 @@ rsh_vfs_offer_options(const struct rsh_source *s,
 	return o;
 }
 
-/* The adapters that are merged, and what each did (adapters.c). */
-struct rsh_vfs_adapters {
-	uint32_t n;
-	struct rsh_adapter v[RSH_LORAS_MAX];
-	struct rsh_adapted done[RSH_LORAS_MAX];
-};
-
 /* If weights are to be converted to the other form, loads the rule tables and
  * the model's config.json (weights.c).  The source must be open. */
 int rsh_vfs_load_weights(struct rsh_reshard *v,
@@ -164,14 +157,6 @@ int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
-/* Adds a note to the plan about the optimizer parameters of the source that are
- * left out.  Returns 0 or -ENOMEM. */
-int rsh_vfs_note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds);
-/* Reads the wanted values that are not tensors into v->extra, if the output
- * shows such values (states.c).  Adds a note to the plan about those that it
- * cannot show.  Returns 0, or -errno with a sentence. */
-int rsh_vfs_values(struct rsh_reshard *v, const struct rsh_plan_options *opts,
-		   struct rsh_error *err);
 /* Builds the names and attributes of the tree from the finished plan
  * (reshard.c). */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,

@@ -18,6 +18,7 @@
 #include "rsh/source/format.h"
 #include "rsh/source/tables.h"
 #include "rsh/strategy/grid.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -25,70 +26,6 @@
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 #include "rsh/weights/wrapped.h"
-
-/* ---- adapters ---- */
-
-static int adapters_load_one(const struct rsh_store *store,
-			     const char *directory,
-			     struct rsh_adapter_config **out,
-			     struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path =
-		rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
-	size_t len;
-	int rc;
-
-	if (!path)
-		return rsh_error_nomem(err);
-	rc = rsh_store_load(store, path, &rsh_adapter_config_file, &data, &len,
-			    err);
-	return rc ? rc : rsh_adapter_config_parse(data, len, path, out, err);
-}
-
-/* Loads their configurations, which the store has joined.  The caller clears
- * them, also after a failure. */
-static int vfs_load_adapters(struct rsh_vfs_adapters *a,
-			     const struct rsh_vfs_config *cfg,
-			     const struct rsh_store *store,
-			     struct rsh_error *err)
-{
-	const struct rsh_weights_at *w = &cfg->weights;
-	int rc = 0;
-
-	while (rc == 0 && a->n < w->n_loras) {
-		a->v[a->n].scale = w->loras[a->n].scale;
-		rc = adapters_load_one(store, w->loras[a->n].directory,
-				       &a->v[a->n].config, err);
-		a->n += rc == 0;
-	}
-	return rc;
-}
-
-static void vfs_adapters_clear(struct rsh_vfs_adapters *a)
-{
-	while (a->n > 0)
-		rsh_adapter_config_free(a->v[--a->n].config);
-}
-
-/* Merges them into the offers, whose memory is that of the arena. */
-static int vfs_adapt(struct rsh_vfs_adapters *a, struct rsh_adapters *how,
-		     const struct rsh_source_view *view,
-		     struct rsh_arena *arena, struct rsh_offers *io,
-		     struct rsh_error *err)
-{
-	if (a->n == 0)
-		return 0;
-	if (rsh_catalogue_add_beside(io->cat, view))
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < a->n; i++)
-		a->v[i].file = view->n_ranks + i;
-	how->v = a->v;
-	how->n = a->n;
-	return rsh_weights_adapt(how, arena, io, a->done, err);
-}
-
-/* ---- weights in the other form ---- */
 
 /* The size of a `let` of the table in the conversion. */
 struct let_size {
@@ -106,7 +43,8 @@ struct rsh_vfs_weights {
 	enum rsh_side from;
 	enum rsh_dtype dense; /* RSH_DTYPE_UNKNOWN: no weight was quantised */
 	bool untied; /* an adapter made two weights of embedding and head */
-	struct rsh_vfs_adapters adapters;
+	struct rsh_adapter adapters[RSH_LORAS_MAX]; /* that are merged */
+	uint32_t n_adapters;
 	char *note; /* a note for the plan; NULL: none */
 	const struct rsh_rule_table *table; /* the table that is used */
 	struct let_size *lets; /* [let of the table] */
@@ -121,12 +59,34 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 	rsh_model_config_free(w->config);
 	free(w->lets);
 	rsh_arena_clear(&w->arena);
-	vfs_adapters_clear(&w->adapters);
+	while (w->n_adapters > 0)
+		rsh_adapter_config_free(w->adapters[--w->n_adapters].config);
 	free(w->note);
 	free(w);
 }
 
 /* ---- loading ---- */
+
+/* Loads the configuration of an adapter, which the store has joined. */
+static int weights_load_adapter(struct rsh_vfs_weights *w,
+				const struct rsh_store *store,
+				const char *directory, double scale,
+				struct rsh_error *err)
+{
+	struct rsh_adapter *a = &w->adapters[w->n_adapters];
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *path =
+		rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, directory);
+	size_t len;
+	int rc = !path ? rsh_error_nomem(err) :
+		 rsh_store_load(store, path, &rsh_adapter_config_file, &data,
+				&len, err) ?:
+		 rsh_adapter_config_parse(data, len, path, &a->config, err);
+
+	a->scale = scale;
+	w->n_adapters += rc == 0;
+	return rc;
+}
 
 /* Other programs say in a file of their own that weights are quantised.  Checks
  * that there is none if config.json does not say it. */
@@ -156,24 +116,26 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 			 const struct rsh_vfs_config *cfg,
 			 struct rsh_error *err)
 {
-	const char *table = cfg->weights.table;
+	const struct rsh_weights_at *at = &cfg->weights;
+	const struct rsh_store *store = rsh_source_store(v->source);
 	int rc;
 
-	if (!rsh_weights_change(&cfg->weights))
+	if (!rsh_weights_change(at))
 		return 0;
 	v->weights = calloc(1, sizeof(*v->weights));
 	if (!v->weights)
 		return rsh_error_nomem(err);
-	rc = rsh_model_config_load(cfg->weights.config, cfg->source,
-				   rsh_source_store(v->source),
-				   &v->weights->config, err) ?:
-	     vfs_load_adapters(&v->weights->adapters, cfg,
-			       rsh_source_store(v->source), err) ?:
-	     vfs_check_quantisation(v, cfg, err);
-	if (rc || !table)
+	rc = rsh_model_config_load(at->config, cfg->source, store,
+				   &v->weights->config, err);
+	for (unsigned i = 0; rc == 0 && i < at->n_loras; i++)
+		rc = weights_load_adapter(v->weights, store,
+					  at->loras[i].directory,
+					  at->loras[i].scale, err);
+	rc = rc ?: vfs_check_quantisation(v, cfg, err);
+	if (rc || !at->table)
 		return rc;
-	return rsh_tables_load(table, v->weights->config, &v->weights->tables,
-			       err);
+	return rsh_tables_load(at->table, v->weights->config,
+			       &v->weights->tables, err);
 }
 
 /* ---- one candidate ---- */
@@ -182,10 +144,7 @@ struct weights_job {
 	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
 	const struct rsh_plan_options *opts;
-	struct rsh_catalogue *cat;
-	struct rsh_offer *in, *out;
-	uint32_t n_in, n_out;
-	const struct rsh_rule_table *table; /* the table that is used */
+	struct rsh_offers now; /* what the tensors of the source have become */
 	/* The adapters of SOURCE, if they are shown alone, and the weights of
 	 * which tables make their names. */
 	struct rsh_own_adapters own;
@@ -225,23 +184,6 @@ static void weights_take_size(void *ctx, uint32_t let, const char *key,
 		*l = (struct let_size){ LET_ONE, key, size };
 }
 
-/* Tables have the names of the model itself. */
-static int weights_unwrap(struct weights_job *k, struct rsh_error *err)
-{
-	struct rsh_offers all = { k->cat, k->in, k->n_in };
-	char text[96];
-	uint32_t n;
-	int rc = rsh_weights_unwrap(&all, &k->v->weights->arena, &n, err);
-
-	if (rc || n == 0)
-		return rc;
-	k->in = all.v;
-	snprintf(text, sizeof(text), "%u names are used without the words of "
-		 "wrappers, such as \"module.\"", n);
-	weights_keep_note(k, text);
-	return 0;
-}
-
 static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -253,6 +195,8 @@ static int weights_read(struct weights_job *k,
 		.arena = &k->v->weights->arena,
 	};
 	struct rsh_offers in;
+	char text[96];
+	uint32_t n = 0;
 	int rc;
 
 	/* --only and --drop apply to the converted names, so all are read. */
@@ -260,13 +204,19 @@ static int weights_read(struct weights_job *k,
 	rc = rsh_source_format(k->v->source)->read(&job, &in, err);
 	if (rc)
 		return rc;
-	k->cat = in.cat;
-	k->in = in.v;
-	k->n_in = in.n;
-	if (rsh_offers_expand(&in, job.arena) ||
+	k->now = in;
+	if (rsh_offers_expand(&k->now, job.arena) ||
 	    rsh_catalogue_find_kinds(in.cat))
 		return rsh_error_nomem(err);
-	return k->cfg->weights.table ? weights_unwrap(k, err) : 0;
+	/* Tables have the names of the model itself. */
+	if (k->cfg->weights.table)
+		rc = rsh_weights_unwrap(&k->now, job.arena, &n, err);
+	if (rc == 0 && n > 0) {
+		snprintf(text, sizeof(text), "%u names are used without the "
+			 "words of wrappers, such as \"module.\"", n);
+		weights_keep_note(k, text);
+	}
+	return rc;
 }
 
 static int weights_load(void *ctx, const struct rsh_catalogue *c,
@@ -283,31 +233,35 @@ static int weights_same(void *ctx, const struct rsh_offer *a,
 {
 	const struct weights_job *k = ctx;
 
-	return rsh_tensors_same(k->v->source, k->cat, a, b, err);
+	return rsh_tensors_same(k->v->source, k->now.cat, a, b, err);
 }
 
 /* Merges the adapters that were loaded. */
 static int weights_adapt(struct weights_job *k,
 			 const struct rsh_source_view *view,
-			 struct rsh_offers *io, struct rsh_error *err)
+			 struct rsh_error *err)
 {
-	struct rsh_vfs_adapters *a = &k->v->weights->adapters;
-	struct rsh_adapters how = {
-		.config = k->v->weights->config, .same = weights_same,
-		.ctx = k, .untied = &k->v->weights->untied,
+	struct rsh_vfs_weights *w = k->v->weights;
+	const struct rsh_adapters how = {
+		.v = w->adapters, .n = w->n_adapters, .config = w->config,
+		.same = weights_same, .ctx = k, .untied = &w->untied,
 	};
+	struct rsh_adapted done[RSH_LORAS_MAX];
 	char text[RSH_ERROR_TEXT_MAX];
 	int rc;
 
-	k->v->weights->untied = false;
-	rc = vfs_adapt(a, &how, view, &k->v->weights->arena, io, err);
-	k->in = io->v;
-	k->n_in = io->n;
-
-	for (uint32_t i = 0; rc == 0 && i < a->n; i++) {
+	w->untied = false;
+	if (how.n == 0)
+		return 0;
+	if (rsh_catalogue_add_beside(k->now.cat, view))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < how.n; i++)
+		w->adapters[i].file = view->n_ranks + i;
+	rc = rsh_weights_adapt(&how, &w->arena, &k->now, done, err);
+	for (uint32_t i = 0; rc == 0 && i < how.n; i++) {
 		snprintf(text, sizeof(text), "%s: %u tensors are merged, %u are "
 			 "replaced", k->cfg->weights.loras[i].directory,
-			 a->done[i].n_merged, a->done[i].n_replaced);
+			 done[i].n_merged, done[i].n_replaced);
 		weights_keep_note(k, text);
 	}
 	return rc;
@@ -323,27 +277,57 @@ static bool weights_alone(const struct weights_job *k)
 static int weights_take_own(struct weights_job *k, struct rsh_error *err)
 {
 	struct rsh_vfs_weights *w = k->v->weights;
-	struct rsh_offers all = { k->cat, k->in, k->n_in };
 	char text[96];
 	int rc;
 
 	if (!k->cfg->weights.lora_alpha)
 		return 0;
-	rc = rsh_weights_take_own(&all, &w->arena, &k->own, err);
+	rc = rsh_weights_take_own(&k->now, &w->arena, &k->own, err);
 	if (rc == 0 && weights_alone(k)) {
-		rc = rsh_weights_stand_ins(&k->own, k->cat, &w->arena,
+		rc = rsh_weights_stand_ins(&k->own, k->now.cat, &w->arena,
 					   &k->stand_ins, err);
-		all = k->stand_ins;
+		k->now.v = k->stand_ins.v;
+		k->now.n = k->stand_ins.n;
 	} else if (rc == 0) {
 		rc = rsh_weights_merge_own(&k->own, k->cfg->weights.lora_alpha,
-					   &w->arena, &all, err);
+					   &w->arena, &k->now, err);
 		snprintf(text, sizeof(text), "%u adapters are merged",
 			 k->own.n);
 		weights_keep_note(k, text);
 	}
-	k->in = all.v;
-	k->n_in = all.n;
 	return rc;
+}
+
+static const char *table_name(const struct rsh_rule_table *t)
+{
+	return rsh_path_name(t->path);
+}
+
+static void weights_refused(void *ctx, const struct rsh_rule_table *t,
+			    const char *why)
+{
+	const struct weights_job *k = ctx;
+
+	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
+}
+
+/* Names and shapes may match several tables, so a note lists the others. */
+static void weights_note_choice(struct weights_job *k)
+{
+	const struct rsh_vfs_weights *w = k->v->weights;
+	char others[256] = "", text[512];
+	size_t at = 0;
+
+	for (size_t i = 0; i < w->tables.n && at < sizeof(others); i++)
+		if (w->tables.v[i] != w->table)
+			at += (size_t)snprintf(others + at, sizeof(others) - at,
+					       "%s%s", at ? ", " : "",
+					       table_name(w->tables.v[i]));
+	if (at == 0)
+		return;
+	snprintf(text, sizeof(text), "using %s; these support the model as "
+				     "well: %s", table_name(w->table), others);
+	weights_keep_note(k, text);
 }
 
 /* A Hugging Face model has no optimizer states unless they are asked for. */
@@ -357,31 +341,14 @@ static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 	       !cfg->only && !cfg->drop;
 }
 
-static const char *table_name(const struct rsh_rule_table *t)
+/* Converts the weights by the table that is used. */
+static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 {
-	const char *path = t->path;
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-static void weights_refused(void *ctx, const struct rsh_rule_table *t,
-			    const char *why)
-{
-	const struct weights_job *k = ctx;
-
-	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
-}
-
-/* Fills the options of a conversion by the table that is used. */
-static void weights_options(struct weights_job *k,
-			    struct rsh_weights_options *o)
-{
-	*o = (struct rsh_weights_options){
-		.table = k->table, .config = k->v->weights->config,
-		.unlisted = k->cfg->weights.unlisted,
-		.vocab_multiple = k->cfg->weights.vocab_multiple,
-		.untie = k->cfg->weights.untie,
+	const struct rsh_weights_at *at = &k->cfg->weights;
+	struct rsh_vfs_weights *w = k->v->weights;
+	struct rsh_weights_options o = {
+		.config = w->config, .unlisted = at->unlisted,
+		.vocab_multiple = at->vocab_multiple, .untie = at->untie,
 		.same = weights_same,
 		/* --only and --drop apply to PEFT's names. */
 		.wanted = k->opts->wanted && !weights_alone(k) ?
@@ -389,93 +356,33 @@ static void weights_options(struct weights_job *k,
 		.sized = weights_take_size,
 		.note = weights_keep_note,
 		.refused = weights_refused,
-		.given = k->cfg->weights.from,
+		.given = at->from,
 		.ctx = k,
 	};
-}
+	const struct rsh_offers in = k->now;
+	int rc = rsh_weights_choose(&o, w->tables.v, w->tables.n, &in,
+				    &w->table, err);
 
-/* Makes the offers of the other form. */
-static int weights_convert(struct weights_job *k, struct rsh_error *err)
-{
-	const struct rsh_offers in = { k->cat, k->in, k->n_in };
-	struct rsh_weights_options o;
-	struct rsh_offers out;
-	int rc = 0;
-
-	weights_options(k, &o);
-	if (o.given)
-		o.from = (enum rsh_side)(o.given - 1);
-	else
-		rc = rsh_weights_side(o.table, k->in, k->n_in, k->v->names,
-				      &o.from, err);
-	if (rc)
-		return rc;
-	k->v->weights->from = o.from;
-	o.leave_states = o.from == RSH_SIDE_MINDSPORE &&
-			 weights_leave_states(k->cfg);
-	rc = rsh_weights_convert(&o, &in, &k->v->weights->arena, &out, err);
-	if (rc == 0) {
-		k->out = out.v;
-		k->n_out = out.n;
-	}
-	return rc;
-}
-
-/* Names and shapes may match several tables, so a note lists the others. */
-static void weights_note_choice(struct weights_job *k)
-{
-	const struct rsh_vfs_weights *w = k->v->weights;
-	char others[256] = "", text[512];
-	size_t at = 0;
-
-	for (size_t i = 0; i < w->tables.n && at < sizeof(others); i++)
-		if (w->tables.v[i] != k->table)
-			at += (size_t)snprintf(others + at, sizeof(others) - at,
-					       "%s%s", at ? ", " : "",
-					       table_name(w->tables.v[i]));
-	if (at == 0)
-		return;
-	snprintf(text, sizeof(text), "using %s; these support the model as "
-				     "well: %s", table_name(k->table), others);
-	weights_keep_note(k, text);
-}
-
-/* Chooses the output that shows the converted weights, and returns its plan
- * options. */
-static struct rsh_plan_options weights_form(const struct weights_job *k)
-{
-	const struct rsh_weights_at *w = &k->cfg->weights;
-	struct rsh_plan_options o = *k->opts;
-
-	k->v->output = k->cfg->output;
-	if (w->follows && k->v->weights->from == RSH_SIDE_MINDSPORE) {
-		k->v->output = w->follows;
-		rsh_output_set(w->follows, w->part_bytes, &o);
-	}
-	return o;
-}
-
-/* Converts the weights by the table that is used. */
-static int weights_by_table(struct weights_job *k, struct rsh_error *err)
-{
-	struct rsh_vfs_weights *w = k->v->weights;
-	const struct rsh_offers in = { k->cat, k->in, k->n_in };
-	struct rsh_weights_options o;
-	int rc;
-
-	weights_options(k, &o);
-	rc = rsh_weights_choose(&o, w->tables.v, w->tables.n, &in, &k->table,
-				err);
 	if (rc)
 		return rc;
 	weights_note_choice(k);
 	free(w->lets);
-	w->table = k->table;
-	w->n_lets = k->table->n_lets;
+	w->n_lets = w->table->n_lets;
 	w->lets = calloc(w->n_lets + 1, sizeof(*w->lets));
 	if (!w->lets)
 		return rsh_error_nomem(err);
-	rc = weights_convert(k, err);
+	o.table = w->table;
+	if (o.given)
+		o.from = (enum rsh_side)(o.given - 1);
+	else
+		rc = rsh_weights_side(o.table, in.v, in.n, k->v->names,
+				      &o.from, err);
+	if (rc)
+		return rc;
+	w->from = o.from;
+	o.leave_states = o.from == RSH_SIDE_MINDSPORE &&
+			 weights_leave_states(k->cfg);
+	rc = rsh_weights_convert(&o, &in, &w->arena, &k->now, err);
 	if (rc)
 		return rc;
 	/* The strategies must fit the side of SOURCE, which may not have been
@@ -492,64 +399,52 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	return 0;
 }
 
-/* Gives the adapters PEFT's names. */
-static int weights_show_own(struct weights_job *k, struct rsh_error *err)
-{
-	struct rsh_offers all = { k->cat, k->out, k->n_out };
-	int rc;
-
-	if (k->v->weights->from == RSH_SIDE_HF)
-		return rsh_error_set(err, EINVAL, "the weights of SOURCE have "
-				     "Hugging Face's names: the adapter of "
-				     "MindSpore's weights is shown");
-	rc = rsh_weights_show_own(&k->own, &k->stand_ins,
-				  &k->v->weights->arena, &all, err);
-	k->out = all.v;
-	k->n_out = all.n;
-	return rc;
-}
-
 static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
+	const struct rsh_weights_at *at = &k->cfg->weights;
 	struct rsh_vfs_weights *w = k->v->weights;
-	struct rsh_plan_options form;
+	struct rsh_plan_options form = *k->opts;
 	struct rsh_offers out;
 	const struct rsh_dequantise o = {
-		.config = w->config, .type = k->cfg->weights.dequantise,
+		.config = w->config, .type = at->dequantise,
 		.load = weights_load, .ctx = k,
 	};
-	struct rsh_offers all;
+	uint32_t n;
 	int rc = weights_read(k, view, err);
 
 	if (rc)
 		return rc;
 	/* Quantised weights become dense. */
-	all = (struct rsh_offers){ k->cat, k->in, k->n_in };
-	rc = rsh_weights_dequantise(&o, &w->arena, &all, err);
-	w->dense = rc || (all.n == k->n_in && !o.type) ? RSH_DTYPE_UNKNOWN :
+	n = k->now.n;
+	rc = rsh_weights_dequantise(&o, &w->arena, &k->now, err);
+	w->dense = rc || (k->now.n == n && !o.type) ? RSH_DTYPE_UNKNOWN :
 		   k->opts->cast ? k->opts->cast :
 		   o.type ? o.type : RSH_DTYPE_BFLOAT16;
-	k->n_in = all.n;
-	if (rc == 0)
-		rc = weights_adapt(k, view, &all, err);
-	if (rc == 0)
-		rc = weights_take_own(k, err);
-	if (rc == 0 && k->cfg->weights.table) {
+	rc = rc ?: weights_adapt(k, view, err) ?: weights_take_own(k, err);
+	if (rc == 0 && at->table)
 		rc = weights_by_table(k, err);
-	} else if (rc == 0) {
+	else if (rc == 0)
 		w->from = k->v->src ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-		k->out = k->in;
-		k->n_out = k->n_in;
-	}
 	if (rc == 0 && weights_alone(k))
-		rc = weights_show_own(k, err);
+		/* The adapters get PEFT's names. */
+		rc = w->from == RSH_SIDE_HF ?
+		     rsh_error_set(err, EINVAL, "the weights of SOURCE have "
+				   "Hugging Face's names: the adapter of "
+				   "MindSpore's weights is shown") :
+		     rsh_weights_show_own(&k->own, &k->stand_ins, &w->arena,
+					  &k->now, err);
 	if (rc)
 		return rc;
-	form = weights_form(k);
+	k->v->output = k->cfg->output;
+	if (at->follows && w->from == RSH_SIDE_MINDSPORE) {
+		k->v->output = at->follows;
+		rsh_output_set(at->follows, at->part_bytes, &form);
+	}
 	form = rsh_vfs_offer_options(k->v->source, &form);
-	out = (struct rsh_offers){ steal_pointer(&k->cat), k->out, k->n_out };
+	out = k->now;
+	k->now.cat = NULL;
 	rc = rsh_write_plan(&out, k->v->dst, &form, &k->v->plan, err);
 	if (rc == 0 && w->note &&
 	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
@@ -571,7 +466,7 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 	free(v->weights->note);
 	v->weights->note = NULL;
 	rc = weights_plan(&k, view, err);
-	rsh_catalogue_free(k.cat);
+	rsh_catalogue_free(k.now.cat);
 	return rc;
 }
 

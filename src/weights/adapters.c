@@ -8,9 +8,73 @@
 #include "adapters_i.h"
 #include "rsh/util/checked.h"
 
+/* ---- names of weights ---- */
+
+/* PEFT saves the names of modules in memory; the files of vision-language
+ * models have those of another release of transformers, which converts them
+ * when it loads and saves. */
+
 #define ADAPTER_TEXT ((size_t)8192) /* longest name */
 
-/* ---- names ---- */
+/* How a name may begin in memory, and in files. */
+static const struct {
+	const char *memory, *files;
+} begins[] = {
+	{ "model.language_model.", "language_model.model." },
+	{ "model.language_model.", "language_model." },
+	{ "model.language_model.", "model." },
+	{ "language_model.model.", "model.language_model." },
+	{ "language_model.", "model.language_model." },
+	{ "model.", "model.language_model." },
+	{ "model.", "language_model.model." },
+	{ "model.", "" },
+	{ "", "model." },
+	{ "lm_head.", "language_model.lm_head." },
+	{ "language_model.lm_head.", "lm_head." },
+};
+
+/* Returns whether a name is another one, or ends with a dot and that. */
+static bool name_ends(const char *name, const char *end)
+{
+	const size_t n = strlen(name), k = strlen(end);
+
+	return n >= k && strcmp(name + n - k, end) == 0 &&
+	       (n == k || name[n - k - 1] == '.');
+}
+
+/* Returns whether this is the name of a head that is tied. */
+static bool adapting_is_tied_head(const struct adapting *w, const char *name)
+{
+	return w->tie.tied && name_ends(w->tie.head_name, name);
+}
+
+/* Finds the offer of a weight by the name of it in memory, or by another one
+ * that it has in files; NULL: there is none. */
+static struct rsh_offer *adapting_find(const struct adapting *w,
+				       const char *name)
+{
+	struct rsh_offer *found = NULL;
+
+	if (adapting_is_tied_head(w, name))
+		return &w->v[w->tie.embedding - 1];
+	if (w->tie.head && strcmp(name, w->tie.head_name) == 0)
+		return &w->v[w->tie.head - 1];
+	found = adapting_offer(w, name);
+	for (size_t i = 0; !found && i < sizeof(begins) / sizeof(begins[0]);
+	     i++) {
+		const size_t n = strlen(begins[i].memory);
+		char text[ADAPTER_TEXT];
+
+		if (strncmp(name, begins[i].memory, n) != 0)
+			continue;
+		snprintf(text, sizeof(text), "%s%s", begins[i].files, name + n);
+		found = w->tie.head && strcmp(text, w->tie.head_name) == 0 ?
+			&w->v[w->tie.head - 1] : adapting_offer(w, text);
+	}
+	return found;
+}
+
+/* ---- names of matrices ---- */
 
 /* The kinds of matrices: the part of the name before which the name of the
  * module ends. */
@@ -63,15 +127,6 @@ static bool matrix_module(const char *name, size_t kind, char *module,
 		return false;
 	snprintf(module, ADAPTER_TEXT, "%.*s", stem - before, name + before);
 	return true;
-}
-
-/* Returns whether a name is another one, or ends with a dot and that. */
-static bool name_ends(const char *name, const char *end)
-{
-	const size_t n = strlen(name), k = strlen(end);
-
-	return n >= k && strcmp(name + n - k, end) == 0 &&
-	       (n == k || name[n - k - 1] == '.');
 }
 
 /* Removes a part of a name, if the name has it. */

@@ -79,12 +79,6 @@ const struct rsh_record *adapting_record(const struct adapting *w,
 /* Finds the offer with a name; NULL: there is none. */
 struct rsh_offer *adapting_offer(const struct adapting *w, const char *name);
 
-/* Finds the offer of a weight by the name of it in memory, or by another one
- * that it has in files; NULL: there is none. */
-struct rsh_offer *adapting_find(const struct adapting *w, const char *name);
-/* Returns whether this is the name of a head that is tied. */
-bool adapting_is_tied_head(const struct adapting *w, const char *name);
-
 /* ---- adapters_tied.c ---- */
 
 /* Finds the embedding and the head, and whether they are tied.  There must be

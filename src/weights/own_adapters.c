@@ -358,40 +358,6 @@ static bool own_keeps_columns(const struct rsh_factored_part *p, uint64_t n)
 	return same && found == n;
 }
 
-/* Finds the adapter of a tensor.  Its columns have to be those of the weight,
- * because these are the columns of A. */
-static int own_find_from(const struct rsh_own_adapters *a,
-			 const struct rsh_offers *stand_ins,
-			 struct own_part *p, const char *name,
-			 struct rsh_error *err)
-{
-	const struct rsh_offer *o = p->weight;
-	bool same = o->n_dims == 2, one = true;
-
-	for (uint32_t i = 0; i < o->n_parts + o->n_factored; i++) {
-		const struct rsh_own_adapter *x = own_of(a, stand_ins,
-			i < o->n_parts ? o->parts[i].tensor :
-			o->factored[i - o->n_parts].tensor);
-
-		one = one && x && (!p->from || p->from == x);
-		p->from = x;
-	}
-	if (!one || !p->from)
-		return rsh_error_set(err, ENOTSUP, "%.400s is made of several "
-				     "weights, and PEFT has one adapter for it",
-				     name);
-	for (uint32_t i = 0; same && i < o->n_factored; i++)
-		same = own_keeps_columns(&o->factored[i], o->dims[1]);
-	for (uint32_t i = 0; same && i < o->n_parts; i++)
-		same = o->parts[i].axis[1] == 1 && !o->parts[i].base[1];
-	if (!same || o->dims[1] != p->from->a.dims[1])
-		return rsh_error_set(err, ENOTSUP, "%.400s has the columns of "
-				     "%.400s%s in another order, so PEFT has no "
-				     "adapter that is equal", name,
-				     p->from->module, weight_end);
-	return 0;
-}
-
 /* Makes the rows of B as those of the weight are made. */
 static int own_make_rows(struct rsh_arena *arena, const struct own_part *p,
 			 struct rsh_offer *out)
@@ -448,11 +414,33 @@ static int own_show(const struct rsh_own_adapters *a,
 {
 	struct rsh_names *names = stand_ins->cat->names;
 	const char *name = rsh_names_text(names, p->weight->name);
+	const struct rsh_offer *o = p->weight;
 	char text[OWN_TEXT];
-	int rc = own_find_from(a, stand_ins, p, name, err);
+	bool same = o->n_dims == 2, one = true;
 
-	if (rc)
-		return rc;
+	/* The columns have to be those of the weight, because these are the
+	 * columns of A. */
+	for (uint32_t i = 0; i < o->n_parts + o->n_factored; i++) {
+		const struct rsh_own_adapter *x = own_of(a, stand_ins,
+			i < o->n_parts ? o->parts[i].tensor :
+			o->factored[i - o->n_parts].tensor);
+
+		one = one && x && (!p->from || p->from == x);
+		p->from = x;
+	}
+	if (!one || !p->from)
+		return rsh_error_set(err, ENOTSUP, "%.400s is made of several "
+				     "weights, and PEFT has one adapter for it",
+				     name);
+	for (uint32_t i = 0; same && i < o->n_factored; i++)
+		same = own_keeps_columns(&o->factored[i], o->dims[1]);
+	for (uint32_t i = 0; same && i < o->n_parts; i++)
+		same = o->parts[i].axis[1] == 1 && !o->parts[i].base[1];
+	if (!same || o->dims[1] != p->from->a.dims[1])
+		return rsh_error_set(err, ENOTSUP, "%.400s has the columns of "
+				     "%.400s%s in another order, so PEFT has no "
+				     "adapter that is equal", name,
+				     p->from->module, weight_end);
 	if (!rsh_has_suffix(name, weight_end) || strlen(name) > OWN_TEXT / 2)
 		return rsh_error_set(err, ENOTSUP, "%.400s is not the weight of "
 				     "a module, so PEFT has no adapter for it",

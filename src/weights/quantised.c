@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "quantised_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* ---- the tensor of the catalogue ---- */

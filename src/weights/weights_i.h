@@ -2,9 +2,9 @@
 /* weights/weights_i.h has the state of a conversion.
  *
  * A *unit* is a rule with one of its prefixes.  Every source tensor is assigned
- * to the first unit that names it (assign.c).  The tensors of a unit with the
+ * to the first unit that names it (convert.c).  The tensors of a unit with the
  * same numbers in their names are an *instance* of it, such as layer 3 of a
- * model.  For an instance, sizes.c finds the sizes of its letters; parts.c
+ * model.  For an instance, make.c finds the sizes of its letters; parts.c
  * finds where each tensor has its elements, and makes the factored parts from
  * the positions on both sides.
  *
@@ -207,18 +207,6 @@ uint32_t weights_letter(const struct weights_unit *u, const char *letter);
  * indexes in the unit; returns their number. */
 uint32_t weights_stacks(const struct weights_unit *u,
 			const struct weights_name *n, uint32_t *letters);
-
-/* ---- assign.c ---- */
-
-/* Assigns each tensor to a unit, and handles tensors that no rule names. */
-int weights_assign(struct weights_work *w, struct rsh_error *err);
-
-/* ---- sizes.c ---- */
-
-/* Finds the sizes of an instance's letters.  If there is an error, sizes that
- * cannot be found stay unknown. */
-int weights_solve(struct weights_work *w, struct weights_instance *x,
-		  struct rsh_error *err);
 
 /* ---- parts.c ---- */
 

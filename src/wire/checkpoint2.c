@@ -14,6 +14,199 @@
 #include "rsh/util/mem.h"
 #include "strategy_build_i.h"
 
+/* ---- storage_data: the slices that have a file, and its rank ---- */
+
+/* longer groups are not compared */
+#define MAX_GROUP_BYTES ((size_t)256 * 1024)
+
+/* This is an element of storage_data. */
+struct ck2_stored {
+	uint32_t file; /* RSH_NAME_NONE: not given */
+	int64_t rank;  /* -1: not given */
+};
+
+static uint32_t ck2_file(struct ckpt2_reader *r, const struct json_string *name)
+{
+	struct json_scan *s = &r->scan;
+	uint32_t n = rsh_names_count(r->file_names), id;
+
+	if (!name->len || JSON_IS(name, ".") || JSON_IS(name, "..") ||
+	    memchr(name->s, '/', name->len)) {
+		rsh_json_fail(s, "\"%.*s\" is not a file name",
+			      (int)name->len, name->s);
+		return RSH_NAME_NONE;
+	}
+	id = rsh_names_add(r->file_names, name->s, name->len);
+	if (id == RSH_NAME_NONE ||
+	    rsh_room(r->files, r->cap_files, (size_t)id + 1)) {
+		rsh_json_nomem(s);
+		return RSH_NAME_NONE;
+	}
+	if (id == n)
+		r->files[id].name = NULL;
+	return id;
+}
+
+/* Reads a rank_group, which is used for parameters without a layout. */
+static void ck2_group(struct ckpt2_reader *r)
+{
+	struct json_scan *s = &r->scan;
+	const char *text;
+	uint64_t start;
+	size_t len;
+
+	rsh_json_peek(s);
+	start = rsh_json_offset(s);
+	if (rsh_json_same(s, r->group, r->n_group) ||
+	    !rsh_ckpt2_ranks_read(s, &r->holders))
+		return;
+	r->n_group = 0;
+	text = rsh_json_since(s, start, &len);
+	if (!text || len > MAX_GROUP_BYTES)
+		return;
+	if (rsh_grow(&r->group, &r->cap_group, len, 1)) {
+		rsh_json_nomem(s);
+		return;
+	}
+	memcpy(r->group, text, len);
+	r->n_group = len;
+}
+
+static struct ck2_stored ck2_stored_fields(struct ckpt2_reader *r)
+{
+	struct ck2_stored out = { RSH_NAME_NONE, -1 };
+	struct json_scan *s = &r->scan;
+	struct json_string key, name;
+
+	rsh_json_begin(s, '{');
+	while (rsh_json_key(s, &key)) {
+		if (JSON_IS(&key, "file_name") && out.file != RSH_NAME_NONE)
+			rsh_json_fail(s, "a second \"file_name\"");
+		else if (JSON_IS(&key, "file_name"))
+			out.file = rsh_json_string(s, &name) ?
+					   ck2_file(r, &name) :
+					   RSH_NAME_NONE;
+		else if (JSON_IS(&key, "storage_rank"))
+			rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &out.rank);
+		else if (JSON_IS(&key, "rank_group"))
+			ck2_group(r);
+		else
+			rsh_json_skip(s);
+	}
+	return out;
+}
+
+/* Stores the rank of the file. */
+static void ck2_take_file(struct ckpt2_reader *r, uint32_t file, uint32_t rank)
+{
+	struct rsh_ckpt2_file *f = &r->files[file];
+
+	if (f->name && f->rank != rank) {
+		rsh_json_fail(&r->scan, "the file %s is of rank %u, and of %u",
+			      f->name, f->rank, rank);
+		return;
+	}
+	f->name = rsh_names_text(r->file_names, file);
+	f->rank = rank;
+	if (rank >= r->layouts.n_ranks)
+		r->layouts.n_ranks = rank + 1;
+}
+
+/* Stores that a file has a slice. */
+static void ck2_take_stored(struct ckpt2_reader *r, const struct ckpt2_param *p,
+			    uint32_t slice, const struct ck2_stored *st)
+{
+	struct json_scan *s = &r->scan;
+	struct ckpt2_numbers *h = &r->holders;
+	uint32_t rank = (uint32_t)st->rank, wanted = 0;
+
+	if (st->file == RSH_NAME_NONE || st->rank < 0) {
+		rsh_json_fail(s, "a slice without \"file_name\" or "
+			      "\"storage_rank\"");
+		return;
+	}
+	ck2_take_file(r, st->file, rank);
+	if (p->layout)
+		wanted = rsh_ckpt2_slice_of(p->layout, rank);
+	else if (rsh_room(h->v, h->cap, (size_t)h->n + 1))
+		rsh_json_nomem(s);
+	else
+		h->v[h->n++] = rank;
+	if (wanted != slice)
+		rsh_json_fail(s, "slice %u was written by rank %u, to which "
+			      "the layout gives slice %u", slice, rank, wanted);
+}
+
+static void ck2_read_slice(struct ckpt2_reader *r, struct ckpt2_param *p,
+			   uint32_t slice)
+{
+	struct json_scan *s = &r->scan;
+	uint8_t bit = (uint8_t)(1u << slice % 8);
+	bool any = false;
+
+	if (slice >= p->pub.n_slices) {
+		rsh_json_fail(s, "slice %u is stored, but the layout makes %u",
+			      slice, p->pub.n_slices);
+		return;
+	}
+	if (p->stored[slice / 8] & bit) {
+		rsh_json_fail(s, "slice %u is twice in \"" CKPT2_STORAGE "\"",
+			      slice);
+		return;
+	}
+	/* The layout gives the ranks that have a slice; without a layout the
+	 * rank_group does. */
+	r->holders.n = 0;
+	if (!p->layout)
+		r->n_group = 0;
+	rsh_json_begin(s, '[');
+	while (rsh_json_element(s)) {
+		struct ck2_stored st = ck2_stored_fields(r);
+
+		ck2_take_stored(r, p, slice, &st);
+		any = true;
+	}
+	if (s->rc || !any)
+		return;
+	p->stored[slice / 8] |= bit;
+	p->pub.n_stored++;
+	if (!p->layout)
+		rsh_ckpt2_keep_holders(r, p);
+}
+
+/* Reads storage_data, or the "files" of a kept text. */
+static void ck2_read_stored(struct ckpt2_reader *r)
+{
+	struct json_scan *s = &r->scan;
+	struct json_string key, name;
+	uint32_t slice, id;
+	int64_t rank;
+
+	rsh_json_begin(s, '{');
+	while (rsh_json_key(s, &key)) {
+		if (r->kept) {
+			id = ck2_file(r, &key);
+			if (rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &rank))
+				ck2_take_file(r, id, (uint32_t)rank);
+			continue;
+		}
+		if (!rsh_ckpt2_key_parse(&key, &name, &slice)) {
+			rsh_json_fail(s, "\"%.*s\" is not a name with the "
+			      "number of a slice", (int)key.len, key.s);
+			return;
+		}
+		id = rsh_names_find(r->names, name.s, name.len);
+		if (id == RSH_NAME_NONE) {
+			rsh_json_fail(s, "\"%.*s\" is stored, but not "
+				      "described", (int)name.len, name.s);
+			return;
+		}
+		s->name = r->params[id].pub.name;
+		ck2_read_slice(r, &r->params[id], slice);
+		s->name = NULL;
+	}
+}
+
 /* Reads the parameters first, regardless of their place in the file. */
 static void ck2_read_root(struct ckpt2_reader *r)
 {
@@ -35,7 +228,7 @@ static void ck2_read_root(struct ckpt2_reader *r)
 		} else if (stores && !stored) {
 			stored = true;
 			if (described) {
-				rsh_ckpt2_read_stored(r);
+				ck2_read_stored(r);
 				continue;
 			}
 			later = rsh_json_offset(s);
@@ -53,7 +246,7 @@ static void ck2_read_root(struct ckpt2_reader *r)
 			      described ? storage : CKPT2_METADATA);
 	if (later) {
 		rsh_json_seek(s, later);
-		rsh_ckpt2_read_stored(r);
+		ck2_read_stored(r);
 	}
 }
 

@@ -119,8 +119,6 @@ struct ckpt2_reader {
 void rsh_ckpt2_read_params(struct ckpt2_reader *r);
 /* Keeps r->holders as the ranks of a parameter without a layout. */
 void rsh_ckpt2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p);
-/* Reads storage_data, or the "files" of a kept text (checkpoint2_storage.c). */
-void rsh_ckpt2_read_stored(struct ckpt2_reader *r);
 
 /* ---- names (checkpoint2_name.c) ---- */
 

@@ -44,8 +44,7 @@ static const void **ck2_kept(struct ckpt2_layouts *l, size_t len)
 	uint32_t n = rsh_names_count(l->texts);
 	uint32_t id = rsh_names_add(l->texts, l->text, len);
 
-	if (id == RSH_NAME_NONE ||
-	    rsh_grow(&l->kept, &l->cap, (size_t)id + 1, sizeof(*l->kept)))
+	if (id == RSH_NAME_NONE || rsh_room(l->kept, l->cap, (size_t)id + 1))
 		return NULL;
 	if (id == n)
 		l->kept[id] = NULL;
@@ -61,10 +60,8 @@ bool rsh_ckpt2_ranks_read(struct json_scan *s, struct ckpt2_numbers *out)
 	rsh_json_begin(s, '[');
 	while (rsh_json_element(s) &&
 	       rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &rank)) {
-		if (rsh_grow(&out->v, &out->cap, (size_t)out->n + 1,
-			     sizeof(*out->v)))
+		if (rsh_push(out->v, out->n, out->cap, (uint32_t)rank))
 			return rsh_json_nomem(s);
-		out->v[out->n++] = (uint32_t)rank;
 	}
 	return s->rc == 0;
 }

@@ -221,8 +221,7 @@ static struct ckpt2_param *ck2_param_new(struct ckpt2_reader *r,
 	if (!name->len)
 		rsh_json_fail(s, "a parameter without a name");
 	else if (id == RSH_NAME_NONE ||
-		 rsh_grow(&r->params, &r->cap_params, (size_t)id + 1,
-			  sizeof(*r->params)))
+		 rsh_room(r->params, r->cap_params, (size_t)id + 1))
 		rsh_json_nomem(s);
 	if (s->rc)
 		return NULL;

@@ -1,17 +1,198 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/ckpt_scan.c scans a .ckpt file with pb_scan.c: it reads keys and lengths
- * once, and no content. */
+/* wire/ckpt_scan.c scans a .ckpt file of any size through a small window: it
+ * reads the keys and lengths of protobuf fields once, and no content.
+ *
+ * Numbers in the file are not trusted before they are checked.  pb_next()
+ * checks every field against the end of the message that contains it, so its
+ * caller may rely on `offset + length <= end`. */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pb_scan_i.h"
 #include "rsh/tensor/box.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/error.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+
+#define PB_WINDOW_BYTES ((size_t)64 * 1024)
+#define PB_VARINT_MAX 10 /* bytes of a number */
+/* After a jump over more than NEAR_BYTES of content the scan reads JUMP_BYTES:
+ * the next header is rarely longer, and then content follows again. */
+#define NEAR_BYTES ((size_t)4 * 1024)
+#define JUMP_BYTES ((size_t)512)
+
+enum pb_wire { PB_VARINT = 0, PB_I64 = 1, PB_LEN = 2, PB_I32 = 5 };
+
+struct pb_field {
+	uint32_t number;
+	enum pb_wire wire;
+	uint64_t value;  /* the number of a PB_VARINT */
+	uint64_t offset; /* of the payload */
+	uint64_t length;
+};
+
+struct pb_scan {
+	const struct rsh_byte_source *src;
+	struct rsh_error *err;
+	const char *name; /* the current parameter, for messages; or NULL */
+	uint64_t window_offset;
+	size_t window_len;
+	uint8_t window[PB_WINDOW_BYTES];
+};
+
+/* The functions return 0 or -errno with a sentence in s->err. */
+
+/* Sets "<path>: [parameter "<name>" is] damaged at offset <offset>: .." and
+ * returns -EBADMSG. */
+__attribute__((format(printf, 3, 4)))
+static int pb_damaged(struct pb_scan *s, uint64_t offset, const char *fmt, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, fmt);
+	rc = rsh_bytes_vdamaged(s->src, s->name, offset, s->err, fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+static bool pb_is(const struct pb_field *f, uint32_t number, enum pb_wire wire)
+{
+	return f->number == number && f->wire == wire;
+}
+
+/* ---- the window ---- */
+
+static int pb_read_some(struct pb_scan *s, void *buf, size_t len,
+			uint64_t offset, size_t at_least, size_t *got)
+{
+	int rc = rsh_bytes_read_some(s->src, buf, len, offset, got, s->err);
+
+	if (rc == 0 && *got < at_least)
+		return pb_damaged(s, offset + *got, "the file ends here, "
+				  "though it has %" PRIu64 " bytes",
+				  s->src->size);
+	return rc;
+}
+
+/* Reads bytes without the window. */
+static int pb_read(struct pb_scan *s, void *buf, size_t len, uint64_t offset)
+{
+	size_t got;
+
+	return pb_read_some(s, buf, len, offset, len, &got);
+}
+
+/* Makes the bytes [offset, offset + need) readable at *p until the next call.
+ * All of them must be within the file; need <= PB_WINDOW_BYTES. */
+static int pb_look(struct pb_scan *s, uint64_t offset, size_t need,
+		   const uint8_t **p)
+{
+	int rc;
+
+	if (offset < s->window_offset ||
+	    offset + need > s->window_offset + s->window_len) {
+		bool onward =
+			offset >= s->window_offset &&
+			offset <= s->window_offset + s->window_len + NEAR_BYTES;
+		uint64_t len =
+			onward || need > JUMP_BYTES ? PB_WINDOW_BYTES : JUMP_BYTES;
+
+		len = rsh_min_u64(len, s->src->size - offset);
+		s->window_len = 0;
+		rc = pb_read_some(s, s->window, len, offset, need,
+				  &s->window_len);
+		s->window_offset = offset;
+		if (rc)
+			return rc;
+	}
+	*p = s->window + (offset - s->window_offset);
+	return 0;
+}
+
+/* ---- protobuf fields ---- */
+
+/* Reads a number and returns its size in bytes; 0 if it does not end within
+ * avail bytes or does not fit into 64 bits. */
+static size_t pb_varint(const uint8_t *p, size_t avail, uint64_t *out)
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < avail && i < PB_VARINT_MAX; i++) {
+		v |= (uint64_t)(p[i] & 0x7f) << (7 * i);
+		if (p[i] & 0x80)
+			continue;
+		if (i == PB_VARINT_MAX - 1 && p[i] > 1)
+			return 0;
+		*out = v;
+		return i + 1;
+	}
+	return 0;
+}
+
+/* Reads the key of the field at `pos` < end, and the number or length after it.
+ * f->length is the number in the file, unchecked. */
+static int pb_decode(struct pb_scan *s, uint64_t pos, uint64_t end,
+		     struct pb_field *f)
+{
+	size_t avail = rsh_min_u64(end - pos, 2 * PB_VARINT_MAX);
+	const uint8_t *p;
+	uint64_t key;
+	size_t taken, more = 0;
+	int rc = pb_look(s, pos, avail, &p);
+
+	if (rc)
+		return rc;
+	taken = pb_varint(p, avail, &key);
+	if (!taken || key > UINT32_MAX || key >> 3 == 0)
+		return pb_damaged(s, pos, "no protobuf field begins here");
+	f->number = (uint32_t)(key >> 3);
+	f->wire = (enum pb_wire)(key & 7);
+	f->value = 0;
+	switch (f->wire) {
+	case PB_VARINT:
+	case PB_LEN:
+		more = pb_varint(p + taken, avail - taken, &f->value);
+		if (!more)
+			return pb_damaged(s, pos, "a number is cut short or too long");
+		f->length = f->wire == PB_LEN ? f->value : 0;
+		break;
+	case PB_I64:
+		f->length = 8;
+		break;
+	case PB_I32:
+		f->length = 4;
+		break;
+	default:
+		return pb_damaged(s, pos, "a field of wire type %d",
+				  (int)f->wire);
+	}
+	f->offset = pos + taken + more;
+	return 0;
+}
+
+/* Reads the field at *pos < end of a message that ends at `end`, and moves *pos
+ * past it. */
+static int pb_next(struct pb_scan *s, uint64_t *pos, uint64_t end,
+		   struct pb_field *f)
+{
+	int rc = pb_decode(s, *pos, end, f);
+
+	if (rc)
+		return rc;
+	if (f->length > end - f->offset)
+		return pb_damaged(s, f->offset,
+				  "a field of %" PRIu64
+				  " bytes in a message that has %" PRIu64
+				  " left", f->length, end - f->offset);
+	*pos = f->offset + f->length;
+	return 0;
+}
 
 #define MAX_NAME_BYTES ((size_t)16 * 1024)
 #define MAX_TYPE_BYTES ((size_t)64)
@@ -61,17 +242,17 @@ static int read_tag(struct scan *s, const struct pb_field *f, struct value *v)
 	int rc;
 
 	if (v->name != RSH_NAME_NONE)
-		return rsh_pb_damaged(&s->pb, f->offset, "a second name");
+		return pb_damaged(&s->pb, f->offset, "a second name");
 	if (!f->length || f->length > MAX_NAME_BYTES)
-		return rsh_pb_damaged(&s->pb, f->offset,
-				      "a parameter name of %" PRIu64 " bytes",
-				      f->length);
-	rc = rsh_pb_look(&s->pb, f->offset, f->length, &p);
+		return pb_damaged(&s->pb, f->offset,
+				  "a parameter name of %" PRIu64 " bytes",
+				  f->length);
+	rc = pb_look(&s->pb, f->offset, f->length, &p);
 	if (rc)
 		return rc;
 	if (memchr(p, '\0', f->length))
-		return rsh_pb_damaged(&s->pb, f->offset,
-				      "a parameter name with a NUL byte");
+		return pb_damaged(&s->pb, f->offset,
+				  "a parameter name with a NUL byte");
 	v->name = rsh_names_add(s->names, (const char *)p, f->length);
 	if (v->name == RSH_NAME_NONE)
 		return rsh_error_nomem(s->pb.err);
@@ -83,12 +264,12 @@ static int scan_add_dim(struct scan *s, uint64_t offset, uint64_t dim,
 			struct value *v)
 {
 	if (v->n_dims == RSH_MAX_DIMS)
-		return rsh_pb_damaged(&s->pb, offset, "more than %d dimensions",
-				      RSH_MAX_DIMS);
+		return pb_damaged(&s->pb, offset, "more than %d dimensions",
+				  RSH_MAX_DIMS);
 	if (dim > INT64_MAX)
-		return rsh_pb_damaged(&s->pb, offset,
-				      "a negative dimension (%" PRId64 ")",
-				      (int64_t)dim);
+		return pb_damaged(&s->pb, offset,
+				  "a negative dimension (%" PRId64 ")",
+				  (int64_t)dim);
 	v->dims[v->n_dims++] = (int64_t)dim;
 	return 0;
 }
@@ -103,13 +284,13 @@ static int read_packed_dims(struct scan *s, const struct pb_field *f,
 		const uint8_t *p;
 		uint64_t dim;
 		size_t taken;
-		int rc = rsh_pb_look(&s->pb, pos, avail, &p);
+		int rc = pb_look(&s->pb, pos, avail, &p);
 
 		if (rc)
 			return rc;
-		taken = rsh_pb_varint(p, avail, &dim);
+		taken = pb_varint(p, avail, &dim);
 		if (!taken)
-			return rsh_pb_damaged(&s->pb, pos, "a dimension is cut short or too long");
+			return pb_damaged(&s->pb, pos, "a dimension is cut short or too long");
 		rc = scan_add_dim(s, pos, dim, v);
 		if (rc)
 			return rc;
@@ -124,20 +305,20 @@ static int read_type(struct scan *s, const struct pb_field *f, struct value *v)
 	int rc;
 
 	if (v->has_type)
-		return rsh_pb_damaged(&s->pb, f->offset, "a second element type");
+		return pb_damaged(&s->pb, f->offset, "a second element type");
 	if (f->length > MAX_TYPE_BYTES)
-		return rsh_pb_damaged(&s->pb, f->offset,
-				      "an element type of %" PRIu64 " bytes",
-				      f->length);
-	rc = rsh_pb_look(&s->pb, f->offset, f->length, &p);
+		return pb_damaged(&s->pb, f->offset,
+				  "an element type of %" PRIu64 " bytes",
+				  f->length);
+	rc = pb_look(&s->pb, f->offset, f->length, &p);
 	if (rc)
 		return rc;
 	v->has_type = true;
 	v->dtype = rsh_dtype_parse((const char *)p, f->length);
 	if (!rsh_dtype_in_mindspore(v->dtype))
-		return rsh_pb_damaged(&s->pb, f->offset,
-				      "unknown element type \"%.*s\"",
-				      (int)f->length, (const char *)p);
+		return pb_damaged(&s->pb, f->offset,
+				  "unknown element type \"%.*s\"",
+				  (int)f->length, (const char *)p);
 	return 0;
 }
 
@@ -149,22 +330,22 @@ static int scan_read_tensor(struct scan *s, const struct pb_field *tensor,
 	int rc = 0;
 
 	if (v->has_tensor)
-		return rsh_pb_damaged(&s->pb, tensor->offset, "a second tensor");
+		return pb_damaged(&s->pb, tensor->offset, "a second tensor");
 	v->has_tensor = true;
 	while (!rc && pos < end) {
-		rc = rsh_pb_next(&s->pb, &pos, end, &f);
+		rc = pb_next(&s->pb, &pos, end, &f);
 		if (rc)
 			break;
-		if (rsh_pb_is(&f, 1, PB_VARINT))
+		if (pb_is(&f, 1, PB_VARINT))
 			rc = scan_add_dim(s, f.offset, f.value, v);
-		else if (rsh_pb_is(&f, 1, PB_LEN))
+		else if (pb_is(&f, 1, PB_LEN))
 			rc = read_packed_dims(s, &f, v);
-		else if (rsh_pb_is(&f, 2, PB_LEN))
+		else if (pb_is(&f, 2, PB_LEN))
 			rc = read_type(s, &f, v);
-		if (!rsh_pb_is(&f, 3, PB_LEN))
+		if (!pb_is(&f, 3, PB_LEN))
 			continue;
 		if (v->has_content)
-			return rsh_pb_damaged(&s->pb, f.offset, "a second content");
+			return pb_damaged(&s->pb, f.offset, "a second content");
 		v->has_content = true;
 		v->content = (struct rsh_extent){ f.offset, f.length };
 	}
@@ -184,14 +365,14 @@ static int read_value(struct scan *s, const struct pb_field *value,
 	v->has_tensor = v->has_type = v->has_content = false;
 	v->n_dims = 0;
 	while (!rc && pos < end) {
-		rc = rsh_pb_next(&s->pb, &pos, end, &f);
+		rc = pb_next(&s->pb, &pos, end, &f);
 		if (rc)
 			break;
-		if (rsh_pb_is(&f, 1, PB_LEN))
+		if (pb_is(&f, 1, PB_LEN))
 			rc = read_tag(s, &f, v);
-		else if (rsh_pb_is(&f, 2, PB_LEN))
+		else if (pb_is(&f, 2, PB_LEN))
 			rc = scan_read_tensor(s, &f, v);
-		else if (rsh_pb_is(&f, 3, PB_LEN))
+		else if (pb_is(&f, 3, PB_LEN))
 			rc = rsh_error_set(s->pb.err, ENOTSUP,
 					   "%s: \"%s\" at offset %" PRIu64
 					   " is a map parameter (hash table), which cannot be resharded",
@@ -202,12 +383,12 @@ static int read_value(struct scan *s, const struct pb_field *value,
 	if (rc)
 		return rc;
 	if (v->name == RSH_NAME_NONE)
-		return rsh_pb_damaged(&s->pb, v->offset,
-				      "a record without a parameter name");
+		return pb_damaged(&s->pb, v->offset,
+				  "a record without a parameter name");
 	if (!v->has_tensor)
-		return rsh_pb_damaged(&s->pb, v->offset, "no tensor");
+		return pb_damaged(&s->pb, v->offset, "no tensor");
 	if (!v->has_type)
-		return rsh_pb_damaged(&s->pb, v->offset, "no element type");
+		return pb_damaged(&s->pb, v->offset, "no element type");
 	return 0;
 }
 
@@ -251,19 +432,19 @@ static int close_record(struct scan *s, const struct value *v)
 	s->pb.name = rsh_names_text(s->names, r->name);
 	if (r->dtype == RSH_DTYPE_STR) {
 		if (s->run_values > 1)
-			return rsh_pb_damaged(&s->pb, v->offset,
-					      "a str in more than one record");
+			return pb_damaged(&s->pb, v->offset,
+					  "a str in more than one record");
 		if (!r->content_bytes || r->content_bytes % 4)
-			return rsh_pb_damaged(&s->pb, v->offset,
-				"a str of %" PRIu64
-				" bytes, not a multiple of 4",
-				r->content_bytes);
+			return pb_damaged(&s->pb, v->offset,
+					  "a str of %" PRIu64
+					  " bytes, not a multiple of 4",
+					  r->content_bytes);
 		return 0;
 	}
 	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
-		return rsh_pb_damaged(&s->pb, v->offset,
-				      "dimensions %s are out of range",
-				      scan_dims_text(v, dims, sizeof(dims)));
+		return pb_damaged(&s->pb, v->offset,
+				  "dimensions %s are out of range",
+				  scan_dims_text(v, dims, sizeof(dims)));
 	/* MindSpore <= 2.2 writes a scalar's dims as [0]. */
 	if (v->n_dims == 1 && !v->dims[0] && scan_content_fits(s, r, 1)) {
 		r->n_dims = 0;
@@ -273,12 +454,12 @@ static int close_record(struct scan *s, const struct value *v)
 	if (scan_content_fits(s, r, elements))
 		return 0;
 	if (!s->run_has_content)
-		return rsh_pb_damaged(&s->pb, s->run_offset, "no content");
-	return rsh_pb_damaged(&s->pb, s->run_offset,
-			      "its content has %" PRIu64
-			      " bytes, which is not %s %s",
-			      r->content_bytes, rsh_dtype_name(r->dtype),
-			      scan_dims_text(v, dims, sizeof(dims)));
+		return pb_damaged(&s->pb, s->run_offset, "no content");
+	return pb_damaged(&s->pb, s->run_offset,
+			  "its content has %" PRIu64
+			  " bytes, which is not %s %s",
+			  r->content_bytes, rsh_dtype_name(r->dtype),
+			  scan_dims_text(v, dims, sizeof(dims)));
 }
 
 /* Dims and type of a record are those of its last Value. */
@@ -288,8 +469,7 @@ static int put_shape(struct scan *s, struct rsh_record *r,
 	struct rsh_ckpt_index *ix = s->index;
 	size_t n = (size_t)r->first_dim + v->n_dims;
 
-	if (n > UINT32_MAX ||
-	    rsh_grow(&ix->dims, &s->cap_dims, n, sizeof(*ix->dims)))
+	if (n > UINT32_MAX || rsh_room(ix->dims, s->cap_dims, n))
 		return rsh_error_nomem(s->pb.err);
 	if (v->n_dims)
 		memcpy(ix->dims + r->first_dim, v->dims,
@@ -313,14 +493,13 @@ static int add_value(struct scan *s, const struct value *v,
 		if (rc)
 			return rc;
 		if (ix->n_records == UINT32_MAX ||
-		    rsh_grow(&ix->records, &s->cap_records,
-			     (size_t)ix->n_records + 1, sizeof(*ix->records)))
+		    rsh_push(ix->records, ix->n_records, s->cap_records,
+			     (struct rsh_record){
+				     .name = v->name,
+				     .first_dim = ix->n_dims,
+				     .first_extent = ix->n_extents,
+			     }))
 			return rsh_error_nomem(s->pb.err);
-		ix->records[ix->n_records++] = (struct rsh_record){
-			.name = v->name,
-			.first_dim = ix->n_dims,
-			.first_extent = ix->n_extents,
-		};
 		s->run_values = 0;
 		s->run_offset = v->offset;
 		s->run_has_content = false;
@@ -334,10 +513,8 @@ static int add_value(struct scan *s, const struct value *v,
 	if (!v->has_content || !v->content.length)
 		return 0;
 	if (ix->n_extents == UINT32_MAX ||
-	    rsh_grow(&ix->extents, &s->cap_extents, (size_t)ix->n_extents + 1,
-		     sizeof(*ix->extents)))
+	    rsh_push(ix->extents, ix->n_extents, s->cap_extents, v->content))
 		return rsh_error_nomem(s->pb.err);
-	ix->extents[ix->n_extents++] = v->content;
 	r->n_extents++;
 	r->content_bytes += v->content.length; /* bounded by the file's size */
 	return 0;
@@ -353,14 +530,14 @@ static int truncated(struct scan *s, const struct pb_field *f)
 	struct pb_field tag;
 
 	s->pb.name = NULL;
-	if (rsh_pb_is(f, 1, PB_LEN) && f->offset < s->end &&
-	    !rsh_pb_decode(&s->pb, f->offset, s->end, &tag) &&
-	    rsh_pb_is(&tag, 1, PB_LEN) && tag.length <= s->end - tag.offset)
+	if (pb_is(f, 1, PB_LEN) && f->offset < s->end &&
+	    !pb_decode(&s->pb, f->offset, s->end, &tag) &&
+	    pb_is(&tag, 1, PB_LEN) && tag.length <= s->end - tag.offset)
 		read_tag(s, &tag, &v);
-	return rsh_pb_damaged(&s->pb, f->offset,
-			      "the file is truncated: a record of %" PRIu64
-			      " bytes begins here, of which there are %" PRIu64,
-			      f->length, s->end - f->offset);
+	return pb_damaged(&s->pb, f->offset,
+			  "the file is truncated: a record of %" PRIu64
+			  " bytes begins here, of which there are %" PRIu64,
+			  f->length, s->end - f->offset);
 }
 
 static int scan_records(struct scan *s)
@@ -373,7 +550,7 @@ static int scan_records(struct scan *s)
 
 	while (pos < s->end) {
 		s->pb.name = NULL;
-		rc = rsh_pb_decode(&s->pb, pos, s->end, &f);
+		rc = pb_decode(&s->pb, pos, s->end, &f);
 		if (rc == -EBADMSG && !pos)
 			return rsh_error_set(
 				s->pb.err, EBADMSG,
@@ -384,7 +561,7 @@ static int scan_records(struct scan *s)
 		if (f.length > s->end - f.offset)
 			return truncated(s, &f);
 		pos = f.offset + f.length;
-		if (!rsh_pb_is(&f, 1, PB_LEN)) {
+		if (!pb_is(&f, 1, PB_LEN)) {
 			s->skipped = true;
 			continue;
 		}
@@ -407,14 +584,14 @@ static int check_crc_trailer(struct scan *s)
 	s->end = s->pb.src->size;
 	if (s->end < RSH_CRC_TRAILER_BYTES)
 		return 0;
-	rc = rsh_pb_read(&s->pb, tail, sizeof(tail), s->end - sizeof(tail));
+	rc = pb_read(&s->pb, tail, sizeof(tail), s->end - sizeof(tail));
 	if (rc || memcmp(tail, CRC_MAGIC, CRC_MAGIC_BYTES))
 		return rc;
 	s->end -= RSH_CRC_TRAILER_BYTES;
 	for (unsigned i = CRC_MAGIC_BYTES; i < RSH_CRC_TRAILER_BYTES; i++) {
 		if (crc >> 24)
-			return rsh_pb_damaged(&s->pb, s->end,
-				"the CRC is not a number of 32 bits");
+			return pb_damaged(&s->pb, s->end, "the CRC is not a "
+					  "number of 32 bits");
 		crc = crc << 8 | tail[i];
 	}
 	ix->has_crc = true;
@@ -437,7 +614,7 @@ static int check_encryption(struct scan *s)
 
 	if (s->end < sizeof(ciphers[0].magic))
 		return 0;
-	rc = rsh_pb_look(&s->pb, 0, sizeof(ciphers[0].magic), &p);
+	rc = pb_look(&s->pb, 0, sizeof(ciphers[0].magic), &p);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < sizeof(ciphers) / sizeof(ciphers[0]); i++)

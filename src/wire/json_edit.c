@@ -79,8 +79,7 @@ static uint32_t edit_add(struct rsh_json_edit *e, struct json_scan *s,
 	struct edit_member *m;
 	const char *text = rsh_arena_strndup(&e->arena, key->s, key->len);
 
-	if (!text ||
-	    rsh_grow(&e->v, &e->cap, (size_t)e->n + 1, sizeof(*e->v))) {
+	if (!text || rsh_room(e->v, e->cap, (size_t)e->n + 1)) {
 		rsh_json_nomem(s);
 		return NO_PARENT;
 	}
@@ -264,11 +263,13 @@ int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 	if (found || in)
 		return 0;
 	added = rsh_arena_strndup(&e->arena, key, strlen(key));
-	if (!added || rsh_grow(&e->v, &e->cap, (size_t)e->n + 1, sizeof(*e->v)))
+	if (!added || rsh_push(e->v, e->n, e->cap,
+			       (struct edit_member){
+				       .m.key = added,
+				       .parent = NO_PARENT,
+				       .value = copy,
+			       }))
 		return -ENOMEM;
-	e->v[e->n++] = (struct edit_member){
-		.m.key = added, .parent = NO_PARENT, .value = copy,
-	};
 	return 0;
 }
 

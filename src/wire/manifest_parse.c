@@ -12,6 +12,7 @@
 
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/wire/ckpt.h"
 
 /* This owns the strings of the JSON and the arrays of the arena that a line
@@ -103,37 +104,6 @@ static bool get_strategy(const json_t *o, const char *key,
 				   get_hash(v, "xxh3", &out->xxh3));
 }
 
-static int read_source(const struct parse *p, const json_t *o,
-		       struct rsh_manifest_source *s)
-{
-	uint64_t rank;
-
-	if (!get_text(o, "source", &s->path) ||
-	    !manifest_get_u64(o, "rank", &rank) || rank >= UINT32_MAX ||
-	    !manifest_get_u64(o, "size", &s->size) ||
-	    !get_inode(o, &s->inode) ||
-	    !get_mtime(o, &s->mtime_s, &s->mtime_ns))
-		return bad(p, "a source that lacks something");
-	s->rank = (uint32_t)rank;
-	return 0;
-}
-
-/* Returns whether a path has only plain names below the tree's root: a manifest
- * must not decide which other files are read. */
-static bool is_inside(const char *path)
-{
-	for (const char *s = path;; s++) {
-		size_t n = strcspn(s, "/");
-
-		if (n == 0 || (n == 1 && s[0] == '.') ||
-		    (n == 2 && s[0] == '.' && s[1] == '.'))
-			return false;
-		s += n;
-		if (!*s)
-			return true;
-	}
-}
-
 static bool read_shape(const struct parse *p, const json_t *shape,
 		       struct rsh_manifest_record *r)
 {
@@ -187,7 +157,8 @@ static int read_file(const struct parse *p, const json_t *o,
 	    !manifest_get_u64(o, "size", &f->size) ||
 	    !get_hash(o, "xxh3", &f->xxh3))
 		return bad(p, "a file that lacks something");
-	if (!is_inside(f->path))
+	/* A manifest must not decide which other files are read. */
+	if (!rsh_path_is_plain(f->path))
 		return bad(p, "a path that is not one below the tree");
 	f->written = written != NULL;
 	if (written && (!get_inode(written, &f->inode) ||
@@ -245,8 +216,17 @@ static int read_line(const struct parse *p, struct rsh_manifest_line *out)
 		return 0;
 	}
 	if (json_object_get(o, "source")) {
+		uint64_t rank;
+
 		out->kind = RSH_MANIFEST_SOURCE;
-		return read_source(p, o, &out->source);
+		if (!get_text(o, "source", &out->source.path) ||
+		    !manifest_get_u64(o, "rank", &rank) || rank >= UINT32_MAX ||
+		    !manifest_get_u64(o, "size", &out->source.size) ||
+		    !get_inode(o, &out->source.inode) ||
+		    !get_mtime(o, &out->source.mtime_s, &out->source.mtime_ns))
+			return bad(p, "a source that lacks something");
+		out->source.rank = (uint32_t)rank;
+		return 0;
 	}
 	if (json_object_get(o, "file")) {
 		out->kind = RSH_MANIFEST_FILE;

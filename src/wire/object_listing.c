@@ -158,7 +158,7 @@ static void listing_object(struct rsh_listing_parser *p)
 		listing_fail(p, -EBADMSG);
 		return;
 	}
-	if (rsh_grow(&l->objects, &l->cap, l->n + 1, sizeof(*l->objects))) {
+	if (rsh_room(l->objects, l->cap, l->n + 1)) {
 		listing_fail(p, -ENOMEM);
 		return;
 	}

@@ -45,9 +45,8 @@ static int machine_bad(const struct machine *m, const char *what)
 
 static int machine_push(struct machine *m, struct rsh_pickle_value v)
 {
-	if (rsh_grow(&m->stack, &m->cap, m->n + 1, sizeof(*m->stack)))
+	if (rsh_push(m->stack, m->n, m->cap, v))
 		return rsh_error_nomem(m->p->err);
-	m->stack[m->n++] = v;
 	return 0;
 }
 
@@ -67,8 +66,7 @@ static int machine_put(struct machine *m, uint64_t place)
 	if (place > m->n_memo + (m->n_memo == 0))
 		return machine_bad(m, "a pickle whose memo has gaps");
 	if (place >= m->n_memo) {
-		if (rsh_grow(&m->memo, &m->cap_memo, (size_t)place + 1,
-			     sizeof(*m->memo)))
+		if (rsh_room(m->memo, m->cap_memo, (size_t)place + 1))
 			return rsh_error_nomem(m->p->err);
 		m->memo[0] = m->n_memo ? m->memo[0] : m->stack[m->n - 1];
 		m->n_memo = (size_t)place + 1;
@@ -422,10 +420,8 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 	case PROTO: case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
 		return 0;
 	case RSH_PICKLE_MARK:
-		if (rsh_grow(&m->marks, &m->cap_marks, m->n_marks + 1,
-			     sizeof(*m->marks)))
+		if (rsh_push(m->marks, m->n_marks, m->cap_marks, m->n))
 			return rsh_error_nomem(m->p->err);
-		m->marks[m->n_marks++] = m->n;
 		return 0;
 	case 'q': case 'r':
 		return machine_put(m, s->number);

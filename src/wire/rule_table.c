@@ -10,32 +10,28 @@
 #include "rule_table_i.h"
 
 /* Reserves room for one more line of a kind. */
-static int rule_room(struct rule_parse *p, void *array, size_t *cap,
-		     uint32_t n, size_t elem)
+static void rule_room(struct rule_parse *p, void *array, size_t *cap,
+		      uint32_t n, size_t elem)
 {
 	if (n == RULE_LINES_MAX)
-		return rule_bad(p, "more than %d lines of one kind",
-				RULE_LINES_MAX);
-	return rsh_grow(array, cap, (size_t)n + 1, elem) ? rule_nomem(p) : 0;
+		rule_bad(p, "more than %d lines of one kind", RULE_LINES_MAX);
+	else if (rsh_grow(array, cap, (size_t)n + 1, elem))
+		rule_nomem(p);
 }
 
 /* ---- kinds of lines; each function parses what follows the first word ---- */
 
-static int rule_line_for(struct rule_parse *p)
+static void rule_line_for(struct rule_parse *p)
 {
 	struct rsh_rule_table *t = p->t;
 
 	do {
-		int rc = rule_room(p, &t->suits, &t->suits_cap, t->n_suits,
-				   sizeof(*t->suits)) ?:
-			 rule_parse_word(p, &t->suits[t->n_suits]);
-
-		if (rc)
-			return rc;
-		t->n_suits++;
+		rule_room(p, &t->suits, &t->suits_cap, t->n_suits,
+			  sizeof(*t->suits));
+		if (!p->rc)
+			t->suits[t->n_suits++] = rule_parse_word(p);
 		rule_skip_blanks(p);
-	} while (p->at < p->end);
-	return 0;
+	} while (!p->rc && p->at < p->end);
 }
 
 static const struct rsh_rule_let *rule_find_let(const struct rsh_rule_table *t,
@@ -61,57 +57,56 @@ bool rsh_rule_let_uses(const struct rsh_rule_let *l, const char *name)
 
 /* A line may use only what earlier lines define, so that there are no
  * cycles. */
-static int rule_line_let(struct rule_parse *p)
+static void rule_line_let(struct rule_parse *p)
 {
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_let let = { .line = p->line };
 	const struct rsh_rule_let *old;
-	int rc = rule_room(p, &t->lets, &t->lets_cap, t->n_lets,
-			   sizeof(*t->lets));
 
-	if (rc == 0 && t->n_lets == RULE_LETS_MAX)
-		rc = rule_bad(p, "more than %d `let`", RULE_LETS_MAX);
-	rc = rc ?: rule_parse_let(p, &let);
-	if (rc)
-		return rc;
+	rule_room(p, &t->lets, &t->lets_cap, t->n_lets, sizeof(*t->lets));
+	if (t->n_lets == RULE_LETS_MAX)
+		rule_bad(p, "more than %d `let`", RULE_LETS_MAX);
+	rule_parse_let(p, &let);
+	if (p->rc)
+		return;
 	old = rule_find_let(t, let.name);
 	if (old)
-		return rule_bad(p, "%s is there already, in line %u", let.name,
-				old->line);
+		rule_bad(p, "%s is there already, in line %u", let.name,
+			 old->line);
 	if (rsh_rule_let_uses(&let, let.name))
-		return rule_bad(p, "%s is made of itself", let.name);
+		rule_bad(p, "%s is made of itself", let.name);
 	for (uint32_t i = 0; i < t->n_lets; i++)
 		if (rsh_rule_let_uses(&t->lets[i], let.name))
-			return rule_bad(p, "line %u, which comes before, uses "
-					"%s", t->lets[i].line, let.name);
+			rule_bad(p, "line %u, which comes before, uses %s",
+				 t->lets[i].line, let.name);
 	t->lets[t->n_lets++] = let;
-	return 0;
 }
 
-static int rule_check_least(struct rule_parse *p, const struct rsh_rule_name *n)
+static void rule_check_least(struct rule_parse *p,
+			     const struct rsh_rule_name *n)
 {
 	for (uint32_t i = 0; i < n->n_holes; i++)
 		if (n->holes[i].least &&
 		    !rule_find_let(p->t, n->holes[i].least))
-			return rule_bad(p, "no `let` before says what %s is",
-					n->holes[i].least);
-	return 0;
+			rule_bad(p, "no `let` before says what %s is",
+				 n->holes[i].least);
 }
 
-static int rule_equals(struct rule_parse *p)
+static void rule_equals(struct rule_parse *p)
 {
 	if (rule_take(p, '='))
-		return 0;
-	return p->at == p->end ? rule_bad(p, "no \"=\"") :
+		return;
+	if (p->at == p->end)
+		rule_bad(p, "no \"=\"");
+	else
 		rule_bad(p, "no \"=\" before \"%.*s\"",
 			 (int)(p->end - p->at < 24 ? p->end - p->at : 24),
 			 p->at);
 }
 
-static int rule_line_under(struct rule_parse *p)
+static void rule_line_under(struct rule_parse *p)
 {
 	struct rsh_rule_under under;
-	int rc;
 
 	if (!p->in_row) {
 		p->under = rsh_arena_array(&p->t->arena, struct rsh_rule_under,
@@ -119,170 +114,149 @@ static int rule_line_under(struct rule_parse *p)
 		p->n_under = 0;
 	}
 	if (!p->under)
-		return rule_nomem(p);
+		rule_nomem(p);
 	if (p->n_under == RULE_UNDER_MAX)
-		return rule_bad(p, "more than %d `under` in a row",
-				RULE_UNDER_MAX);
-	rc = rule_parse_name(p, &under.prefix[RSH_SIDE_HF]) ?:
-	     rule_equals(p) ?:
-	     rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]) ?:
-	     rule_parse_end(p);
-	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
-		rc = rule_check_least(p, &under.prefix[s]);
-	if (rc == 0)
+		rule_bad(p, "more than %d `under` in a row", RULE_UNDER_MAX);
+	rule_parse_name(p, &under.prefix[RSH_SIDE_HF]);
+	rule_equals(p);
+	rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]);
+	rule_parse_end(p);
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		rule_check_least(p, &under.prefix[s]);
+	if (!p->rc)
 		p->under[p->n_under++] = under;
-	return rc;
 }
 
 /* Reads a name without holes; `what` is for messages. */
-static int rule_parse_plain(struct rule_parse *p, const char *what,
-			    const char **out)
+static const char *rule_parse_plain(struct rule_parse *p, const char *what)
 {
 	struct rsh_rule_name n;
-	int rc = rule_parse_name(p, &n);
 
-	if (rc == 0 && n.n_holes)
-		rc = rule_bad(p, "a hole in %s", what);
-	if (rc == 0)
-		*out = n.texts[0];
-	return rc;
+	rule_parse_name(p, &n);
+	if (n.n_holes)
+		rule_bad(p, "a hole in %s", what);
+	return p->rc ? "" : n.texts[0];
 }
 
-static int rule_line_state(struct rule_parse *p)
+static void rule_line_state(struct rule_parse *p)
 {
+	static const char what[] = "what a state's name begins with";
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_state state;
-	int rc = rule_room(p, &t->states, &t->states_cap, t->n_states,
-			   sizeof(*t->states));
 
-	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++) {
-		if (s)
-			rc = rule_equals(p);
-		rc = rc ?: rule_parse_plain(p, "what a state's name begins "
-					    "with", &state.prefix[s]);
-	}
-	rc = rc ?: rule_parse_end(p);
-	if (rc == 0)
+	rule_room(p, &t->states, &t->states_cap, t->n_states,
+		  sizeof(*t->states));
+	state.prefix[RSH_SIDE_HF] = rule_parse_plain(p, what);
+	rule_equals(p);
+	state.prefix[RSH_SIDE_MINDSPORE] = rule_parse_plain(p, what);
+	rule_parse_end(p);
+	if (!p->rc)
 		t->states[t->n_states++] = state;
-	return rc;
 }
 
 /* Reads the name of an earlier `let`. */
-static int rule_parse_let_name(struct rule_parse *p, const char **out)
+static const char *rule_parse_let_name(struct rule_parse *p)
 {
-	int rc = rule_parse_word(p, out);
+	const char *name = rule_parse_word(p);
 
 	rule_skip_blanks(p);
-	if (rc == 0 && !rule_find_let(p->t, *out))
-		rc = rule_bad(p, "no `let` before says what %s is", *out);
-	return rc;
+	if (!rule_find_let(p->t, name))
+		rule_bad(p, "no `let` before says what %s is", name);
+	return name;
 }
 
-static int rule_line_pad(struct rule_parse *p)
+static void rule_line_pad(struct rule_parse *p)
 {
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_pad pad = { .line = p->line };
-	const char *with = NULL;
-	int rc = rule_room(p, &t->pads, &t->pads_cap, t->n_pads,
-			   sizeof(*t->pads)) ?:
-		 rule_parse_plain(p, "the name of a padded tensor",
-				  &pad.name) ?:
-		 rule_equals(p) ?:
-		 rule_parse_let_name(p, &pad.rows) ?:
-		 rule_parse_let_name(p, &pad.multiple) ?:
-		 rule_parse_word(p, &with) ?:
-		 rule_parse_end(p);
+	const char *with;
 
-	if (rc)
-		return rc;
+	rule_room(p, &t->pads, &t->pads_cap, t->n_pads, sizeof(*t->pads));
+	pad.name = rule_parse_plain(p, "the name of a padded tensor");
+	rule_equals(p);
+	pad.rows = rule_parse_let_name(p);
+	pad.multiple = rule_parse_let_name(p);
+	with = rule_parse_word(p);
+	rule_parse_end(p);
 	pad.last = strcmp(with, "last") == 0;
 	if (!pad.last && strcmp(with, "zeros") != 0)
-		return rule_bad(p, "padding is zeros or last, not %s", with);
-	t->pads[t->n_pads++] = pad;
-	return 0;
+		rule_bad(p, "padding is zeros or last, not %s", with);
+	if (!p->rc)
+		t->pads[t->n_pads++] = pad;
 }
 
-static int rule_line_tied(struct rule_parse *p)
+static void rule_line_tied(struct rule_parse *p)
 {
+	static const char what[] = "the name of a tied tensor";
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_tied tied = { .line = p->line };
-	int rc = rule_room(p, &t->tied, &t->tied_cap, t->n_tied,
-			   sizeof(*t->tied)) ?:
-		 rule_parse_plain(p, "the name of a tied tensor", &tied.copy) ?:
-		 rule_equals(p) ?:
-		 rule_parse_plain(p, "the name of a tied tensor",
-				  &tied.original) ?:
-		 rule_parse_end(p);
 
-	if (rc == 0)
+	rule_room(p, &t->tied, &t->tied_cap, t->n_tied, sizeof(*t->tied));
+	tied.copy = rule_parse_plain(p, what);
+	rule_equals(p);
+	tied.original = rule_parse_plain(p, what);
+	rule_parse_end(p);
+	if (!p->rc)
 		t->tied[t->n_tied++] = tied;
-	return rc;
 }
 
 /* ---- rules ---- */
 
-static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
-			   enum rsh_side side)
+static void rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
+			    enum rsh_side side)
 {
 	struct rsh_rule_tensor list[RULE_TENSORS_MAX];
 	uint32_t n = 0;
-	int rc;
 
 	do {
-		if (n == RULE_TENSORS_MAX)
-			return rule_bad(p, "more than %d tensors on one side",
-					RULE_TENSORS_MAX);
-		rc = rule_parse_tensor(p, &list[n++]) ?:
-		     rule_check_least(p, &list[n - 1].name);
-	} while (rc == 0 && rule_take(p, '+'));
-	if (rc)
-		return rc;
+		if (n == RULE_TENSORS_MAX) {
+			rule_bad(p, "more than %d tensors on one side",
+				 RULE_TENSORS_MAX);
+			return;
+		}
+		rule_parse_tensor(p, &list[n++]);
+		rule_check_least(p, &list[n - 1].name);
+	} while (rule_take(p, '+'));
 	r->tensors[side] = rule_keep_list(p, list, n * sizeof(*list));
 	r->n_tensors[side] = n;
-	return r->tensors[side] ? 0 : rule_nomem(p);
 }
 
-static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
-			  const char *text)
+static void rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
+			   const char *text)
 {
 	struct rsh_rule_table *t = p->t;
 	struct rsh_rule r = { .kind = kind, .line = p->line, .text = text };
-	int rc = rule_room(p, &t->rules, &t->rules_cap, t->n_rules,
-			   sizeof(*t->rules)) ?:
-		 rule_parse_side(p, &r, RSH_SIDE_HF);
 
-	if (rc == 0 && kind != RSH_RULE_SKIP)
-		rc = rule_equals(p);
-	if (rc == 0 && kind != RSH_RULE_SKIP)
-		rc = rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
-	rc = rc ?: rule_parse_end(p);
-	if (rc)
-		return rc;
+	rule_room(p, &t->rules, &t->rules_cap, t->n_rules, sizeof(*t->rules));
+	rule_parse_side(p, &r, RSH_SIDE_HF);
+	if (kind != RSH_RULE_SKIP) {
+		rule_equals(p);
+		rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
+	}
+	rule_parse_end(p);
 	if (kind != RSH_RULE_SAME &&
 	    (r.n_tensors[0] > 1 || r.n_tensors[1] > 1))
-		return rule_bad(p, "several names where one is wanted");
+		rule_bad(p, "several names where one is wanted");
 	/* A name that begins with a dot is used with the current prefixes. */
 	for (int s = 0; s < RSH_N_SIDES; s++)
-		for (uint32_t i = 0; i < r.n_tensors[s]; i++) {
+		for (uint32_t i = 0; !p->rc && i < r.n_tensors[s]; i++) {
 			if (!rule_is_under(&r.tensors[s][i].name))
 				continue;
 			if (!p->n_under)
-				return rule_bad(p, "a name begins with a dot, "
-						"and no `under` holds");
+				rule_bad(p, "a name begins with a dot, and no "
+					 "`under` holds");
 			r.under = p->under;
 			r.n_under = p->n_under;
 		}
-	rc = rule_check(p, &r);
-	if (rc == 0)
+	if (!p->rc && rule_check(p, &r) == 0)
 		t->rules[t->n_rules++] = r;
-	return rc;
 }
 
 /* ---- lines ---- */
 
 static const char *rule_keep_line(struct rule_parse *p)
 {
-	return rsh_arena_strndup(&p->t->arena, p->at, (size_t)(p->end - p->at));
+	return rule_keep_text(p, p->at, (size_t)(p->end - p->at));
 }
 
 /* Returns whether this is the line's first word.  A word before "=" is a
@@ -303,46 +277,42 @@ static bool rule_begins(struct rule_parse *p, const char *word)
 	return false;
 }
 
-static int rule_parse_line(struct rule_parse *p)
+static void rule_parse_line(struct rule_parse *p)
 {
 	const char *text = rule_keep_line(p);
 	const bool in_row = rule_begins(p, "under");
-	int rc;
 
-	if (!text)
-		return rule_nomem(p);
 	if (in_row)
-		rc = rule_line_under(p);
+		rule_line_under(p);
 	else if (rule_begins(p, "for"))
-		rc = rule_line_for(p);
+		rule_line_for(p);
 	else if (rule_begins(p, "let"))
-		rc = rule_line_let(p);
+		rule_line_let(p);
 	else if (rule_begins(p, "state"))
-		rc = rule_line_state(p);
+		rule_line_state(p);
 	else if (rule_begins(p, "pad"))
-		rc = rule_line_pad(p);
+		rule_line_pad(p);
 	else if (rule_begins(p, "tied"))
-		rc = rule_line_tied(p);
+		rule_line_tied(p);
 	else if (rule_begins(p, "also"))
-		rc = rule_line_rule(p, RSH_RULE_ALSO, text);
+		rule_line_rule(p, RSH_RULE_ALSO, text);
 	else if (rule_begins(p, "skip"))
-		rc = rule_line_rule(p, RSH_RULE_SKIP, text);
+		rule_line_rule(p, RSH_RULE_SKIP, text);
 	else
-		rc = rule_line_rule(p, RSH_RULE_SAME, text);
+		rule_line_rule(p, RSH_RULE_SAME, text);
 	p->in_row = in_row;
-	return rc;
 }
 
 /* Removes the comment: a "#" at the beginning of the line or after a blank, and
  * the rest of the line. */
-static int rule_cut_line(struct rule_parse *p)
+static void rule_cut_line(struct rule_parse *p)
 {
 	const char *begin = p->at;
 
 	for (const char *c = begin; c < p->end; c++) {
 		if (((unsigned char)*c < ' ' && *c != '\t' && *c != '\r') ||
 		    *c == 0x7f)
-			return rule_bad(p, "a control character (byte %d)", *c);
+			rule_bad(p, "a control character (byte %d)", *c);
 		if (*c != '#' ||
 		    (c > begin && c[-1] != ' ' && c[-1] != '\t'))
 			continue;
@@ -350,8 +320,6 @@ static int rule_cut_line(struct rule_parse *p)
 			p->at = c + 1;
 			rule_skip_blanks(p);
 			p->t->title = rule_keep_line(p);
-			if (!p->t->title)
-				return rule_nomem(p);
 			p->at = begin;
 		}
 		p->end = c;
@@ -359,7 +327,6 @@ static int rule_cut_line(struct rule_parse *p)
 	while (p->end > begin && strchr(" \t\r", p->end[-1]))
 		p->end--;
 	rule_skip_blanks(p);
-	return 0;
 }
 
 int rsh_rule_table_parse(const void *data, size_t len, const char *path,
@@ -367,7 +334,6 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 {
 	struct rule_parse p = { .err = err };
 	const char *at = data, *end = at + len;
-	int rc;
 
 	if (len > RSH_RULE_TABLE_MAX)
 		return rsh_error_set(err, EBADMSG, "%s: %zu bytes, a rule "
@@ -377,25 +343,24 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 	if (!p.t)
 		return rsh_error_nomem(err);
 	p.t->title = "";
-	p.t->path = rsh_arena_strndup(&p.t->arena, path, strlen(path));
-	rc = p.t->path ? 0 : rule_nomem(&p);
-	for (p.line = 1; at < end && rc == 0; p.line++) {
+	p.t->path = rule_keep_text(&p, path, strlen(path));
+	for (p.line = 1; at < end && !p.rc; p.line++) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 
 		p.at = at;
 		p.end = stop ? stop : end;
 		at = stop ? stop + 1 : end;
-		rc = rule_cut_line(&p);
-		if (rc == 0 && p.at < p.end)
-			rc = rule_parse_line(&p);
+		rule_cut_line(&p);
+		if (!p.rc && p.at < p.end)
+			rule_parse_line(&p);
 	}
-	if (rc == 0 && p.t->n_rules == 0)
-		rc = rsh_error_set(err, EBADMSG, "%s: no rule in it", path);
-	if (rc)
+	if (!p.rc && p.t->n_rules == 0)
+		p.rc = rsh_error_set(err, EBADMSG, "%s: no rule in it", path);
+	if (p.rc)
 		rsh_rule_table_free(p.t);
 	else
 		*out = p.t;
-	return rc;
+	return p.rc;
 }
 
 void rsh_rule_table_free(struct rsh_rule_table *t)

@@ -2,8 +2,9 @@
 /* wire/rule_table_i.h - a rule table during parsing.
  *
  * rule_table.c reads the lines, rule_text.c parses one line, and rule_check.c
- * checks that both sides of a rule describe the same elements.  All functions
- * return 0, -ENOMEM, or -EBADMSG with a sentence. */
+ * checks that both sides of a rule describe the same elements.  The parser
+ * remembers its first failure: what is read after that has no meaning, and may
+ * be "" or NULL. */
 #pragma once
 
 #include "rsh/tensor/box.h"
@@ -23,6 +24,7 @@
 struct rule_parse {
 	struct rsh_rule_table *t;
 	struct rsh_error *err;
+	int rc; /* 0, -ENOMEM, or -EBADMSG with a sentence */
 	uint32_t line;
 	const char *at, *end; /* the unread part of the line */
 	struct rsh_rule_under *under; /* the current prefixes */
@@ -32,23 +34,26 @@ struct rule_parse {
 
 /* ---- rule_text.c ---- */
 
+/* Sets p->rc, unless there was a failure before, and returns it. */
 int rule_bad(struct rule_parse *p, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-int rule_nomem(struct rule_parse *p);
+void rule_nomem(struct rule_parse *p);
 void rule_skip_blanks(struct rule_parse *p);
-/* If the character is next, skips it and the blanks around it. */
+/* If the character is next, skips it and the blanks around it.  Returns false
+ * after a failure, too. */
 bool rule_take(struct rule_parse *p, char c);
-/* Returns a copy that the table owns; NULL means out of memory. */
+/* Return a copy that the table owns. */
+const char *rule_keep_text(struct rule_parse *p, const char *text, size_t len);
 const void *rule_keep_list(struct rule_parse *p, const void *list, size_t size);
 /* Reads a word of letters, digits and "_" that does not begin with a digit. */
-int rule_parse_word(struct rule_parse *p, const char **out);
+const char *rule_parse_word(struct rule_parse *p);
 /* Returns whether the prefix of `under` is put before the name. */
 bool rule_is_under(const struct rsh_rule_name *n);
-int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out);
-int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out);
-int rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out);
+void rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out);
+void rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out);
+void rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out);
 /* Checks that nothing is left on the line. */
-int rule_parse_end(struct rule_parse *p);
+void rule_parse_end(struct rule_parse *p);
 
 /* ---- rule_check.c ---- */
 

@@ -372,8 +372,7 @@ static int add_tensor(struct scan *s, const char *name, const json_t *info)
 	int rc;
 
 	t.name = rsh_arena_strndup(&s->arena, name, strlen(name));
-	if (!t.name || rsh_grow(&s->tensors, &s->cap, (size_t)s->n_tensors + 1,
-				sizeof(*s->tensors)))
+	if (!t.name || rsh_room(s->tensors, s->cap, (size_t)s->n_tensors + 1))
 		return rsh_error_nomem(s->err);
 	rc = st_read_tensor(s, info, &t);
 	/* A header has fewer tensors than 32 bits can count. */

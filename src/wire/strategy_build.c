@@ -274,10 +274,9 @@ int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 	char *copy = rsh_arena_strndup(&b->arena, len ? name : "", len);
 
 	if (!copy || b->n_ops == UINT32_MAX ||
-	    rsh_grow(&b->ops, &b->cap_ops, (size_t)b->n_ops + 1,
-		     sizeof(*b->ops)))
+	    rsh_push(b->ops, b->n_ops, b->cap_ops,
+		     (struct rsh_strategy_op){ copy, tuples }))
 		return rsh_error_nomem(err);
-	b->ops[b->n_ops++] = (struct rsh_strategy_op){ copy, tuples };
 	return 0;
 }
 
@@ -299,8 +298,7 @@ int rsh_strategy_builder_item(struct strategy_builder *b,
 		return rc;
 	i = rsh_names_add(b->seen, raw->name, raw->name_len);
 	if (i == RSH_NAME_NONE || !pack_item(&b->arena, raw, &item) ||
-	    rsh_grow(&b->items, &b->cap_items, (size_t)i + 1,
-		     sizeof(*b->items)))
+	    rsh_room(b->items, b->cap_items, (size_t)i + 1))
 		return rsh_error_nomem(err);
 	b->items[i] = item;
 	b->n_items = rsh_names_count(b->seen);

@@ -86,9 +86,3 @@ int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 int rsh_strategy_builder_finish(struct strategy_builder *b,
 				struct rsh_strategy_file **out,
 				struct rsh_error *err);
-
-/* These are the readers.  They fill b from the bytes of a file. */
-int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
-			 struct strategy_builder *b, struct rsh_error *err);
-int rsh_strategy_read_json(const char *data, size_t len, const char *path,
-			   struct strategy_builder *b, struct rsh_error *err);

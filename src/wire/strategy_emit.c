@@ -73,132 +73,117 @@ static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 
 /* ---- protobuf ---- */
 
-#define new_message(a, type, init)                                  \
-	({                                                          \
-		type *m_ = rsh_arena_array(a, type, 1);             \
-		if (m_)                                             \
-			*m_ = (type)init;                           \
-		m_;                                                 \
-	})
+/* These are the messages of a parameter: its layout and its operator.  The
+ * planner always writes one message of each kind; most are empty. */
+struct messages {
+	Rsh__Pb__ParallelLayoutItem item;
+	Rsh__Pb__ParallelLayouts layouts;
+	Rsh__Pb__DevMatrix mesh, *mesh_at;
+	Rsh__Pb__ParamSplitShape shape, *shape_at;
+	Rsh__Pb__IndicesOffset offset, *offset_at;
+	Rsh__Pb__ParallelStrategyItem op;
+	Rsh__Pb__ParallelStrategys strategys;
+	Rsh__Pb__ParallelStrategy split, *split_at;
+};
 
-/* Adds a message to the map, which has room for it. */
-static Rsh__Pb__TensorMap *add_map(struct rsh_arena *a,
-				   Rsh__Pb__ParallelLayouts *l, size_t n_dim)
+/* Adds a message to the map, which has room for it.  Returns its numbers; NULL:
+ * out of memory. */
+static int32_t *add_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
+			size_t n_dim)
 {
-	Rsh__Pb__TensorMap *m = new_message(a, Rsh__Pb__TensorMap,
-					    RSH__PB__TENSOR_MAP__INIT);
+	Rsh__Pb__TensorMap *m = rsh_arena_array(a, Rsh__Pb__TensorMap, 1);
 
 	if (!m)
 		return NULL;
+	*m = (Rsh__Pb__TensorMap)RSH__PB__TENSOR_MAP__INIT;
 	m->dim = rsh_arena_array(a, int32_t, n_dim);
 	m->n_dim = n_dim;
 	l->tensor_map[l->n_tensor_map++] = m;
-	return m->dim ? m : NULL;
+	return m->dim;
 }
 
 /* In a flat map each number is a dimension; in a nested map each message is
  * one. */
-static bool fill_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
+static void fill_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 		     const struct rsh_strategy_item *it)
 {
-	Rsh__Pb__TensorMap *m;
+	int32_t *dim;
 
 	l->tensor_map = rsh_arena_array(a, Rsh__Pb__TensorMap *,
 					(size_t)it->n_map + 1);
 	if (!l->tensor_map)
-		return false;
-	if (!it->nested) {
-		m = add_map(a, l, it->n_map);
-		for (uint32_t i = 0; m && i < it->n_map; i++)
-			m->dim[i] = it->map[i].n ? it->map[i].axes[0] : -1;
-		return m != NULL;
-	}
-	for (uint32_t i = 0; i < it->n_map; i++) {
+		return;
+	dim = it->nested ? NULL : add_map(a, l, it->n_map);
+	for (uint32_t i = 0; i < it->n_map && !a->failed; i++) {
 		const struct rsh_map_entry *e = &it->map[i];
 
-		m = add_map(a, l, e->n ? e->n : 1);
-		if (!m)
-			return false;
-		m->dim[0] = -1;
-		if (e->n)
-			memcpy(m->dim, e->axes, e->n * sizeof(*m->dim));
+		if (!it->nested) {
+			dim[i] = e->n ? e->axes[0] : -1;
+			continue;
+		}
+		dim = add_map(a, l, e->n ? e->n : 1);
+		if (dim && e->n)
+			memcpy(dim, e->axes, e->n * sizeof(*dim));
+		else if (dim)
+			dim[0] = -1;
 	}
 	/* A single message would be read as a flat map. */
-	return it->n_map != 1 || add_map(a, l, 0);
+	if (it->nested && it->n_map == 1)
+		add_map(a, l, 0);
 }
 
-/* The planner always writes one message of each kind; most are empty. */
-static Rsh__Pb__ParallelLayouts *
-new_layouts(struct rsh_arena *a, const struct rsh_strategy_item *it)
+static void fill_messages(struct rsh_arena *a, const struct rsh_staged_item *s,
+			  uint32_t n_stages, struct messages *m)
 {
-	Rsh__Pb__ParallelLayouts *l = new_message(
-		a, Rsh__Pb__ParallelLayouts, RSH__PB__PARALLEL_LAYOUTS__INIT);
-	Rsh__Pb__DevMatrix *mesh = new_message(a, Rsh__Pb__DevMatrix,
-					       RSH__PB__DEV_MATRIX__INIT);
-	Rsh__Pb__ParamSplitShape *split = new_message(
-		a, Rsh__Pb__ParamSplitShape, RSH__PB__PARAM_SPLIT_SHAPE__INIT);
-	Rsh__Pb__IndicesOffset *offset = new_message(
-		a, Rsh__Pb__IndicesOffset, RSH__PB__INDICES_OFFSET__INIT);
+	const struct rsh_strategy_item *it = &s->item;
+	char *name = staged_name(a, s, n_stages), *op = op_name(a, s);
 
-	if (!l || !mesh || !split || !offset)
-		return NULL;
-	mesh->dim = rsh_arena_array(a, uint32_t, it->n_mesh);
-	l->dev_matrix = rsh_arena_array(a, Rsh__Pb__DevMatrix *, 1);
-	l->param_split_shape =
-		rsh_arena_array(a, Rsh__Pb__ParamSplitShape *, 1);
-	l->indices_offset = rsh_arena_array(a, Rsh__Pb__IndicesOffset *, 1);
-	if (!mesh->dim || !l->dev_matrix || !l->param_split_shape ||
-	    !l->indices_offset || !fill_map(a, l, it))
-		return NULL;
-	memcpy(mesh->dim, it->mesh, it->n_mesh * sizeof(*mesh->dim));
-	mesh->n_dim = it->n_mesh;
-	l->dev_matrix[0] = mesh;
-	l->param_split_shape[0] = split;
-	l->indices_offset[0] = offset;
-	l->n_dev_matrix = l->n_param_split_shape = l->n_indices_offset = 1;
-	l->has_field = 1;
-	l->has_opt_weight_shard_step = 1;
-	l->opt_weight_shard_step = it->opt_step;
-	l->has_opt_weight_shard_size = 1;
-	l->opt_weight_shard_size = it->opt_size;
-	return l;
-}
-
-/* Makes an item for the operator of a parameter.  Its strategy has the number
- * of slices of each dimension. */
-static Rsh__Pb__ParallelStrategyItem *
-new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
-{
-	const struct rsh_strategy_item *it = &item->item;
-	Rsh__Pb__ParallelStrategyItem *op = new_message(
-		a, Rsh__Pb__ParallelStrategyItem,
-		RSH__PB__PARALLEL_STRATEGY_ITEM__INIT);
-	Rsh__Pb__ParallelStrategys *s = new_message(
-		a, Rsh__Pb__ParallelStrategys,
-		RSH__PB__PARALLEL_STRATEGYS__INIT);
-	Rsh__Pb__ParallelStrategy *split = new_message(
-		a, Rsh__Pb__ParallelStrategy, RSH__PB__PARALLEL_STRATEGY__INIT);
-	char *name = op_name(a, item);
-
-	if (!op || !s || !split || !name)
-		return NULL;
-	s->parallel_strategy =
-		rsh_arena_array(a, Rsh__Pb__ParallelStrategy *, 1);
-	split->dim = rsh_arena_array(a, uint32_t, it->n_map);
-	if (!s->parallel_strategy || !split->dim)
-		return NULL;
-	split->n_dim = it->n_map;
+	*m = (struct messages){
+		.item = RSH__PB__PARALLEL_LAYOUT_ITEM__INIT,
+		.layouts = RSH__PB__PARALLEL_LAYOUTS__INIT,
+		.mesh = RSH__PB__DEV_MATRIX__INIT, .mesh_at = &m->mesh,
+		.shape = RSH__PB__PARAM_SPLIT_SHAPE__INIT,
+		.shape_at = &m->shape,
+		.offset = RSH__PB__INDICES_OFFSET__INIT,
+		.offset_at = &m->offset,
+		.op = RSH__PB__PARALLEL_STRATEGY_ITEM__INIT,
+		.strategys = RSH__PB__PARALLEL_STRATEGYS__INIT,
+		.split = RSH__PB__PARALLEL_STRATEGY__INIT,
+		.split_at = &m->split,
+	};
+	m->mesh.dim = rsh_arena_array(a, uint32_t, it->n_mesh);
+	m->split.dim = rsh_arena_array(a, uint32_t, it->n_map);
+	fill_map(a, &m->layouts, it);
+	if (a->failed)
+		return;
+	m->item.has_param_name = 1;
+	m->item.param_name.data = (uint8_t *)name;
+	m->item.param_name.len = strlen(name);
+	m->item.parallel_layouts = &m->layouts;
+	memcpy(m->mesh.dim, it->mesh, it->n_mesh * sizeof(*m->mesh.dim));
+	m->mesh.n_dim = it->n_mesh;
+	m->layouts.dev_matrix = &m->mesh_at;
+	m->layouts.param_split_shape = &m->shape_at;
+	m->layouts.indices_offset = &m->offset_at;
+	m->layouts.n_dev_matrix = m->layouts.n_param_split_shape =
+		m->layouts.n_indices_offset = 1;
+	m->layouts.has_field = 1;
+	m->layouts.has_opt_weight_shard_step = 1;
+	m->layouts.opt_weight_shard_step = it->opt_step;
+	m->layouts.has_opt_weight_shard_size = 1;
+	m->layouts.opt_weight_shard_size = it->opt_size;
+	/* The operator has the number of slices of each dimension. */
+	m->op.has_node_name = 1;
+	m->op.node_name.data = (uint8_t *)op;
+	m->op.node_name.len = strlen(op);
+	m->op.parallel_strategys = &m->strategys;
+	m->strategys.has_stage = 1;
+	m->strategys.stage = s->stage;
+	m->strategys.parallel_strategy = &m->split_at;
+	m->strategys.n_parallel_strategy = s->tuples;
+	m->split.n_dim = it->n_map;
 	for (uint32_t e = 0; e < it->n_map; e++)
-		split->dim[e] = rsh_map_entry_split(it, &it->map[e]);
-	s->has_stage = 1;
-	s->stage = item->stage;
-	s->parallel_strategy[0] = split;
-	s->n_parallel_strategy = item->tuples;
-	op->has_node_name = 1;
-	op->node_name.data = (uint8_t *)name;
-	op->node_name.len = strlen(name);
-	op->parallel_strategys = s;
-	return op;
+		m->split.dim[e] = rsh_map_entry_split(it, &it->map[e]);
 }
 
 static int emit_pb(struct rsh_arena *a, const struct rsh_staged_items *items,
@@ -206,36 +191,22 @@ static int emit_pb(struct rsh_arena *a, const struct rsh_staged_items *items,
 {
 	const size_t n = items->n;
 	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
+	struct messages *m = rsh_arena_array(a, struct messages, n);
 
 	map.parallel_strategy_item =
 		rsh_arena_array(a, Rsh__Pb__ParallelStrategyItem *, n);
 	map.parallel_layout_item =
 		rsh_arena_array(a, Rsh__Pb__ParallelLayoutItem *, n);
-	if (!map.parallel_strategy_item || !map.parallel_layout_item)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		const struct rsh_staged_item *s = &items->v[i];
-		Rsh__Pb__ParallelLayoutItem *item = new_message(
-			a, Rsh__Pb__ParallelLayoutItem,
-			RSH__PB__PARALLEL_LAYOUT_ITEM__INIT);
-		char *name = staged_name(a, s, items->n_stages);
-
-		map.parallel_strategy_item[i] = new_op(a, s);
-		map.parallel_layout_item[i] = item;
-		if (!map.parallel_strategy_item[i] || !item || !name)
-			return -ENOMEM;
-		item->has_param_name = 1;
-		item->param_name.data = (uint8_t *)name;
-		item->param_name.len = strlen(name);
-		item->parallel_layouts = new_layouts(a, &s->item);
-		if (!item->parallel_layouts)
-			return -ENOMEM;
+	for (size_t i = 0; i < n && !a->failed; i++) {
+		fill_messages(a, &items->v[i], items->n_stages, &m[i]);
+		map.parallel_strategy_item[i] = &m[i].op;
+		map.parallel_layout_item[i] = &m[i].item;
 	}
 	map.has_current_stage = 1;
 	map.current_stage = 1;
 	map.n_parallel_strategy_item = n;
 	map.n_parallel_layout_item = n;
-	return strategy_pack(&map, out, len);
+	return a->failed ? -ENOMEM : strategy_pack(&map, out, len);
 }
 
 /* ---- JSON ---- */
@@ -391,55 +362,45 @@ static int unpack(struct part *p, struct rsh_error *err)
 	return 0;
 }
 
-/* This message uses items of the parsed messages, with other names during the
- * packing. */
-struct joined {
-	Rsh__Pb__ParallelStrategyMap map;
-	Rsh__Pb__ParallelLayoutItem *items; /* copies with other names */
-	char **names;
-	size_t n_ops, n_items;
-};
-
-static int joined_add(struct joined *j, const struct part *p)
+/* Adds the items of a file to the map, which has room for them; those of
+ * layouts are copies with other names. */
+static void join_add(struct rsh_arena *a, Rsh__Pb__ParallelStrategyMap *map,
+		     Rsh__Pb__ParallelLayoutItem *items, const struct part *p)
 {
 	const Rsh__Pb__ParallelStrategyMap *m = p->content;
+	char stage[24];
+	const size_t n = (size_t)snprintf(stage, sizeof(stage), "%lld-",
+					  (long long)p->stage);
 
 	for (size_t i = 0; i < m->n_parallel_strategy_item; i++)
-		j->map.parallel_strategy_item[j->n_ops++] =
+		map->parallel_strategy_item[map->n_parallel_strategy_item++] =
 			m->parallel_strategy_item[i];
 	for (size_t i = 0; i < m->n_parallel_layout_item; i++) {
-		Rsh__Pb__ParallelLayoutItem *item;
-		ProtobufCBinaryData old;
-		char *name;
-		int n;
+		Rsh__Pb__ParallelLayoutItem *item =
+			&items[map->n_parallel_layout_item];
+		const ProtobufCBinaryData *old =
+			&m->parallel_layout_item[i]->param_name;
+		uint8_t *name = rsh_arena_alloc(a, n + old->len, 1);
 
-		j->items[j->n_items] = *m->parallel_layout_item[i];
-		item = &j->items[j->n_items];
-		old = item->param_name;
-		n = asprintf(&name, "%lld-", (long long)p->stage);
-		if (n < 0)
-			return -ENOMEM;
-		j->names[j->n_items] = realloc(name, (size_t)n + old.len);
-		if (!j->names[j->n_items]) {
-			free(name);
-			return -ENOMEM;
-		}
-		name = j->names[j->n_items];
-		if (old.len)
-			memcpy(name + n, old.data, old.len);
+		if (!name)
+			return;
+		memcpy(name, stage, n);
+		if (old->len)
+			memcpy(name + n, old->data, old->len);
+		*item = *m->parallel_layout_item[i];
 		item->has_param_name = 1;
-		item->param_name.data = (uint8_t *)name;
-		item->param_name.len = (size_t)n + old.len;
-		j->map.parallel_layout_item[j->n_items] = &j->items[j->n_items];
-		j->n_items++;
+		item->param_name.data = name;
+		item->param_name.len = n + old->len;
+		map->parallel_layout_item[map->n_parallel_layout_item++] = item;
 	}
-	return 0;
 }
 
 static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 		   struct rsh_error *err)
 {
-	struct joined j = { .map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT };
+	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
+	Rsh__Pb__ParallelLayoutItem *copies;
+	struct rsh_arena a = { 0 };
 	size_t ops = 0, items = 0;
 	int rc;
 
@@ -449,28 +410,18 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 		ops += m->n_parallel_strategy_item;
 		items += m->n_parallel_layout_item;
 	}
-	j.map.parallel_strategy_item =
-		rsh_alloc_array(ops, sizeof(*j.map.parallel_strategy_item));
-	j.map.parallel_layout_item =
-		rsh_alloc_array(items, sizeof(*j.map.parallel_layout_item));
-	j.items = rsh_alloc_array(items, sizeof(*j.items));
-	j.names = calloc(items, sizeof(*j.names));
-	rc = j.map.parallel_strategy_item && j.map.parallel_layout_item &&
-	     j.items && j.names ? 0 : -ENOMEM;
-	for (size_t i = 0; !rc && i < n; i++)
+	map.parallel_strategy_item =
+		rsh_arena_array(&a, Rsh__Pb__ParallelStrategyItem *, ops);
+	map.parallel_layout_item =
+		rsh_arena_array(&a, Rsh__Pb__ParallelLayoutItem *, items);
+	copies = rsh_arena_array(&a, Rsh__Pb__ParallelLayoutItem, items);
+	map.has_current_stage = 1;
+	map.current_stage = 1;
+	for (size_t i = 0; !a.failed && i < n; i++)
 		if (!is_repeated(parts, i))
-			rc = joined_add(&j, &parts[i]);
-	j.map.has_current_stage = 1;
-	j.map.current_stage = 1;
-	j.map.n_parallel_strategy_item = j.n_ops;
-	j.map.n_parallel_layout_item = j.n_items;
-	rc = rc ?: strategy_pack(&j.map, out, len);
-	for (size_t i = 0; j.names && i < j.n_items; i++)
-		free(j.names[i]);
-	free(j.names);
-	free(j.items);
-	free(j.map.parallel_strategy_item);
-	free(j.map.parallel_layout_item);
+			join_add(&a, &map, copies, &parts[i]);
+	rc = a.failed ? -ENOMEM : strategy_pack(&map, out, len);
+	rsh_arena_clear(&a);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

@@ -31,40 +31,37 @@ static void take(void *ctx, const char *name, const uint8_t *value, size_t n)
 	require(n || !last);
 }
 
-static int ask(struct rsh_conn *c, unsigned what)
+static int ask(struct rsh_link *l, unsigned what)
 {
 	struct taken t = { 0 };
 
 	switch (what & 3) {
 	case 0:
-		return rsh_memcached_get(c, names, 2, take, &t);
+		return rsh_link_get(l, names, 2, take, &t);
 	case 1:
-		return rsh_memcached_store(c, names[0], "value", 5, 10,
-					   true);
+		return rsh_link_store(l, names[0], "value", 5, 10, true);
 	case 2:
-		return rsh_memcached_store(c, names[0], "value", 5, 0,
-					   false);
+		return rsh_link_store(l, names[0], "value", 5, 0, false);
 	default:
-		return rsh_memcached_remove(c, names[1]);
+		return rsh_link_remove(l, names[1]);
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct rsh_conn c;
+	struct rsh_link *l;
 	int ends[2], code;
 
 	if (!size || size > 65536)
 		return 0;
 	require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-	require(rsh_conn_init(&c, 1000, LARGEST));
-	c.fd = ends[0];
+	l = rsh_link_new(ends[0], 1000, LARGEST);
+	require(l && rsh_link_begin(l, NULL) == 0);
 	require(write(ends[1], data + 1, size - 1) == (ssize_t)size - 1);
 	shutdown(ends[1], SHUT_WR);
-	rsh_conn_begin(&c);
-	code = ask(&c, data[0]);
+	code = ask(l, data[0]);
 	require(code >= 0 && code != ETIMEDOUT && code != EINVAL);
-	rsh_conn_close(&c);
+	rsh_link_free(l);
 	close(ends[1]);
 	return 0;
 }

@@ -17,6 +17,9 @@ const char *rsh_path_name(const char *path);
 /* Returns the directory of a path, from malloc: "." if it has no slash; NULL
  * means out of memory. */
 char *rsh_path_directory(const char *path);
+/* Returns whether a path has only plain names: it is not absolute, has no empty
+ * part, "." or "..", and is not empty. */
+bool rsh_path_is_plain(const char *path);
 /* Returns false for NULL, for a directory, and if stat(2) fails. */
 bool rsh_is_file(const char *path);
 

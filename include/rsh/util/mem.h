@@ -11,6 +11,12 @@
  * capacity in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM
  * with the array unchanged. */
 int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
+/* Does the same for the array `v`, an expression without side effects. */
+#define rsh_room(v, cap, need) rsh_grow(&(v), &(cap), need, sizeof(*(v)))
+/* Appends a value to the array `v` of n elements.  Returns 0 or -ENOMEM. */
+#define rsh_push(v, n, cap, ...)               \
+	(rsh_room(v, cap, (size_t)(n) + 1) ?: \
+	 ((v)[n] = __VA_ARGS__, (n)++, 0))
 
 /* Compares numbers of type uint32_t, for qsort() into ascending order. */
 int rsh_by_u32(const void *a, const void *b);

@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/cli/commands.h declares the commands for main().  Each command takes
- * options that were checked for it, prints its errors, and returns the exit
- * status. */
+/* app/cli/commands.h declares the commands for main(). */
 #pragma once
 
 #include <stdio.h>
 
 #include "rsh/app/commands.h"
-#include "rsh/app/options.h"
+#include "rsh/app/printer.h"
 
-enum rsh_exit rsh_umount(const struct rsh_options *o);
-enum rsh_exit rsh_ls(const struct rsh_options *o);
-enum rsh_exit rsh_plan(const struct rsh_options *o);
-enum rsh_exit rsh_export_command(const struct rsh_options *o);
-enum rsh_exit rsh_verify(const struct rsh_options *o);
-enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
-enum rsh_exit rsh_convert_command(const struct rsh_options *o);
-enum rsh_exit rsh_warm(const struct rsh_options *o);
-enum rsh_exit rsh_stats(const struct rsh_options *o); /* and `steps` */
-enum rsh_exit rsh_help(const struct rsh_options *o);
+/* This is the run of a command: main() begins and ends its output, and prints
+ * the error. */
+struct rsh_run {
+	struct rsh_printer out;
+	struct rsh_error err;
+	enum rsh_exit status; /* if the command returns 0 */
+};
+
+/* Each command takes options that were checked for it.  Returns 0, or -errno
+ * with a sentence. */
+int rsh_umount(const struct rsh_options *o, struct rsh_run *run);
+int rsh_ls(const struct rsh_options *o, struct rsh_run *run);
+int rsh_plan(const struct rsh_options *o, struct rsh_run *run);
+int rsh_export_command(const struct rsh_options *o, struct rsh_run *run);
+int rsh_verify(const struct rsh_options *o, struct rsh_run *run);
+int rsh_strategy_command(const struct rsh_options *o, struct rsh_run *run);
+int rsh_convert_command(const struct rsh_options *o, struct rsh_run *run);
+int rsh_infer(const struct rsh_options *o, struct rsh_run *run);
+int rsh_warm(const struct rsh_options *o, struct rsh_run *run);
+int rsh_stats(const struct rsh_options *o, struct rsh_run *run); /* `steps` */
+int rsh_help(const struct rsh_options *o, struct rsh_run *run);
 
 /* Prints the commands and the options that all commands have: those without a
  * value, or all of them. */

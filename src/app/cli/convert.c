@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/app/printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
@@ -38,8 +37,7 @@ static void put_suits(struct rsh_printer *out, const void *ctx)
 }
 
 /* A table that cannot be read is listed with the reason. */
-static int list_tables(const struct rsh_options *o, bool *good,
-		       struct rsh_error *err)
+static int list_tables(struct rsh_run *run)
 {
 	static const struct rsh_column columns[] = {
 		{ "name", "TABLE" },
@@ -50,22 +48,22 @@ static int list_tables(const struct rsh_options *o, bool *good,
 		{ "reason", NULL },
 		{ NULL, NULL }
 	};
-	struct rsh_printer out;
+	struct rsh_printer *out = &run->out;
 	struct rsh_table_list l;
 	int rc = rsh_tables_list(&l);
 
 	if (rc == 0 && l.n == 0)
-		return rsh_tables_none(err);
-	rsh_printer_init(&out, o);
-	rsh_json(&out, "{tables:");
-	rsh_rows(&out, columns);
+		return rsh_tables_none(&run->err);
+	rsh_json(out, "{tables:");
+	rsh_rows(out, columns);
 	for (size_t i = 0; rc != -ENOMEM && i < l.n; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
 		struct rsh_rule_table *t = NULL;
 
 		rc = rsh_rule_table_load(l.v[i].path, &t, &why);
-		*good &= rc == 0;
-		rsh_row(&out, l.v[i].name, l.v[i].path,
+		if (rc)
+			run->status = RSH_EXIT_NO;
+		rsh_row(out, l.v[i].name, l.v[i].path,
 			RSH_V_IF(t, t->title),
 			t ? rsh_v_text(t->title) :
 			    rsh_v_marked(RSH_MARK_BAD, rsh_v_text(why.text)),
@@ -73,11 +71,11 @@ static int list_tables(const struct rsh_options *o, bool *good,
 		rsh_rule_table_free(t);
 	}
 	rsh_table_list_clear(&l);
-	rc = rc == -ENOMEM ? rsh_error_nomem(err) : 0;
-	if (rc == 0)
-		rsh_rows_end(&out);
-	rsh_json(&out, "}");
-	return rsh_printer_end(&out, rc, err);
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(&run->err);
+	rsh_rows_end(out);
+	rsh_json(out, "}");
+	return 0;
 }
 
 /* ---- check: the report ---- */
@@ -98,7 +96,8 @@ struct checking {
 	enum rsh_side from;
 
 	bool *used; /* [in]: a tensor is made of it; NULL: there is no source */
-	struct rsh_printer out, made, findings;
+	struct rsh_printer *out;
+	struct rsh_printer made, findings;
 	struct rsh_printer passed; /* for people these are in `made` */
 	uint32_t n_made, n_used, n_passed, n_wrong;
 };
@@ -198,7 +197,7 @@ static void report_wrong(void *ctx, const char *sentence)
 static void print_checked(struct checking *c)
 {
 	static const char *const sides[] = { "hf", "mindspore" };
-	struct rsh_printer *out = &c->out;
+	struct rsh_printer *out = c->out;
 
 	rsh_json(out, "{table:% from:% tensors:", c->table->path,
 		 RSH_V_IF(c->used, sides[c->from]));
@@ -349,23 +348,21 @@ static int check_chosen(struct checking *c, const char *path,
 }
 
 static int check_table(const struct rsh_options *o, const char *path,
-		       bool *good, struct rsh_error *err)
+		       struct rsh_run *run)
 {
-	struct checking c = { .o = o };
+	struct checking c = { .o = o, .out = &run->out };
 	int rc;
 
-	rsh_printer_init(&c.out, o);
-	rsh_printer_init_part(&c.made, &c.out);
-	rsh_printer_init_part(&c.passed, &c.out);
-	rsh_printer_init_part(&c.findings, &c.out);
+	rsh_printer_init_part(&c.made, c.out);
+	rsh_printer_init_part(&c.passed, c.out);
+	rsh_printer_init_part(&c.findings, c.out);
 	rsh_rows(&c.made, columns);
 	rsh_json(&c.passed, "[");
 	rsh_json(&c.findings, "[");
-	rc = check_chosen(&c, path, err);
+	rc = check_chosen(&c, path, &run->err);
 	if (rc == 0)
 		print_checked(&c);
-	rc = rsh_printer_end(&c.out, rc, err);
-	*good = c.n_wrong == 0;
+	run->status = c.n_wrong ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 	rsh_printer_put_part(NULL, &c.made);
 	rsh_printer_put_part(NULL, &c.passed);
 	rsh_printer_put_part(NULL, &c.findings);
@@ -382,30 +379,27 @@ static int check_table(const struct rsh_options *o, const char *path,
 
 /* ---- all ---- */
 
-enum rsh_exit rsh_convert_command(const struct rsh_options *o)
+int rsh_convert_command(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_error *err = &run->err;
 	cleanup_free char *path = NULL;
-	bool good = true;
 	int rc = 0;
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
 
 	if (o->command->id == RSH_COMMAND_TABLES)
-		rc = list_tables(o, &good, &err);
+		rc = list_tables(run);
 	else if (o->command->id != RSH_COMMAND_TABLE_CHECK ||
 		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
-		rc = rsh_table_find(o->vfs.weights.table, &path, &err);
+		rc = rsh_table_find(o->vfs.weights.table, &path, err);
 	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_CHECK)
-		rc = check_table(o, path ? path : RSH_TABLE_AUTO, &good, &err);
+		rc = check_table(o, path ? path : RSH_TABLE_AUTO, run);
 	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW) {
 		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
-				    &err);
+				    err);
 		/* A write error is detected at the end of the program. */
 		if (rc == 0)
 			(void)!fwrite(data, 1, len, stdout);
 	}
-	if (rc)
-		return rsh_exit_failed(o, rc, &err);
-	return good ? RSH_EXIT_GOOD : RSH_EXIT_NO;
+	return rc;
 }

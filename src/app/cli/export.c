@@ -7,11 +7,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "rsh/app/printer.h"
 #include "rsh/app/options.h"
 #include "rsh/copy/export.h"
 #include "rsh/source/inspect.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
 #include "work.h"
@@ -77,32 +75,27 @@ static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 	return rc ?: rsh_export(w->vfs, &w->cfg, &eo, r, err);
 }
 
-enum rsh_exit rsh_export_command(const struct rsh_options *o)
+int rsh_export_command(const struct rsh_options *o, struct rsh_run *run)
 {
 	struct rsh_export_result r = { 0 };
-	struct rsh_error err = RSH_ERROR_INIT, why;
-	struct rsh_printer out;
-	enum rsh_exit status;
+	struct rsh_error why;
 	struct rsh_work w;
 	int rc;
 
 	rsh_work_begin(&w, o, "exporting");
-	rc = export_ranks(&w, &r, &err);
+	rc = export_ranks(&w, &r, &run->err);
 	rsh_work_end_progress(&w);
-	why = err;
+	why = run->err;
 	/* Say how many files are complete, and what to do next. */
 	if (rc == -EINTR || (rc && r.n_written > 0))
-		rsh_error_set(&err, why.code, "%s; %" PRIu32 " of %" PRIu32
+		rsh_error_set(&run->err, why.code, "%s; %" PRIu32 " of %" PRIu32
 			      " files are complete; run the same command to "
 			      "resume", why.text, r.n_written + r.n_kept,
 			      r.n_written + r.n_kept + r.n_left);
-	rsh_printer_init(&out, o);
 	if (rc == 0)
-		report_export(&out, &w, &r);
-	rc = rsh_printer_end(&out, rc, &err);
-	status = rc ? rsh_exit_failed(o, rc, &err) :
-		 r.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+		report_export(&run->out, &w, &r);
+	run->status = r.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 	rsh_export_result_clear(&r);
 	rsh_work_end(&w);
-	return status;
+	return rc;
 }

@@ -147,16 +147,17 @@ void rsh_help_program(FILE *f, bool all)
 	fputs("\nOptions of a command: reshardfs COMMAND --help\n", f);
 }
 
-enum rsh_exit rsh_help(const struct rsh_options *o)
+int rsh_help(const struct rsh_options *o, struct rsh_run *run)
 {
 	const struct rsh_command *command =
 		o->n_operands ? rsh_command_find(o->operands[0]) : NULL;
 
+	(void)run;
 	if (o->n_operands > 1)
 		command = rsh_command_form(command, o->operands[1]);
 	if (command)
 		rsh_help_command(stdout, command, false);
 	else
 		rsh_help_program(stdout, false);
-	return RSH_EXIT_GOOD;
+	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/infer.h has `strategy infer`, which prints what the contents of a
  * tree show about the strategy under which it was saved.
- * infer.c chooses the step, reads its tensors, and runs the command.
- * infer_mesh.c finds a mesh that explains each tensor, and one for a set.
- * infer_print.c prints the table, hints, and what cannot be known. */
+ * infer.c chooses the step, reads its tensors, runs the command, and prints the
+ * table, hints, and what cannot be known.
+ * infer_mesh.c finds a mesh that explains each tensor, and one for a set. */
 #pragma once
 
 #include "rsh/app/printer.h"
@@ -74,8 +74,6 @@ struct rsh_infer {
 	struct rsh_sentences sentences; /* while it is printed */
 };
 
-enum rsh_exit rsh_infer_command(const struct rsh_options *o);
-
 /* Returns whether the rank has a valid file of the step. */
 static inline bool rsh_infer_has_file(const struct rsh_infer *x, uint32_t rank)
 {
@@ -91,4 +89,3 @@ int rsh_infer_explain(struct rsh_infer *x);
 uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 
-void rsh_infer_print(struct rsh_printer *out, struct rsh_infer *x);

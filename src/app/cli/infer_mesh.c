@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/mem.h"
 
@@ -199,10 +198,10 @@ static int find_common(struct rsh_infer *x, uint32_t set)
 				 !axes_are_equal(uses[k].mesh, m)))
 			k++;
 		if (k == n) {
-			if (rsh_grow(&uses, &cap, n + 1, sizeof(*uses)))
+			if (rsh_push(uses, n, cap,
+				     (struct use){ .mesh = m,
+						   .first = (uint32_t)k }))
 				return -ENOMEM;
-			uses[n++] = (struct use){ .mesh = m,
-						  .first = (uint32_t)k };
 		}
 		uses[k].n++;
 		uses[k].n_weights += !t->of.may_be_private;

@@ -185,29 +185,22 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	       open_directory(o, s, err) : open_ls_file(o, s, err);
 }
 
-enum rsh_exit rsh_ls(const struct rsh_options *o)
+int rsh_ls(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
 	struct subject s = { 0 };
-	struct rsh_printer out;
-	bool taken = true;
-	int rc = open_subject(o, &s, &err);
+	int rc = open_subject(o, &s, &run->err);
 
-	rsh_printer_init(&out, o);
 	if (rc == 0 && s.source)
 		rc = rsh_format_lists(rsh_source_format(s.source)) ?
-		     rsh_ls_whole(&out, o, s.source, &taken, &err) :
-		     rsh_ls_source(&out, o, s.source, &taken, &err);
+		     rsh_ls_whole(run, o, s.source) :
+		     rsh_ls_source(run, o, s.source);
 	else if (rc == 0 && s.strategy)
-		rsh_ls_strategy(&out, s.strategy, s.names);
+		rsh_ls_strategy(&run->out, s.strategy, s.names);
 	else if (rc == 0)
-		print_records(&out, o->vfs.source, &s.file, s.names);
-	rc = rsh_printer_end(&out, rc, &err);
+		print_records(&run->out, o->vfs.source, &s.file, s.names);
 	rsh_source_free(s.source);
 	rsh_strategy_free(s.strategy);
 	rsh_inspected_clear(&s.file);
 	rsh_names_free(s.names);
-	if (rc)
-		return rsh_exit_failed(o, rc, &err);
-	return taken ? RSH_EXIT_GOOD : RSH_EXIT_NO;
+	return rc;
 }

@@ -2,7 +2,7 @@
 /* app/cli/ls.h has the parts of the command `ls`. */
 #pragma once
 
-#include "rsh/app/printer.h"
+#include "commands.h"
 #include "rsh/source/inspect.h"
 #include "rsh/source/source.h"
 #include "rsh/strategy/derive.h"
@@ -11,17 +11,16 @@ void rsh_ls_strategy(struct rsh_printer *out, const struct rsh_strategy *s,
 		     const struct rsh_names *names);
 
 /* Prints the steps of the open tree, and what a mount with these options would
- * show.  *taken is true if a mount would show something, or if the options do
- * not describe a conversion.  Returns 0 or -errno with a sentence. */
-int rsh_ls_source(struct rsh_printer *out, const struct rsh_options *o,
-		  struct rsh_source *source, bool *taken,
-		  struct rsh_error *err);
+ * show.  The status is RSH_EXIT_NO if the options describe a conversion, and a
+ * mount would show nothing.  Returns 0 or -errno with a sentence. */
+int rsh_ls_source(struct rsh_run *run, const struct rsh_options *o,
+		  struct rsh_source *source);
 
-/* Prints the tensors of an open source whose format lists them; *taken is true
- * if the source is complete.  Returns 0 or -errno with a sentence. */
-int rsh_ls_whole(struct rsh_printer *out, const struct rsh_options *o,
-		 const struct rsh_source *source, bool *taken,
-		 struct rsh_error *err);
+/* Prints the tensors of an open source whose format lists them; the status is
+ * RSH_EXIT_NO if the source is not complete.  Returns 0 or -errno with a
+ * sentence. */
+int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
+		 const struct rsh_source *source);
 
 /* Prints the command line that mounts what is listed, if `known`. */
 void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,

@@ -416,25 +416,6 @@ static void print_whole_tensors(struct rsh_printer *out, struct tree *t)
 	}
 }
 
-static void print_mount_verdict(struct rsh_printer *out, const struct tree *t)
-{
-	if (t->refused) {
-		rsh_json(out, "mount:{takes:% reason:%}", RSH_V_NULL,
-			 t->refusal.text);
-		rsh_say(out, "a mount would fail\n");
-	} else if (t->asked) {
-		rsh_json(out, "mount:{takes:% reason:% files:% bytes:%}",
-			 t->takes, RSH_V_NULL, t->n_virtual, t->virtual_bytes);
-		rsh_say(out, "a mount takes %: % file{|s}, %\n", t->takes,
-			t->n_virtual, rsh_v_bytes(t->virtual_bytes));
-	} else {
-		rsh_json(out, "mount:%", RSH_V_NULL);
-		if (!t->is_model)
-			rsh_say(out, "newest complete: %\n",
-				*t->newest_whole ? t->newest_whole : "none");
-	}
-}
-
 static const struct rsh_column step_columns[] = {
 	{ "name", "STEP", .shorten = true },
 	{ "epoch", NULL },
@@ -484,9 +465,24 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 		print_whole_tensors(out, t);
 	else if (t->is_model)
 		rsh_ls_model_print(out, &t->model);
-	print_mount_verdict(out, t);
-	rsh_json(out, "model:%", RSH_V_IF(t->is_model, rsh_v_call(
-				rsh_ls_model_print, &t->model)));
+	if (t->refused) {
+		rsh_json(out, "mount:{takes:% reason:%}", RSH_V_NULL,
+			 t->refusal.text);
+		rsh_say(out, "a mount would fail\n");
+	} else if (t->asked) {
+		rsh_json(out, "mount:{takes:% reason:% files:% bytes:%}",
+			 t->takes, RSH_V_NULL, t->n_virtual, t->virtual_bytes);
+		rsh_say(out, "a mount takes %: % file{|s}, %\n", t->takes,
+			t->n_virtual, rsh_v_bytes(t->virtual_bytes));
+	} else {
+		rsh_json(out, "mount:%", RSH_V_NULL);
+		if (!t->is_model)
+			rsh_say(out, "newest complete: %\n",
+				*t->newest_whole ? t->newest_whole : "none");
+	}
+	rsh_json(out, "model:%",
+		 RSH_V_IF(t->is_model,
+			  rsh_v_call(rsh_ls_model_print, &t->model)));
 	next = *t->newest_whole && !t->refused &&
 	       (t->asked || t->is_model ||
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
@@ -495,19 +491,20 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	return 0;
 }
 
-int rsh_ls_source(struct rsh_printer *out, const struct rsh_options *o,
-		  struct rsh_source *source, bool *taken, struct rsh_error *err)
+int rsh_ls_source(struct rsh_run *run, const struct rsh_options *o,
+		  struct rsh_source *source)
 {
+	struct rsh_error *err = &run->err;
 	struct tree t = {
 		.options = o, .source = source, .names = rsh_names_new(),
 	};
 	int rc = t.names ? ls_source_find_ranks(&t, err) : rsh_error_nomem(err);
 
-	if (rc == 0 && print_tree(out, &t))
+	if (rc == 0 && print_tree(&run->out, &t))
 		rc = rsh_error_nomem(err);
-	rc = rsh_printer_end(out, rc, err);
-	*taken = !t.refused;
-	if (rc == 0 && !*taken && !o->json)
+	rc = rsh_printer_end(&run->out, rc, err);
+	run->status = t.refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	if (rc == 0 && t.refused && !o->json)
 		rsh_log_error("%s", t.refusal.text);
 	if (rc == 0 && t.unread.code)
 		rc = rsh_error_set(err, t.unread.code, "%s", t.unread.text);

@@ -209,10 +209,10 @@ static void print_whole(struct rsh_printer *out, const struct rsh_options *o,
 	rsh_json(out, "]");
 }
 
-int rsh_ls_whole(struct rsh_printer *out, const struct rsh_options *o,
-		 const struct rsh_source *source, bool *taken,
-		 struct rsh_error *err)
+int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
+		 const struct rsh_source *source)
 {
+	struct rsh_printer *out = &run->out;
 	struct rsh_decoder_names names = { NULL, false };
 	struct rsh_ls_model model = { 0 };
 	struct rsh_arena arena = { NULL, 0 };
@@ -220,23 +220,23 @@ int rsh_ls_whole(struct rsh_printer *out, const struct rsh_options *o,
 		.source = source, .part = RSH_LIST_CHUNKS, .arena = &arena,
 	};
 	struct rsh_listed l = { .wrong = RSH_ERROR_INIT };
-	int rc = rsh_source_format(source)->list(&job, &l, err);
+	int rc = rsh_source_format(source)->list(&job, &l, &run->err);
 
 	/* Only people are told about the config.json. */
 	for (uint32_t i = 0; rc == 0 && !out->json && i < l.n_tensors; i++)
 		rsh_decoder_names_add(&names, l.tensors[i].name);
 	if (rc == 0 && !out->json &&
 	    model_take_config(&model, o->vfs.source, source, &names))
-		rc = rsh_error_nomem(err);
+		rc = rsh_error_nomem(&run->err);
 	free(model.architecture);
 	if (rc == 0) {
-		*taken = l.wrong.code == 0;
+		run->status = l.wrong.code ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 		print_whole(out, o, source, &l);
 		if (model.is_other)
 			rsh_say(out, "note: %\n", model.other);
-		rsh_ls_next(out, o, *taken);
+		rsh_ls_next(out, o, l.wrong.code == 0);
 		rsh_json(out, "}");
-		if (!*taken && !out->json)
+		if (l.wrong.code && !out->json)
 			rsh_log_error("%s: %s", o->vfs.source, l.wrong.text);
 	}
 	rsh_arena_clear(&arena);

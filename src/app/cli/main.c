@@ -17,17 +17,11 @@
 #include "rsh/app/options.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
 
-static enum rsh_exit mount_command(const struct rsh_options *o)
-{
-	return rsh_mount(o, rsh_plan_rank_text);
-}
-
-static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
-	[RSH_COMMAND_MOUNT] = mount_command,
+static int (*const commands[])(const struct rsh_options *o,
+			       struct rsh_run *run) = {
 	[RSH_COMMAND_UMOUNT] = rsh_umount,
 	[RSH_COMMAND_LS] = rsh_ls,
 	[RSH_COMMAND_PLAN] = rsh_plan,
@@ -37,7 +31,7 @@ static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
 	[RSH_COMMAND_MERGE] = rsh_strategy_command,
 	[RSH_COMMAND_CHECK] = rsh_strategy_command,
 	[RSH_COMMAND_DERIVE] = rsh_strategy_command,
-	[RSH_COMMAND_INFER] = rsh_strategy_command,
+	[RSH_COMMAND_INFER] = rsh_infer,
 	[RSH_COMMAND_TABLES] = rsh_convert_command,
 	[RSH_COMMAND_TABLE_SHOW] = rsh_convert_command,
 	[RSH_COMMAND_TABLE_CHECK] = rsh_convert_command,
@@ -71,6 +65,19 @@ static enum rsh_exit finish_output(enum rsh_exit status)
 	fprintf(stderr, "reshardfs: error: standard output: %s\n",
 		strerror(errno));
 	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
+}
+
+static enum rsh_exit run_command(const struct rsh_options *o)
+{
+	struct rsh_run run = { .err = RSH_ERROR_INIT };
+	int rc;
+
+	if (o->command->id == RSH_COMMAND_MOUNT)
+		return rsh_mount(o, rsh_plan_rank_text);
+	rsh_printer_init(&run.out, o);
+	rc = commands[o->command->id](o, &run);
+	rc = rsh_printer_end(&run.out, rc, &run.err);
+	return rc ? rsh_exit_failed(o, rc, &run.err) : run.status;
 }
 
 static enum rsh_exit run_or_help(const struct rsh_options *o)
@@ -110,7 +117,7 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 			setrlimit(RLIMIT_NOFILE, &limit);
 		}
 		rsh_memory_save_addresses();
-		return finish_output(commands[o->command->id](o));
+		return finish_output(run_command(o));
 	}
 	return finish_output(RSH_EXIT_GOOD);
 }

@@ -49,21 +49,20 @@ static uint32_t ranks_of(const struct rsh_strategy *s)
 	return s ? s->n_stages * s->stage_ranks : 1;
 }
 
-static int print_rank_lists(const struct rsh_options *o, bool *refused,
-			    struct rsh_error *err)
+static int print_rank_lists(const struct rsh_options *o, struct rsh_run *run)
 {
+	struct rsh_printer *out = &run->out;
+	struct rsh_error *err = &run->err;
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *src = NULL, *dst = NULL; /* NULL: none */
 	/* By destination rank, and by source rank: in the list. */
 	cleanup_free bool *wanted = NULL, *sources = NULL;
 	uint32_t n, per_stage;
-	struct rsh_printer out;
 	int rc = names ? rsh_vfs_load_strategies(&o->vfs, names, &src, &dst,
 						 err) :
 			 rsh_error_nomem(err);
 
-	rsh_printer_init(&out, o);
-	rsh_json(&out, "{rank_lists:[");
+	rsh_json(out, "{rank_lists:[");
 	n = ranks_of(dst);
 	per_stage = dst ? dst->stage_ranks : 1;
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
@@ -81,19 +80,18 @@ static int print_rank_lists(const struct rsh_options *o, bool *refused,
 		if (rc && rc != -EDOM)
 			break;
 		if (rc) {
-			*refused = true;
+			run->status = RSH_EXIT_NO;
 			rsh_log_error("stage %" PRIu32 ": %s", stage,
 				      err->text);
 		}
 		for (uint32_t r = first; r < first + per_stage; r++)
 			if (wanted[r])
-				tell_list(&out, list, r, rc ? err->text : NULL,
+				tell_list(out, list, r, rc ? err->text : NULL,
 					  sources, ranks_of(src));
 		rsh_rank_list_free(list);
 		rc = 0;
 	}
-	rsh_json(&out, "]}");
-	rc = rsh_printer_end(&out, rc, err);
+	rsh_json(out, "]}");
 	rsh_strategy_free(src);
 	rsh_strategy_free(dst);
 	rsh_names_free(names);
@@ -102,34 +100,25 @@ static int print_rank_lists(const struct rsh_options *o, bool *refused,
 
 /* ---- what a conversion reads ---- */
 
-static int report_plan(const struct rsh_options *o, struct rsh_error *err)
+static int report_plan(const struct rsh_options *o, struct rsh_run *run)
 {
+	struct rsh_error *err = &run->err;
 	cleanup_free bool *wanted = NULL;
 	struct rsh_vfs *vfs = NULL;
 	struct rsh_vfs_view view;
-	struct rsh_printer out;
 	int rc = rsh_vfs_open(&o->vfs, &vfs, err);
 
 	if (rc == 0 && !rsh_vfs_view(vfs, &view))
 		rc = rsh_error_set(err, EINVAL, "nothing is converted");
 	rc = rc ?: rsh_ranks_mark_files(o, 1, view.plan, &wanted, err);
-	rsh_printer_init(&out, o);
-	if (rc == 0 && rsh_plan_print(&out, o->vfs.source, &view, wanted,
+	if (rc == 0 && rsh_plan_print(&run->out, o->vfs.source, &view, wanted,
 				      o->slices, o->slices))
 		rc = rsh_error_nomem(err);
-	rc = rsh_printer_end(&out, rc, err);
 	rsh_vfs_free(vfs);
 	return rc;
 }
 
-enum rsh_exit rsh_plan(const struct rsh_options *o)
+int rsh_plan(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
-	bool refused = false;
-	int rc = o->rank_list ? print_rank_lists(o, &refused, &err) :
-				report_plan(o, &err);
-
-	if (rc)
-		return rsh_exit_failed(o, rc, &err);
-	return refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	return o->rank_list ? print_rank_lists(o, run) : report_plan(o, run);
 }

@@ -91,7 +91,7 @@ static int count(struct counts *c, uint64_t key, uint64_t n)
 		c->last : rsh_first(i, c->n, c->v[i].key < key);
 
 	if (at == c->n || c->v[at].key != key) {
-		if (rsh_grow(&c->v, &c->cap, c->n + 1, sizeof(*c->v)))
+		if (rsh_room(c->v, c->cap, c->n + 1))
 			return -ENOMEM;
 		memmove(&c->v[at + 1], &c->v[at], (c->n - at) * sizeof(*c->v));
 		c->v[at] = (struct count){ key, 0 };
@@ -228,10 +228,8 @@ static int collect(struct report *r, const bool *wanted)
 			s->bytes += f->sources[k].bytes;
 			if (s->n_users && s->users[s->n_users - 1] == f->rank)
 				continue;
-			if (rsh_grow(&s->users, &s->cap, s->n_users + 1,
-				     sizeof(*s->users)))
+			if (rsh_push(s->users, s->n_users, s->cap, f->rank))
 				return -ENOMEM;
-			s->users[s->n_users++] = f->rank;
 		}
 	}
 	/* What is left are those that are read. */

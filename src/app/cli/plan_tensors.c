@@ -54,10 +54,8 @@ static int by_member(const void *a, const void *b)
 
 static int side_add(struct side *s, uint32_t member, uint32_t file)
 {
-	if (rsh_grow(&s->held, &s->cap, s->n_held + 1, sizeof(*s->held)))
-		return -ENOMEM;
-	s->held[s->n_held++] = (struct holding){ member, file };
-	return 0;
+	return rsh_push(s->held, s->n_held, s->cap,
+			(struct holding){ member, file });
 }
 
 /* ---- which tensors share an entry ---- */
@@ -322,9 +320,9 @@ static int reads_add(struct reads *r, uint32_t rank, uint64_t at,
 		r->next = r->next + k + 1;
 		return 0;
 	}
-	if (rsh_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v)))
+	if (rsh_push(r->v, r->n, r->cap,
+		     (struct stretch){ rank, at, bytes, 1, 0 }))
 		return -ENOMEM;
-	r->v[r->n++] = (struct stretch){ rank, at, bytes, 1, 0 };
 	r->next = 0;
 	return 0;
 }

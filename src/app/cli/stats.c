@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rsh/app/printer.h"
 #include "rsh/app/control_client.h"
 #include "rsh/app/figures.h"
 #include "rsh/source/step.h"
@@ -182,35 +181,33 @@ static int wait_for_step(const struct rsh_options *o, json_t **all, bool *gone,
 
 /* ---- the commands ---- */
 
-enum rsh_exit rsh_stats(const struct rsh_options *o)
+int rsh_stats(const struct rsh_options *o, struct rsh_run *run)
 {
 	const bool steps = o->command->id == RSH_COMMAND_STEPS;
-	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_printer out;
+	struct rsh_error *err = &run->err;
 	cleanup_free char *text = NULL;
 	json_t *all = NULL;
 	bool gone = false;
 	int rc = rsh_control_query(o->mountpoint, steps ? "steps" : "stats",
-				   &all, &err);
+				   &all, err);
 
-	rsh_printer_init(&out, o);
 	if (rc == 0 && o->wait)
-		rc = wait_for_step(o, &all, &gone, &err);
+		rc = wait_for_step(o, &all, &gone, err);
 	if (rc == 0 && o->json)
 		text = rsh_json_dump(json_incref(all), JSON_COMPACT |
 				     JSON_REAL_PRECISION(6));
 	if (rc == 0 && o->json && !text)
-		rc = rsh_error_nomem(&err);
+		rc = rsh_error_nomem(err);
 	if (rc == 0 && o->json)
-		rsh_json(&out, "%", rsh_v_json(text));
+		rsh_json(&run->out, "%", rsh_v_json(text));
 	else if (rc == 0 && !steps)
-		rc = print_figures(o, all, &out, &err);
+		rc = print_figures(o, all, &run->out, err);
 	else if (rc == 0 && !o->wait)
-		print_steps(all, &out);
-	rc = rsh_printer_end(&out, rc, &err);
+		print_steps(all, &run->out);
 	json_decref(all);
-	if (rc == 0)
-		return RSH_EXIT_GOOD;
-	rsh_exit_failed(o, rc, &err);
-	return gone ? RSH_EXIT_NO : rsh_exit_of(rc);
+	if (!gone)
+		return rc;
+	rsh_exit_failed(o, rc, err);
+	run->status = RSH_EXIT_NO;
+	return 0;
 }

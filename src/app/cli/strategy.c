@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +13,6 @@
 
 #include "infer.h"
 #include "ls.h"
-#include "rsh/app/printer.h"
 #include "rsh/app/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/files.h"
@@ -157,7 +155,7 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 /* ---- check ---- */
 
 struct checking {
-	struct rsh_printer out;
+	struct rsh_printer *out;
 	unsigned n; /* findings of one strategy */
 };
 
@@ -166,72 +164,63 @@ static void tell_finding(void *ctx, const char *sentence)
 	struct checking *c = ctx;
 
 	c->n++;
-	rsh_json(&c->out, "%", sentence);
-	rsh_say(&c->out, "%\n", sentence);
+	rsh_json(c->out, "%", sentence);
+	rsh_say(c->out, "%\n", sentence);
 }
 
 static int check_strategies(const struct rsh_options *o,
-			    struct rsh_names *names, bool *any,
-			    struct rsh_error *err)
+			    struct rsh_names *names, struct rsh_run *run)
 {
+	struct rsh_error *err = &run->err;
 	struct rsh_derive_shapes *shapes = NULL;
 	struct rsh_strategy *src = NULL;
-	struct checking c;
+	struct checking c = { .out = &run->out };
 	int rc = 0;
 
-	rsh_printer_init(&c.out, o);
 	if (o->vfs.src.path)
 		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
 	rc = rc ?: read_shapes(o, src, names, &shapes, err);
-	rsh_json(&c.out, "{strategies:[");
+	rsh_json(c.out, "{strategies:[");
 	for (unsigned i = 0; rc == 0 && i < o->n_operands; i++) {
 		c.n = 0;
-		rsh_json(&c.out, "{strategy:% findings:[", o->operands[i]);
+		rsh_json(c.out, "{strategy:% findings:[", o->operands[i]);
 		rc = rsh_strategies_check(o->operands[i], shapes, names,
 					  tell_finding, &c, err);
-		rsh_json(&c.out, "]}");
-		*any |= c.n > 0;
+		rsh_json(c.out, "]}");
+		if (c.n)
+			run->status = RSH_EXIT_NO;
 		if (rc == 0 && c.n == 0 && !o->quiet)
-			rsh_say(&c.out, "%: good\n", o->operands[i]);
+			rsh_say(c.out, "%: good\n", o->operands[i]);
 	}
-	rsh_json(&c.out, "]}");
+	rsh_json(c.out, "]}");
 	rsh_derive_shapes_free(shapes);
 	rsh_strategy_free(src);
-	return rsh_printer_end(&c.out, rc, err);
+	return rc;
 }
 
 /* ---- all ---- */
 
-enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
+int rsh_strategy_command(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_error *err = &run->err;
 	struct rsh_strategy *s = NULL;
-	struct rsh_printer out;
-	struct rsh_names *names;
-	bool wrong = false;
 	int rc;
 
-	if (o->command->id == RSH_COMMAND_INFER)
-		return rsh_infer_command(o);
-	names = rsh_names_new();
 	if (!names)
-		rc = rsh_error_nomem(&err);
+		rc = rsh_error_nomem(err);
 	else if (o->command->id == RSH_COMMAND_SHOW)
-		rc = rsh_strategy_load(o->vfs.source, false, names, &s, &err);
+		rc = rsh_strategy_load(o->vfs.source, false, names, &s, err);
 	else if (o->command->id == RSH_COMMAND_MERGE)
-		rc = merge_strategies(o, &err);
+		rc = merge_strategies(o, err);
 	else if (o->command->id == RSH_COMMAND_CHECK)
-		rc = check_strategies(o, names, &wrong, &err);
+		rc = check_strategies(o, names, run);
 	else
-		rc = derive_file(o, names, &err);
-	rsh_printer_init(&out, o);
+		rc = derive_file(o, names, err);
 	if (s)
-		rsh_ls_strategy(&out, s, names);
-	rc = rsh_printer_end(&out, rc, &err);
+		rsh_ls_strategy(&run->out, s, names);
 	rsh_strategy_free(s);
 	rsh_names_free(names);
-	if (rc)
-		return rsh_exit_failed(o, rc, &err);
-	return wrong ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	return rc;
 }

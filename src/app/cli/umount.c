@@ -14,8 +14,9 @@
 /* A longer wait is announced. */
 #define SILENT_SECONDS 2
 
-static int take_down(const struct rsh_options *o, struct rsh_error *err)
+int rsh_umount(const struct rsh_options *o, struct rsh_run *run)
 {
+	struct rsh_error *err = &run->err;
 	struct rsh_mounted m;
 	const char *const path = m.path;
 	int rc = rsh_mounted_find(o->mountpoint, &m);
@@ -49,12 +50,4 @@ static int take_down(const struct rsh_options *o, struct rsh_error *err)
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
 			     "has not ended in %d seconds", path, WAIT_SECONDS);
-}
-
-enum rsh_exit rsh_umount(const struct rsh_options *o)
-{
-	struct rsh_error err = RSH_ERROR_INIT;
-	int rc = take_down(o, &err);
-
-	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
 }

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "rsh/app/printer.h"
 #include "rsh/app/check.h"
 #include "rsh/app/options.h"
 #include "rsh/copy/verify.h"
@@ -16,7 +15,6 @@
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
 #include "work.h"
@@ -66,26 +64,6 @@ static void phrase_compared(const struct report *r, struct rsh_sentences *to)
 						 sizeof(size)));
 }
 
-static void print_problems(struct rsh_printer *out, const struct rsh_answer *a)
-{
-	rsh_json(out, "problems:[");
-	for (size_t i = 0; i < a->n_problems; i++) {
-		const struct rsh_problem *p = &a->problems[i];
-
-		rsh_json(out, "{path:% record:% offset:% what:%}", p->path,
-			 p->record, RSH_V_IF(p->placed, p->offset), p->what);
-		rsh_say(out, "%: %", rsh_v_marked(RSH_MARK_BAD,
-						  rsh_v_text(p->path)),
-			p->what);
-		if (p->record)
-			rsh_say(out, ", record %", p->record);
-		if (p->placed)
-			rsh_say(out, ", offset %", p->offset);
-		rsh_say(out, "\n");
-	}
-	rsh_json(out, "]}");
-}
-
 static void print_notes(struct rsh_printer *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
@@ -127,7 +105,22 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 		 a->n_by_plan, a->n_by_crc, a->n_replicas, a->n_ranks,
 		 a->uncompared, a->n_unsummed, a->n_unlisted, a->n_made_up,
 		 a->another, seconds);
-	print_problems(out, a);
+	rsh_json(out, "problems:[");
+	for (size_t i = 0; i < a->n_problems; i++) {
+		const struct rsh_problem *p = &a->problems[i];
+
+		rsh_json(out, "{path:% record:% offset:% what:%}", p->path,
+			 p->record, RSH_V_IF(p->placed, p->offset), p->what);
+		rsh_say(out, "%: %", rsh_v_marked(RSH_MARK_BAD,
+						  rsh_v_text(p->path)),
+			p->what);
+		if (p->record)
+			rsh_say(out, ", record %", p->record);
+		if (p->placed)
+			rsh_say(out, ", offset %", p->offset);
+		rsh_say(out, "\n");
+	}
+	rsh_json(out, "]}");
 	if (!out->json && !r->work.options->quiet) {
 		print_notes(out, r);
 		rsh_say(out, "%%% file{|s} of % read in %: ", r->step,
@@ -352,24 +345,18 @@ static int ask_question(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-enum rsh_exit rsh_verify(const struct rsh_options *o)
+int rsh_verify(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error err = RSH_ERROR_INIT;
 	struct report r = { 0 };
-	struct rsh_printer out;
-	enum rsh_exit status;
 	int rc;
 
 	rsh_work_begin(&r.work, o, "verifying");
-	rc = ask_question(&r, &err);
+	rc = ask_question(&r, &run->err);
 	rsh_work_end_progress(&r.work);
-	rsh_printer_init(&out, o);
 	if (rc == 0)
-		print_answer(&out, &r);
-	rc = rsh_printer_end(&out, rc, &err);
-	status = rc ? rsh_exit_failed(o, rc, &err) :
-		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+		print_answer(&run->out, &r);
+	run->status = r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 	rsh_answer_clear(&r.answer);
 	rsh_work_end(&r.work);
-	return status;
+	return rc;
 }

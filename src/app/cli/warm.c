@@ -27,7 +27,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rsh/app/printer.h"
 #include "progress.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/options.h"
@@ -155,8 +154,7 @@ static int walk_mount(struct warm *w, const char *path, struct rsh_error *err)
 			rc = rsh_error_file(err, e->fts_errno, e->fts_path);
 		if (e->fts_info != FTS_F)
 			continue;
-		if (rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
-			     sizeof(*w->files)))
+		if (rsh_room(w->files, w->cap_files, w->n_files + 1))
 			rc = rsh_error_nomem(err);
 		else
 			w->files[w->n_files++] = (struct file){
@@ -359,10 +357,8 @@ static int take_share(struct warm *w)
 		if (lo >= hi)
 			continue;
 		p.bytes = hi - lo;
-		if (rsh_grow(&w->parts, &w->cap_parts, w->n_parts + 1,
-			     sizeof(p)))
+		if (rsh_push(w->parts, w->n_parts, w->cap_parts, p))
 			return -ENOMEM;
-		w->parts[w->n_parts++] = p;
 		w->bytes += p.bytes;
 	}
 	if (w->n_parts)
@@ -443,51 +439,49 @@ static int warm_part(void *ctx, size_t i, struct rsh_error *err)
 
 /* ---- the command ---- */
 
-static enum rsh_exit warm_up(struct warm *w)
+static int warm_up(struct warm *w, struct rsh_run *run)
 {
+	struct rsh_printer *out = &run->out;
+	struct rsh_error *err = &run->err;
 	const struct rsh_options *o = w->options;
 	const unsigned jobs = o->jobs ? o->jobs : DEFAULT_JOBS;
-	struct rsh_error err = RSH_ERROR_INIT;
 	const uint64_t start = rsh_clock_ns();
-	int rc = check_mount(o->mountpoint, &err);
-	struct rsh_printer out;
+	int rc = check_mount(o->mountpoint, err);
 	double seconds;
 
-	rc = rc ?: find_files(w, &err) ?: find_parts(w, &err);
+	rc = rc ?: find_files(w, err) ?: find_parts(w, err);
 	if (rc)
-		return rsh_exit_failed(o, rc, &err);
+		return rc;
 	if (o->contents) {
 		w->progress = rsh_progress_start(stderr, "warm", w->bytes,
 						 o->quiet);
 		rc = rsh_parallel_for(jobs < MAX_JOBS ? jobs : MAX_JOBS,
-				      w->n_parts, warm_part, w, &err);
+				      w->n_parts, warm_part, w, err);
 		rsh_progress_end(w->progress);
-		if (rc)
-			rsh_log_error("%s", err.text);
-		if (rc || atomic_load(&w->failed))
-			return RSH_EXIT_IO;
+		if (atomic_load(&w->failed))
+			run->status = RSH_EXIT_IO;
+		if (rc || run->status != RSH_EXIT_GOOD)
+			return rc;
 	}
 	seconds = rsh_clock_since(start);
-	rsh_printer_init(&out, o);
-	rsh_json(&out, "{files:% bytes:%", w->n_files, w->bytes);
-	rsh_say(&out, o->quiet ? "" : "% file{|s}, %", w->n_files,
+	rsh_json(out, "{files:% bytes:%", w->n_files, w->bytes);
+	rsh_say(out, o->quiet ? "" : "% file{|s}, %", w->n_files,
 		rsh_v_bytes(w->bytes));
 	if (o->n_shares) {
-		rsh_json(&out, "distinct_bytes:%", w->distinct);
-		rsh_say(&out, o->quiet ? "" : " of % that differ",
+		rsh_json(out, "distinct_bytes:%", w->distinct);
+		rsh_say(out, o->quiet ? "" : " of % that differ",
 			rsh_v_bytes(w->distinct));
 	}
-	rsh_json(&out, "contents:% seconds:%}", o->contents, seconds);
-	rsh_say(&out, o->quiet ? "" : o->contents ? " read in %\n" :
+	rsh_json(out, "contents:% seconds:%}", o->contents, seconds);
+	rsh_say(out, o->quiet ? "" : o->contents ? " read in %\n" :
 		" in %\n", rsh_v_seconds(seconds));
-	rc = rsh_printer_end(&out, 0, &err);
-	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
+	return 0;
 }
 
-enum rsh_exit rsh_warm(const struct rsh_options *o)
+int rsh_warm(const struct rsh_options *o, struct rsh_run *run)
 {
 	struct warm w = { .options = o };
-	enum rsh_exit status = warm_up(&w);
+	int rc = warm_up(&w, run);
 
 	for (size_t i = 0; i < w.n_files; i++)
 		free(w.files[i].path);
@@ -495,5 +489,5 @@ enum rsh_exit rsh_warm(const struct rsh_options *o)
 	free(w.by_name);
 	free(w.slices);
 	free(w.parts);
-	return status;
+	return rc;
 }

@@ -100,11 +100,6 @@ int rsh_stack_look(const struct rsh_options *o, enum rsh_stack *found,
 /* Unlocks also for processes that have inherited the lock. */
 void rsh_stack_unlock(int lock);
 
-/* mountpoint.c: returns 0, or -errno with a sentence if a mount at
- * o->mountpoint would hide SOURCE, or other files without o->allow_non_empty.
- * Must be called in the directory of the command. */
-int rsh_mount_check_hidden(const struct rsh_options *o, struct rsh_error *err);
-
 /* ---- the tree of all steps of a job ---- */
 
 /* It must outlive the tree. */

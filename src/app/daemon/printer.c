@@ -5,7 +5,6 @@
 
 #include "rsh/app/printer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -434,7 +433,7 @@ void rsh_sentences_add(struct rsh_sentences *s, const char *fmt, ...)
 {
 	va_list args;
 
-	s->failed |= rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)) != 0;
+	s->failed |= rsh_room(s->v, s->cap, s->n + 1) != 0;
 	if (s->failed)
 		return;
 	va_start(args, fmt);

@@ -9,17 +9,126 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include "rsh/app/table.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+
+/* ---- landlock ----
+ *
+ * There is no library, so the rules are made with the system calls themselves,
+ * without the rights that the running kernel does not have. */
+
+/* These values are from linux/landlock.h, which many machines do not have or
+ * have without the newer ones.  The number after a value is the landlock
+ * version that introduced it. */
+#define FS_WRITE_FILE (UINT64_C(1) << 1)
+#define FS_READ_FILE (UINT64_C(1) << 2)
+#define FS_READ_DIR (UINT64_C(1) << 3)
+#define FS_REMOVE_FILE (UINT64_C(1) << 5)
+#define FS_MAKE_REG (UINT64_C(1) << 8)
+#define FS_1 ((UINT64_C(1) << 13) - 1)
+#define FS_REFER (UINT64_C(1) << 13)     /* 2 */
+#define FS_TRUNCATE (UINT64_C(1) << 14)  /* 3 */
+#define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
+#define NET_TCP UINT64_C(3)              /* 4: to bind and to connect */
+#define NET_CONNECT UINT64_C(2)
+#define RULE_PATH_BENEATH 1
+#define RULE_NET_PORT 2
+#define ASK_VERSION 1u
+#define SCOPE_ABSTRACT UINT64_C(1)       /* 6 */
+#define SCOPE_SIGNAL UINT64_C(2)
+
+struct handled {
+	uint64_t fs, net, scoped;
+};
+
+struct path_rule {
+	uint64_t allowed;
+	int32_t fd;
+} __attribute__((packed));
+
+/* Makes rules that allow nothing yet: no files, no TCP (with `any_port` TCP is
+ * not restricted), no signals to other processes and, unless `abstract` is
+ * true, no abstract sockets of other processes.
+ * Returns a descriptor and sets *abi to the kernel's version, or returns -errno
+ * if there is no landlock. */
+static int landlock_new(bool abstract, bool any_port, int *abi)
+{
+	struct handled h = { 0 };
+	size_t size = sizeof(h.fs);
+	int fd;
+
+	*abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
+	if (*abi < 1)
+		return *abi < 0 ? -errno : -ENOSYS;
+	h.fs = FS_1 | (*abi >= 2 ? FS_REFER : 0) |
+	       (*abi >= 3 ? FS_TRUNCATE : 0) | (*abi >= 5 ? FS_IOCTL_DEV : 0);
+	if (*abi >= 4) {
+		h.net = any_port ? 0 : NET_TCP;
+		size = offsetof(struct handled, scoped);
+	}
+	if (*abi >= 6) {
+		h.scoped = SCOPE_SIGNAL | (abstract ? 0 : SCOPE_ABSTRACT);
+		size = sizeof(h);
+	}
+	fd = (int)syscall(SYS_landlock_create_ruleset, &h, size, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Allows reading the file, or all below the directory.  With `write` it also
+ * allows writing, and creating and removing files in the directory.  A path
+ * that does not exist is ignored. */
+static void landlock_allow(int rules, const char *path, bool write)
+{
+	struct path_rule rule = { .allowed = FS_READ_FILE };
+	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
+	struct stat st;
+	bool is_dir;
+
+	if (fd < 0)
+		return;
+	/* If fstat(2) fails, the rule is for a directory: the error of a
+	 * missing source must be reported by the code that opens the source. */
+	is_dir = fstat(fd, &st) != 0 || S_ISDIR(st.st_mode);
+	rule.fd = fd;
+	if (write)
+		rule.allowed |= FS_WRITE_FILE;
+	if (is_dir)
+		rule.allowed |= FS_READ_DIR;
+	if (is_dir && write)
+		rule.allowed |= FS_MAKE_REG | FS_REMOVE_FILE;
+	if (syscall(SYS_landlock_add_rule, rules, RULE_PATH_BENEATH,
+		    &rule, 0) != 0)
+		rsh_log_debug("%s: cannot add a landlock rule", path);
+}
+
+/* Allows connections to that TCP port on any host. */
+static void landlock_allow_port(int rules, uint16_t port)
+{
+	const struct {
+		uint64_t allowed, port;
+	} rule = { NET_CONNECT, port };
+
+	if (syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) != 0)
+		rsh_log_debug("port %u: cannot add a landlock rule", port);
+}
+
+/* Applies the rules to this thread and those that it starts.
+ * PR_SET_NO_NEW_PRIVS must be set before.  Returns 0 or -errno. */
+static int landlock_enter(int rules)
+{
+	return syscall(SYS_landlock_restrict_self, rules, 0) == 0 ? 0 : -errno;
+}
 
 #ifdef WITH_SANITIZER
 #define IS_SANITIZED 1
@@ -45,7 +154,7 @@ static void allow_links(int rules, const char *path)
 			continue;
 		entry = rsh_text_format("%s/%s", path, e->d_name);
 		if (entry)
-			rsh_landlock_allow(rules, entry, false);
+			landlock_allow(rules, entry, false);
 	}
 	if (dir)
 		closedir(dir);
@@ -68,7 +177,7 @@ static void allow_path(int rules, const char *path)
 			strcpy(fixed, ".");
 	}
 	if (fixed)
-		rsh_landlock_allow(rules, fixed, false);
+		landlock_allow(rules, fixed, false);
 }
 
 /* Allows a directory of a model, and what links in a snapshot of Hugging Face's
@@ -77,9 +186,9 @@ static void allow_model(int rules, const char *directory)
 {
 	cleanup_free char *blobs = rsh_store_blobs(directory);
 
-	rsh_landlock_allow(rules, directory, false);
+	landlock_allow(rules, directory, false);
 	if (blobs)
-		rsh_landlock_allow(rules, blobs, false);
+		landlock_allow(rules, blobs, false);
 }
 
 /* Allows the files of options that the table marks as opened.  The table of
@@ -102,14 +211,14 @@ static void allow_read(int rules, const struct rsh_options *o)
 	    (strcmp(rule_table, RSH_TABLE_AUTO) != 0 && !o->steps))
 		return;
 	for (unsigned i = 0; (path = rsh_tables_dir(i)); i++) {
-		rsh_landlock_allow(rules, path, false);
+		landlock_allow(rules, path, false);
 		allow_links(rules, path);
 	}
 }
 
 static void allow_mapped(void *rules, const char *path)
 {
-	rsh_landlock_allow(*(const int *)rules, path, false);
+	landlock_allow(*(const int *)rules, path, false);
 }
 
 /* Allows connections to `place`. */
@@ -120,7 +229,7 @@ static void allow_place(int rules, const struct rsh_objects *place)
 
 	rsh_objects_each_file(place, allow_mapped, &rules);
 	for (size_t i = 0; i < n; i++)
-		rsh_landlock_allow_port(rules, ports[i]);
+		landlock_allow_port(rules, ports[i]);
 }
 
 /* Allows connections to the servers, whose host names are already resolved.
@@ -134,10 +243,10 @@ static void allow_network(int rules, const struct rsh_cache_servers *servers)
 	uint16_t port;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		rsh_landlock_allow(rules, files[i], false);
+		landlock_allow(rules, files[i], false);
 	for (size_t i = 0;
 	     servers && (port = rsh_cache_servers_port(servers, i)); i++)
-		rsh_landlock_allow_port(rules, port);
+		landlock_allow_port(rules, port);
 }
 
 /* The log is open by now, and so is everything that the connection to the
@@ -158,7 +267,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 	if (!dir)
 		return rsh_error_nomem(err);
 	if (o->vfs.files.store.follow_outside)
-		rsh_landlock_allow(rules, "/", false);
+		landlock_allow(rules, "/", false);
 	else
 		allow_model(rules, dir);
 	rc = map ? rsh_source_map_each(map, allow_mapped, &rules, err) : 0;
@@ -172,22 +281,22 @@ static int allow_files(int rules, const struct rsh_options *o,
 	/* With --steps all the options of a step are settled when it is
 	 * planned: files beside config.json may belong to the model. */
 	if (beside)
-		rsh_landlock_allow(rules, beside, false);
+		landlock_allow(rules, beside, false);
 	/* The cache directories are created here, because nothing can be
 	 * created beside them later. */
 	if (blocks) {
 		mkdir(blocks, 0700);
-		rsh_landlock_allow(rules, blocks, true);
+		landlock_allow(rules, blocks, true);
 	}
 	if (indexes && rsh_source_make_index_dir(indexes) == 0)
-		rsh_landlock_allow(rules, indexes, true);
-	rsh_landlock_allow(rules, "/dev/null", true);
-	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
+		landlock_allow(rules, indexes, true);
+	landlock_allow(rules, "/dev/null", true);
+	landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
 	/* libc counts the processors here. */
-	rsh_landlock_allow(rules, "/sys/devices/system/cpu", false);
+	landlock_allow(rules, "/sys/devices/system/cpu", false);
 	/* LeakSanitizer reads the list of threads. */
 	if (IS_SANITIZED)
-		rsh_landlock_allow(rules, "/proc", false);
+		landlock_allow(rules, "/proc", false);
 	return 0;
 }
 
@@ -234,7 +343,7 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 			anywhere |= !rsh_objects_ports(places[i], ports,
 						       PORTS_MAX);
 		}
-	rules = rsh_landlock_new(notify && *notify == '@', anywhere, &abi);
+	rules = landlock_new(notify && *notify == '@', anywhere, &abi);
 	rc = rules;
 	if (rules >= 0) {
 		rc = allow_files(rules, o, err);
@@ -245,7 +354,7 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 		for (unsigned i = 0; i < n; i++)
 			if (places[i])
 				allow_place(rules, places[i]);
-		rc = rsh_landlock_enter(rules);
+		rc = landlock_enter(rules);
 	}
 	calls = rsh_syscalls_refuse(connects, sends_datagrams(o)) == 0;
 	rsh_log_info("sandboxed: no new privileges, %s, %s",

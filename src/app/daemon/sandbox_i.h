@@ -42,27 +42,6 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 		      const struct rsh_cache_servers *servers,
 		      struct rsh_error *err);
 
-/* ---- landlock, by its system calls, because there is no library ---- */
-
-/* Makes rules that allow nothing yet: no files, no TCP (with `any_port` TCP is
- * not restricted), no signals to other processes and, unless `abstract` is
- * true, no abstract sockets of other processes.
- * Returns a descriptor and sets *abi to the kernel's version, or returns -errno
- * if there is no landlock. */
-int rsh_landlock_new(bool abstract, bool any_port, int *abi);
-
-/* Allows reading the file, or all below the directory.  With `write` it also
- * allows writing, and creating and removing files in the directory.  A path
- * that does not exist is ignored. */
-void rsh_landlock_allow(int rules, const char *path, bool write);
-
-/* Allows connections to that TCP port on any host. */
-void rsh_landlock_allow_port(int rules, uint16_t port);
-
-/* Applies the rules to this thread and those that it starts.
- * PR_SET_NO_NEW_PRIVS must be set before.  Returns 0 or -errno. */
-int rsh_landlock_enter(int rules);
-
 /* ---- system calls that a daemon does not need ---- */
 
 /* Makes these calls fail with EPERM in this thread and those that it starts.

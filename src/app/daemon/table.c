@@ -5,7 +5,6 @@
 
 #include "rsh/app/printer.h"
 
-#include <limits.h>
 #include <locale.h>
 #include <pthread.h>
 #include <string.h>

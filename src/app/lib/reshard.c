@@ -88,8 +88,7 @@ static int add_shown(struct reshard *r, uint64_t node, uint64_t size,
 {
 	struct file *f;
 
-	if (rsh_grow(&r->files, &r->cap_files, r->n_files + 1,
-		     sizeof(*r->files)))
+	if (rsh_room(r->files, r->cap_files, r->n_files + 1))
 		return -ENOMEM;
 	f = &r->files[r->n_files];
 	*f = (struct file){ .node = node, .size = size,

@@ -5,7 +5,6 @@
 
 #include "rsh/app/table.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

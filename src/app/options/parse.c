@@ -224,8 +224,7 @@ static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
 
 	/* -o itself is not recorded as given; the options in its list are. */
 	if (rc == 0 && def->set) {
-		if (rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
-			     sizeof(*o->given)))
+		if (rsh_room(o->given, o->cap_given, o->n_given + 1))
 			return rsh_error_nomem(err);
 		o->given[o->n_given] = (struct rsh_given){ def->name, value,
 							   o->n_given };

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "dst_stage_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* ---- the converter's dispatch ---- */

@@ -20,7 +20,7 @@
  *       multiple of the other), reshardfs loads the ranks that hold needed
  *       slices, and the rank modulo the source ranks, from which records are
  *       copied.
- *   order.c  Names are in the order of the files that it loads, the highest
+ *   dst_stage.c  Names are in the order of the files that it loads, the highest
  *       rank first.  Resharded parameters come before copied ones.
  *   copy_source.c  Copied records come from the local rank modulo the number of
  *       devices of the last resharded parameter.  If that file lacks the
@@ -174,13 +174,6 @@ uint32_t rsh_record_unit(const struct rsh_converter *c,
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 
 /* ---- planning ---- */
-
-/* Adds a parameter to the catalogue, from the files that `s` loads, and shows
- * it to the ranks of destination stage `stage` (reshard.c).  *shown is
- * RSH_COPIED if no loaded file holds it. */
-int rsh_reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
-		      uint32_t stage, uint32_t name, uint32_t *shown,
-		      struct rsh_error *err);
 
 /* rsh_note_add() counts a difference; rsh_notes_write() adds the notes to the
  * plan at the end (notes.c). */

@@ -3,10 +3,380 @@
  * for the ranks of one destination stage. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "converter_i.h"
 #include "dst_stage_i.h"
-#include "rsh/util/checked.h"
+#include "rsh/plan/policy.h"
 #include "rsh/util/mem.h"
+
+/* ---- resharded parameters ---- */
+
+#define LAYOUT_TEXT 160
+
+/* The state of adding one parameter. */
+struct making {
+	struct rsh_converter *c;
+	struct rsh_slices s; /* in the source */
+	const struct rsh_strategy_item *dst;
+};
+
+/* Prefixes the message with the file, the parameter and both layouts. */
+static int refuse(const struct making *m, int rc, struct rsh_error *err)
+{
+	char from[LAYOUT_TEXT], to[LAYOUT_TEXT], dims[LAYOUT_TEXT];
+	const struct rsh_converter *c = m->c;
+
+	rsh_error_prefix(
+		err,
+		"%s: parameter %s of shape %s cannot go from %s%s%s%s "
+		"to %s%s%s%s", rsh_catalogue_path(c->cat, m->s.rank),
+		rsh_names_text(c->cat->names, m->s.name),
+		rsh_record_dims_text(m->s.ix, m->s.rec, dims, sizeof(dims)),
+		rsh_item_text(m->s.item, from, sizeof(from)),
+		c->src ? " (" : "", c->src ? c->src->path : "",
+		c->src ? ")" : "", rsh_item_text(m->dst, to, sizeof(to)),
+		c->dst ? " (" : "", c->dst ? c->dst->path : "",
+		c->dst ? ")" : "");
+	return rc;
+}
+
+/* Returns whether some slice is in no stage although the stage of the reference
+ * has a file that should hold it. */
+static bool is_reduced(const struct making *m)
+{
+	const struct rsh_job_files *f = &m->c->files;
+	uint32_t stage = (m->s.rank - f->first_rank) / f->stage_ranks;
+
+	for (uint32_t i = 0; i < f->n_held; i++)
+		if (!m->s.found[i] &&
+		    rsh_catalogue_index(f->cat, rsh_job_rank(f, stage,
+							     f->held[i])))
+			return true;
+	return false;
+}
+
+/* ---- grids ---- */
+
+/* Adds a note if the converter would put the slices on other ranks. */
+static int note_simple(const struct making *m,
+		       const struct rsh_strategy_item *item,
+		       const struct rsh_grid_sizes *whole,
+		       const struct rsh_grid *mine)
+{
+	struct rsh_grid *theirs;
+	int rc;
+
+	if (m->c->o.compat || !mine || !item || !item->opt_step ||
+	    !item->opt_size)
+		return 0;
+	rc = rsh_grid_new(item, whole, RSH_GRID_CONVERTER, &theirs, NULL);
+	if (rc)
+		return rc;
+	if (!rsh_grid_same_slices(mine, theirs))
+		rsh_note_add(m->c, RSH_NOTE_SIMPLE_SHARD, m->s.name);
+	rsh_grid_free(theirs);
+	return 0;
+}
+
+/* Rows that are split manually (manual_split) are unknown to the converter.
+ * It gives the right rows to ranks that have the whole tensor, and if both
+ * sides cut it in the same way.  Otherwise adds a note, or returns -EINVAL if
+ * its result is wanted. */
+static int check_manual(const struct making *m, const struct rsh_cut *from,
+			const struct rsh_cut *to, struct rsh_error *err)
+{
+	if ((rsh_cut_grid(from) && rsh_cut_grid(to)) ||
+	    rsh_cut_n_cells(to) == 1 ||
+	    (m->s.item && m->dst && rsh_item_same_layout(m->s.item, m->dst)))
+		return 0;
+	if (m->c->o.compat)
+		return rsh_error_set(err, EINVAL,
+				     "MindSpore's converter misplaces rows that are split manually (manual_split)");
+	rsh_note_add(m->c, RSH_NOTE_MANUAL, m->s.name);
+	return 0;
+}
+
+/* ---- into the catalogue, and shown ---- */
+
+/* Shows a tensor of the catalogue as the destination cuts it. */
+static int show(const struct making *m, const struct rsh_tensor *t,
+		uint32_t tensor, enum rsh_grid_rule rule, uint32_t *shown,
+		struct rsh_error *err)
+{
+	int64_t whole[RSH_MAX_DIMS];
+	const struct rsh_grid_sizes sizes = { whole, t->n_dims, false };
+	struct rsh_recipe_part part;
+	struct rsh_shown out = {
+		.name = t->name,
+		.n_dims = t->n_dims,
+		.dims = t->dims,
+		.recipe = { 1, &part, RSH_CODEC_NONE },
+	};
+	uint64_t ignored[RSH_MAX_DIMS];
+	int rc;
+
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		whole[d] = (int64_t)t->dims[d];
+	rc = rsh_layout_cut(m->c->cat, m->dst, &sizes, rule, &out.cut, ignored,
+			    err) ?:
+	     check_manual(m, t->cut, out.cut, err) ?:
+	     note_simple(m, m->s.item, &sizes, rsh_cut_grid(t->cut)) ?:
+	     note_simple(m, m->dst, &sizes, rsh_cut_grid(out.cut));
+	if (rc)
+		return refuse(m, rc, err);
+	out.recipe.codec = rsh_record_codec(m->c, m->s.rec, &out.dtype);
+	rsh_recipe_same(m->c->cat, tensor, &part);
+	rc = rsh_blueprint_show(m->c->plan, &out, shown, err);
+	return rc == -EINVAL ? refuse(m, rc, err) : rc;
+}
+
+/* Adds and shows a parameter that has a reference record. */
+static int reshard_as(struct making *m, const struct rsh_strategy_param *s,
+		      uint32_t *shown, struct rsh_error *err)
+{
+	struct rsh_converter *c = m->c;
+	const enum rsh_grid_rule rule = c->o.compat ? RSH_GRID_CONVERTER :
+						      RSH_GRID_RUNTIME;
+	const uint32_t stage = s && !c->by_stage ?
+		rsh_param_source_stage(s)->stage : 0;
+	uint32_t tensor;
+	int rc = rsh_slices_find(&m->s, rsh_record_unit(c, m->s.rec), err);
+
+	if (rc)
+		return rc;
+	m->s.first_file = rsh_job_rank(&c->files, stage, 0);
+	rc = rsh_slices_add(&m->s, m->dst, rule, c->o.replicas, &tensor, err);
+	if (rc)
+		return refuse(m, rc, err);
+	rc = show(m, c->cat->tensors[tensor], tensor, rule, shown, err);
+	if (rc)
+		return rc;
+	if (rsh_room(c->resharded, c->resharded_cap, *shown + 1))
+		return rsh_error_nomem(err);
+	c->resharded[*shown] = (struct rsh_resharded){ tensor, is_reduced(m) };
+	return 0;
+}
+
+/* Adds a parameter to the catalogue, from the files that `s` loads, and shows
+ * it to the ranks of destination stage `stage`.  *out is RSH_COPIED if no
+ * loaded file holds it. */
+static int reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
+			 uint32_t stage, uint32_t name, uint32_t *out,
+			 struct rsh_error *err)
+{
+	const struct rsh_strategy_param *listed = c->src ?
+		rsh_strategy_find(c->src, name) : NULL;
+	const struct rsh_strategy_param *d = c->dst ?
+		rsh_strategy_find(c->dst, name) : NULL;
+	struct making m = {
+		.c = c,
+		.s = { .files = &c->files, .name = name,
+		       .n_stages = s->n_stages, .stages = s->stages },
+	};
+	int rc;
+
+	*out = RSH_COPIED;
+	if (listed)
+		m.s.item = rsh_param_source_stage(listed)->item;
+	if (d)
+		m.dst = rsh_param_dest_stage(c->dst, d, stage * c->dst_ranks,
+					     c->o.compat)->item;
+	if (!rsh_slices_begin(&m.s))
+		return 0;
+	if (m.s.rec->dtype == RSH_DTYPE_STR)
+		return rsh_error_set(err, EINVAL,
+				     "%s: parameter %s is a string, but both "
+				     "strategies list it as a tensor",
+				     rsh_catalogue_path(c->cat, m.s.rank),
+				     rsh_names_text(c->cat->names, name));
+	if (d && !c->o.compat &&
+	    !rsh_item_same_layout(m.dst,
+				  rsh_param_dest_stage(c->dst, d,
+						       stage * c->dst_ranks,
+						       true)->item))
+		rsh_note_add(c, RSH_NOTE_SHARED, name);
+	rc = reshard_as(&m, listed, out, err);
+	rsh_slices_clear(&m.s);
+	return rc;
+}
+
+/* ---- the order of records ---- */
+
+/* The names of a file's records are in the converter's order.  The converter
+ * loads files from the highest rank on (in a by-stage conversion, from the
+ * lowest).  Names are in the order in which they first occur in these files,
+ * and resharded parameters come before copied ones. */
+
+/* Adds the rank's index to the sequence unless the sequence has an equal
+ * one. */
+static void add_to_seq(struct stage_state *p, uint32_t rank, uint32_t *n)
+{
+	uint32_t *seen = &p->seen_index[p->c->cat->index_id[rank]];
+
+	if (*seen == p->epoch)
+		return;
+	*seen = p->epoch;
+	p->seq[(*n)++] = rank;
+}
+
+/* Adds the stage's file for a marked key.  If it is missing, adds the next file
+ * of the stage (after the last file, the first), which has the same names in
+ * the same order. */
+static void order_load(struct stage_state *p, uint32_t stage, uint32_t held,
+		       uint32_t *n)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_job_files *f = &c->files;
+	uint32_t from, to, next;
+
+	if (held < f->n_held) {
+		uint32_t rank = rsh_job_rank(f, stage, f->held[held]);
+
+		if (rsh_catalogue_index(c->cat, rank) &&
+		    (c->o.replicas || p->marks.exact[held])) {
+			add_to_seq(p, rank, n);
+			return;
+		}
+	}
+	if (!c->o.replicas)
+		return;
+	rsh_job_files_of(f, stage, &from, &to);
+	if (from == to)
+		return;
+	next = held < f->n_held ?
+		rsh_catalogue_present_from(c->cat, rsh_job_rank(f, stage,
+							f->held[held])) : to;
+	add_to_seq(p, c->cat->present[next < to ? next : from], n);
+}
+
+/* Lists the distinct indexes in the order in which the converter loads files.
+ * Sets p->seq to a rank for each, and returns their number. */
+static uint32_t load_sequence(struct stage_state *p)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_job_files *f = &c->files;
+	const struct rsh_dst_stage *b = p->dst_stage;
+	/* Whether there is a key above the last held one. */
+	const bool any_above = f->n_held == 0 ||
+			       f->held[f->n_held - 1] + 1 < f->stage_ranks;
+	uint32_t n = 0;
+
+	p->epoch++;
+	if (c->by_stage) {
+		uint32_t i, end;
+
+		for (rsh_job_files_of(f, 0, &i, &end); i < end; i++)
+			add_to_seq(p, c->cat->present[i], &n);
+		return n;
+	}
+	if (!c->src && c->dst && !p->reduced) {
+		for (uint32_t i = 0; i < b->n_stages && n == 0; i++)
+			order_load(p, b->stages[i], 0, &n);
+		return n;
+	}
+	for (uint32_t i = b->n_stages; i-- > 0;)
+		for (uint32_t k = f->n_held + 1; k-- > 0;)
+			if (p->marks.near[k] ||
+			    (p->reduced && (k < f->n_held || any_above)))
+				order_load(p, b->stages[i], k, &n);
+	return n;
+}
+
+/* Adds the names of a file at the end.  If files lack parameters (p->reduced),
+ * each has a part of a common order; then adds a name after the file's previous
+ * name.  Returns the number of names. */
+static uint32_t add_names(struct stage_state *p,
+			  const struct rsh_ckpt_index *ix, uint32_t *names,
+			  uint32_t n)
+{
+	uint32_t next = 0;
+
+	for (uint32_t r = 0; r < ix->n_records; r++) {
+		uint32_t name = ix->records[r].name;
+
+		if (p->action[name] == ACTION_DROP)
+			continue;
+		if (p->seen[name] == p->epoch) {
+			next = 0;
+			while (p->reduced && names[next++] != name)
+				;
+			continue;
+		}
+		p->seen[name] = p->epoch;
+		if (!p->reduced)
+			next = n;
+		memmove(names + next + 1, names + next,
+			(n++ - next) * sizeof(*names));
+		names[next++] = name;
+	}
+	return n;
+}
+
+/* Sets l->names to the names of the files of p->seq in order, resharded ones
+ * first. */
+static int order_walk_names(struct stage_state *p, struct name_list *l)
+{
+	const uint32_t n_names = p->c->cat->n_names;
+	cleanup_free uint32_t *names = rsh_alloc_array(n_names, sizeof(*names));
+	uint32_t n = 0;
+
+	if (!names)
+		return -ENOMEM;
+	p->epoch++;
+	for (uint32_t i = 0; i < l->n_seq; i++)
+		n = add_names(p, rsh_catalogue_index(p->c->cat, p->seq[i]),
+			      names, n);
+	/* Add resharded parameters that only other files hold, so that they are
+	 * read from there, or reported as missing. */
+	for (uint32_t name = 0; name < n_names; name++)
+		if (p->action[name] == ACTION_RESHARD &&
+		    p->seen[name] != p->epoch &&
+		    p->shown_of[name] != RSH_COPIED)
+			names[n++] = name;
+	l->names = rsh_arena_array(&p->arena, uint32_t, n);
+	if (!l->names)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		if (p->action[names[i]] == ACTION_RESHARD)
+			l->names[l->n++] = names[i];
+	l->n_resharded = l->n;
+	for (uint32_t i = 0; i < n; i++)
+		if (p->action[names[i]] != ACTION_RESHARD)
+			l->names[l->n++] = names[i];
+	return 0;
+}
+
+/* Returns the names for the marked keys, valid until the next call; NULL: out
+ * of memory. */
+static const struct name_list *list_names(struct stage_state *p)
+{
+	const uint32_t n = load_sequence(p);
+	const uint32_t *id = p->c->cat->index_id;
+	struct name_list *l;
+
+	for (uint32_t i = 0; i < p->n_lists; i++) {
+		uint32_t same = 0;
+
+		l = &p->lists[i];
+		while (l->n_seq == n && same < n &&
+		       l->seq[same] == id[p->seq[same]])
+			same++;
+		if (l->n_seq == n && same == n)
+			return l;
+	}
+	if (rsh_grow(&p->lists, &p->lists_cap, p->n_lists + 1, sizeof(*l)))
+		return NULL;
+	l = &p->lists[p->n_lists++];
+	*l = (struct name_list){
+		.n_seq = n, .seq = rsh_arena_array(&p->arena, uint32_t, n),
+	};
+	if (!l->seq)
+		return NULL;
+	for (uint32_t i = 0; i < n; i++)
+		l->seq[i] = id[p->seq[i]];
+	return order_walk_names(p, l) ? NULL : l;
+}
 
 /* ---- actions of parameters ---- */
 
@@ -109,8 +479,8 @@ static int show_resharded(struct stage_state *p, struct rsh_error *err)
 		p->action[name] = (uint8_t)action_of(p, name);
 		if (p->action[name] != ACTION_RESHARD)
 			continue;
-		rc = rsh_reshard_param(p->c, p->dst_stage, p->stage, name,
-				       &p->shown_of[name], err);
+		rc = reshard_param(p->c, p->dst_stage, p->stage, name,
+				   &p->shown_of[name], err);
 		if (rc == 0 && p->shown_of[name] != RSH_COPIED &&
 		    p->c->o.replicas)
 			p->reduced |=
@@ -182,7 +552,7 @@ int rsh_dst_stage_file(void *ctx, struct rsh_shown_file *f,
 		rc = rsh_stage_take_whole(p, f, &out->added, err);
 	if (rc || out->added)
 		return rc;
-	names = rsh_stage_list_names(p);
+	names = list_names(p);
 	if (!names)
 		return rsh_error_nomem(err);
 	out->names = names->names;

@@ -3,7 +3,6 @@
  * for the files of converter/ only:
  *   dst_stage.c    which parameters are resharded, which records a file has
  *   loaded_keys.c  which source ranks the converter would load
- *   order.c        the order of records that follows from these
  *   records.c      one record
  *   whole.c        files that equal a source file */
 #pragma once
@@ -97,10 +96,6 @@ bool rsh_stage_is_part(struct stage_state *p, uint32_t rank);
 void rsh_stage_pairs_clear(struct stage_state *p);
 /* Returns a copy of p->marks.exact that p->c owns; NULL: out of memory. */
 const bool *rsh_stage_keep_keys(struct stage_state *p);
-
-/* Returns the names for the marked keys (order.c), valid until the next call;
- * NULL: out of memory. */
-const struct name_list *rsh_stage_list_names(struct stage_state *p);
 
 /* Functions of struct rsh_policy; ctx is a struct stage_state (dst_stage.c,
  * records.c). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/converter/loaded_keys.c marks the source files that the converter would
  * load for one destination rank.  The order of the records follows from these
- * (order.c).
+ * (dst_stage.c).
  *
  * A key is a source rank within its stage.  Each pair of layouts marks keys
  * (converter/redistribution.c).  If the converter refuses a pair, the keys of
@@ -33,7 +33,6 @@
 #include <string.h>
 
 #include "dst_stage_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 static int keys_add_pair(struct stage_state *p,
@@ -62,8 +61,7 @@ static int keys_add_pair(struct stage_state *p,
 		p->pairs[i] = p->pairs[--p->n_pairs];
 		break;
 	}
-	if (rsh_grow(&p->pairs, &p->pairs_cap, p->n_pairs + 1,
-		     sizeof(*p->pairs)))
+	if (rsh_room(p->pairs, p->pairs_cap, p->n_pairs + 1))
 		return -ENOMEM;
 	lp = &p->pairs[p->n_pairs];
 	*lp = (struct layout_pair){ src, dst, NULL, shown, NULL };

@@ -42,7 +42,7 @@ static int list_add_pair(struct rsh_rank_list *l,
 		if (rsh_item_same_layout(l->pairs[i].src, src) &&
 		    rsh_item_same_layout(l->pairs[i].dst, dst))
 			return 0;
-	if (rsh_grow(&l->pairs, &l->cap, l->n + 1, sizeof(*l->pairs)))
+	if (rsh_room(l->pairs, l->cap, l->n + 1))
 		return -ENOMEM;
 	p = &l->pairs[l->n];
 	*p = (struct pair){ src, dst, NULL };

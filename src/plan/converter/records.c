@@ -8,7 +8,6 @@
 #include "converter_i.h"
 #include "dst_stage_i.h"
 #include "rsh/plan/kinds.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,

@@ -75,9 +75,8 @@ static int layouts_match(struct equal_pairs *l,
 	rc = same_slices(a, b, dims, n_dims) ?: same_slices(b, a, dims, n_dims);
 	if (rc <= 0)
 		return rc;
-	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
+	if (rsh_push(l->v, l->n, l->cap, (struct equal_pair){ a, b }))
 		return -ENOMEM;
-	l->v[l->n++] = (struct equal_pair){ a, b };
 	return 1;
 }
 
@@ -230,8 +229,7 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	if (p->slots_of == id + 1)
 		return 0;
 	order = rsh_alloc_array(ix->n_records, sizeof(*order));
-	if (!order || rsh_grow(&p->slots, &p->slots_cap, ix->n_records,
-			       sizeof(*p->slots)))
+	if (!order || rsh_room(p->slots, p->slots_cap, ix->n_records))
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];

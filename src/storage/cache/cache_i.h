@@ -115,11 +115,6 @@ struct rsh_verdict {
 	bool missed;  /* the last sample was not compressible */
 };
 
-/* Compresses those of n loaded blocks that are compressible.  They are PLAIN
- * and the caller uses them.  The lock is held, and released meanwhile. */
-void rsh_blocks_pack(struct rsh_cache *c, struct rsh_cache_block **blocks,
-		     const struct rsh_cache_kind *kinds, unsigned n);
-
 /* ---- the cache ---- */
 
 struct rsh_disk;

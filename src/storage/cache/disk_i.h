@@ -74,20 +74,3 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 /* Queues the block, which has a user, for the writer.  Drops it if too many
  * blocks wait.  The lock is held. */
 void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b);
-
-/* ---- the limit of the directory (disk_trim.c) ---- */
-
-/* Returns how many bytes a file of this size uses on disk. */
-uint64_t rsh_disk_cost(uint64_t bytes);
-
-struct rsh_disk_look {
-	uint64_t total;   /* bytes that the files use on disk */
-	uint64_t removed; /* how many files were removed */
-};
-
-/* Scans the files of the directory.  If they use more than `limit`, it removes
- * the least recently used ones until they use `target` or less.  Temporary
- * files of killed processes are removed once they are ten minutes old.  Returns
- * 0 or a positive errno. */
-int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
-		  struct rsh_disk_look *out);

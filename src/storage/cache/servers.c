@@ -374,12 +374,6 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 
 /* ---- requests ---- */
 
-static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
-					const struct server *v)
-{
-	return rsh_link_new(&v->address, s->timeout_ms, s->largest);
-}
-
 /* The use of a link by one request. */
 struct visit {
 	struct rsh_link *link;
@@ -413,7 +407,7 @@ static bool server_enter(struct rsh_cache_servers *s, struct server *v,
 	pthread_mutex_unlock(&s->lock);
 	if (!may || out->link)
 		return may;
-	out->link = server_link_new(s, v);
+	out->link = rsh_link_new(-1, s->timeout_ms, s->largest);
 	if (out->link)
 		return true;
 	pthread_mutex_lock(&s->lock);
@@ -486,11 +480,12 @@ int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
 	v = &s->v[server];
 	if (!server_enter(s, v, &visit))
 		return EAGAIN;
-	code = fn(visit.link, ctx);
+	code = rsh_link_begin(visit.link, &v->address) ?: fn(visit.link, ctx);
 	if (visit.used && rsh_request_failed(code) && code != ETIMEDOUT) {
 		rsh_link_free(visit.link);
-		visit.link = server_link_new(s, v);
-		code = visit.link ? fn(visit.link, ctx) : ENOMEM;
+		visit.link = rsh_link_new(-1, s->timeout_ms, s->largest);
+		code = visit.link ? rsh_link_begin(visit.link, &v->address) ?:
+				    fn(visit.link, ctx) : ENOMEM;
 	}
 	server_leave(s, v, &visit, fn, code);
 	return code;

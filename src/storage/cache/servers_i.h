@@ -60,21 +60,7 @@ uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2]);
  * there may no longer use the server and will not store the block. */
 bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server);
 
-/* Gets the items that are WANTED or TAKEN, the items of one server together. */
-void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
-		     size_t n, struct rsh_servers_tally *tally);
-/* Claims the items that are FREE. */
-void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
-		       size_t n, struct rsh_servers_tally *tally);
-/* Stores a sealed value of item->stored bytes in place of the claim.  Returns 0
- * or a positive errno. */
-int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
-		    const uint8_t *value);
-/* Removes the claim. */
-void rsh_servers_release(struct rsh_cache_servers *s,
-			 const struct rsh_item *item);
-
-/* ---- servers.c for items.c ---- */
+/* ---- servers.c for shared.c ---- */
 
 /* Makes a request by a link and returns 0 or a positive errno.  It may be
  * called twice. */

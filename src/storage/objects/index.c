@@ -8,7 +8,6 @@
 #include "objects_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,8 +133,7 @@ static int probe_keep(struct rsh_object_listing *list, const char *name,
 {
 	struct rsh_object *to;
 
-	if (rsh_grow(&list->objects, &list->cap, list->n + 1,
-		     sizeof(*list->objects)))
+	if (rsh_room(list->objects, list->cap, list->n + 1))
 		return -ENOMEM;
 	to = &list->objects[list->n];
 	*to = (struct rsh_object){
@@ -224,8 +222,7 @@ static int index_add(struct rsh_names *names, const char *prefix,
 
 	if (!copy)
 		return -ENOMEM;
-	if ((n && strncmp(copy, prefix, n)) || !*copy ||
-	    !rsh_object_is_name(copy))
+	if ((n && strncmp(copy, prefix, n)) || !rsh_path_is_plain(copy))
 		return 0;
 	return rsh_names_add(names, name, len) == RSH_NAME_NONE ? -ENOMEM : 0;
 }
@@ -303,21 +300,6 @@ static int index_find_names(struct rsh_objects *o, const char *prefix,
 	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]) && rc == 0; i++)
 		rc = index_add(p->names, prefix, usual[i], strlen(usual[i]));
 	return rc ? rsh_error_nomem(err) : 0;
-}
-
-bool rsh_object_is_name(const char *name)
-{
-	while (*name) {
-		size_t n = strcspn(name, "/");
-
-		if (n == 0 || (n == 1 && name[0] == '.') ||
-		    (n == 2 && name[0] == '.' && name[1] == '.'))
-			return false;
-		if (name[n] == '/' && !name[n + 1])
-			return false;
-		name += n + (name[n] == '/');
-	}
-	return true;
 }
 
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,

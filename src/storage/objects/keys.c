@@ -211,36 +211,30 @@ static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 
 /* A daemon leaves the working directory, so a path is made absolute.  Links in
  * it are kept, since they may lead elsewhere when the file is opened again. */
-int rsh_object_absolute(char **path)
+char *rsh_object_absolute(struct rsh_objects *o, const char *path)
 {
-	cleanup_free char *given = *path;
 	cleanup_free char *here = NULL;
 
-	if (!given || *given == '/') {
-		given = NULL;
-		return 0;
-	}
+	if (!path || *path == '/')
+		return rsh_object_keep(o, path);
 	here = getcwd(NULL, 0);
-	*path = rsh_text_format("%s/%s", here ? here : "", given);
-	return *path ? 0 : -ENOMEM;
+	return rsh_arena_format(&o->texts, "%s/%s", here ? here : "", path);
 }
 
-/* Gives the path of the variable, or that below the home directory; NULL where
+/* Returns the path of the variable, or that below the home directory; NULL if
  * there is none. */
-static int keys_path(const char *variable, const char *name, char **out)
+static char *keys_path(struct rsh_objects *o, const char *variable,
+		       const char *name)
 {
 	const char *given = rsh_object_env(variable);
 	const char *home = rsh_object_env("HOME");
+	char *path = NULL;
 
 	if (given && !strncmp(given, "~/", 2) && home)
-		*out = rsh_text_format("%s%s", home, given + 1);
-	else if (given)
-		*out = strdup(given);
-	else if (home)
-		*out = rsh_text_format("%s/.aws/%s", home, name);
-	if (!*out)
-		return given || home ? -ENOMEM : 0;
-	return rsh_object_absolute(out);
+		path = rsh_arena_format(&o->texts, "%s%s", home, given + 1);
+	else if (!given && home)
+		path = rsh_arena_format(&o->texts, "%s/.aws/%s", home, name);
+	return rsh_object_absolute(o, path ? path : given);
 }
 
 /* Returns whether a request to this address can be read on a network.  AWS's
@@ -278,13 +272,10 @@ static int keys_find_service(struct rsh_objects *o,
 	const char *host = rsh_object_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
 	const char *token = rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
 
-	const char *file =
-		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-
+	o->token_file = rsh_object_absolute(
+		o, rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
 	o->service_token = rsh_secret_dup(token);
-	o->token_file = file ? strdup(file) : NULL;
-	if ((token && !o->service_token) || (file && !o->token_file) ||
-	    rsh_object_absolute(&o->token_file))
+	if (o->texts.failed || (token && !o->service_token))
 		return rsh_error_nomem(err);
 	if (!below && full && keys_are_exposed(full))
 		return rsh_error_set(err, EINVAL,
@@ -293,8 +284,10 @@ static int keys_find_service(struct rsh_objects *o,
 	if (!below && !full && !host && opts->keys != RSH_OBJECTS_KEYS_INSTANCE)
 		return 0;
 	o->origin = below || full ? KEYS_CONTAINER : KEYS_INSTANCE;
-	o->service = below ? rsh_text_format(KEYS_CONTAINER_HOST "%s", below) :
-		     strdup(full ? full : host ? host : KEYS_INSTANCE_HOST);
+	o->service = rsh_arena_format(&o->texts, "%s%s",
+				      below ? KEYS_CONTAINER_HOST : "",
+				      below ? below : full ? full : host ?
+				      host : KEYS_INSTANCE_HOST);
 	return o->service ? 0 : rsh_error_nomem(err);
 }
 
@@ -318,12 +311,9 @@ static int keys_find_identity(struct rsh_objects *o,
 		return rsh_error_set(err, EINVAL,
 				     "AWS_WEB_IDENTITY_TOKEN_FILE needs the name of a role: set AWS_ROLE_ARN");
 	o->origin = KEYS_WEB_IDENTITY;
-	o->token_file = strdup(file);
-	o->role = strdup(role);
-	o->session = strdup(session);
-	if (!o->token_file || !o->role || !o->session ||
-	    rsh_object_absolute(&o->token_file))
-		return rsh_error_nomem(err);
+	o->token_file = rsh_object_absolute(o, file);
+	o->role = rsh_object_keep(o, role);
+	o->session = rsh_object_keep(o, session);
 	return 0;
 }
 
@@ -385,11 +375,11 @@ int rsh_object_keys_find(struct rsh_objects *o,
 
 	if (!o->is_s3)
 		return 0;
-	o->profile = strdup(named ? named : "default");
-	if (!o->profile ||
-	    keys_path("AWS_SHARED_CREDENTIALS_FILE", "credentials",
-		      &o->credentials) ||
-	    keys_path("AWS_CONFIG_FILE", "config", &o->config))
+	o->profile = rsh_object_keep(o, named ? named : "default");
+	o->credentials = keys_path(o, "AWS_SHARED_CREDENTIALS_FILE",
+				   "credentials");
+	o->config = keys_path(o, "AWS_CONFIG_FILE", "config");
+	if (o->texts.failed)
 		return rsh_error_nomem(err);
 	rc = keys_of_profile(o, &f, &found, err);
 	if (rc == 0 && named && !found)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -245,7 +246,7 @@ static void list_settle(const struct rsh_objects *o,
 
 		if (strncmp(name, o->prefix, skip) || !name[skip])
 			continue;
-		if (!rsh_object_is_name(name + skip)) {
+		if (!rsh_path_is_plain(name + skip)) {
 			/* What ends in a slash stands for a directory. */
 			if (name[strlen(name) - 1] != '/' && n_odd++ == 0)
 				odd = name;

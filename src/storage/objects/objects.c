@@ -24,13 +24,6 @@ static unsigned objects_number(unsigned given, unsigned usual)
 	return given ? given : usual;
 }
 
-/* Copies a text, or NULL. */
-static bool objects_copy(char **to, const char *from)
-{
-	*to = from ? strdup(from) : NULL;
-	return *to || !from;
-}
-
 /* A daemon looks at it later, and from another directory. */
 static int objects_ca_file(struct rsh_objects *o,
 			   const struct rsh_objects_options *opts,
@@ -41,19 +34,16 @@ static int objects_ca_file(struct rsh_objects *o,
 					  s->ca_file);
 
 	ca = rsh_object_first(ca, rsh_object_env("SSL_CERT_FILE"), NULL);
-	if (!ca)
-		return 0;
-	if (access(ca, F_OK) != 0)
+	if (ca && access(ca, F_OK) != 0)
 		return rsh_error_set(err, errno, "CA file %s: %s", ca,
 				     strerror(errno));
-	o->ca_file = strdup(ca);
-	return o->ca_file && rsh_object_absolute(&o->ca_file) == 0 ?
-	       0 : rsh_error_nomem(err);
+	o->ca_file = rsh_object_absolute(o, ca);
+	return 0;
 }
 
-static int objects_settings(struct rsh_objects *o,
-			    const struct rsh_objects_options *opts,
-			    const struct keys_settings *s)
+static void objects_settings(struct rsh_objects *o,
+			     const struct rsh_objects_options *opts,
+			     const struct keys_settings *s)
 {
 	const char *region;
 
@@ -62,13 +52,11 @@ static int objects_settings(struct rsh_objects *o,
 		o->requests = OBJECTS_REQUESTS_MAX;
 	o->stall_ms = objects_number(opts->stall_ms, OBJECTS_STALL_MS);
 	o->timeout_ms = objects_number(opts->timeout_ms, OBJECTS_TIMEOUT_MS);
-	if (!objects_copy(&o->index, opts->index))
-		return -ENOMEM;
+	o->index = rsh_object_keep(o, opts->index);
 	region = rsh_object_first(opts->region, rsh_object_env("AWS_REGION"),
 				  rsh_object_env("AWS_DEFAULT_REGION"));
 	region = rsh_object_first(region, s->region, OBJECTS_REGION);
-	o->region = strdup(region);
-	return o->region ? 0 : -ENOMEM;
+	o->region = rsh_object_keep(o, region);
 }
 
 static bool objects_ignores(const struct keys_settings *s)
@@ -124,7 +112,9 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 		 rsh_object_keys_find(o, opts, &s, err) ?:
 		 objects_ca_file(o, opts, &s, err);
 
-	if (rc == 0 && objects_settings(o, opts, &s))
+	if (rc == 0)
+		objects_settings(o, opts, &s);
+	if (rc == 0 && o->texts.failed)
 		rc = rsh_error_nomem(err);
 	o->pays = o->is_s3 && opts->requester_pays;
 	if (rc == 0 && o->pays && o->origin == KEYS_NONE)
@@ -179,21 +169,9 @@ void rsh_objects_free(struct rsh_objects *o)
 	rsh_object_names_clear(o);
 	rsh_secret_free(o->query);
 	rsh_secret_free(o->user);
-	free(o->url);
-	free(o->base);
-	free(o->prefix);
-	free(o->region);
-	free(o->ca_file);
-	free(o->index);
-	free(o->profile);
-	free(o->credentials);
-	free(o->config);
-	free(o->token_file);
+	rsh_arena_clear(&o->texts);
 	free(o->ca_text);
 	free(o->proxy);
-	free(o->service);
-	free(o->role);
-	free(o->session);
 	rsh_secret_free(o->service_token);
 	pthread_cond_destroy(&o->renewed);
 	pthread_mutex_destroy(&o->lock);

@@ -7,9 +7,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "curl_i.h"
 #include "rsh/storage/objects.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/secret.h"
 #include "rsh/wire/http_answer.h"
 
@@ -20,10 +22,6 @@
 const char *rsh_object_env(const char *name);
 /* Returns the first text that is neither NULL nor empty, or NULL. */
 const char *rsh_object_first(const char *a, const char *b, const char *c);
-
-/* Makes a path from malloc absolute without following links; NULL stays NULL.
- * Returns 0 or -ENOMEM. */
-int rsh_object_absolute(char **path);
 
 /* ---- credentials (keys.c) ---- */
 
@@ -77,6 +75,8 @@ void rsh_object_names_clear(struct rsh_objects *o);
 struct object_loop;
 
 struct rsh_objects {
+	struct rsh_arena texts; /* those below that are neither secret nor
+				 * renewed; none is added after opening */
 	bool is_s3;
 	char *url;      /* address for messages */
 	char *base; /* http[s]://HOST[/BUCKET], the begin of all objects'
@@ -120,6 +120,14 @@ struct rsh_objects {
 	atomic_bool no_conditions, tags_differ;
 	atomic_uint_fast64_t n_requests, n_retries, n_bytes, n_connections;
 };
+
+/* Returns a copy of a text that lives as long as `o`; NULL of NULL. */
+static inline char *rsh_object_keep(struct rsh_objects *o, const char *text)
+{
+	return text ? rsh_arena_strndup(&o->texts, text, strlen(text)) : NULL;
+}
+/* Returns such a copy of a path, made absolute without following links. */
+char *rsh_object_absolute(struct rsh_objects *o, const char *path);
 
 /* Sets keys, origin and settings from options and environment. */
 int rsh_object_keys_find(struct rsh_objects *o,
@@ -387,7 +395,5 @@ uint64_t rsh_object_deadline(const struct rsh_objects *o);
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 			  struct rsh_object_listing *list,
 			  struct rsh_error *err);
-/* Returns whether this is a path below the address without "." and "..". */
-bool rsh_object_is_name(const char *name);
 /* Returns whether the address is that of a file. */
 bool rsh_object_is_file(struct rsh_objects *o);

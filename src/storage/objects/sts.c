@@ -46,13 +46,15 @@ int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
 	if (o->origin != KEYS_WEB_IDENTITY)
 		return 0;
 	if (given && !ignores)
-		o->service = rsh_text_format("%s%s", strstr(given, "://") ?
-					     "" : "https://", given);
+		o->service = rsh_arena_format(&o->texts, "%s%s",
+					      strstr(given, "://") ? "" :
+					      "https://", given);
 	else if (sts_is_global(o->region))
-		o->service = strdup(STS_GLOBAL);
+		o->service = rsh_object_keep(o, STS_GLOBAL);
 	else
-		o->service = rsh_text_format("https://sts.%s.amazonaws.com%s",
-					     o->region, is_china ? ".cn" : "");
+		o->service = rsh_arena_format(&o->texts,
+					      "https://sts.%s.amazonaws.com%s",
+					      o->region, is_china ? ".cn" : "");
 	if (!o->service)
 		return rsh_error_nomem(err);
 	if (!rsh_objects_is_url(o->service) || *o->service != 'h')

@@ -326,19 +326,6 @@ static int transfer_set_names(struct object_transfer *t)
 	return rc;
 }
 
-static void transfer_set_connection(CURL *e)
-{
-	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-	/* A name lookup that hangs must not delay other requests. */
-	rsh_curl.easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
-	rsh_curl.easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
-	rsh_curl.easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-	rsh_curl.easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
-	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
-	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
-}
-
 static void transfer_set_protocols(CURL *e, bool is_tls)
 {
 	const long all = CURLPROTO_HTTP | CURLPROTO_HTTPS;
@@ -353,29 +340,6 @@ static void transfer_set_protocols(CURL *e, bool is_tls)
 	rsh_curl.easy_setopt(e, RSH_CURLOPT_PROTOCOLS, all);
 	rsh_curl.easy_setopt(e, RSH_CURLOPT_REDIR_PROTOCOLS,
 			     is_tls ? (long)CURLPROTO_HTTPS : all);
-}
-
-/* Redirects of an S3 server are not followed, because the signature is valid
- * only for this server. */
-static void transfer_set_address(struct object_transfer *t)
-{
-	const struct object_request *q = t->requests;
-
-	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
-	/* Otherwise libcurl removes "." and "..". */
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
-	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
-	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
-			     t->objects->is_s3 ? 0L : 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
-	if (q->direct)
-		rsh_curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
-	if (q->form)
-		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->form);
-	if (q->is_put) {
-		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
-		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
-	}
 }
 
 static void transfer_reset(struct object_transfer *t)
@@ -398,6 +362,7 @@ static void transfer_reset(struct object_transfer *t)
 int rsh_object_transfer_begin(struct object_transfer *t)
 {
 	const char *const *more = t->requests->headers;
+	const struct object_request *q;
 	int rc;
 
 	transfer_reset(t);
@@ -415,9 +380,36 @@ int rsh_object_transfer_begin(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
 			     transfer_take_body);
 	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	transfer_set_connection(t->easy);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
+	/* A name lookup that hangs must not delay other requests. */
+	rsh_curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION,
+			     (long)CURL_HTTP_VERSION_2TLS);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_USERAGENT,
+			     "reshardfs/" PACKAGE_VERSION);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_SSL_VERIFYPEER, 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 2L);
 	transfer_set_certificates(t);
-	transfer_set_address(t);
+	q = t->requests;
+	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
+	/* Otherwise libcurl removes "." and "..". */
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
+	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
+	/* Redirects of an S3 server are not followed, because the signature is
+	 * valid only for this server. */
+	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
+			     t->objects->is_s3 ? 0L : 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
+	if (q->direct)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
+	if (q->form)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->form);
+	if (q->is_put) {
+		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
+		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
+	}
 	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
 	atomic_fetch_add(&t->objects->n_requests, 1);
 	if (t->requests->tries)

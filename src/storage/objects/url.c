@@ -5,7 +5,6 @@
 #include "objects_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -268,15 +267,12 @@ static int url_of_http(struct rsh_objects *o, const char *url,
 		rsh_error_nomem(err) : 0;
 	if (rc == 0) {
 		url_cut_end(text);
-		o->url = strdup(text);
-		o->base = strdup(text);
-		o->prefix = strdup("");
+		o->url = o->base = rsh_object_keep(o, text);
+		o->prefix = rsh_object_keep(o, "");
 	}
 	rsh_secret_free(text);
-	if (rc)
-		return rc;
-	if (!o->url || !o->base || !o->prefix)
-		return rsh_error_nomem(err);
+	if (rc || o->texts.failed)
+		return rc ?: rsh_error_nomem(err);
 	if (url_has_blanks(o->url) || (o->query && url_has_blanks(o->query)))
 		return url_bad(o->url,
 			       "this address contains blanks: write %20", err);
@@ -303,7 +299,7 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 	size_t n = strcspn(bucket, "/");
 
 	o->is_s3 = true;
-	o->url = strdup(url);
+	o->url = rsh_object_keep(o, url);
 	if (!o->url || url_split(o->url, &o->user, &o->query))
 		return rsh_error_nomem(err);
 	url_cut_end(o->url);
@@ -316,7 +312,7 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 			       "not a valid bucket: use s3://BUCKET or "
 			       "s3://BUCKET/PREFIX", err);
 	key = bucket + n + strspn(bucket + n, "/");
-	o->prefix = rsh_text_format("%s/", key);
+	o->prefix = rsh_arena_format(&o->texts, "%s/", key);
 	if (!o->prefix)
 		return rsh_error_nomem(err);
 	url_cut_slashes(o->prefix);
@@ -402,10 +398,11 @@ int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 		      &o->port))
 		return url_bad(endpoint, PLACE_NO_HOST, err);
 	if (url_host_style(endpoint, bucket, (size_t)n, style))
-		o->base = rsh_text_format("%.*s%.*s.%s",
-					  (int)(host - endpoint), endpoint, n,
-					  bucket, host);
+		o->base = rsh_arena_format(&o->texts, "%.*s%.*s.%s",
+					   (int)(host - endpoint), endpoint, n,
+					   bucket, host);
 	else
-		o->base = rsh_text_format("%s/%.*s", endpoint, n, bucket);
+		o->base = rsh_arena_format(&o->texts, "%s/%.*s", endpoint, n,
+					   bucket);
 	return o->base ? 0 : rsh_error_nomem(err);
 }

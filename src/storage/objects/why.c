@@ -6,9 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
-
-#include "rsh/util/text.h"
 
 const char *rsh_object_why(CURLcode code)
 {

@@ -205,7 +205,7 @@ int rsh_faults_new(const char *text, struct rsh_faults **out,
 	while ((one = strsep(&rest, ";"))) {
 		const char *given = text + (one - f->text);
 
-		if (rsh_grow(&f->list, &f->cap, f->n + 1, sizeof(*f->list))) {
+		if (rsh_room(f->list, f->cap, f->n + 1)) {
 			rsh_faults_free(f);
 			return rsh_error_nomem(err);
 		}

@@ -4,7 +4,6 @@
 
 #include "name_list_dir_i.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

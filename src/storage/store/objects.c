@@ -10,7 +10,6 @@
 #include "name_list_dir_i.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,6 @@
 
 #include "store_i.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,8 +126,7 @@ int rsh_store_join(struct rsh_store *s, const char *directory,
 		if (opts.joined[i] &&
 		    strcmp(rsh_objects_url(opts.joined[i]), directory) == 0)
 			opts.place = opts.joined[i];
-	if (rsh_grow(&s->joined, &s->cap_joined, (size_t)s->n_joined + 1,
-		     sizeof(*s->joined)))
+	if (rsh_room(s->joined, s->cap_joined, (size_t)s->n_joined + 1))
 		return rsh_error_nomem(err);
 	rc = medium_open(directory, &opts, &j.medium, err);
 	if (rc)
@@ -250,8 +248,7 @@ int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e)
 
 	path = rsh_text_format("%s%s%s", absolute ? "" : s->path,
 			       absolute ? "" : "/", e->name);
-	if (!path || rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
-			      sizeof(*s->files))) {
+	if (!path || rsh_room(s->files, s->cap_files, (size_t)s->n_files + 1)) {
 		free(path);
 		return -ENOMEM;
 	}
