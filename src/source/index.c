@@ -227,22 +227,6 @@ static bool index_has_header(struct indexing *x, uint32_t file,
 	return true;
 }
 
-static int index_scan_guessing(struct indexing *x, uint32_t file,
-			       const struct rsh_handle *h,
-			       const struct rsh_byte_source *bytes,
-			       struct rsh_error *err)
-{
-	const struct rsh_source *s = x->source;
-	struct rsh_scan_prefetch *g = rsh_scan_prefetch_new(
-		bytes, rsh_scan_prefetch_suited(s->far, s->n_files));
-	const struct rsh_byte_source guessing =
-		rsh_scan_prefetch_source(g, bytes);
-	int rc = index_scan_bytes(x, file, h, &guessing, err);
-
-	rsh_scan_prefetch_free(g);
-	return rc;
-}
-
 static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		      struct rsh_error *err)
 {
@@ -258,8 +242,15 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	struct header header;
 	int rc = 0;
 
-	if (s->format->scan || s->type != RSH_FILE_SAFETENSORS)
-		return index_scan_guessing(x, file, h, &bytes, err);
+	if (s->format->scan || s->type != RSH_FILE_SAFETENSORS) {
+		struct rsh_scan_prefetch *g = rsh_scan_prefetch_new(
+			&bytes, rsh_scan_prefetch_suited(s->far, s->n_files));
+
+		behind = rsh_scan_prefetch_source(g, &bytes);
+		rc = index_scan_bytes(x, file, h, &behind, err);
+		rsh_scan_prefetch_free(g);
+		return rc;
+	}
 	/* A checksum needs all bytes, so the whole file is scanned. */
 	if (s->check == RSH_CHECK_FULL)
 		return index_scan_bytes(x, file, h, &bytes, err);

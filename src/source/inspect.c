@@ -168,33 +168,25 @@ int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
 	return rsh_store_open_file(s->store, i, out, err);
 }
 
-static int inspect_scan(const struct rsh_source *s, uint32_t i,
-			struct rsh_store_scan *in, struct rsh_names *names,
-			struct rsh_inspected *out, struct rsh_error *err)
-{
-	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_store_scan_pread, .ctx = in,
-		.path = rsh_store_path(s->store, i),
-	};
-	int rc = inspect_size(in->handle, bytes.path, &bytes.size, err);
-
-	*out = (struct rsh_inspected){ .bytes = bytes.size };
-	return rc ? rc : s->format->scan(&(struct rsh_scan_job){
-				.source = s, .file = i, .bytes = &bytes,
-				.how = RSH_SCAN_VERIFY, .names = names,
-			}, &out->index, err);
-}
-
 int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
 			    struct rsh_handle *h, struct rsh_names *names,
 			    struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_store_scan in = { s->store, i, h };
+	struct rsh_byte_source bytes = {
+		.pread_fn = rsh_store_scan_pread, .ctx = &in,
+		.path = rsh_store_path(s->store, i),
+	};
+	int rc;
 
-	if (s->format->scan)
-		return inspect_scan(s, i, &in, names, out, err);
-	return inspect_open(rsh_store_path(s->store, i), &in, true, names, out,
-			    err);
+	if (!s->format->scan)
+		return inspect_open(bytes.path, &in, true, names, out, err);
+	rc = inspect_size(h, bytes.path, &bytes.size, err);
+	*out = (struct rsh_inspected){ .bytes = bytes.size };
+	return rc ? rc : s->format->scan(&(struct rsh_scan_job){
+				.source = s, .file = i, .bytes = &bytes,
+				.how = RSH_SCAN_VERIFY, .names = names,
+			}, &out->index, err);
 }
 
 int rsh_source_training_state(const struct rsh_source *s,
