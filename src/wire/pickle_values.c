@@ -503,7 +503,7 @@ bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
 const struct rsh_pickle_value *
 rsh_pickle_find(const struct rsh_pickle_value *v, const char *key)
 {
-	if (v->kind != RSH_PV_DICT)
+	if (!v || v->kind != RSH_PV_DICT)
 		return NULL;
 	for (uint32_t i = v->list->n; i >= 2; i -= 2)
 		if (rsh_pickle_is_text(&v->list->values[i - 2], key))

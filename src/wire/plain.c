@@ -13,6 +13,7 @@
 
 #include <jansson.h>
 
+#include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/pickle_emit.h"
 #include "rsh/wire/pickle_values.h"
@@ -277,6 +278,23 @@ int rsh_plain_make_real(double v, struct rsh_plain *out)
 	return rsh_plain_make(&value, out);
 }
 
+int rsh_plain_copy(const struct rsh_plain *from, struct rsh_plain *to)
+{
+	*to = (struct rsh_plain){ .n_pickle = from->n_pickle };
+	if (from->pickle) {
+		to->pickle = rsh_alloc_array(from->n_pickle, 1);
+		if (!to->pickle)
+			return -ENOMEM;
+		memcpy(to->pickle, from->pickle, from->n_pickle);
+	}
+	if (from->json) {
+		to->json = strdup(from->json);
+		if (!to->json)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 void rsh_plain_clear(struct rsh_plain *p)
 {
 	free(p->json);
@@ -306,4 +324,21 @@ int rsh_plain_join(const char *const *names, const struct rsh_plain *values,
 	free(*out);
 	*out = NULL;
 	return -ENOMEM;
+}
+
+struct rsh_path_key *rsh_path_keys_copy(const struct rsh_path_key *keys,
+					uint32_t n, struct rsh_arena *arena)
+{
+	struct rsh_path_key *to = rsh_arena_array(arena, struct rsh_path_key,
+						  n);
+
+	for (uint32_t i = 0; to && i < n; i++) {
+		to[i] = keys[i];
+		if (keys[i].text)
+			to[i].text = rsh_arena_strndup(arena, keys[i].text,
+						       strlen(keys[i].text));
+		if (keys[i].text && !to[i].text)
+			return NULL;
+	}
+	return to;
 }

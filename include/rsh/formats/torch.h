@@ -121,6 +121,34 @@ int rsh_torch_file_read(const struct rsh_byte_source *src,
 			struct rsh_torch_file **out, struct rsh_error *err);
 void rsh_torch_file_free(struct rsh_torch_file *f);
 
+/* ---- a file that has one rank's part of each tensor ---- */
+
+struct rsh_pickle_class;
+struct rsh_pickle_value;
+/* A rank has so many pieces of a tensor at most. */
+#define RSH_TORCH_PIECES_MAX 64
+/* Reads tensors of which the file has a part: DTensor, ShardedTensor. */
+struct rsh_torch_parts {
+	void *ctx;
+	/* Reads what the pickle says about the tensor `name`, whose text is
+	 * valid as long as the file; `args` are those of
+	 * torch._tensor._rebuild_from_type_v2.  Sets pieces[0 .. *n-1] to the
+	 * values of the tensors that the file itself has; they get the names
+	 * "name", "name\2" "1", "name\2" "2" and so on.  Values are valid only
+	 * during the call.  Returns 0, or -errno with a sentence. */
+	int (*take)(void *ctx, const char *path, const char *name,
+		    const struct rsh_pickle_value *args,
+		    const struct rsh_pickle_value
+			    *pieces[RSH_TORCH_PIECES_MAX],
+		    uint32_t *n, struct rsh_error *err);
+};
+/* Does the same as rsh_torch_file_read(), but the file may have parts of
+ * tensors; only zip archives can. */
+int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
+			      const struct rsh_torch_parts *parts,
+			      struct rsh_torch_file **out,
+			      struct rsh_error *err);
+
 /* ---- an archive within a file: an item of a distributed checkpoint ---- */
 
 #define RSH_TORCH_ITEM_PATH 1024
@@ -139,8 +167,6 @@ int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,
 
 /* ---- as an index ---- */
 
-struct rsh_pickle_class;
-struct rsh_pickle_value;
 /* Returns whether the function builds a tensor that torch.save() wrote on an
  * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
  * of the device, which does not change the bytes. */
@@ -184,12 +210,17 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err);
 
-/* Reads a file and makes its index for a caller that finds tensors only by
- * name. If a tensor is not stored in row-major order, RSH_TORCH_ORDER and the
- * order of its dimensions are appended to its name: "w\1/1,0".  If `full`, also
- * verifies checksums. Returns 0, or -errno with a sentence: -ENOTSUP if the
- * elements of a tensor are not contiguous. */
+/* Makes the index of a file, which the second function also reads, for a caller
+ * that finds tensors only by name.  If a tensor is not stored in row-major
+ * order, RSH_TORCH_ORDER and the order of its dimensions are appended to its
+ * name: "w\1/1,0".  With gaps between its elements it has many extents.  If
+ * `full`, also verifies checksums. Returns 0, or -errno with a sentence:
+ * -ENOTSUP if a tensor has too many extents. */
 #define RSH_TORCH_ORDER "\1"
+int rsh_torch_index_by_name(struct rsh_torch_file *f,
+			    const struct rsh_byte_source *src, bool full,
+			    struct rsh_names *names,
+			    struct rsh_ckpt_index **out, struct rsh_error *err);
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_names *names,
 			   struct rsh_ckpt_index **out, struct rsh_error *err);

@@ -109,6 +109,6 @@ bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text);
 bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
 			 const char *name);
 /* Returns the value of a key, or the last one if the key occurs several times.
- * Returns NULL if there is none, or if *v is not a dictionary. */
+ * Returns NULL if there is none, or if v is NULL or not a dictionary. */
 const struct rsh_pickle_value *
 rsh_pickle_find(const struct rsh_pickle_value *v, const char *key);

@@ -26,11 +26,19 @@ struct rsh_path_key {
 	uint64_t index;
 };
 
+struct rsh_arena;
+/* Returns a copy of n keys and their texts; NULL: memory is out. */
+struct rsh_path_key *rsh_path_keys_copy(const struct rsh_path_key *keys,
+					uint32_t n, struct rsh_arena *arena);
+
 /* These write a value in both forms.  The caller must call rsh_plain_clear().
  * Returns 0 or -ENOMEM. */
 int rsh_plain_make(const struct rsh_pickle_value *v, struct rsh_plain *out);
 int rsh_plain_make_number(int64_t v, struct rsh_plain *out);
 int rsh_plain_make_real(double v, struct rsh_plain *out);
+/* Makes a copy of a value.  The caller must call rsh_plain_clear(), also after
+ * a failure.  Returns 0 or -ENOMEM. */
+int rsh_plain_copy(const struct rsh_plain *from, struct rsh_plain *to);
 void rsh_plain_clear(struct rsh_plain *p);
 /* Makes a JSON object of n values.  Values without JSON are left out.  *out is
  * from malloc and ends in a newline.  Returns 0 or -ENOMEM. */

@@ -301,15 +301,25 @@ void rsh_torch_reader_free(struct rsh_torch_reader *r)
 	free(r);
 }
 
-int rsh_torch_file_read(const struct rsh_byte_source *src,
-			struct rsh_torch_file **out, struct rsh_error *err)
+int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
+			      const struct rsh_torch_parts *parts,
+			      struct rsh_torch_file **out,
+			      struct rsh_error *err)
 {
 	cleanup_reader struct rsh_torch_reader *r =
 		rsh_torch_reader_new(src, 0, src->size, src->path, err);
 
 	*out = NULL;
-	return !r ? -ENOMEM :
-	       torch_file_read(r) ?: rsh_torch_reader_finish(r, out);
+	if (!r)
+		return -ENOMEM;
+	r->parts = parts;
+	return torch_file_read(r) ?: rsh_torch_reader_finish(r, out);
+}
+
+int rsh_torch_file_read(const struct rsh_byte_source *src,
+			struct rsh_torch_file **out, struct rsh_error *err)
+{
+	return rsh_torch_file_read_parts(src, NULL, out, err);
 }
 
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,

@@ -149,17 +149,71 @@ bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n)
 	return true;
 }
 
+/* A tensor with gaps has so many extents at most. */
+#define EXTENTS_MAX (1 << 20)
+
+/* Returns how many last dimensions of a tensor are contiguous, in row-major
+ * order, and sets the number of elements that these have. */
+static uint32_t index_inner(const struct rsh_torch_tensor *t, uint64_t *run)
+{
+	uint32_t d = t->n_dims;
+
+	*run = 1;
+	while (d > 0 && (t->dims[d - 1] == 1 || t->strides[d - 1] == *run))
+		*run *= t->dims[--d];
+	return t->n_dims - d;
+}
+
+/* Gives the record of a tensor with gaps all its dimensions, and an extent for
+ * each run of its elements. */
+static void index_add_runs(struct rsh_ckpt_index *ix,
+			   const struct rsh_torch_file *f,
+			   const struct rsh_torch_tensor *t)
+{
+	const unsigned width = rsh_dtype_size(t->dtype);
+	struct rsh_record *r = &ix->records[ix->n_records - 1];
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, run;
+	const uint32_t outer = t->n_dims - index_inner(t, &run);
+
+	/* The range from the first element to the last was the last one. */
+	ix->n_dims = r->first_dim;
+	ix->n_extents = r->first_extent;
+	r->n_dims = (uint8_t)t->n_dims;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		ix->dims[ix->n_dims++] = (int64_t)t->dims[d];
+	r->content_bytes = t->elements * width;
+	for (uint64_t n = t->elements / run; n > 0; n--) {
+		uint64_t from = t->from;
+
+		for (uint32_t d = 0; d < outer; d++)
+			from += at[d] * t->strides[d];
+		ix->extents[ix->n_extents++] = (struct rsh_extent){
+			f->storages[t->storage].offset + from * width,
+			run * width,
+		};
+		for (uint32_t d = outer; d-- > 0 && ++at[d] == t->dims[d];)
+			at[d] = 0;
+	}
+	r->n_extents = ix->n_extents - r->first_extent;
+}
+
 /* Appends the order of the dimensions to the name of a tensor that is not in
- * row-major order.  -ENOTSUP: its elements are not contiguous. */
-static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
+ * row-major order.  *n_runs is 0 if it has no gaps. */
+static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t,
+			    uint64_t *n_runs)
 {
 	struct rsh_torch_layout l;
 	char order[RSH_MAX_DIMS * 3 + 2];
+	uint64_t run;
 	size_t n = 0;
 
+	*n_runs = 0;
 	rsh_torch_layout(t, &l);
-	if (!l.dense)
-		return -ENOTSUP;
+	if (!l.dense) {
+		index_inner(t, &run);
+		*n_runs = t->elements / run;
+		return *n_runs > EXTENTS_MAX ? -ENOTSUP : 0;
+	}
 	if (rsh_torch_is_row_major(l.order, t->n_dims))
 		return 0;
 	for (uint32_t d = 0; d < t->n_dims; d++)
@@ -170,38 +224,64 @@ static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t)
 	return t->name ? 0 : -ENOMEM;
 }
 
+int rsh_torch_index_by_name(struct rsh_torch_file *f,
+			    const struct rsh_byte_source *src, bool full,
+			    struct rsh_names *names,
+			    struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	struct rsh_ckpt_index *ix = NULL;
+	size_t n_dims = 0, n_extents = 0;
+	uint32_t n_unsummed = 0, twice;
+	int rc = full ? rsh_torch_file_check(src, f, &n_unsummed, err) : 0;
+
+	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++) {
+		struct rsh_torch_tensor t = f->tensors[i];
+		uint64_t n_runs;
+
+		rc = index_name_order(&f->arena_, &t, &n_runs);
+		n_extents += rsh_max_u64(n_runs, 1);
+		n_dims += rsh_max_u64(t.n_dims, 1);
+		if (rc == -ENOTSUP)
+			rsh_error_set(err, ENOTSUP, "%s: the elements of "
+				      "tensor %s are in more than %d places",
+				      src->path, t.name, EXTENTS_MAX);
+		else if (rc)
+			rsh_error_nomem(err);
+	}
+	if (rc)
+		return rc;
+	ix = rsh_ckpt_index_new(f->n_tensors, n_extents, n_dims);
+	if (!ix)
+		return rsh_error_nomem(err);
+	ix->file_bytes = f->file_bytes;
+	ix->n_unsummed = n_unsummed;
+	for (uint32_t i = 0; i < f->n_tensors; i++) {
+		struct rsh_torch_tensor t = f->tensors[i];
+		uint64_t n_runs;
+
+		if (index_name_order(&f->arena_, &t, &n_runs) ||
+		    torch_index_add(ix, f, &t, names)) {
+			rsh_ckpt_index_free(ix);
+			return rsh_error_nomem(err);
+		}
+		if (n_runs > 0)
+			index_add_runs(ix, f, &t);
+	}
+	/* The names in a file are unique, so this cannot fail. */
+	rsh_ckpt_index_sort(ix, &twice);
+	*out = ix;
+	return 0;
+}
+
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_names *names,
 			   struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	cleanup_free struct rsh_torch_tensor *tensors = NULL;
-	struct rsh_torch_file *f, named;
-	uint32_t n_unsummed = 0;
+	struct rsh_torch_file *f;
 	int rc = rsh_torch_file_read(src, &f, err);
 
-	if (rc)
-		return rc;
-	tensors = rsh_alloc_array(f->n_tensors, sizeof(*tensors));
-	if (!tensors)
-		rc = rsh_error_nomem(err);
-	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++) {
-		tensors[i] = f->tensors[i];
-		rc = index_name_order(&f->arena_, &tensors[i]);
-		if (rc == -ENOTSUP)
-			rsh_error_set(err, ENOTSUP, "%s: the elements of "
-				      "tensor %s do not fill a stretch",
-				      src->path, f->tensors[i].name);
-		else if (rc)
-			rsh_error_nomem(err);
-	}
-	if (rc == 0 && full)
-		rc = rsh_torch_file_check(src, f, &n_unsummed, err);
-	named = *f;
-	named.tensors = tensors;
 	if (rc == 0)
-		rc = rsh_torch_index(&named, names, out, err);
-	if (rc == 0)
-		(*out)->n_unsummed = n_unsummed;
+		rc = rsh_torch_index_by_name(f, src, full, names, out, err);
 	rsh_torch_file_free(f);
 	return rc;
 }

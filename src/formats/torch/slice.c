@@ -14,10 +14,9 @@ int rsh_torch_refuse_part(struct rsh_torch_reader *r,
 {
 	return rsh_error_set(r->err, ENOTSUP, "%s: one rank's part of a model, "
 			     "whose tensors are distributed (%.100s.%.100s): "
-			     "parts are joined only if they were saved as a "
-			     "distributed checkpoint (torch.distributed."
-			     "checkpoint)", r->src.path, class->module,
-			     class->name);
+			     "SOURCE is the directory with the files of all "
+			     "ranks (*.pt, *.pth or *.bin)", r->src.path,
+			     class->module, class->name);
 }
 
 bool rsh_torch_is_part(const struct rsh_pickle_class *class)

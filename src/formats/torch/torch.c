@@ -153,7 +153,7 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 	for (size_t i = 0; i < l->n; i++) {
 		const char *by = torch_slice_of(l->names[i]);
 
-		if (!by)
+		if (!by || strcmp(by, "verl") == 0)
 			continue;
 		snprintf(buf, max, "; %s is one rank's slice of a model, as "
 			 "%s writes them, and nothing says how slices are "
@@ -538,46 +538,6 @@ static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 /* ---- values ---- */
 
-/* The state of the source keeps its values for other plans, so they are
- * copied. */
-static int torch_copy_plain(const struct rsh_plain *from, struct rsh_plain *to)
-{
-	*to = (struct rsh_plain){ .n_pickle = from->n_pickle };
-	if (from->pickle) {
-		to->pickle = rsh_alloc_array(from->n_pickle, 1);
-		if (!to->pickle)
-			return -ENOMEM;
-		memcpy(to->pickle, from->pickle, from->n_pickle);
-	}
-	if (from->json) {
-		to->json = strdup(from->json);
-		if (!to->json)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-/* Returns how many of the file's values are plain data, or -ENOMEM. */
-static int torch_take_values(const struct rsh_torch_file *f,
-			     const struct rsh_plan_options *opts,
-			     struct rsh_values *out)
-{
-	int n_plain = 0;
-
-	for (uint32_t i = 0; i < f->n_values; i++) {
-		const struct rsh_torch_value *v = &f->values[i];
-
-		if (v->make ||
-		    (opts->wanted && !opts->wanted(opts->ctx, v->name)))
-			continue;
-		out->names[out->n] = v->name;
-		if (torch_copy_plain(&v->plain, &out->values[out->n++]))
-			return -ENOMEM;
-		n_plain += v->plain.pickle != NULL;
-	}
-	return n_plain;
-}
-
 static int torch_add_paths(const struct rsh_torch_file *f,
 			   struct rsh_values *out)
 {
@@ -599,26 +559,21 @@ static int torch_values(struct rsh_source *s,
 			struct rsh_values *out, struct rsh_error *err)
 {
 	const struct rsh_source_torch *t = rsh_source_state(s);
-	bool first = true;
-	size_t n = 0;
 
-	for (uint32_t i = 0; i < t->n; i++)
-		n += t->files[i] ? t->files[i]->n_values : 0;
-	if (rsh_values_alloc(out, n))
-		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < t->n; i++) {
-		int n_plain;
+		const struct rsh_torch_file *f = t->files[i];
+		const struct rsh_store_attr *a =
+			rsh_store_attr(rsh_source_store(s), i);
+		int rc = f ? torch_add_paths(f, out) : 0;
 
-		if (!t->files[i])
-			continue;
-		n_plain = torch_take_values(t->files[i], opts, out);
-		if (n_plain < 0 || torch_add_paths(t->files[i], out))
+		/* The state of the source keeps them for other plans. */
+		for (uint32_t k = 0; f && k < f->n_values && rc >= 0; k++)
+			if (!f->values[k].make)
+				rc = rsh_values_add(out, opts,
+						    f->values[k].name,
+						    &f->values[k].plain, a);
+		if (rc < 0)
 			return rsh_error_nomem(err);
-		if (n_plain == 0)
-			continue;
-		rsh_values_join_attr(out, rsh_store_attr(rsh_source_store(s),
-							 i), first);
-		first = false;
 	}
 	rsh_values_sort_paths(out);
 	return 0;

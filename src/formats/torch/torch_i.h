@@ -53,6 +53,8 @@ struct rsh_torch_reader {
 	/* The archive is a small one, an item of a distributed checkpoint: both
 	 * of its ends are read first, and then nothing that is not needed. */
 	bool is_item;
+	/* Reads parts of tensors; NULL: they are refused. */
+	const struct rsh_torch_parts *parts;
 	struct rsh_torch_view view;
 	struct rsh_error *err;
 	struct rsh_arena values;    /* memory of the pickles' values */

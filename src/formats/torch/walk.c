@@ -463,15 +463,90 @@ static int walk_opaque(struct rsh_torch_reader *r,
 			      !rsh_torch_is_known(o->class));
 }
 
+/* ---- a tensor of which the file has a part ---- */
+
+/* Returns the arguments of the call that builds such a tensor, which may be in
+ * a parameter; NULL: the value is none. */
+static const struct rsh_pickle_value *
+walk_part_args(const struct rsh_pickle_value *v)
+{
+	for (unsigned i = 0; i < REBUILD_DEPTH; i++) {
+		const struct rsh_pickle_value *args = &v->object->args;
+
+		if (!v->object->class || args->kind != RSH_PV_TUPLE ||
+		    args->n == 0)
+			return NULL;
+		if (strcmp(v->object->class->name, "_rebuild_from_type_v2") == 0)
+			return args->n >= 4 &&
+			       args->items[1].kind == RSH_PV_CLASS &&
+			       rsh_torch_is_part(args->items[1].class) ?
+				       args : NULL;
+		if (strncmp(v->object->class->name, "_rebuild_parameter",
+			    18) != 0 ||
+		    args->items->kind != RSH_PV_OBJECT)
+			return NULL;
+		v = args->items;
+	}
+	return NULL;
+}
+
+/* Adds a piece of the tensor with the current name. */
+static int walk_piece(struct rsh_torch_reader *r, const char *name, uint32_t i,
+		      const struct rsh_pickle_value *v)
+{
+	struct walk_tensor w = { .args = NULL };
+	bool is = false;
+	int rc = 0;
+
+	if (v->kind == RSH_PV_OBJECT && v->object->class)
+		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
+				  &is);
+	if (rc == 0 && (!is || w.make))
+		rc = walk_bad(r, "a part that is not a plain tensor");
+	if (i > 0)
+		name = rsh_arena_format(&r->file->arena_, "%s\2%u", name, i);
+	return rc ? rc : !name ? rsh_error_nomem(r->err) :
+	       walk_add_tensor(r, name, &w);
+}
+
+static int walk_part(struct rsh_torch_reader *r,
+		     const struct rsh_pickle_value *args)
+{
+	const struct rsh_pickle_value *pieces[RSH_TORCH_PIECES_MAX];
+	const char *name = NULL;
+	uint32_t n = 0;
+	int rc;
+
+	if (r->unnamed)
+		return walk_bad(r, "a tensor whose name is not a text");
+	rc = walk_keep_name(r, &name) ?:
+	     r->parts->take(r->parts->ctx, r->src.path, name, args, pieces, &n,
+			    r->err);
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		rc = walk_piece(r, name, i, pieces[i]);
+		if (rc == 0 && i == 0) {
+			struct rsh_torch_tensor *t =
+				&r->tensors[r->n_tensors - 1];
+
+			rc = walk_keep_path(r, &t->keys, &t->n_keys);
+		}
+	}
+	return rc;
+}
+
 static int walk_object(struct rsh_torch_reader *r,
 		       const struct rsh_pickle_value *v)
 {
+	const struct rsh_pickle_value *part = r->parts ? walk_part_args(v) :
+							 NULL;
 	struct walk_tensor w = { .args = NULL };
 	struct rsh_torch_tensor *t;
 	const char *name = NULL;
 	bool is = false;
 	int rc = 0;
 
+	if (part)
+		return walk_part(r, part);
 	if (v->object->class)
 		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
 				  &is);
