@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/source/format.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
@@ -27,6 +28,16 @@
 #define RSH_DCP_NO_FILE UINT32_MAX
 /* This length means that the item is found by its name in the file. */
 #define RSH_DCP_BY_NAME UINT64_MAX
+
+/* A run of indexes of an axis: `n` from `from` on, which are at `at` where the
+ * chunks are given. */
+struct rsh_dcp_run {
+	uint64_t from, at, n;
+};
+struct rsh_dcp_axis {
+	uint32_t n; /* 0: the indexes of the axis are those of the chunks */
+	const struct rsh_dcp_run *runs; /* ascending by `at`, without gaps */
+};
 
 /* A chunk has as many offsets and sizes as its tensor has dimensions. */
 struct rsh_dcp_chunk {
@@ -49,6 +60,10 @@ struct rsh_dcp_tensor {
 	const uint64_t *dims;
 	uint32_t n_chunks;
 	struct rsh_dcp_chunk *chunks; /* in the order of the file */
+	/* [n_dims]: a rank may have several runs of an axis, which are together
+	 * in its chunk.  NULL: the boxes of the chunks are those of the
+	 * tensor. */
+	const struct rsh_dcp_axis *axes;
 	uint32_t n_keys; /* 0: the name is the only key */
 	const struct rsh_path_key *keys; /* from planner_data */
 };
@@ -64,7 +79,7 @@ struct rsh_dcp_value {
 };
 
 struct rsh_dcp {
-	bool by_name;     /* HyperParallel: the files are safetensors */
+	bool by_name;     /* records have names (RSH_DCP_BY_NAME) */
 	/* Names relative to the directory, ascending; those of HyperParallel
 	 * may begin with "../".  Files that have only its values are not
 	 * included. */
@@ -105,6 +120,9 @@ void rsh_dcp_free(struct rsh_dcp *d);
  * dimension is 0: code that uses the tensor multiplies some of its sizes.
  * rsh_dcp_parse() returns only such tensors. */
 bool rsh_dcp_is_countable(const struct rsh_dcp_tensor *t);
+/* Returns whether the chunk has no elements. */
+bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
+			    const struct rsh_dcp_chunk *c);
 void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
 		 struct rsh_box *out);
 
@@ -150,3 +168,50 @@ typedef int rsh_dcp_offsets_fn(void *ctx, const char *name, uint32_t n_dims,
 int rsh_dcp_sharding_info(const char *text, const char *path,
 			  rsh_dcp_offsets_fn *each, void *ctx,
 			  struct rsh_error *err);
+
+/* ---- for formats whose files have boxes of tensors ---- */
+
+/* This is the beginning of the state of a source (rsh_source_keep()) whose
+ * format uses the functions below as members.  The files of the source have the
+ * numbers of the description. */
+struct rsh_dcp_place;
+struct rsh_dcp_source {
+	struct rsh_dcp *pub;
+	bool *holds; /* [file]: it has a chunk with elements */
+	size_t n;
+	struct rsh_dcp_place *places; /* sorted by file and offset */
+};
+
+/* Makes the catalogue and the offers of the tensors in `wanted`.  Of the
+ * options, wanted, allow_missing and report_lost are used.  With allow_missing,
+ * a tensor with missing chunks is left out if there is no destination;
+ * otherwise the output files that need it are marked lost.  Returns 0, or
+ * -errno with a sentence: -EBADMSG if a file contradicts the metadata, -ENOENT
+ * if no file has a chunk, -ENOTSUP if an element type is not known. */
+int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		 struct rsh_error *err);
+/* Adds the paths of all names.  Returns 0 or -ENOMEM. */
+int rsh_dcp_add_paths(const struct rsh_dcp *d, struct rsh_values *out);
+/* Lists tensors, values and files; out->wrong is not set. */
+int rsh_dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		 struct rsh_error *err);
+/* Computes how many of a tensor's elements are in no chunk.  Returns 0,
+ * -ENOMEM, or -errno with a sentence that names the tensor: -EINVAL if boxes
+ * overlap in part or are outside the tensor, -EFBIG if there are too many
+ * elements. */
+int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
+		      struct rsh_error *err);
+/* Checks that each element of a tensor is in a chunk. */
+int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
+			  struct rsh_error *err);
+
+/* A part of a chunk's box that is one box of the tensor as well. */
+struct rsh_dcp_part {
+	struct rsh_box box; /* of the tensor */
+	uint64_t at[RSH_MAX_DIMS]; /* where it begins in the chunks' indexes */
+};
+/* Calls fn for each part of a box that is given as the chunks are.  Stops if it
+ * does not return 0, and returns that. */
+int rsh_dcp_parts(const struct rsh_dcp_tensor *t, const struct rsh_box *box,
+		  int (*fn)(void *ctx, const struct rsh_dcp_part *part),
+		  void *ctx);

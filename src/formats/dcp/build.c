@@ -32,6 +32,57 @@ void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
 	}
 }
 
+/* Sets the run of an axis that has this index of the chunks, cut so that it
+ * begins there and has at most n indexes. */
+static void run_at(const struct rsh_dcp_axis *a, uint64_t at, uint64_t n,
+		   uint64_t *from, uint64_t *length)
+{
+	const uint32_t i = !a || a->n == 0 ? 0 :
+		rsh_first(k, a->n, a->runs[k].at + a->runs[k].n <= at);
+	const bool has = a && i < a->n;
+	const struct rsh_dcp_run own = { at, at, n };
+	const struct rsh_dcp_run *r = has ? &a->runs[i] : &own;
+
+	*from = r->from + (at - r->at);
+	*length = rsh_min_u64(n, r->n - (at - r->at));
+}
+
+int rsh_dcp_parts(const struct rsh_dcp_tensor *t, const struct rsh_box *box,
+		  int (*fn)(void *ctx, const struct rsh_dcp_part *part),
+		  void *ctx)
+{
+	const uint32_t n = t->n_dims;
+	struct rsh_dcp_part p = { .box = *box };
+	uint32_t d = n;
+	int rc;
+
+	memcpy(p.at, box->from, n * sizeof(*p.at));
+	if (!t->axes)
+		return fn(ctx, &p);
+	for (uint32_t k = 0; k < n; k++)
+		if (box->size[k] == 0)
+			return 0;
+	for (uint32_t k = 0; k < n; k++)
+		run_at(&t->axes[k], p.at[k], box->size[k], &p.box.from[k],
+		       &p.box.size[k]);
+	do {
+		rc = fn(ctx, &p);
+		/* Goes to the next run of the last axis that has one. */
+		for (d = n; rc == 0 && d-- > 0;) {
+			const uint64_t end = box->from[d] + box->size[d];
+
+			p.at[d] += p.box.size[d];
+			if (p.at[d] == end)
+				p.at[d] = box->from[d];
+			run_at(&t->axes[d], p.at[d], end - p.at[d],
+			       &p.box.from[d], &p.box.size[d]);
+			if (p.at[d] > box->from[d])
+				break;
+		}
+	} while (rc == 0 && d < n);
+	return rc;
+}
+
 bool rsh_dcp_is_countable(const struct rsh_dcp_tensor *t)
 {
 	uint64_t n = RSH_TORCH_ELEMENT_MAX;

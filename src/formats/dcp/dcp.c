@@ -75,7 +75,7 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-static int values_add_paths(const struct rsh_dcp *d, struct rsh_values *out)
+int rsh_dcp_add_paths(const struct rsh_dcp *d, struct rsh_values *out)
 {
 	int rc = 0;
 
@@ -104,7 +104,7 @@ static int dcp_values(struct rsh_source *source,
 	struct values all = { source, wanted, attrs, out };
 	int rc = rsh_values_alloc(out, n);
 
-	if (rc || !wanted || !attrs || values_add_paths(d, out))
+	if (rc || !wanted || !attrs || rsh_dcp_add_paths(d, out))
 		return rsh_error_nomem(err);
 	rsh_values_sort_paths(out);
 	for (uint32_t i = 0; i < n; i++)
@@ -116,23 +116,16 @@ static int dcp_values(struct rsh_source *source,
 	if (out->n > 0)
 		rc = rsh_parallel_for(VALUE_THREADS, out->n, value_read, &all,
 				      err);
-	if (rc == 0) {
-		bool first = true;
-
-		for (uint32_t i = 0; i < all.found->n; i++) {
-			if (!all.found->values[i].pickle)
-				continue;
-			rsh_values_join_attr(all.found, &all.attrs[i], first);
-			first = false;
-		}
-	}
+	for (uint32_t i = 0; i < out->n && rc == 0; i++)
+		if (out->values[i].pickle)
+			rsh_values_join_attr(out, &attrs[i]);
 	return rc;
 }
 
 /* ---- lists: they are made from the metadata, and no file is opened ---- */
 
-static int dcp_check_covered(const struct rsh_dcp_tensor *t,
-			     struct rsh_error *err)
+int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
+			  struct rsh_error *err)
 {
 	uint64_t n = 0;
 	int rc = rsh_dcp_uncovered(t, &n, err);
@@ -168,7 +161,7 @@ static int list_judge(const struct rsh_source *s, struct rsh_error *wrong)
 	if (!file_bytes)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
-		if (dcp_check_covered(&d->tensors[i], wrong) == -ENOMEM)
+		if (rsh_dcp_check_covered(&d->tensors[i], wrong) == -ENOMEM)
 			return -ENOMEM;
 	for (uint32_t i = 0; i < d->n_files && !wrong->code; i++) {
 		if (rsh_store_look(rsh_source_store(s), d->files[i], &st) ||
@@ -216,6 +209,46 @@ static int list_record(const struct rsh_list_job *job, struct rsh_arena *arena,
 	return rc == -ENOMEM || (rc && !out->wrong) ? -ENOMEM : 0;
 }
 
+/* What is listed of a tensor. */
+struct list_taking {
+	const struct rsh_dcp *d;
+	const struct rsh_dcp_chunk *chunk;
+	struct rsh_arena *arena;
+	struct rsh_listed_chunk *v; /* from malloc */
+	size_t n, cap;
+};
+
+static int list_box(struct list_taking *l, const uint64_t *from,
+		    const uint64_t *size)
+{
+	const struct rsh_dcp_chunk *c = l->chunk;
+	const bool in_file = c->file != RSH_DCP_NO_FILE;
+
+	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
+		return -ENOMEM;
+	l->v[l->n++] = (struct rsh_listed_chunk){
+		.from = from, .size = size,
+		.file = in_file ? l->d->files[c->file] : NULL,
+		.placed = in_file && c->length != RSH_DCP_BY_NAME,
+		.offset = c->offset, .length = c->length,
+	};
+	return 0;
+}
+
+/* Lists a box of the tensor that is a part of a chunk. */
+static int list_part(void *ctx, const struct rsh_dcp_part *part)
+{
+	struct list_taking *l = ctx;
+	const uint32_t n = part->box.n_dims;
+	uint64_t *box = rsh_arena_array(l->arena, uint64_t, 2 * (size_t)n);
+
+	if (!box)
+		return -ENOMEM;
+	memcpy(box, part->box.from, n * sizeof(*box));
+	memcpy(box + n, part->box.size, n * sizeof(*box));
+	return list_box(l, box, box + n);
+}
+
 /* Returns 0 or -ENOMEM. */
 static int list_tensor(const struct rsh_list_job *job, struct rsh_arena *arena,
 		       const struct rsh_dcp_tensor *t,
@@ -223,8 +256,10 @@ static int list_tensor(const struct rsh_list_job *job, struct rsh_arena *arena,
 {
 	const struct rsh_dcp *d = rsh_source_dcp(job->source);
 	const bool records = job->part == RSH_LIST_RECORDS;
+	struct list_taking l = { .d = d, .arena = arena };
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_listed_chunk *all;
+	struct rsh_box box;
 	int rc = 0;
 
 	*out = (struct rsh_listed_tensor){
@@ -233,29 +268,30 @@ static int list_tensor(const struct rsh_list_job *job, struct rsh_arena *arena,
 	};
 	if (job->part == RSH_LIST_TENSORS)
 		return 0;
-	if (records && dcp_check_covered(t, &why))
+	if (records && rsh_dcp_check_covered(t, &why))
 		out->wrong = rsh_arena_strndup(arena, why.text,
 						 strlen(why.text));
-	all = rsh_arena_array(arena, struct rsh_listed_chunk,
-			      (size_t)t->n_chunks + 1);
-	if (!all || why.code == ENOMEM || (why.code && !out->wrong))
+	if (why.code == ENOMEM || (why.code && !out->wrong))
 		return -ENOMEM;
-	out->n_chunks = t->n_chunks;
-	out->chunks = all;
 	for (uint32_t i = 0; i < t->n_chunks && rc == 0; i++) {
 		const struct rsh_dcp_chunk *c = &t->chunks[i];
-		const bool in_file = c->file != RSH_DCP_NO_FILE;
+		const size_t first = l.n;
 
-		all[i] = (struct rsh_listed_chunk){
-			.from = c->from, .size = c->size,
-			.file = in_file ? d->files[c->file] : NULL,
-			.placed = in_file && c->length != RSH_DCP_BY_NAME,
-			.offset = c->offset, .length = c->length,
-		};
-		if (records && t->dtype != RSH_DTYPE_UNKNOWN)
-			rc = list_record(job, arena, t, c, &all[i]);
+		l.chunk = c;
+		rsh_dcp_box(t, c, &box);
+		rc = t->axes && !records ? rsh_dcp_parts(t, &box, list_part,
+							 &l) :
+					   list_box(&l, c->from, c->size);
+		if (rc == 0 && records && t->dtype != RSH_DTYPE_UNKNOWN)
+			rc = list_record(job, arena, t, c, &l.v[first]);
 	}
-	return rc;
+	all = rsh_arena_array(arena, struct rsh_listed_chunk, l.n + 1);
+	if (rc == 0 && all && l.n > 0)
+		memcpy(all, l.v, l.n * sizeof(*all));
+	free(l.v);
+	out->n_chunks = (uint32_t)l.n;
+	out->chunks = all;
+	return rc || all ? rc : -ENOMEM;
 }
 
 /* Returns 0 or -ENOMEM. */
@@ -284,8 +320,8 @@ static int list_tensors(const struct rsh_list_job *job, struct rsh_listed *out)
 	return rc;
 }
 
-static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
-		    struct rsh_error *err)
+int rsh_dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		 struct rsh_error *err)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(job->source);
 	const char **values = rsh_arena_array(job->arena, const char *,
@@ -299,11 +335,16 @@ static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	out->n_values = d->n_values;
 	out->files = (const char *const *)d->files;
 	out->n_files = d->n_files;
-	if (list_tensors(job, out) ||
-	    (job->part == RSH_LIST_CHUNKS &&
-	     list_judge(job->source, &out->wrong)))
-		return rsh_error_nomem(err);
-	return 0;
+	return list_tensors(job, out) ? rsh_error_nomem(err) : 0;
+}
+
+static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		    struct rsh_error *err)
+{
+	int rc = rsh_dcp_list(job, out, err);
+
+	return rc ? rc : job->part == RSH_LIST_CHUNKS &&
+	       list_judge(job->source, &out->wrong) ? rsh_error_nomem(err) : 0;
 }
 
 /* Ranks that write their own metadata do not wait for each other. */

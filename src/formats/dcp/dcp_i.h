@@ -27,17 +27,9 @@ struct rsh_dcp_place {
 	const struct rsh_dcp_tensor *tensor; /* a tensor that uses the item */
 };
 
-/* This is the state of a source. */
-struct rsh_source_dcp {
-	struct rsh_dcp *pub;
-	bool *holds; /* [file]: it has a chunk with elements */
-	size_t n;
-	struct rsh_dcp_place *places; /* sorted by file and offset */
-};
-
 /* The first function returns the state of the source, the second its metadata.
  * The source owns both. */
-static inline const struct rsh_source_dcp *
+static inline const struct rsh_dcp_source *
 rsh_dcp_of(const struct rsh_source *s)
 {
 	return rsh_source_state(s);
@@ -83,10 +75,6 @@ bool rsh_dcp_is_own(const char *name);
 int rsh_dcp_check_ranks(const char *path, const char *const *names, size_t n,
 			struct rsh_error *err);
 
-/* Returns whether the chunk has no elements. */
-bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
-			    const struct rsh_dcp_chunk *c);
-
 /* Returns whether the item of a chunk ends within a file of so many bytes.  The
  * file itself says where an item is that is found by its name. */
 bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes);
@@ -127,21 +115,6 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		      struct rsh_dcp_held *out, struct rsh_error *err);
 
 /* ---- its tensors (reader.c) ---- */
-
-/* Makes the catalogue and the offers of the tensors in `wanted`.  Of the
- * options, wanted, allow_missing and report_lost are used.  With allow_missing,
- * a tensor with missing chunks is left out if there is no destination;
- * otherwise the output files that need it are marked lost.  Returns 0, or
- * -errno with a sentence: -EBADMSG if a file contradicts the metadata, -ENOENT
- * if no file has a chunk, -ENOTSUP if an element type is not known. */
-int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
-		 struct rsh_error *err);
-/* Computes how many of a tensor's elements are in no chunk.  Returns 0,
- * -ENOMEM, or -errno with a sentence that names the tensor: -EINVAL if boxes
- * overlap in part or are outside the tensor, -EFBIG if there are too many
- * elements. */
-int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
-		      struct rsh_error *err);
 
 /* These are members of the format (steps.c). */
 enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out);

@@ -36,7 +36,7 @@ static size_t item_name(uint64_t offset, uint64_t length,
 /* ---- making an index ---- */
 
 /* Returns the items that the file has according to the metadata. */
-static const struct rsh_dcp_place *file_places(const struct rsh_source_dcp *d,
+static const struct rsh_dcp_place *file_places(const struct rsh_dcp_source *d,
 					       uint32_t file, size_t *n)
 {
 	const size_t first = rsh_first(i, d->n, d->places[i].file < file);
@@ -165,7 +165,7 @@ static int dcp_check_stored(const struct rsh_scan_job *job)
 int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 		       struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	const struct rsh_source_dcp *d = rsh_dcp_of(job->source);
+	const struct rsh_dcp_source *d = rsh_dcp_of(job->source);
 	const struct rsh_byte_source *bytes = job->bytes;
 	const bool full = job->how != RSH_SCAN_HEADERS;
 	size_t n, n_dims = 0;

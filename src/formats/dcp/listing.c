@@ -173,7 +173,7 @@ static int dcp_add(const struct rsh_source *s, const char *name,
 }
 
 static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
-		    struct rsh_source_dcp *d, struct rsh_error *err)
+		    struct rsh_dcp_source *d, struct rsh_error *err)
 {
 	struct rsh_dcp_builder *b;
 	int rc = 0;
@@ -304,7 +304,7 @@ static int dcp_by_place(const void *a, const void *b)
 }
 
 /* Lists the items of each file, each once. */
-static int dcp_place_all(struct rsh_source_dcp *d)
+static int dcp_place_all(struct rsh_dcp_source *d)
 {
 	size_t n = 0, kept = 0;
 
@@ -341,7 +341,7 @@ static int dcp_place_all(struct rsh_source_dcp *d)
 
 static void dcp_close(void *state)
 {
-	struct rsh_source_dcp *d = state;
+	struct rsh_dcp_source *d = state;
 
 	if (!d)
 		return;
@@ -356,7 +356,7 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 {
 	cleanup_found struct dcp_found f = { 0 };
 	const char *slash = strrchr(rsh_source_path(s), '/');
-	struct rsh_source_dcp *d = calloc(1, sizeof(*d));
+	struct rsh_dcp_source *d = calloc(1, sizeof(*d));
 	int rc;
 
 	rsh_source_keep(s, d, NULL, dcp_close);

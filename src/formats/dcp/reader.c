@@ -24,6 +24,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
+/* A tensor is made of so many parts at most. */
+#define PARTS_MAX 65536
 /* At most this many boxes are reported one by one. */
 #define TOLD_MAX 4096
 
@@ -53,6 +55,23 @@ static void reader_lack(struct dcp_reader *r, const char *text)
 		r->opts->report_lost(r->opts->ctx, text);
 }
 
+static int part_begin(void *ctx, const struct rsh_dcp_part *part)
+{
+	memcpy(ctx, part->box.from, part->box.n_dims * sizeof(uint64_t));
+	return 1;
+}
+
+/* Sets where the first part of a chunk begins in the tensor. */
+static void chunk_begin(const struct rsh_dcp_tensor *t,
+			const struct rsh_dcp_chunk *c, uint64_t *out)
+{
+	struct rsh_box box;
+
+	rsh_dcp_box(t, c, &box);
+	memcpy(out, box.from, t->n_dims * sizeof(*out));
+	rsh_dcp_parts(t, &box, part_begin, out);
+}
+
 static void reader_lack_chunk(struct dcp_reader *r,
 			      const struct rsh_dcp_tensor *t,
 			      const struct rsh_dcp_chunk *c)
@@ -60,10 +79,12 @@ static void reader_lack_chunk(struct dcp_reader *r,
 	char size[256], from[256], text[RSH_ERROR_TEXT_MAX];
 	const struct rsh_ckpt_index *ix = c->file < r->view->n_ranks ?
 					  r->view->index[c->file] : NULL;
+	uint64_t begin[RSH_MAX_DIMS];
 	int at;
 
 	rsh_dims_text(c->size, t->n_dims, size, sizeof(size));
-	rsh_dims_text(c->from, t->n_dims, from, sizeof(from));
+	chunk_begin(t, c, begin);
+	rsh_dims_text(begin, t->n_dims, from, sizeof(from));
 	at = snprintf(text, sizeof(text), "tensor %s lacks its box %s at %s, "
 		      "which is in ", t->name, size, from);
 	if ((size_t)at >= sizeof(text))
@@ -72,7 +93,10 @@ static void reader_lack_chunk(struct dcp_reader *r,
 		snprintf(text + at, sizeof(text) - (size_t)at, "no file");
 	else if (!ix)
 		snprintf(text + at, sizeof(text) - (size_t)at,
-			 "%s, which cannot be read", r->dcp->files[c->file]);
+			 c->file < r->view->n_ranks ?
+				 "%s, which cannot be read" :
+				 "%s, which is missing",
+			 r->dcp->files[c->file]);
 	else if (r->dcp->by_name)
 		snprintf(text + at, sizeof(text) - (size_t)at,
 			 "%s, which has no tensor %s",
@@ -291,17 +315,6 @@ static int reader_add_order(struct dcp_reader *r, struct found_tensor *f,
 
 /* ---- recipes ---- */
 
-static void part_of_box(struct rsh_recipe_part *part, uint32_t number,
-			const struct rsh_box *box, const uint8_t *order)
-{
-	part->tensor = number;
-	part->box = *box;
-	for (uint32_t d = 0; d < box->n_dims; d++) {
-		part->axis[d] = order[d];
-		part->base[d] = box->from[order[d]];
-	}
-}
-
 static int part_by_box(const void *a, const void *b)
 {
 	const struct rsh_recipe_part *x = a, *y = b;
@@ -316,26 +329,96 @@ static void part_keep(void *part)
 	(void)part;
 }
 
-/* Makes a part for each chunk that has the order of chunk `first`.  If boxes
- * are equal, only the first one gets a part. */
-static int reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
-			    struct found_tensor *f, uint32_t first,
-			    uint32_t number)
-{
-	struct rsh_recipe_part **found;
-	struct rsh_box box;
+/* The parts of an offer.  If boxes are equal, only the first one gets a
+ * part. */
+struct parting {
+	struct found_tensor *f;
+	struct rsh_recipe_part *parts;
+	uint32_t n, number;
+	const uint8_t *order;
+};
 
-	for (uint32_t i = first; i < f->n; i++) {
+static int part_add(void *ctx, const struct rsh_dcp_part *of)
+{
+	struct parting *p = ctx;
+	struct rsh_recipe_part *part = &p->parts[p->n];
+	struct rsh_recipe_part **found;
+
+	part->tensor = p->number;
+	part->box = of->box;
+	for (uint32_t d = 0; d < of->box.n_dims; d++) {
+		part->axis[d] = p->order[d];
+		part->base[d] = of->at[p->order[d]];
+	}
+	found = tsearch(part, &p->f->shown, part_by_box);
+	if (!found)
+		return -ENOMEM;
+	p->n += *found == part;
+	return 0;
+}
+
+static int part_count(void *ctx, const struct rsh_dcp_part *of)
+{
+	uint64_t *n = ctx;
+
+	(void)of;
+	return ++*n > PARTS_MAX ? -EFBIG : 0;
+}
+
+static void found_whole(const struct found_tensor *f, struct rsh_box *whole)
+{
+	*whole = (struct rsh_box){ .n_dims = f->tensor->n_dims };
+	for (uint32_t d = 0; d < whole->n_dims; d++)
+		whole->size[d] = f->tensor->dims[d];
+}
+
+/* Makes room for the parts of all chunks or, if these have one order, of the
+ * whole tensor. */
+static int parts_alloc(struct dcp_reader *r, const struct found_tensor *f,
+		       struct rsh_recipe_part **out, struct rsh_error *err)
+{
+	const bool uniform = found_is_uniform(f);
+	struct rsh_box box;
+	uint64_t n = 0;
+	int rc = 0;
+
+	*out = NULL;
+	if (uniform && !f->tensor->axes)
+		return 0;
+	found_whole(f, &box);
+	if (uniform)
+		rc = rsh_dcp_parts(f->tensor, &box, part_count, &n);
+	for (uint32_t i = 0; !uniform && i < f->n && rc == 0; i++) {
+		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
+		rc = rsh_dcp_parts(f->tensor, &box, part_count, &n);
+	}
+	if (rc)
+		return rsh_error_set(err, ENOTSUP, "tensor %s is in more than "
+				     "%d pieces (--drop leaves it out)",
+				     f->tensor->name, PARTS_MAX);
+	*out = rsh_arena_array(r->arena, struct rsh_recipe_part, n);
+	return *out ? 0 : rsh_error_nomem(err);
+}
+
+/* Makes parts of each chunk that has the order of chunk `first`, or of the
+ * whole. */
+static int reader_add_parts(struct parting *p, uint32_t first)
+{
+	struct found_tensor *f = p->f;
+	struct rsh_box box;
+	int rc = 0;
+
+	if (found_is_uniform(f)) {
+		found_whole(f, &box);
+		return rsh_dcp_parts(f->tensor, &box, part_add, p);
+	}
+	for (uint32_t i = first; i < f->n && rc == 0; i++) {
 		if (!same_order(f, first, i))
 			continue;
 		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
-		part_of_box(&parts[*n], number, &box, f->chunks[i].held.order);
-		found = tsearch(&parts[*n], &f->shown, part_by_box);
-		if (!found)
-			return -ENOMEM;
-		*n += *found == &parts[*n];
+		rc = rsh_dcp_parts(f->tensor, &box, part_add, p);
 	}
-	return 0;
+	return rc;
 }
 
 /* Makes the offer of a tensor whose chunks all have one order. */
@@ -343,19 +426,18 @@ static int offer_uniform(struct dcp_reader *r, const struct found_tensor *f,
 			 uint32_t number, const uint8_t *order,
 			 struct rsh_offer *o)
 {
-	struct rsh_box whole = { .n_dims = f->tensor->n_dims };
 	struct rsh_recipe_part *part;
 
-	if (rsh_torch_is_row_major(order, whole.n_dims)) {
+	if (rsh_torch_is_row_major(order, f->tensor->n_dims)) {
 		o->same = number + 1;
 		return 0;
 	}
 	part = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
 	if (!part)
 		return -ENOMEM;
-	memcpy(whole.size, f->tensor->dims,
-	       whole.n_dims * sizeof(whole.size[0]));
-	part_of_box(part, number, &whole, order);
+	part->tensor = number;
+	found_whole(f, &part->box);
+	memcpy(part->axis, order, f->tensor->n_dims);
 	o->parts = part;
 	o->n_parts = 1;
 	return 0;
@@ -367,7 +449,8 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 			     struct rsh_offer *o, struct rsh_error *err)
 {
 	uint8_t order[RSH_MAX_DIMS];
-	uint32_t number = 0, i = 0;
+	struct parting p = { .f = f, .parts = parts, .order = order };
+	uint32_t i = 0;
 	int rc;
 
 	do {
@@ -375,15 +458,16 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 
 		if (f->n && f->chunks[i].taken)
 			continue;
-		rc = reader_add_order(r, f, first, &number, order, err);
+		rc = reader_add_order(r, f, first, &p.number, order, err);
 		if (rc)
 			return rc;
-		if (!found_is_uniform(f) &&
-		    reader_add_parts(parts, &o->n_parts, f, first, number))
+		if (parts && reader_add_parts(&p, first))
 			return rsh_error_nomem(err);
 	} while (++i < f->n);
-	return !found_is_uniform(f) ? 0 :
-	       offer_uniform(r, f, number, order, o) ? rsh_error_nomem(err) : 0;
+	o->n_parts = p.n;
+	return parts ? 0 :
+	       offer_uniform(r, f, p.number, order, o) ? rsh_error_nomem(err) :
+							 0;
 }
 
 static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
@@ -424,14 +508,10 @@ static int reader_add_found(struct dcp_reader *r, struct found_tensor *f,
 	struct rsh_recipe_part *parts = NULL;
 	struct rsh_offer *o = &r->offers[r->n];
 	const uint64_t before = r->n_lacking;
-	int rc = find_chunks(r, f, err);
+	int rc = find_chunks(r, f, err) ?: parts_alloc(r, f, &parts, err);
 
 	if (rc)
 		return rc;
-	if (!found_is_uniform(f))
-		parts = rsh_arena_array(r->arena, struct rsh_recipe_part, f->n);
-	if (!parts && !found_is_uniform(f))
-		return rsh_error_nomem(err);
 	*o = (struct rsh_offer){
 		.name = f->name, .dtype = f->tensor->dtype,
 		.n_dims = f->tensor->n_dims, .dims = f->tensor->dims,
