@@ -58,6 +58,53 @@ int rsh_format_list_file(struct rsh_source *s, const char *name)
 	return rsh_source_list(s, &c);
 }
 
+int rsh_format_list_step(const struct rsh_format_step *d,
+			 bool (*take)(const char *name,
+				      struct rsh_checkpoint *c))
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(rsh_source_store(d->source), d->dir, &dir);
+	const size_t n = rsh_source_n_on_list(d->source);
+	const char *name;
+
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		struct rsh_checkpoint c = { .step = d->step };
+		struct rsh_stat st;
+
+		if (!take(name, &c))
+			continue;
+		if (rsh_dir_look(dir, name, &st))
+			st = (struct rsh_stat){ .kind = RSH_IS_FILE };
+		if (st.kind != RSH_IS_FILE)
+			continue;
+		c.mtime = st.attr.mtime;
+		c.ctime = st.attr.ctime;
+		c.label = strdup(d->label);
+		c.name = c.label ? rsh_text_format("%s%s%s", d->dir,
+						   *d->dir ? "/" : "", name) :
+				   NULL;
+		if (rsh_source_list(d->source, &c))
+			more = -ENOMEM;
+	}
+	if (more < 0)
+		rsh_source_unlist(d->source, n);
+	return more;
+}
+
+int rsh_format_list_unread(const struct rsh_format_step *d, int rc,
+			   struct rsh_error *err)
+{
+	struct rsh_checkpoint c = { .step = d->step, .unread = rc };
+
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	if (!*d->dir || !rsh_errno_is_unread(-rc))
+		return rsh_source_unreadable(d->source, d->dir, rc, err);
+	c.label = strdup(d->label);
+	c.name = c.label ? strdup(d->dir) : NULL;
+	return rsh_source_list(d->source, &c) ? rsh_error_nomem(err) : 0;
+}
+
 /* ---- a model whose files have any name ---- */
 
 bool rsh_format_is_part(const char *name)

@@ -372,6 +372,11 @@ static int directory_load(const struct rsh_model_files_at *at,
 		rsh_names_free(l.own);
 		return rsh_error_nomem(err);
 	}
+	if (rsh_store_is_address(at->dir) &&
+	    strncmp(at->dir, at->source, strlen(at->source)) == 0) {
+		opts.objects = at->store->objects;
+		opts.place = at->store->place;
+	}
 	rc = rsh_store_open(at->dir, &opts, &l.store, err);
 	if (rc) {
 		rsh_error_prefix(err, "--model-files");

@@ -6,11 +6,30 @@
 #include "rsh/formats/steps.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+const char *rsh_step_dir_read(const char *path, const char *prefix,
+			      struct rsh_step_name *out)
+{
+	const size_t n = strlen(prefix);
+	const char *slash = strchr(path, '/');
+
+	if (!slash || strncmp(path, prefix, n) != 0 ||
+	    !rsh_number_read(path + n, (size_t)(slash - path) - n,
+			     &out->step.numbers[0]))
+		return NULL;
+	out->step.n = 1;
+	strcpy(out->series, prefix);
+	snprintf(out->label, sizeof(out->label), "%.*s", (int)(slash - path),
+		 path);
+	return slash + 1;
+}
 
 size_t rsh_step_place(const char *const *names, size_t n, const char *name)
 {

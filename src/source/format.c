@@ -32,14 +32,11 @@ static const struct rsh_format *const ranks_alone[] = {
 static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
 		     bool *listed)
 {
-	cleanup_dir struct rsh_dir *dir = NULL;
-	int more = rsh_dir_open(s->store, "", &dir);
-	const char *name;
+	const int rc = rsh_path_list_read(names, s->store, "");
 
-	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0)
-		if (rsh_path_list_add(names, name))
-			return -ENOMEM;
-	*listed = more == 0;
+	if (rc == -ENOMEM)
+		return rc;
+	*listed = rc == 0;
 	if (names->n > 0)
 		qsort(names->v, names->n, sizeof(*names->v), rsh_by_text);
 	return 0;

@@ -35,11 +35,26 @@ void rsh_path_list_sort(struct rsh_path_list *l)
 		qsort(l->v, l->n, sizeof(*l->v), path_order);
 }
 
+int rsh_path_list_read(struct rsh_path_list *l, const struct rsh_store *store,
+		       const char *dir)
+{
+	cleanup_dir struct rsh_dir *d = NULL;
+	int more = rsh_dir_open(store, dir, &d);
+	const char *name;
+
+	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0)
+		if (rsh_path_list_add(l, name))
+			return -ENOMEM;
+	rsh_path_list_sort(l);
+	return more;
+}
+
 void rsh_path_list_clear(struct rsh_path_list *l)
 {
 	for (size_t i = 0; i < l->n; i++)
 		free(l->v[i]);
 	free(l->v);
+	*l = (struct rsh_path_list){ .n = 0 };
 }
 
 /* ---- files ---- */

@@ -282,14 +282,34 @@ int rsh_values_alloc(struct rsh_values *v, size_t n)
 	return v->names && v->values ? 0 : -ENOMEM;
 }
 
-void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a,
-			  bool first)
+void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a)
 {
-	if (first)
+	if (!v->has_attr)
 		v->attr = *a;
 	else
 		v->attr.mode &= rsh_store_mode_as(a, v->attr.uid, v->attr.gid);
 	v->attr.mode &= 0444;
+	v->has_attr = true;
+}
+
+int rsh_values_add(struct rsh_values *v, const struct rsh_plan_options *opts,
+		   const char *name, const struct rsh_plain *value,
+		   const struct rsh_store_attr *a)
+{
+	if (opts->wanted && !opts->wanted(opts->ctx, name))
+		return 0;
+	if (rsh_grow(&v->names, &v->cap_names, (size_t)v->n + 1,
+		     sizeof(*v->names)) ||
+	    rsh_grow(&v->values, &v->cap_values, (size_t)v->n + 1,
+		     sizeof(*v->values)))
+		return -ENOMEM;
+	v->names[v->n] = name;
+	/* It is counted after a failure, too, because it may have a part. */
+	if (rsh_plain_copy(value, &v->values[v->n++]))
+		return -ENOMEM;
+	if (value->pickle)
+		rsh_values_join_attr(v, a);
+	return 1;
 }
 
 int rsh_values_add_path(struct rsh_values *v, const char *name,

@@ -15,6 +15,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "rsh/source/failures.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
@@ -650,4 +651,105 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	open_log_empty_dirs(s);
 	*out = s;
 	return 0;
+}
+
+/* ---- a directory of steps ---- */
+
+/* A copy on another rank may replace a file that is damaged. */
+static int step_check(struct rsh_source *s, uint32_t i, struct rsh_error *err)
+{
+	struct rsh_names *names = rsh_names_new();
+	int rc = names ? rsh_source_choose(s, i, err) ?:
+			 rsh_source_index(s, names, err) ?:
+			 (s->format->whole ? s->format->whole(s, err) : 0) :
+			 rsh_error_nomem(err);
+
+	if (rc && s->unread.code)
+		rc = rsh_error_set(err, s->unread.code, "%s", s->unread.text);
+	rsh_names_free(names);
+	return rc;
+}
+
+static int step_find(struct rsh_source *s, uint32_t *found,
+		     struct rsh_error *err)
+{
+	const uint32_t n = rsh_source_n_candidates(s);
+	struct rsh_error why = RSH_ERROR_INIT;
+	char which[256];
+	int rc = -ENOENT;
+
+	for (uint32_t i = 0; i < n && rc; i++) {
+		rc = step_check(s, i, &why);
+		rsh_source_candidate_text(s, i, which, sizeof(which));
+		*found = i;
+		if (rc == -ENOMEM)
+			return rsh_error_nomem(err);
+		if (rsh_errno_is_unread(-rc))
+			return rsh_failures_unread(s->path, which, &why, err);
+		if (rc) {
+			rsh_log_notice("%s: %s is not complete: %s", s->path,
+				       which, why.text);
+			if (i == 0)
+				rsh_error_set(err, ENOENT, "%s: no step in it "
+					      "is complete; %s: %s", s->path,
+					      which, why.text);
+		}
+	}
+	return rc ? -ENOENT : 0;
+}
+
+/* Returns the directory below SOURCE that has all files of a candidate (from
+ * malloc), "" for SOURCE; NULL: memory is out. */
+static char *candidate_dir(const struct rsh_source *s, uint32_t i)
+{
+	const struct rsh_checkpoint *one;
+	size_t at, end, n;
+
+	rsh_source_candidate_range(s, i, &at, &end);
+	one = at < end ? &s->listing.files[at] : NULL;
+	n = one && !one->unread ? (size_t)(one->base - one->name) : 0;
+	for (; at < end; at++) {
+		const struct rsh_checkpoint *c = &s->listing.files[at];
+
+		if ((size_t)(c->base - c->name) != n ||
+		    strncmp(c->name, one->name, n) != 0)
+			n = 0;
+	}
+	return n > 0 ? strndup(one->name, n - 1) : strdup("");
+}
+
+int rsh_source_find_step(const char *path,
+			 const struct rsh_source_options *opts, char **out,
+			 struct rsh_error *err)
+{
+	struct rsh_source_options unsharded = *opts;
+	cleanup_free char *dir = NULL;
+	struct rsh_source *s;
+	uint32_t i = 0;
+	int rc;
+
+	unsharded.unsharded = true;
+	rc = rsh_source_open(path, 0, UINT32_MAX, &unsharded, &s, err);
+	*out = NULL;
+	if (rc)
+		return rc;
+	if (rsh_source_n_candidates(s) > 1)
+		rc = step_find(s, &i, err);
+	if (rc == 0) {
+		dir = candidate_dir(s, i);
+		if (dir && *dir && rsh_source_n_candidates(s) > 1)
+			rsh_log_notice("%s: taking %s", s->path, dir);
+		if (dir && *dir)
+			*out = rsh_text_format("%s/%s", s->path, dir);
+		if (!dir || (*dir && !*out))
+			rc = rsh_error_nomem(err);
+	}
+	/* The files of one step may be in a subdirectory of it. */
+	if (*out && !rsh_source_is_one_step(*out, &opts->store,
+					    opts->formats)) {
+		free(*out);
+		*out = NULL;
+	}
+	rsh_source_free(s);
+	return rc;
 }

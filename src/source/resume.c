@@ -246,7 +246,9 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 	}
 	return r->n_saved == l->n_dirs ? 0 :
 	       rsh_error_set(err, EBADMSG, "%s has none",
-			     l->dirs[r->n_saved].name);
+			     *l->dirs[r->n_saved].name ?
+				     l->dirs[r->n_saved].name :
+				     "its own directory");
 }
 
 /* ---- trying a candidate ---- */
@@ -318,6 +320,8 @@ static bool saved_has(const struct rsh_saved *s, const char *name)
  * finished. */
 static int resume_agree(const struct rsh_resume *r, struct rsh_error *err)
 {
+	if (r->source->format->unlike_units)
+		return 0;
 	for (size_t i = 0; i < r->n_saved; i++)
 		for (size_t f = 0; f < r->saved[i].n; f++)
 			for (size_t k = 0; k < r->n_saved; k++)
@@ -561,7 +565,8 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 	}
 	if (rc == 0)
 		rc = resume_choose_step(r, opts, fallbacks, err);
-	if (rc && rc != -ENOMEM &&
+	/* One step may have files that look like several. */
+	if ((rc ? rc != -ENOMEM : !r->source->format->step_dirs) &&
 	    rsh_source_is_one_step(path, &opts->store, formats))
 		rc = rsh_error_set(err, EINVAL, "%s: this is one checkpoint, "
 				   "but --resume finds the newest of several: "

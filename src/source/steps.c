@@ -423,7 +423,8 @@ static int select_nothing(struct rsh_source *s,
 		snprintf(what, sizeof(what), "no breakpoint checkpoint");
 	listing_sort(&s->listing, order_by_rank);
 	select_list(&s->listing, c->rank, names, sizeof(names));
-	if (s->format->owner == RSH_OWNER_RANKS && !s->resumed)
+	if ((s->format->owner == RSH_OWNER_RANKS ||
+	     s->format->layout == RSH_LAYOUT_WHOLE) && !s->resumed)
 		*place = '\0';
 	else
 		select_place(s, c, place, sizeof(place));
@@ -800,10 +801,44 @@ void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 	*end = i < s->n_candidates ? s->candidates[i].end : 0;
 }
 
-void rsh_source_try_first(struct rsh_source *s, uint32_t i)
+int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
+			   struct rsh_error *err)
 {
-	const struct rsh_candidate first = s->candidates[i];
+	static const struct rsh_small_file kind = { "tracker", 4096 };
+	struct rsh_error why = RSH_ERROR_INIT;
+	cleanup_free uint8_t *data = NULL;
+	uint64_t step;
+	size_t len;
 
-	memmove(s->candidates + 1, s->candidates, i * sizeof(*s->candidates));
-	s->candidates[0] = first;
+	if (rsh_store_load(s->store, tracker, &kind, &data, &len, &why)) {
+		if (rsh_errno_is_unread(why.code))
+			return rsh_error_set(err, why.code, "%s: try again, or "
+					     "select a step (--select "
+					     "name=GLOB)", why.text);
+		if (why.code != ENOENT)
+			rsh_log_warning("%s; the newest complete step is "
+					"taken", why.text);
+		return 0;
+	}
+	data[len] = '\0';
+	if (!rsh_tracker_parse((const char *)data, &step)) {
+		rsh_log_warning("%s/%s: it does not name a step; the newest "
+				"complete step is taken", s->path, tracker);
+		return 0;
+	}
+	for (uint32_t i = 0; i < s->n_candidates; i++) {
+		const struct rsh_candidate c = s->candidates[i];
+
+		if (c.first == c.end ||
+		    s->listing.files[c.first].step.numbers[0] != step)
+			continue;
+		memmove(s->candidates + 1, s->candidates,
+			i * sizeof(*s->candidates));
+		s->candidates[0] = c;
+		return 1;
+	}
+	rsh_log_warning("%s/%s: it names step %llu, which is not there; the "
+			"newest complete step is taken", s->path, tracker,
+			(unsigned long long)step);
+	return 1;
 }

@@ -138,7 +138,6 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 }
 
 #define METADATA_NAME "metadata.json"
-#define TRACKER_BYTES_MAX 64
 #define LOOK_BYTES 256
 #define PIECE_BYTES ((size_t)1 << 20)
 
@@ -161,23 +160,16 @@ static bool metadata_is(const char *path)
  * none. */
 static bool metadata_tracked(const char *dir, uint64_t *step)
 {
-	char text[TRACKER_BYTES_MAX + 1], *path, *end;
-	cleanup_handle struct rsh_handle *h = NULL;
-	ssize_t n;
+	static const struct rsh_small_file kind = { "tracker", 4096 };
+	cleanup_free char *path = rsh_text_format("%s/" RSH_CKPT2_TRACKER, dir);
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	size_t len;
 
-	if (asprintf(&path, "%s/" RSH_CKPT2_TRACKER, dir) < 0)
+	if (!path || rsh_load_whole(path, &kind, &data, &len, &unused))
 		return false;
-	n = rsh_handle_open_path(path, &h);
-	free(path);
-	if (n == 0)
-		n = rsh_handle_pread(h, text, TRACKER_BYTES_MAX, 0);
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	errno = 0;
-	*step = strtoull(text, &end, 10);
-	end += strspn(end, " \t\r\n");
-	return errno == 0 && end != text && *end == '\0' && !strchr(text, '-');
+	data[len] = '\0';
+	return rsh_tracker_parse((const char *)data, step);
 }
 
 static int metadata_find(const char *path, char **out, struct rsh_error *err)

@@ -7,7 +7,6 @@
 
 #include "rsh/util/text.h"
 
-#define STEP_PREFIX "iteration_"
 #define STEP_DIGITS 8
 #define SUFFIX ".safetensors"
 
@@ -65,10 +64,10 @@ bool rsh_ckpt2_name_parse(const char *name, struct rsh_ckpt2_name *out)
 
 bool rsh_ckpt2_step_parse(const char *name, uint64_t *step)
 {
-	const char *digits = name + strlen(STEP_PREFIX);
+	const char *digits = name + strlen(RSH_CKPT2_STEP);
 	size_t n;
 
-	if (strncmp(name, STEP_PREFIX, strlen(STEP_PREFIX)) != 0)
+	if (strncmp(name, RSH_CKPT2_STEP, strlen(RSH_CKPT2_STEP)) != 0)
 		return false;
 	n = strlen(digits);
 	/* Numbers of more than STEP_DIGITS digits are not padded with zeros. */
@@ -153,4 +152,15 @@ bool rsh_ckpt2_key_parse(const struct json_string *key,
 		return false;
 	*name = (struct json_string){ key->s + 2, end - 3 };
 	return ck2_unescape(name);
+}
+
+bool rsh_tracker_parse(const char *text, uint64_t *step)
+{
+	static const char blanks[] = " \t\r\n";
+	size_t n;
+
+	text += strspn(text, blanks);
+	n = rsh_count_digits(text, strlen(text));
+	return !text[n + strspn(text + n, blanks)] &&
+	       rsh_number_read(text, n, step);
 }

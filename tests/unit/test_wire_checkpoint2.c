@@ -763,6 +763,23 @@ static void test_steps(void **state)
 		assert_false(rsh_ckpt2_step_parse(none[i], &step));
 }
 
+static void test_tracker(void **state)
+{
+	static const char *const none[] = {
+		"", " ", "release", "-8", "+8", "8x", "8 9", "0x8",
+		"18446744073709551616",
+	};
+	uint64_t step = 0;
+
+	(void)state;
+	assert_true(rsh_tracker_parse("8", &step));
+	assert_int_equal(step, 8);
+	assert_true(rsh_tracker_parse(" \t00000012\r\n", &step));
+	assert_int_equal(step, 12);
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_false(rsh_tracker_parse(none[i], &step));
+}
+
 static void test_is_metadata(void **state)
 {
 	static const char *const none[] = {
@@ -795,6 +812,7 @@ int main(void)
 		cmocka_unit_test(test_refused_kept),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_steps),
+		cmocka_unit_test(test_tracker),
 		cmocka_unit_test(test_is_metadata),
 	};
 

@@ -25,6 +25,25 @@ void rsh_format_file_close(struct rsh_format_file *f);
 /* Adds a file to the source's list.  Returns 0 or -ENOMEM. */
 int rsh_format_list_file(struct rsh_source *s, const char *name);
 
+/* A directory of one step. */
+struct rsh_format_step {
+	struct rsh_source *source;
+	const char *dir; /* below SOURCE; "" means SOURCE */
+	const char *label;
+	struct rsh_step step;
+};
+/* Adds the files in the directory for which `take` returns true; it may set
+ * more of *c.  Returns 0, -ENOMEM, or -errno if the directory cannot be read to
+ * its end, and then adds none. */
+int rsh_format_list_step(const struct rsh_format_step *d,
+			 bool (*take)(const char *name,
+				      struct rsh_checkpoint *c));
+/* A step whose directory cannot be read stays a candidate: it is an error if it
+ * is tried, and does not matter if a newer one is taken.  SOURCE itself must be
+ * read.  Returns 0 or -errno with a sentence. */
+int rsh_format_list_unread(const struct rsh_format_step *d, int rc,
+			   struct rsh_error *err);
+
 /* ---- a model whose files have any name ---- */
 
 /* Returns whether the name has -00001-of-00003, as parts do.  A model of one

@@ -2,7 +2,7 @@
 /* formats/output.h - output formats: how files are written, what goes into
  * each, where they are in the tree, and which files are beside the weights.
  *
- * An output is one file of src/outputs/ and one line of the list in
+ * An output is output.c in its form's directory, and one line of the list in
  * formats/outputs.h.  Other code uses this struct, and names no output.
  *
  * Threads: an output is constant.  One thread builds a tree; any thread may

@@ -8,7 +8,7 @@
 
 /* The list has one line for each output, with its name for --format.  The first
  * is the default.  struct rsh_output rsh_output_NAME is in
- * src/outputs/NAME.c. */
+ * src/formats/NAME/output.c. */
 #define RSH_OUTPUT_LIST(EACH) \
 	EACH(ckpt) \
 	EACH(safetensors) \

@@ -5,9 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "rsh/source/step.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/file_type.h"
+
+/* Reads the name of a step's directory at the beginning of a path: a prefix and
+ * a number.  Returns what follows its '/', or NULL if it is none. */
+const char *rsh_step_dir_read(const char *path, const char *prefix,
+			      struct rsh_step_name *out);
 
 /* Returns the index of a name among n names in ascending order; n if it is not
  * among them. */

@@ -114,8 +114,10 @@ struct rsh_values {
 	uint32_t n;
 	const char **names;       /* the source owns the names */
 	struct rsh_plain *values; /* [n] */
+	size_t cap_names, cap_values;
 	struct rsh_store_attr attr; /* readable for users who can read all files
 				     * with values */
+	bool has_attr;              /* `attr` is set */
 	/* Of tensors and values; the source owns names and keys.  Sorted by
 	 * rsh_values_sort_paths().  A name that is not here is the only key. */
 	struct rsh_name_path *paths;
@@ -152,6 +154,7 @@ struct rsh_listed {
 	uint32_t n_values;
 	const char *const *files;
 	uint32_t n_files;
+	const char *about; /* what it is, for people; NULL: nothing to say */
 	struct rsh_error wrong; /* why it is not complete; code 0: it is
 				 * complete */
 	struct rsh_strategy *strategy; /* rsh_source_strategy() */
@@ -240,6 +243,9 @@ struct rsh_format {
 		 * files beside it (save_dir.h).  NULL: they are in the
 		 * directory of the step. */
 		const char *below;
+		/* The directory in that of a step that has config.json and the
+		 * other files of the model.  NULL: there is none. */
+		const char *beside;
 		/* Records have the names of parameters, so that ranks can be
 		 * compared with each other and with a strategy, and the rules
 		 * of MindSpore's converter apply (plan/conversion.h).
@@ -268,6 +274,9 @@ struct rsh_format {
 		/* A step is a directory in SOURCE.  Otherwise it is files in
 		 * the directories of ranks, or in SOURCE. */
 		bool step_dirs;
+		/* The directories in that of a step are not those of ranks, and
+		 * may have different files. */
+		bool unlike_units;
 		/* The file by which the framework finds the newest step is
 		 * shown: Megatron's, if the names of steps begin with this, or
 		 * TensorFlow's, if it is "". */
@@ -280,10 +289,11 @@ struct rsh_format {
 	int (*bid)(const struct rsh_look *look, struct rsh_bid_more *more);
 
 	/* Lists the files of all steps (rsh_source_list()), and sets its state
-	 * (rsh_source_keep()).  A whole model (RSH_LAYOUT_WHOLE) has no steps:
-	 * it gives each file a rank of its own, or all of them rank 0
-	 * (RSH_OWNER_MODEL), and ends with rsh_source_take_list(); its files
-	 * need not exist. */
+	 * (rsh_source_keep()).  A whole model (RSH_LAYOUT_WHOLE) gives each
+	 * file a rank of its own, or all of them rank 0 (RSH_OWNER_MODEL).  If
+	 * it has no steps, it ends with rsh_source_take_list(); its files need
+	 * not exist.  If it has `choose`, its steps are directories, of which
+	 * one is taken in the place of SOURCE (rsh_source_find_step()). */
 	int (*open)(struct rsh_source *s, const struct rsh_source_options *opts,
 		    struct rsh_error *err);
 	/* This is called before the files of candidate i are used; it replaces
@@ -359,9 +369,13 @@ int rsh_source_each(const struct rsh_list_job *job, struct rsh_listed *out,
 /* Makes room for n values.  All are empty, and *v has none yet.  Returns 0 or
  * -ENOMEM. */
 int rsh_values_alloc(struct rsh_values *v, size_t n);
-/* Limits the mode to that of a file with a value; `first`: sets it. */
-void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a,
-			  bool first);
+/* Limits the mode to that of a file with a value. */
+void rsh_values_join_attr(struct rsh_values *v, const struct rsh_store_attr *a);
+/* Adds a copy of a value of a file, if it is wanted.  A value that is no plain
+ * data has only a name.  Returns 1, 0 or -ENOMEM. */
+int rsh_values_add(struct rsh_values *v, const struct rsh_plan_options *opts,
+		   const char *name, const struct rsh_plain *value,
+		   const struct rsh_store_attr *a);
 /* Adds the path of a name, unless n is 0.  Returns 0 or -ENOMEM. */
 int rsh_values_add_path(struct rsh_values *v, const char *name,
 			const struct rsh_path_key *keys, uint32_t n);
@@ -417,6 +431,9 @@ struct rsh_path_list {
 int rsh_path_list_add(struct rsh_path_list *l, const char *path);
 /* Sorts it as strverscmp() does: rank_2 is before rank_10. */
 void rsh_path_list_sort(struct rsh_path_list *l);
+/* Adds the names in a directory, and sorts the list.  Returns 0 or -errno. */
+int rsh_path_list_read(struct rsh_path_list *l, const struct rsh_store *store,
+		       const char *dir);
 void rsh_path_list_clear(struct rsh_path_list *l);
 #define cleanup_path_list __attribute__((cleanup(rsh_path_list_clear)))
 
@@ -444,8 +461,11 @@ int rsh_source_sort_steps(struct rsh_source *s,
 /* Sets the range of a candidate in the list, first .. end-1. */
 void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 				size_t *first, size_t *end);
-/* Moves candidate i before all others. */
-void rsh_source_try_first(struct rsh_source *s, uint32_t i);
+/* If there is a tracker with this name, moves the candidate of its step before
+ * all others, or logs why there is none.  Returns 1 if the tracker has a step,
+ * 0 if not, or -errno with a sentence if it cannot be read now. */
+int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
+			   struct rsh_error *err);
 /* Lists files in directories of ranks, or where the options say, and sorts them
  * into candidates.  Formats of files of ranks call this in `open`. */
 int rsh_source_list_ranks(struct rsh_source *s,

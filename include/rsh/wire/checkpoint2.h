@@ -106,9 +106,12 @@ struct rsh_ckpt2_name {
 	size_t n_prefix;   /* bytes of PREFIX, without its '-' */
 };
 bool rsh_ckpt2_name_parse(const char *name, struct rsh_ckpt2_name *out);
+#define RSH_CKPT2_STEP "iteration_"
 /* Reads "iteration_00000008". */
 bool rsh_ckpt2_step_parse(const char *name, uint64_t *step);
 
 /* The tracker file has this name.  It contains the step of the newest complete
  * directory in decimal. */
 #define RSH_CKPT2_TRACKER "latest_checkpointed_iteration.txt"
+/* Reads the text of any tracker: one number, and white space. */
+bool rsh_tracker_parse(const char *text, uint64_t *step);

@@ -30,9 +30,6 @@
 #include "rsh/util/text.h"
 #include "rsh/wire/json_load.h"
 
-/* A step has 20 digits at most. */
-static const struct rsh_small_file tracker_file = { "tracker", 4096 };
-
 /* ---- bidding ---- */
 
 /* A tracker alone is not enough: Megatron-LM's tracker has the same name. */
@@ -54,70 +51,30 @@ static int checkpoint2_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 
 /* ---- its files ---- */
 
-/* This is a directory of one step. */
-struct step_dir {
-	struct rsh_source *source;
-	const char *name; /* below the root; "" means the root */
-	const char *label;
-	struct rsh_step step;
-};
-
-/* A step whose directory cannot be read to the end stays a candidate: it is an
- * error if it is tried, and does not matter if a newer one is taken. */
-static int checkpoint2_list_unread(const struct step_dir *d, int rc,
-				   struct rsh_error *err)
+/* A file that is being written has another suffix. */
+static bool checkpoint2_take(const char *name, struct rsh_checkpoint *c)
 {
-	struct rsh_checkpoint c = { .step = d->step, .unread = rc };
+	struct rsh_ckpt2_name parts;
 
-	if (!*d->name || !rsh_errno_is_unread(-rc))
-		return rsh_source_unreadable(d->source, d->name, rc, err);
-	c.label = strdup(d->label);
-	c.name = strdup(d->name);
-	if (c.label && c.name && rsh_source_list(d->source, &c) == 0)
-		return 0;
-	return rsh_error_nomem(err);
+	if (!rsh_ckpt2_name_parse(name, &parts))
+		return false;
+	c->rank = parts.rank;
+	c->kind_at = parts.n_prefix ? (unsigned)parts.n_prefix + 1 : 0;
+	c->n_kind = (unsigned)strlen(parts.opt ? "opt" : "model");
+	return true;
 }
 
-/* A file that is being written has another suffix. */
-static int checkpoint2_list_step(const struct step_dir *d,
+static int checkpoint2_list_step(const struct rsh_format_step *d,
 				 struct rsh_error *err)
 {
-	cleanup_dir struct rsh_dir *dir = NULL;
-	int more = rsh_dir_open(rsh_source_store(d->source), d->name, &dir);
 	const size_t n = rsh_source_n_on_list(d->source);
-	struct rsh_ckpt2_name parts;
-	struct rsh_stat st;
-	const char *name;
+	int rc = rsh_format_list_step(d, checkpoint2_take);
 
-	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		struct rsh_checkpoint c = { .step = d->step };
-
-		if (!rsh_ckpt2_name_parse(name, &parts))
-			continue;
-		if (rsh_dir_look(dir, name, &st))
-			st = (struct rsh_stat){ .kind = RSH_IS_FILE };
-		if (st.kind != RSH_IS_FILE)
-			continue;
-		c.rank = parts.rank;
-		c.mtime = st.attr.mtime;
-		c.ctime = st.attr.ctime;
-		c.kind_at = parts.n_prefix ? (unsigned)parts.n_prefix + 1 : 0;
-		c.n_kind = (unsigned)strlen(parts.opt ? "opt" : "model");
-		c.label = strdup(d->label);
-		if (!c.label)
-			return rsh_error_nomem(err);
-		c.name = rsh_text_format("%s%s%s", d->name, *d->name ? "/" : "",
-					 name);
-		if (rsh_source_list(d->source, &c))
-			return rsh_error_nomem(err);
-	}
-	if (more < 0) {
-		rsh_source_unlist(d->source, n);
-		return checkpoint2_list_unread(d, more, err);
-	}
+	if (rc)
+		return rsh_format_list_unread(d, rc, err);
 	if (rsh_source_n_on_list(d->source) == n)
 		rsh_log_info("%s/%s: no file in it was completed",
-			     rsh_source_path(d->source), d->name);
+			     rsh_source_path(d->source), d->dir);
 	return 0;
 }
 
@@ -127,71 +84,12 @@ static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
 	cleanup_free char *real = realpath(rsh_source_path(s), NULL);
 	const char *path = real ? real : rsh_source_path(s);
 	const char *slash = strrchr(path, '/');
-	struct step_dir d = { .source = s, .name = "" };
+	struct rsh_format_step d = { .source = s, .dir = "" };
 
 	d.label = slash && slash[1] ? slash + 1 : path;
 	if (rsh_ckpt2_step_parse(d.label, &d.step.numbers[0]))
 		d.step.n = 1;
 	return checkpoint2_list_step(&d, err);
-}
-
-/* ---- the tracker ---- */
-
-/* Reads the tracker, if there is one.  Returns 1 if it has a step, 0 if not,
- * or -errno with a sentence if it cannot be read now. */
-static int tracker_read(const struct rsh_source *s, uint64_t *step,
-			struct rsh_error *why)
-{
-	static const char name[] = RSH_CKPT2_TRACKER, blanks[] = " \t\r\n";
-	struct rsh_error err = RSH_ERROR_INIT;
-	cleanup_free uint8_t *data = NULL;
-	size_t len, n;
-	const char *text;
-
-	if (rsh_store_load(rsh_source_store(s), name, &tracker_file, &data,
-			   &len, &err)) {
-		if (rsh_errno_is_unread(err.code))
-			return rsh_error_set(why, err.code, "%s: try again, or "
-					     "select a step (--select "
-					     "name=GLOB)", err.text);
-		if (err.code != ENOENT)
-			rsh_log_warning("%s; the newest complete step is "
-					"taken", err.text);
-		return 0;
-	}
-	data[len] = '\0';
-	text = (const char *)data + strspn((const char *)data, blanks);
-	n = rsh_count_digits(text, strlen(text));
-	if (!text[n + strspn(text + n, blanks)] &&
-	    rsh_number_read(text, n, step))
-		return 1;
-	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
-			"step is taken", rsh_source_path(s), name);
-	return 0;
-}
-
-static int tracker_goes_first(struct rsh_source *s, struct rsh_error *err)
-{
-	const uint32_t n = rsh_source_n_candidates(s);
-	size_t first, end;
-	uint64_t step;
-	int rc = tracker_read(s, &step, err);
-
-	if (rc <= 0)
-		return rc;
-	for (uint32_t i = 0; i < n; i++) {
-		rsh_source_candidate_range(s, i, &first, &end);
-		if (first < end &&
-		    rsh_source_on_list(s, first)->step.numbers[0] == step) {
-			rsh_source_try_first(s, i);
-			return 0;
-		}
-	}
-	rsh_log_warning("%s/" RSH_CKPT2_TRACKER
-			": it names step %llu, which is "
-			"not there; the newest complete step is taken",
-			rsh_source_path(s), (unsigned long long)step);
-	return 0;
 }
 
 /* ---- listing ---- */
@@ -200,29 +98,29 @@ static int checkpoint2_open(struct rsh_source *s,
 			    const struct rsh_source_options *opts,
 			    struct rsh_error *err)
 {
-	cleanup_dir struct rsh_dir *dir = NULL;
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	const struct rsh_checkpoint *one;
-	const char *name;
 	bool lone;
-	int rc = 0, more;
+	int rc;
 
 	if (opts->select == RSH_SELECT_MINDSPORE)
 		return rsh_error_set(err, EINVAL, "%s: the converter, whose "
 				     "choice --select mindspore and "
 				     "--compat=mindspore are, reads no "
 				     "Checkpoint 2.0", rsh_source_path(s));
-	more = rsh_dir_open(rsh_source_store(s), "", &dir);
-	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		struct step_dir d = {
-			.source = s, .name = name, .label = name,
+	rc = rsh_path_list_read(&names, rsh_source_store(s), "");
+	if (rc)
+		return rc == -ENOMEM ? rsh_error_nomem(err) :
+		       rsh_store_open_error(rsh_source_store(s), "", rc, err);
+	for (size_t i = 0; i < names.n && rc == 0; i++) {
+		struct rsh_format_step d = {
+			.source = s, .dir = names.v[i], .label = names.v[i],
 			.step = { .n = 1 },
 		};
 
-		if (rsh_ckpt2_step_parse(name, &d.step.numbers[0]))
+		if (rsh_ckpt2_step_parse(d.dir, &d.step.numbers[0]))
 			rc = checkpoint2_list_step(&d, err);
 	}
-	if (dir && more < 0)
-		rc = rsh_store_open_error(rsh_source_store(s), "", more, err);
 	if (rc == 0 && rsh_source_n_on_list(s) == 0)
 		rc = checkpoint2_list_lone(s, err);
 	if (rc == 0 && rsh_source_n_on_list(s) == 0)
@@ -234,8 +132,8 @@ static int checkpoint2_open(struct rsh_source *s,
 	lone = one->name == one->base && !one->unread;
 	rc = rsh_source_sort_steps(s, opts, err);
 	if (rc == 0 && opts->select == RSH_SELECT_NEWEST && !lone)
-		rc = tracker_goes_first(s, err);
-	return rc;
+		rc = rsh_source_try_tracked(s, RSH_CKPT2_TRACKER, err);
+	return rc < 0 ? rc : 0;
 }
 
 #define METADATA "metadata.json"
@@ -455,7 +353,7 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.read = rsh_ranks_offer,
 	.framework = "MindSpore Transformers",
 	.step_dirs = true,
-	.tracked = "iteration_",
+	.tracked = RSH_CKPT2_STEP,
 	.part = rsh_checkpoint2_part,
 	.check = rsh_checkpoint2_check,
 };

@@ -10,7 +10,6 @@
 #include "steps_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/formats/steps.h"
@@ -21,15 +20,11 @@ static const char ckpt2_metadata[] = "metadata.json";
 
 enum rsh_part rsh_checkpoint2_part(const char *path, struct rsh_step_name *out)
 {
-	const char *slash = strchr(path, '/');
+	const char *file = rsh_step_dir_read(path, RSH_CKPT2_STEP, out);
 
-	snprintf(out->label, sizeof(out->label), "%.*s",
-		 slash ? (int)(slash - path) : 0, path);
-	if (!slash || slash[1] == '.' || strchr(slash + 1, '/') ||
+	if (!file || *file == '.' || strchr(file, '/') ||
 	    !rsh_ckpt2_step_parse(out->label, &out->step.numbers[0]))
 		return RSH_PART_NO;
-	out->step.n = 1;
-	strcpy(out->series, "iteration_");
 	return RSH_PART_YES;
 }
 

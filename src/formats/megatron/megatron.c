@@ -10,12 +10,11 @@
 
 #include "rsh/formats/formats.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "rsh/formats/steps.h"
 #include "rsh/formats/torch.h"
 #include "rsh/util/files.h"
-#include "rsh/util/text.h"
 
 static const char megatron_iteration[] = "iter_";
 static const char megatron_mp_rank[] = "mp_rank_";
@@ -23,19 +22,11 @@ static const char megatron_mp_rank[] = "mp_rank_";
 /* Knows "iter_5/", "iter_5/mp_rank_00/" and "iter_5/mp_rank_00/x.pt". */
 static enum rsh_part megatron_part(const char *path, struct rsh_step_name *out)
 {
-	const size_t n = strlen(megatron_iteration);
-	const char *slash = strchr(path, '/'), *unit, *file;
+	const char *unit = rsh_step_dir_read(path, megatron_iteration, out);
+	const char *file = unit ? strchr(unit, '/') : NULL;
 
-	if (!slash || strncmp(path, megatron_iteration, n) != 0 ||
-	    !rsh_number_read(path + n, (size_t)(slash - path) - n,
-			     &out->step.numbers[0]))
+	if (!unit)
 		return RSH_PART_NO;
-	out->step.n = 1;
-	strcpy(out->series, megatron_iteration);
-	snprintf(out->label, sizeof(out->label), "%.*s", (int)(slash - path),
-		 path);
-	unit = slash + 1;
-	file = strchr(unit, '/');
 	if (!*unit)
 		return RSH_PART_YES;
 	return file &&
