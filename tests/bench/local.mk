@@ -52,6 +52,8 @@ EXTRA_DIST += \
 	bench/bench_adapter.py \
 	bench/bench_adapter_rows.py \
 	bench/bench_adapter_tree.py \
+	bench/bench_ranks.py \
+	bench/bench_ranks_rows.py \
 	bench/bench_quantised.py \
 	bench/bench_quantised_rows.py \
 	bench/bench_quantised_tree.py \

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small sources of every kind whose bytes reach a reader in a way of their own: rows of
-ranks, chunks of distributed checkpoints, matrices that are shown transposed, scaled
-8-bit floats, adapters, and weights in another form.
+ranks, chunks of distributed checkpoints, parts of tensors in files of torch.save(),
+matrices that are shown transposed, scaled 8-bit floats, adapters, and weights in another
+form.
 
 Options are keywords of the module; words() makes them those of the library.
 """
@@ -15,6 +16,7 @@ import adapters
 import dcp_trees
 import make_tree
 import random_models
+import rank_trees
 from demands import write
 from safetensors_format import safetensors_bytes
 
@@ -45,6 +47,15 @@ def _distributed(directory, numbers, kind):
         tree = dcp_trees.random_tree(numbers.getrandbits(31), kind)
     tree.write(directory)
     return Kind(f"distributed: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
+
+
+def _torch_ranks(directory, numbers):
+    """A file of torch.save() for each rank."""
+    tree = rank_trees.random_tree(numbers.getrandbits(31))
+    while not any(t.content for t in tree.tensors.values()):
+        tree = rank_trees.random_tree(numbers.getrandbits(31))
+    tree.write(directory)
+    return Kind(f"files of ranks: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
 
 
 def _transposed(directory, numbers):
@@ -86,7 +97,7 @@ def _adapted(directory, numbers):
 def all_sources(directory, seed):
     """A Kind for each; what is random follows from the seed."""
     numbers = random.Random(seed)
-    ways = (_ranks, _transposed, _adapted,
+    ways = (_ranks, _transposed, _adapted, _torch_ranks, _torch_ranks,
             *(lambda d, n, kind=kind: _distributed(d, n, kind)
               for kind in ("torch", "torch", "hf", "hyper")),
             *(lambda d, n, table=table: _converted(d, n, table)

@@ -28,6 +28,8 @@ import genuine_sets  # noqa: E402
 import make_tree  # noqa: E402
 import mistakes  # noqa: E402
 import random_jobs  # noqa: E402
+import rank_pickles  # noqa: E402
+import rank_trees  # noqa: E402
 import weights_random  # noqa: E402
 from demands import write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
@@ -202,6 +204,17 @@ def distributed(numbers, directory):
     return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
 
 
+def torch_ranks(numbers, directory):
+    """A file of torch.save() for each rank, one of which may be lost."""
+    tree = rank_trees.random_tree(numbers.getrandbits(31))
+    source = os.path.join(directory, "source")
+    tree.write(source)
+    if numbers.random() < 0.2:
+        os.unlink(os.path.join(source, min(tree.files(numbers.randrange(tree.world)))))
+    words = numbers.choice(([], ["--optimizer", "keep"], ["--format", "dcp"]))
+    return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
+
+
 def _model(numbers, directory):
     return weights_random.Case(numbers.getrandbits(31), directory)
 
@@ -340,7 +353,7 @@ WAYS = (_truncated, _truncated, _flipped, _flipped, _flipped, _longer, _renamed,
 def hostile(numbers, directory):
     """A tree of another kind in which one to three files are not what they were."""
     kind = numbers.choice((ranks, ranks_safetensors, meshes, checkpoint2, checkpoint2, distributed,
-                           distributed, models, models_back, resume))
+                           distributed, models, models_back, resume, torch_ranks))
     case, said = kind(numbers, directory), []
     for _ in range(numbers.choice((1, 1, 2, 3))):
         # Strategies and tables as well.
@@ -359,7 +372,7 @@ def hostile(numbers, directory):
 # How often each kind comes, of as many cases as these are together.
 RANDOM = {ranks: 8, ranks_safetensors: 4, ranks_lost: 5, ranks_mistaken: 4, meshes: 2,
           checkpoint2: 5, distributed: 5, models: 5, models_back: 4, sources: 1, resume: 3,
-          hostile: 8}
+          hostile: 8, torch_ranks: 4}
 _TURNS = [kind for kind, often in RANDOM.items() for _ in range(often)]
 
 

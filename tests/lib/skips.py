@@ -108,6 +108,7 @@ def conditions(build):
         "no-ceph": lambda: not shutil.which("ceph-fuse"),
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
         "no-hyperparallel": lambda: not os.environ.get("RSH_HYPER_PARALLEL"),
+        "no-verl": lambda: not os.environ.get("RSH_VERL"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "no-megatron": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c",
                                      "import megatron.core"),

@@ -35,7 +35,8 @@ ROWS = """
     cache_holds_moments cache_again cache_disk cache_servers s3 s3_many s3_inner
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold quantised_fp8 quantised_fp4 quantised_mxfp4 quantised_int4
-    quantised_gptq quantised_awq quantised_first lora""".split()
+    quantised_gptq quantised_awq quantised_first lora
+    ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -50,7 +51,8 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "s3_many", "s3_inner", "cache_again", "cache_servers", "big_mount",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
-            "lora"}
+            "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",
+            "ranks_memory"}
 
 
 def run_bench(work, *options):

@@ -25,6 +25,7 @@ sys.path.insert(0, LIB)
 from daemon_use import mounts_below  # noqa: E402
 from demands import check, content, write  # noqa: E402
 import documents  # noqa: E402
+from rank_pickles import unpack  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Skipped, Tap, hash_tree, require_mount,  # noqa: E402
                        reshardfs_program)
@@ -100,6 +101,9 @@ class Place:
         shutil.copytree(os.path.join(saved, "strategies", "mp4"), self.at("strategy_of_new_job"))
         shutil.copytree(os.path.join(DATA, "torch", "hf-bin"), self.at("torch_model"))
         shutil.copytree(os.path.join(DATA, "dcp", "torch-2.15", "fsdp2-2"), self.at("step-1000"))
+        with tempfile.TemporaryDirectory() as unpacked:
+            ranks = os.path.join(unpack(unpacked), "verl", "global_step_20")
+            shutil.copytree(ranks, self.at("global_step_20"))
         self._make_model()
         write(self.at("job.key"), os.urandom(32))
         self._make_programs()

@@ -19,7 +19,7 @@ sys.path.insert(0, LIB)
 import genuine  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
-from rsh_cli import INPUT, IO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
+from rsh_cli import INPUT, IO, NO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 
@@ -304,12 +304,11 @@ def first_commands(d, tree, src):
         # A slice is no model.
         "mount megatron mnt": (INPUT, "mp_rank_00 is one rank's slice of a model"),
         "ls megatron/mp_rank_00": (INPUT, "model_optim_rng.pt is one rank's slice"),
-        "plan verl": (INPUT, "model_world_size_2_rank_0.pt is one rank's slice"),
+        "plan verl": (INPUT, "verl/model_world_size_2_rank_0.pt: damaged"),
         "plan deepspeed": (INPUT, "zero_pp_rank_0_mp_rank_00_optim_states.pt is one rank's"),
         "mount run mnt": (INPUT, "in iter_0000100: mp_rank_00 is one rank's slice of a model, as "
                                  "Megatron writes them"),
-        "ls run2": (INPUT, "in global_step_10: in actor: model_world_size_4_rank_0.pt is one "
-                           "rank's slice of a model, as verl writes them"),
+        "ls run2": (NO, "global_step_10/actor/model_world_size_4_rank_0.pt can be read"),
         "plan run3": (INPUT, "in global_step100: mp_rank_00_model_states.pt is one rank's slice "
                              "of a model, as DeepSpeed writes them"),
         "export run4 out": (INPUT, "in pipe: layer_01-model_00-model_states.pt is one rank's"),

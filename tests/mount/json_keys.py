@@ -17,6 +17,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from demands import check  # noqa: E402
+from rank_pickles import unpack  # noqa: E402
 from rsh_cli import NO, demo_tree, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 
@@ -84,6 +85,8 @@ def ls(job):
     said = keys(run_json("ls", job.some_file())) | keys(run_json("ls", job.src))
     said |= keys(run_json("ls", job.source)) | keys(run_json("ls", job.source, *job.words))
     run_json("export", "--format=safetensors", *job.words, job.source, job.whole)
+    with tempfile.TemporaryDirectory() as own:
+        said |= keys(run_json("ls", os.path.join(unpack(own), "hsdp-2.15")))
     said |= keys(run_json("ls", os.path.join(os.path.dirname(LIB), "data", "dcp", "torch-2.15",
                                              "uneven")))
     said |= keys(run_json("ls", os.path.join(os.path.dirname(LIB), "data", "weights", "models",

@@ -26,6 +26,8 @@ MOUNT += \
 	mount/dcp_memory.py \
 	mount/made_up_format.py \
 	mount/torch_files.py \
+	mount/torch_ranks.py \
+	mount/torch_ranks_hostile.py \
 	mount/slices.py \
 	mount/manual_split.py \
 	mount/convert.py \

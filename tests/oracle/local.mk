@@ -32,13 +32,15 @@ HUGGING_FACE = \
 	oracle/lora_peft.py \
 	oracle/lora_mindformers.py \
 	oracle/dcp_loads_distributed.py \
-	oracle/hyperparallel_loads.py
+	oracle/hyperparallel_loads.py \
+	oracle/torch_ranks.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
 	lib/rsh_mount_test.py \
 	lib/checkpoint2_trees_test.py \
 	lib/dcp_trees_test.py \
+	lib/rank_trees_test.py \
 	lib/rule_tables_test.py \
 	lib/behaviour_test.py \
 	oracle/dcp_random.py \
@@ -63,6 +65,10 @@ EXTRA_DIST += \
 	lib/model_families.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
+	lib/rank_pickles.py \
+	lib/rank_trees.py \
+	lib/rank_reader.py \
+	lib/verl_software.py \
 	lib/adapters.py \
 	lib/quantised.py \
 	lib/dcp_reader.py \

@@ -26,6 +26,7 @@ UNIT += \
 	unit/test_wire_rule_table \
 	unit/test_formats_dcp \
 	unit/test_formats_dcp_damage \
+	unit/test_formats_torch_ranks \
 	unit/test_formats_checkpoint2_text \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
@@ -88,6 +89,9 @@ unit_test_wire_rule_table_LDADD = $(L_WIRE)
 unit_test_formats_dcp_SOURCES = unit/test_formats_dcp.c $(WIRE_SUPPORT)
 unit_test_formats_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_formats_dcp_LDADD = $(L_FORMATS)
+unit_test_formats_torch_ranks_SOURCES = unit/test_formats_torch_ranks.c \
+	unit/support.h unit/support.c
+unit_test_formats_torch_ranks_LDADD = $(L_FORMATS)
 unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT) \
 	unit/support.h unit/support.c
 unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)

@@ -7,6 +7,7 @@
 #include "rsh/source/format.h"
 
 extern const struct rsh_format rsh_ckpt_format;
+extern const struct rsh_format rsh_torch_ranks_format;
 extern const struct rsh_format rsh_torch_format;
 extern const struct rsh_format rsh_torch_model_format;
 extern const struct rsh_format rsh_tensorflow_format;

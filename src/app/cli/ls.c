@@ -191,7 +191,8 @@ int rsh_ls(const struct rsh_options *o, struct rsh_run *run)
 	int rc = open_subject(o, &s, &run->err);
 
 	if (rc == 0 && s.source)
-		rc = rsh_format_lists(rsh_source_format(s.source)) ?
+		rc = rsh_format_lists(rsh_source_format(s.source)) &&
+		     rsh_source_n_candidates(s.source) == 1 ?
 		     rsh_ls_whole(run, o, s.source) :
 		     rsh_ls_source(run, o, s.source);
 	else if (rc == 0 && s.strategy)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ struct tree {
 			       * 0: they do not */
 	bool whole_tensors;   /* the tensors are of a complete step */
 	bool is_model;        /* the source is a whole model in parts */
+	char about[512];      /* of that step, by its format; empty: nothing */
 	struct rsh_ls_model model;
 	char newest_whole[256]; /* empty: no step is complete */
 	/* These say what a mount would show, if the strategies were given. */
@@ -219,7 +221,9 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 							 RSH_GRID_RUNTIME;
 	int rc = 0;
 
-	if (!v->src.from || t->whole_tensors || !(newest || s->whole))
+	/* Of a model in parts the files have no whole tensors. */
+	if (!v->src.from || t->whole_tensors || !(newest || s->whole) ||
+	    rsh_format_lists(rsh_source_format(t->source)))
 		return 0;
 	t->whole_tensors = s->whole;
 	if (t->whole_tensors && !v->dst.from) {
@@ -284,6 +288,28 @@ static int ask_mount(struct tree *t)
 	}
 	rsh_vfs_free(vfs);
 	return 0;
+}
+
+/* Takes what the format says of a step that lists its tensors. */
+static int take_about(struct tree *t, const struct rsh_source_view *view)
+{
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_error why = RSH_ERROR_INIT;
+	const struct rsh_list_job job = {
+		.source = t->source, .part = RSH_LIST_CHUNKS, .arena = &arena,
+		.view = view,
+	};
+	struct rsh_listed l = { .wrong = RSH_ERROR_INIT };
+	int rc = 0;
+
+	if (!rsh_format_lists(rsh_source_format(t->source)) ||
+	    !rsh_source_format(t->source)->choose)
+		return 0;
+	rc = rsh_source_format(t->source)->list(&job, &l, &why);
+	if (rc == 0 && l.about)
+		snprintf(t->about, sizeof(t->about), "%s", l.about);
+	rsh_arena_clear(&arena);
+	return rc == -ENOMEM ? rc : 0;
 }
 
 /* ---- a step ---- */
@@ -357,6 +383,8 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		rc = rsh_source_strategy(t->source, true, t->names, &t->src,
 					 &s.why);
 	}
+	if (rc == 0 && format->layout == RSH_LAYOUT_WHOLE && format->choose)
+		rc = format->whole(t->source, &s.why);
 	unread = rsh_source_unread(t->source);
 	if (unread && !t->unread.code)
 		t->unread = *unread;
@@ -366,9 +394,12 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 	status = rc == -ENOMEM ? rc : add_step_files(t, &s, &view);
 	s.whole = rc == 0 && s.n_missing == 0 && s.n_files > 0 &&
 		  s.n_valid == s.n_files;
-	if (s.whole && s.tried && !*t->newest_whole)
+	if (s.whole && s.tried && !*t->newest_whole) {
 		memcpy(t->newest_whole, s.text, sizeof(s.text));
-	t->is_model = s.whole && format->layout == RSH_LAYOUT_WHOLE;
+		status = status ? status : take_about(t, &view);
+	}
+	t->is_model = s.whole && format->layout == RSH_LAYOUT_WHOLE &&
+		      rsh_source_n_candidates(t->source) == 1;
 	if (status == 0 && t->is_model)
 		status = rsh_ls_model_take(&t->model, t->options->vfs.source,
 					   t->source, &view);
@@ -381,6 +412,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 					      n->epoch),
 			RSH_V_IF(n->stepped, n->step),
 			RSH_V_IF(n->stepped, n->run), n->breakpoint, s.tried,
+			rsh_format_lists(format) ? format->name :
 			rsh_file_type_suffix(view.format) + 1, s.whole,
 			RSH_V_IF(s.why.code, s.why.text),
 			rsh_v_call(put_files, &s), rsh_v_bytes(s.bytes),
@@ -456,9 +488,11 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	}
 	rsh_json(out, "{source:% ranks:% steps:", t->options->vfs.source,
 		 rsh_v_u32s(t->ranks, t->n_ranks));
-	if (!out->json)
+	if (!out->json && !rsh_format_lists(rsh_source_format(t->source)))
 		print_whole_tensors(out, t);
 	rsh_printer_put_part(t->is_model && !out->json ? NULL : out, &steps);
+	if (*t->about)
+		rsh_say(out, "%: %\n", t->newest_whole, t->about);
 	rsh_json(out, "newest_whole:%",
 		 RSH_V_IF(*t->newest_whole, t->newest_whole));
 	if (out->json)

@@ -170,8 +170,13 @@ static void print_whole(struct rsh_printer *out, const struct rsh_options *o,
 	};
 	uint64_t bytes = 0;
 
-	rsh_json(out, "{source:% format:% whole:% reason:% files:[",
-		 o->vfs.source, rsh_source_format(s)->name,
+	if (l->about)
+		rsh_say(out, "%\n", l->about);
+	rsh_json(out, "{source:% format:%", o->vfs.source,
+		 rsh_source_format(s)->name);
+	if (l->about)
+		rsh_json(out, "about:%", l->about);
+	rsh_json(out, "whole:% reason:% files:[",
 		 rsh_v_bool(!l->wrong.code),
 		 RSH_V_IF(l->wrong.code, l->wrong.text));
 	for (uint32_t i = 0; out->json && i < l->n_files; i++) {

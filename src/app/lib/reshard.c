@@ -41,6 +41,7 @@ struct file {
 /* This struct does not change after it is opened. */
 struct reshard {
 	struct rsh_options options;
+	char *path; /* SOURCE as it was given */
 	struct rsh_store_io *io;
 	struct rsh_vfs *vfs;
 	struct rsh_vfs_view view;
@@ -168,6 +169,7 @@ int reshard_open(const char *source, const char *const *options,
 	rc = rsh_objects_hide(path, &r->options.objects) ?
 	     rsh_error_nomem(&err) : 0;
 	r->options.command = &library;
+	r->path = path;
 	r->options.vfs.source = path;
 	for (; rc == 0 && options && *options; options++)
 		rc = rsh_options_set(&r->options, *options, &err);
@@ -203,7 +205,7 @@ void reshard_close(struct reshard *r)
 	free(r->files);
 	rsh_vfs_free(r->vfs);
 	rsh_store_io_free(r->io);
-	free((char *)(uintptr_t)r->options.vfs.source);
+	free(r->path);
 	rsh_options_clear(&r->options);
 	free(r);
 }

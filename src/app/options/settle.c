@@ -28,6 +28,26 @@
 
 /* ---- SOURCE ---- */
 
+/* If SOURCE has steps, of which each is a SOURCE, one of them is taken.  `ls`
+ * lists them. */
+static int settle_step(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	cleanup_free char *step = NULL;
+	int rc;
+
+	if (!o->format || o->format->layout != RSH_LAYOUT_WHOLE ||
+	    !o->format->choose ||
+	    (o->command && o->command->id == RSH_COMMAND_LS))
+		return 0;
+	rc = rsh_source_find_step(v->source, &v->files, &step, err);
+	if (rc || !step)
+		return rc;
+	v->source = rsh_arena_format(&o->memory, "%s", step);
+	v->files.select = RSH_SELECT_NEWEST;
+	return v->source ? 0 : rsh_error_nomem(err);
+}
+
 /* Looking at SOURCE costs requests if it is behind HTTP, so this is done
  * once.  If its storage refuses, nothing else would be true about SOURCE. */
 int rsh_settle_look(struct rsh_options *o, struct rsh_error *err)
@@ -47,7 +67,7 @@ int rsh_settle_look(struct rsh_options *o, struct rsh_error *err)
 		o->format = NULL;
 	/* ls lists the records of a file that a link names. */
 	if (!rsh_errno_is_unread(why.code) || why.code == EXDEV)
-		return 0;
+		return settle_step(o, err);
 	o->look = -why.code;
 	return rsh_error_set(err, why.code, "%s", why.text);
 }
@@ -249,6 +269,25 @@ static int settle_beside(struct rsh_options *o, struct rsh_error *err)
 		keep_model_files(o, dir, err) : 0;
 }
 
+/* Does the same for a format whose steps have a directory for these files, with
+ * the config.json of the model. */
+static int settle_below(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	cleanup_free char *dir = rsh_text_format("%s/%s", v->source,
+						 o->format->beside);
+	cleanup_dir struct rsh_dir *at = NULL;
+	const char *name;
+
+	if (!dir)
+		return rsh_error_nomem(err);
+	if (rsh_option_given(o, "model-files") ||
+	    rsh_dir_open_path(dir, &v->files.store, &at) ||
+	    rsh_dir_next(at, &name) <= 0)
+		return 0;
+	return keep_model_files(o, dir, err);
+}
+
 /* A whole model is shown as a whole model unless the options say otherwise.  A
  * Hugging Face model is shown with the files beside its weights. */
 static int settle_whole(struct rsh_options *o, struct rsh_error *err)
@@ -281,7 +320,8 @@ static int settle_whole(struct rsh_options *o, struct rsh_error *err)
 	if (!as_model)
 		return 0;
 	v->output = rsh_output_of_models();
-	return f->shown == RSH_SHOWN_HF_BESIDE ? settle_beside(o, err) : 0;
+	return f->shown == RSH_SHOWN_HF_BESIDE ? settle_beside(o, err) :
+	       f->beside ? settle_below(o, err) : 0;
 }
 
 /* ---- the output ---- */
@@ -343,10 +383,29 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+/* The model of a step may have its config.json in a directory below. */
+static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_weights_at *w = &o->vfs.weights;
+	const char *path;
+
+	if (!o->format || !o->format->beside || w->config ||
+	    (!w->table && !w->dequantise))
+		return 0;
+	path = rsh_arena_format(&o->memory, "%s/%s/" RSH_MODEL_CONFIG_NAME,
+				o->vfs.source, o->format->beside);
+	if (!path)
+		return rsh_error_nomem(err);
+	if (rsh_is_file(path))
+		w->config = path;
+	return 0;
+}
+
 int rsh_settle_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
-	int rc = rsh_rules_check(o, true, err) ?: settle_weights(o, err);
+	int rc = rsh_rules_check(o, true, err) ?: settle_own_config(o, err) ?:
+		 settle_weights(o, err);
 
 	if (rc == 0 && o->format && o->format->layout == RSH_LAYOUT_WHOLE)
 		rc = settle_whole(o, err);

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch_ranks/chosen.c decides what the files of the chosen step are:
+ * their items and ranks. */
+#include "config.h"
+
+#include "torch_ranks_i.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/json_load.h"
+
+/* ---- the state ---- */
+
+void rsh_ranks_state_free(void *state)
+{
+	struct rsh_source_ranks *st = state;
+
+	if (!st)
+		return;
+	for (uint32_t i = 0; st->files && i < st->n; i++)
+		rsh_ranks_file_free(st->files[i]);
+	rsh_dcp_free(st->dcp.pub);
+	rsh_tc_free(st->tc);
+	rsh_ranks_ways_clear(&st->ways);
+	pthread_mutex_destroy(&st->lock);
+	free(st->files);
+	free(st->problems);
+	rsh_arena_clear(&st->arena);
+	free(st);
+}
+
+struct rsh_source_ranks *rsh_ranks_state_new(size_t n)
+{
+	struct rsh_source_ranks *st = calloc(1, sizeof(*st));
+
+	if (!st)
+		return NULL;
+	pthread_mutex_init(&st->lock, NULL);
+	pthread_mutex_init(&st->ways.lock, NULL);
+	st->dir = "";
+	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item, 2);
+	st->listed = rsh_arena_array(&st->arena, struct rsh_ranks_listed, n);
+	st->files = calloc(n + 1, sizeof(*st->files));
+	if (!st->items || !st->listed || !st->files) {
+		rsh_ranks_state_free(st);
+		return NULL;
+	}
+	st->items[0].role = RSH_RANKS_MODEL;
+	st->items[1] = (struct rsh_ranks_item){
+		RSH_RANKS_OPTIMIZER, "optimizer",
+	};
+	st->n_items = 2;
+	return st;
+}
+
+/* ---- the world ---- */
+
+/* Reads the number of ranks that fsdp_config.json has; 0: it has none. */
+static uint32_t config_world(const struct rsh_source *s, const char *dir)
+{
+	static const struct rsh_small_file kind = { "fsdp_config.json", 65536 };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	cleanup_free char *name = rsh_text_format("%sfsdp_config.json", dir);
+	cleanup_free uint8_t *data = NULL;
+	json_t *all = NULL;
+	json_int_t n;
+	size_t len;
+
+	if (!name ||
+	    rsh_store_load(rsh_source_store(s), name, &kind, &data, &len,
+			   &unused) ||
+	    rsh_json_load(&(struct rsh_memory){ data, len }, 0, name,
+			  "a fsdp_config.json", &all, &unused))
+		return 0;
+	n = json_integer_value(json_object_get(all, "world_size"));
+	json_decref(all);
+	return n > 0 && n <= RSH_MESH_RANKS_MAX ? (uint32_t)n : 0;
+}
+
+/* The files of one world; two may be in one directory if a job went on with
+ * another number of ranks. */
+struct world {
+	uint32_t size, n_models;
+};
+
+/* Decides which world is taken; files of others get RSH_RANK_UNKNOWN. */
+static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
+			size_t first, size_t end, struct rsh_error *err)
+{
+	struct world v[8];
+	uint32_t n = 0, n_whole = 0, config = 0, k = 0;
+	struct rsh_ranks_name parts;
+
+	for (size_t i = first; i < end; i++) {
+		if (!rsh_ranks_name_read(rsh_source_on_list(s, i)->base,
+					 &parts) ||
+		    parts.role != RSH_RANKS_MODEL)
+			continue;
+		for (k = 0; k < n && v[k].size != parts.world;)
+			k++;
+		if (k == n && n < sizeof(v) / sizeof(v[0]))
+			v[n++] = (struct world){ parts.world, 0 };
+		if (k < n)
+			v[k].n_models++;
+	}
+	if (n == 0)
+		return rsh_error_set(err, ENOENT, "%s%s%s: it has files of an "
+				     "optimizer, and none of a model",
+				     rsh_source_path(s), *st->dir ? "/" : "",
+				     st->dir);
+	config = config_world(s, st->dir);
+	if (n == 1 && config && config != v[0].size)
+		return rsh_error_set(err, EBADMSG, "%s/%sfsdp_config.json says "
+				     "that there are %u ranks, and the files "
+				     "are of %u", rsh_source_path(s), st->dir,
+				     config, v[0].size);
+	for (uint32_t i = 0; i < n; i++) {
+		if (n == 1 || v[i].size == config)
+			st->world = v[i].size;
+		n_whole += v[i].n_models == v[i].size;
+	}
+	for (uint32_t i = 0; i < n && !st->world && n_whole == 1; i++)
+		if (v[i].n_models == v[i].size)
+			st->world = v[i].size;
+	if (!st->world)
+		return rsh_error_set(err, EINVAL, "%s%s%s: files of %u and of "
+				     "%u ranks are side by side, and no "
+				     "fsdp_config.json says which are the "
+				     "newer ones", rsh_source_path(s),
+				     *st->dir ? "/" : "", st->dir, v[0].size,
+				     v[1].size);
+	if (n > 1)
+		rsh_log_notice("%s%s%s: files of several jobs are side by "
+			       "side; those of %u ranks are taken",
+			       rsh_source_path(s), *st->dir ? "/" : "",
+			       st->dir, st->world);
+	return 0;
+}
+
+/* ---- files ---- */
+
+static struct rsh_ranks_listed *ranks_add(struct rsh_source_ranks *st,
+					  const char *name, uint32_t item)
+{
+	struct rsh_ranks_listed *l = &st->listed[st->n];
+
+	*l = (struct rsh_ranks_listed){
+		.name = rsh_arena_strndup(&st->arena, name, strlen(name)),
+		.item = item,
+	};
+	if (!l->name)
+		return NULL;
+	st->n++;
+	return l;
+}
+
+/* Finds the critic beside the model of an actor. */
+static int find_critic(const struct rsh_source *s, struct rsh_source_ranks *st)
+{
+	cleanup_free char *name = NULL;
+	struct rsh_stat stat;
+	size_t n = strlen(st->dir);
+
+	if (n < 2 || rsh_has_suffix(st->dir, "critic/"))
+		return 0;
+	while (n > 1 && st->dir[n - 2] != '/')
+		n--;
+	name = rsh_text_format("%.*scritic", (int)n - 1, st->dir);
+	if (!name)
+		return -ENOMEM;
+	if (rsh_store_look(rsh_source_store(s), name, &stat) ||
+	    stat.kind != RSH_IS_DIR)
+		return 0;
+	st->critic = rsh_arena_strndup(&st->arena, name, strlen(name));
+	return st->critic ? 0 : -ENOMEM;
+}
+
+static int take_verl(struct rsh_source *s, struct rsh_source_ranks *st,
+		     size_t first, size_t end, struct rsh_error *err)
+{
+	uint32_t lowest = UINT32_MAX;
+	int rc = choose_world(s, st, first, end, err);
+
+	if (rc)
+		return rc;
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		struct rsh_ranks_name parts;
+		struct rsh_ranks_listed *l;
+
+		c->rank = RSH_RANK_UNKNOWN;
+		if (!rsh_ranks_name_read(c->base, &parts) ||
+		    parts.world != st->world)
+			continue;
+		c->rank = parts.rank;
+		l = ranks_add(st, c->name, parts.role == RSH_RANKS_OPTIMIZER);
+		if (!l)
+			return rsh_error_nomem(err);
+		l->rank = parts.rank;
+		l->at = (size_t)(c->base - c->name) + parts.at;
+		l->n = parts.n;
+		if (parts.role == RSH_RANKS_MODEL && parts.rank < lowest)
+			lowest = parts.rank;
+	}
+	st->values = rsh_arena_format(&st->arena,
+				      "%sextra_state_world_size_%u_rank_%u.pt",
+				      st->dir, st->world, lowest);
+	return st->values && find_critic(s, st) == 0 ? 0 :
+						       rsh_error_nomem(err);
+}
+
+/* Returns what an item is by the stem of its files: model_0.pt, optim_0.pt. */
+static enum rsh_ranks_role role_of(const char *stem)
+{
+	return strncmp(stem, "optim", 5) == 0 ? RSH_RANKS_OPTIMIZER :
+						RSH_RANKS_MODEL;
+}
+
+/* Returns whether two names differ only in numbers. */
+static bool same_but_numbers(const char *a, const char *b)
+{
+	while (*a || *b) {
+		a += rsh_count_digits(a, strlen(a));
+		b += rsh_count_digits(b, strlen(b));
+		if (*a != *b)
+			return false;
+		a += *a != '\0';
+		b += *b != '\0';
+	}
+	return true;
+}
+
+static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
+		       size_t first, size_t end, struct rsh_error *err)
+{
+	cleanup_free const char **names =
+		rsh_alloc_array(end - first + 1, sizeof(*names));
+	struct rsh_ranks_group *groups;
+	size_t n = 0;
+	int rc = names ? 0 : -ENOMEM;
+
+	for (size_t i = first; i < end && names; i++)
+		names[i - first] = rsh_source_on_list(s, i)->name;
+	if (rc || rsh_ranks_groups_find(names, end - first, &st->arena, &groups,
+					&n))
+		return rsh_error_nomem(err);
+	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item, n);
+	if (!st->items)
+		return rsh_error_nomem(err);
+	for (size_t g = 1; g < n; g++)
+		if (same_but_numbers(groups[g - 1].stem, groups[g].stem))
+			return rsh_error_set(err, EINVAL, "%s: %s and %s are "
+					     "files of two saves: SOURCE is a "
+					     "directory with one of them",
+					     rsh_source_path(s),
+					     groups[g - 1].names[0],
+					     groups[g].names[0]);
+	for (size_t g = 0; g < n; g++) {
+		const char *stem = strrchr(groups[g].stem, '/');
+
+		stem = stem ? stem + 1 : groups[g].stem;
+		st->items[g].role = n > 1 ? role_of(stem) : RSH_RANKS_MODEL;
+		if (n > 1 && strcmp(stem, "model") != 0)
+			st->items[g].word = stem;
+	}
+	st->n_items = (uint32_t)n;
+	/* Numbers of files are in the order of the list. */
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		struct rsh_ranks_listed *l = NULL;
+
+		for (size_t g = 0; g < n && !l; g++)
+			for (uint32_t k = 0; k < groups[g].n && !l; k++) {
+				const char *name = groups[g].names[k];
+				const char *at = name + groups[g].at;
+
+				if (strcmp(name, c->name) != 0)
+					continue;
+				l = ranks_add(st, name, (uint32_t)g);
+				if (!l)
+					return rsh_error_nomem(err);
+				l->rank = groups[g].ranks[k];
+				l->at = groups[g].at;
+				l->n = rsh_count_digits(at, strlen(at));
+			}
+		c->rank = l ? l->rank : RSH_RANK_UNKNOWN;
+	}
+	return 0;
+}
+
+static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
+			  size_t first, size_t end, struct rsh_error *err)
+{
+	const struct rsh_pickle_list *items;
+	int rc = rsh_tc_load(s, &st->tc, err);
+
+	if (rc)
+		return rc;
+	items = st->tc->items->list;
+	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item,
+				    items->n / 2);
+	if (!st->items)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i + 1 < items->n; i += 2) {
+		const char *name = items->values[i].text;
+
+		st->items[i / 2] = (struct rsh_ranks_item){
+			role_of(name),
+			strcmp(name, "model") == 0 ? NULL : name,
+		};
+	}
+	st->n_items = items->n / 2;
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		const struct rsh_tc_file *f = NULL;
+		struct rsh_ranks_listed *l;
+
+		for (size_t k = 0; k < st->tc->n_files && !f; k++)
+			if (strcmp(st->tc->files[k].name, c->name) == 0)
+				f = &st->tc->files[k];
+		c->rank = f ? f->rank : RSH_RANK_UNKNOWN;
+		if (!f)
+			continue;
+		l = ranks_add(st, c->name,
+			      (uint32_t)(f->item - items->values) / 2);
+		if (!l)
+			return rsh_error_nomem(err);
+		l->rank = f->rank;
+		l->described = f->has_names ? f : NULL;
+	}
+	return 0;
+}
+
+/* The only file has all of the model: its mesh has one rank. */
+static int take_file(struct rsh_source_ranks *st, const char *file,
+		     struct rsh_error *err)
+{
+	st->n_items = 1;
+	return ranks_add(st, file, 0) ? 0 : rsh_error_nomem(err);
+}
+
+int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
+		     struct rsh_error *err)
+{
+	const struct rsh_checkpoint *one;
+	struct rsh_source_ranks *st;
+	struct rsh_ranks_name parts;
+	struct rsh_stat at;
+	size_t first, end;
+
+	rsh_source_candidate_range(s, candidate, &first, &end);
+	st = rsh_ranks_state_new(end - first);
+	rsh_source_keep(s, st, NULL, rsh_ranks_state_free);
+	if (!st)
+		return rsh_error_nomem(err);
+	if (first == end)
+		return rsh_error_set(err, ENOENT, "%s: no file of a rank is in "
+				     "it", rsh_source_path(s));
+	one = rsh_source_on_list(s, first);
+	st->source = s;
+	st->path = rsh_source_path(s);
+	st->dir = rsh_arena_strndup(&st->arena, one->name,
+				    (size_t)(one->base - one->name));
+	if (!st->dir)
+		return rsh_error_nomem(err);
+	if (rsh_source_file(s))
+		return take_file(st, one->name, err);
+	if (rsh_ranks_name_read(one->base, &parts))
+		return take_verl(s, st, first, end, err);
+	return rsh_store_look(rsh_source_store(s), RSH_TC_METADATA, &at) == 0 ?
+	       take_described(s, st, first, end, err) :
+	       take_groups(s, st, first, end, err);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch_ranks/cut.c computes which elements of an axis each rank has.
+ *
+ * The indexes of an axis are a list, at first 0, 1, 2, ...  Each dimension of
+ * the mesh that cuts the axis divides the list: Shard into so many pieces as
+ * the dimension has ranks, each of ceil(length / ranks), of which the last ones
+ * may be shorter or empty.  A strided shard is cut after others (cut_dims());
+ * or else the list is divided into `factor` parts, each of these as Shard does,
+ * and a rank has one piece of each part. */
+#include "config.h"
+
+#include "torch_ranks_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* A list of indexes, as runs. */
+struct cut_list {
+	struct rsh_ranks_run *v;
+	size_t n, cap;
+	uint64_t length;
+};
+
+/* This is a cut while it is made. */
+struct cutting {
+	const struct rsh_ranks_how *how;
+	uint8_t dims[RSH_MESH_DIMS_MAX]; /* of the mesh, that cut the axis */
+	uint32_t n_dims;
+	bool strided; /* factors divide the list */
+	uint64_t *budget;
+};
+
+/* Returns whether one more step is allowed. */
+static bool cut_spend(struct cutting *c)
+{
+	if (*c->budget == 0)
+		return false;
+	--*c->budget;
+	return true;
+}
+
+/* Appends a run.  Adjacent runs become one. */
+static int list_add(struct cutting *c, struct cut_list *l, uint64_t from,
+		    uint64_t n)
+{
+	struct rsh_ranks_run *last = l->n ? &l->v[l->n - 1] : NULL;
+
+	if (n == 0)
+		return 0;
+	l->length += n;
+	if (last && last->from + last->n == from) {
+		last->n += n;
+		return 0;
+	}
+	if (!cut_spend(c))
+		return -EFBIG;
+	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
+		return -ENOMEM;
+	l->v[l->n++] = (struct rsh_ranks_run){ from, n };
+	return 0;
+}
+
+/* Appends the indexes at `from` .. `from` + n - 1 of a list to another one; *at
+ * and *skipped say where the search for `from` goes on, because calls
+ * ascend. */
+static int list_take(struct cutting *c, const struct cut_list *of,
+		     uint64_t from, uint64_t n, size_t *at, uint64_t *skipped,
+		     struct cut_list *to)
+{
+	int rc = 0;
+
+	while (*at < of->n && *skipped + of->v[*at].n <= from)
+		*skipped += of->v[(*at)++].n;
+	while (rc == 0 && n > 0 && *at < of->n) {
+		const struct rsh_ranks_run *r = &of->v[*at];
+		const uint64_t within = from - *skipped;
+		const uint64_t k = rsh_min_u64(n, r->n - within);
+
+		rc = list_add(c, to, r->from + within, k);
+		from += k;
+		n -= k;
+		if (within + k == r->n)
+			*skipped += of->v[(*at)++].n;
+	}
+	return rc;
+}
+
+static uint64_t cut_ceil(uint64_t length, uint64_t n)
+{
+	return length / n + (length % n != 0);
+}
+
+/* Takes the piece of one rank out of the list. */
+static int list_cut(struct cutting *c, const struct cut_list *of,
+		    const struct rsh_ranks_placement *p, uint32_t n_ranks,
+		    uint32_t rank, struct cut_list *to)
+{
+	const uint64_t part = cut_ceil(of->length,
+				       c->strided &&
+				       p->kind == RSH_RANKS_STRIDED ?
+					       p->factor : 1);
+	uint64_t skipped = 0;
+	size_t at = 0;
+	int rc = 0;
+
+	for (uint64_t from = 0; from < of->length && rc == 0; from += part) {
+		const uint64_t n = rsh_min_u64(part, of->length - from);
+		const uint64_t piece = cut_ceil(n, n_ranks);
+		const uint64_t begin = rsh_min_u64(n, piece * rank);
+
+		if (!cut_spend(c))
+			return -EFBIG;
+		rc = list_take(c, of, from + begin,
+			       rsh_min_u64(piece, n - begin), &at, &skipped,
+			       to);
+	}
+	return rc;
+}
+
+static int cut_piece(struct cutting *c, uint64_t size, uint32_t piece,
+		     struct cut_list *out)
+{
+	struct cut_list of = { .n = 0 };
+	uint32_t rest = 1;
+	int rc = list_add(c, &of, 0, size);
+
+	for (uint32_t i = 0; i < c->n_dims; i++)
+		rest *= c->how->mesh->dims[c->dims[i]];
+	for (uint32_t i = 0; i < c->n_dims && rc == 0; i++) {
+		const uint32_t d = c->dims[i], n = c->how->mesh->dims[d];
+		struct cut_list to = { .n = 0 };
+
+		rest /= n;
+		rc = list_cut(c, &of, &c->how->placements[d], n,
+			      piece / rest % n, &to);
+		free(of.v);
+		of = to;
+	}
+	*out = of;
+	return rc;
+}
+
+/* Finds the dimensions of the mesh that cut the axis, in the order in which
+ * they do.  A strided shard says that others, which come later and have so many
+ * ranks as its factor, cut before it: fully_shard() over tensor parallel.  If
+ * there are no such ones, *strided is true: its factor divides the
+ * list.  Returns the number of pieces. */
+static uint32_t cut_dims(const struct rsh_ranks_how *h, uint32_t axis,
+			 uint8_t *dims, uint32_t *n, bool *strided)
+{
+	uint32_t pieces = 1;
+
+	*n = 0;
+	*strided = false;
+	for (uint32_t i = h->mesh->n_dims; i-- > 0;) {
+		const uint8_t d = h->order[i];
+		const struct rsh_ranks_placement *p = &h->placements[d];
+		uint64_t before = 1;
+		uint32_t at = 0;
+
+		if (!rsh_ranks_is_cut(p) || p->axis != axis)
+			continue;
+		while (p->kind == RSH_RANKS_STRIDED && at < *n &&
+		       before < p->factor)
+			before *= h->mesh->dims[dims[at++]];
+		*strided |= p->kind == RSH_RANKS_STRIDED && before != p->factor;
+		memmove(dims + at + 1, dims + at, *n - at);
+		dims[at] = d;
+		++*n;
+		pieces *= h->mesh->dims[d];
+	}
+	if (!*strided)
+		return pieces;
+	*n = 0;
+	for (uint32_t i = 0; i < h->mesh->n_dims; i++) {
+		const uint8_t d = h->order[i];
+
+		if (rsh_ranks_is_cut(&h->placements[d]) &&
+		    h->placements[d].axis == axis)
+			dims[(*n)++] = d;
+	}
+	return pieces;
+}
+
+int rsh_ranks_cut_axis(const struct rsh_ranks_how *h, uint32_t axis,
+		       uint64_t size, uint64_t *budget,
+		       struct rsh_ranks_cut *out)
+{
+	struct cutting c = { .how = h, .budget = budget };
+	int rc = 0;
+
+	*out = (struct rsh_ranks_cut){
+		.n = cut_dims(h, axis, c.dims, &c.n_dims, &c.strided),
+	};
+	out->first = rsh_alloc_array((size_t)out->n + 1, sizeof(*out->first));
+	out->length = rsh_alloc_array(out->n, sizeof(*out->length));
+	if (!out->first || !out->length)
+		return -ENOMEM;
+	out->first[0] = 0;
+	for (uint32_t i = 0; i < out->n && rc == 0; i++) {
+		struct cut_list l = { .n = 0 };
+
+		rc = cut_piece(&c, size, i, &l);
+		if (rc == 0 && rsh_grow(&out->runs, &out->cap_runs,
+					out->n_runs + l.n + 1,
+					sizeof(*out->runs)))
+			rc = -ENOMEM;
+		if (rc == 0 && l.n > 0)
+			memcpy(out->runs + out->n_runs, l.v,
+			       l.n * sizeof(*l.v));
+		out->n_runs += rc == 0 ? l.n : 0;
+		out->length[i] = l.length;
+		out->first[i + 1] = (uint32_t)out->n_runs;
+		free(l.v);
+	}
+	return rc;
+}
+
+void rsh_ranks_cut_clear(struct rsh_ranks_cut *c)
+{
+	free(c->first);
+	free(c->runs);
+	free(c->length);
+	*c = (struct rsh_ranks_cut){ .n = 0 };
+}
+
+static void cut_coordinate(const struct rsh_ranks_how *h, uint32_t place,
+			   uint32_t *coordinate)
+{
+	for (uint32_t d = h->mesh->n_dims; d-- > 0;
+	     place /= h->mesh->dims[d])
+		coordinate[d] = place % h->mesh->dims[d];
+}
+
+uint32_t rsh_ranks_cut_piece(const struct rsh_ranks_how *h, uint32_t axis,
+			     uint32_t place)
+{
+	uint32_t coordinate[RSH_MESH_DIMS_MAX], n, piece = 0;
+	uint8_t dims[RSH_MESH_DIMS_MAX];
+	bool strided;
+
+	cut_coordinate(h, place, coordinate);
+	cut_dims(h, axis, dims, &n, &strided);
+	for (uint32_t i = 0; i < n; i++)
+		piece = piece * h->mesh->dims[dims[i]] + coordinate[dims[i]];
+	return piece;
+}
+
+bool rsh_ranks_cut_range(const struct rsh_ranks_how *h, uint32_t axis,
+			 uint64_t size, uint32_t place, uint64_t *from,
+			 uint64_t *length)
+{
+	uint32_t coordinate[RSH_MESH_DIMS_MAX], n;
+	uint8_t dims[RSH_MESH_DIMS_MAX];
+	bool strided;
+
+	cut_coordinate(h, place, coordinate);
+	cut_dims(h, axis, dims, &n, &strided);
+	*from = 0;
+	*length = size;
+	for (uint32_t i = 0; i < n && !strided; i++) {
+		const uint64_t piece = cut_ceil(*length,
+						h->mesh->dims[dims[i]]);
+		const uint64_t begin = rsh_min_u64(
+			*length, piece * coordinate[dims[i]]);
+
+		*from += begin;
+		*length = rsh_min_u64(piece, *length - begin);
+	}
+	return !strided;
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch_ranks/listing.c finds files of ranks:
+ *
+ *   SOURCE/model_world_size_8_rank_3.pt   verl and SkyRL; SOURCE may also be
+ *                                         above actor/ (SkyRL: policy/), or
+ *                                         above global_step_N/actor/
+ *   SOURCE/rank_3.pt, model_3.pt ...      any program's
+ *   SOURCE/rank3/model.pt ...             the same, in directories
+ *
+ * The names of verl are enough; of others the first file must have distributed
+ * tensors. */
+#include "config.h"
+
+#include "torch_ranks_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/files.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/checkpoint2.h"
+
+#define SKYRL_TRACKER "latest_ckpt_global_step.txt"
+
+/* The directories of a step that may have the model. */
+static const char *const roles[] = { "", "actor", "policy", "critic" };
+#define N_ROLES (sizeof(roles) / sizeof(roles[0]))
+/* So many steps are looked at to recognise a source. */
+#define STEPS_LOOKED_AT 16
+
+/* ---- directories ---- */
+
+static bool is_model_name(const char *name)
+{
+	struct rsh_ranks_name parts;
+
+	return rsh_ranks_name_read(name, &parts) &&
+	       parts.role == RSH_RANKS_MODEL;
+}
+
+/* Returns the directory of a role below that of a step, from malloc. */
+static char *role_dir(const char *step, const char *role)
+{
+	return rsh_text_format("%s%s%s", step, *step && *role ? "/" : "", role);
+}
+
+/* Returns whether a directory of a role below `step` has a model, or -errno. */
+static int has_model(const struct rsh_store *store, const char *step)
+{
+	for (size_t i = 0; i < N_ROLES; i++) {
+		cleanup_free char *path = role_dir(step, roles[i]);
+		cleanup_dir struct rsh_dir *dir = NULL;
+		int more = path ? rsh_dir_open(store, path, &dir) : -ENOMEM;
+		const char *name;
+
+		while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0)
+			if (is_model_name(name))
+				return 1;
+		if (more && !((more == -ENOENT || more == -ENOTDIR) &&
+			      *roles[i]))
+			return more;
+	}
+	return 0;
+}
+
+/* ---- what a file has ---- */
+
+/* Returns the number of ranks of the largest mesh in a file, or of the boxes of
+ * ShardedTensors; 1 if the file has all of the model. */
+static uint32_t file_world(const struct rsh_ranks_file *f)
+{
+	uint32_t n = 1;
+
+	for (size_t i = 0; i < f->specs.n; i++) {
+		const struct rsh_ranks_spec *s = &f->specs.v[i];
+		const uint32_t of = s->how ? s->how->mesh->n : s->n_all;
+
+		if (of > n)
+			n = of;
+	}
+	return n;
+}
+
+/* Reads a file, and sets its rank and the number of ranks.  Returns 1, 0 if it
+ * is not one of torch.save() with parts of tensors, or -errno that says that
+ * nothing is known. */
+static int look_for_parts(const struct rsh_source *s, const char *name,
+			  uint32_t *rank, uint32_t *world)
+{
+	struct rsh_ranks_ways ways = { .n_meshes = 0 };
+	cleanup_format_file struct rsh_format_file file;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_ranks_file *f = NULL;
+	int rc;
+
+	pthread_mutex_init(&ways.lock, NULL);
+	rc = rsh_format_file_open(s, name, &file, &unused) ?:
+	     rsh_ranks_file_read(&file.bytes, NULL, &ways, false, NULL, &f,
+				 NULL, &unused);
+	if (rc)
+		rc = rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc : 0;
+	else if (f->specs.n > 0) {
+		*rank = f->rank;
+		*world = file_world(f);
+		rc = 1;
+	}
+	rsh_ranks_file_free(f);
+	rsh_ranks_ways_clear(&ways);
+	return rc;
+}
+
+/* ---- files of any program ---- */
+
+/* Returns whether a directory may be that of a rank: rank3, rank_3, 3. */
+static bool rank_dir_read(const char *name, size_t *at, uint64_t *rank)
+{
+	*at = strncmp(name, "rank_", 5) == 0 ? 5 :
+	      strncmp(name, "rank", 4) == 0 ? 4 : 0;
+	return rsh_digits_read(name + *at, strlen(name + *at),
+			       RSH_MESH_RANKS_MAX, rank);
+}
+
+/* Adds the files of directories of ranks to the names, as DIR/FILE: those that
+ * one of the first two directories has. */
+static int list_rank_dirs(const struct rsh_store *store,
+			  const char *const *names, size_t n,
+			  struct rsh_path_list *out)
+{
+	struct rsh_path_list dirs = { 0 }, files = { 0 };
+	size_t at;
+	uint64_t rank;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		if (rank_dir_read(names[i], &at, &rank))
+			rc = rsh_path_list_add(&dirs, names[i]);
+	rsh_path_list_sort(&dirs);
+	for (size_t d = 0; d < dirs.n && d < 2 && rc == 0 && files.n == 0; d++) {
+		bool any = false;
+
+		rc = rsh_path_list_read(&files, store, dirs.v[d]);
+		if (rc == -ENOTDIR || rc == -ENOENT)
+			rc = 0;
+		for (size_t i = 0; i < files.n; i++)
+			any |= rsh_ranks_has_suffix(files.v[i]);
+		if (!any)
+			rsh_path_list_clear(&files);
+	}
+	for (size_t d = 0; d < dirs.n && rc == 0; d++)
+		for (size_t i = 0; i < files.n && rc == 0; i++) {
+			cleanup_free char *path =
+				rsh_text_format("%s/%s", dirs.v[d], files.v[i]);
+			struct rsh_stat st;
+
+			if (!path)
+				rc = -ENOMEM;
+			else if (rsh_store_look(store, path, &st) == 0)
+				rc = rsh_path_list_add(out, path);
+		}
+	rsh_path_list_clear(&dirs);
+	rsh_path_list_clear(&files);
+	return rc;
+}
+
+/* Finds the groups of files of which the first one has parts of tensors, and
+ * moves them to the beginning.  Returns 0 or -errno. */
+static int groups_of_parts(const struct rsh_source *s,
+			   const char *const *names, size_t n,
+			   struct rsh_arena *arena,
+			   struct rsh_ranks_group **out, size_t *n_out)
+{
+	struct rsh_path_list all = { 0 };
+	size_t found = 0, kept = 0;
+	uint32_t rank, world;
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = rsh_path_list_add(&all, names[i]);
+	rc = rc ?: list_rank_dirs(rsh_source_store(s), names, n, &all) ?:
+	     rsh_ranks_groups_find((const char *const *)all.v, all.n, arena,
+				   out, &found);
+	for (size_t i = 0; i < found && rc == 0; i++) {
+		const struct rsh_ranks_group *g = &(*out)[i];
+		int is = 0;
+
+		size_t at, end;
+
+		/* Of a single file only a name with a rank is a reason to look
+		 * into it. */
+		if (g->n == 1 && !rsh_rank_in_name(g->names[0],
+						   strlen(g->names[0]), &at,
+						   &end))
+			continue;
+		/* The file of one rank may be damaged. */
+		for (uint32_t k = 0; k < g->n && k < 2 && is == 0; k++)
+			is = look_for_parts(s, g->names[k], &rank, &world);
+		rc = is < 0 ? is : 0;
+		if (is > 0 && (g->n > 1 || world > 1))
+			(*out)[kept++] = *g;
+	}
+	*n_out = kept;
+	rsh_path_list_clear(&all);
+	return rc;
+}
+
+/* ---- bidding ---- */
+
+static bool look_finds_step(const struct rsh_look *l)
+{
+	const struct rsh_store *store = rsh_source_store(l->source);
+	unsigned looked_at = 0;
+	uint64_t step;
+	int has = 0;
+
+	for (size_t i = l->n; i-- > 0 && has <= 0 &&
+	     looked_at < STEPS_LOOKED_AT;)
+		if (rsh_ranks_step_read(l->names[i], strlen(l->names[i]),
+					&step)) {
+			looked_at++;
+			has = has_model(store, l->names[i]);
+			rsh_look_fail(l, l->names[i], has < 0 ? has : 0);
+		}
+	return has > 0;
+}
+
+/* Returns whether SOURCE has files of one step, without a read of any. */
+static bool look_has_step(const struct rsh_look *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (is_model_name(l->names[i]))
+			return true;
+	for (size_t i = 1; i < N_ROLES; i++)
+		if (rsh_look_has(l, roles[i]))
+			return has_model(rsh_source_store(l->source), "") > 0;
+	return false;
+}
+
+/* Any program's files are read if nothing in the directory says what they
+ * are. */
+static int bid_for_groups(const struct rsh_look *l)
+{
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_ranks_group *groups;
+	size_t n = 0;
+	int rc = groups_of_parts(l->source, l->names, l->n, &arena, &groups,
+				 &n);
+
+	rsh_look_fail(l, "", rc);
+	rsh_arena_clear(&arena);
+	return rc == 0 && n > 0 ? RSH_BID_SURE : RSH_BID_NO;
+}
+
+int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	uint32_t rank, world;
+
+	more->is_step = !l->file && look_has_step(l);
+	if (!rsh_look_is_plain(l) || rsh_look_is_sharded(l))
+		return RSH_BID_NO;
+	if (l->file) {
+		int rc;
+
+		if (!rsh_ranks_has_suffix(l->file))
+			return RSH_BID_NO;
+		rc = look_for_parts(l->source, l->file, &rank, &world);
+		rsh_look_fail(l, l->file, rc < 0 ? rc : 0);
+		/* Any file of torch.save() is one of PyTorch. */
+		return rc > 0 ? RSH_BID_SURE + 1 : RSH_BID_NO;
+	}
+	if (more->is_step || look_finds_step(l))
+		return RSH_BID_SURE;
+	if (rsh_look_has(l, RSH_TC_METADATA)) {
+		struct rsh_error why = RSH_ERROR_INIT;
+		struct rsh_tc *tc;
+		int rc = rsh_tc_load(l->source, &tc, &why);
+
+		rsh_look_fail(l, RSH_TC_METADATA, rc == -EXDEV ? 0 : rc);
+		rsh_tc_free(tc);
+		if (rc != -EBADMSG)
+			return RSH_BID_SURE;
+	}
+	return bid_for_groups(l);
+}
+
+/* ---- listing ---- */
+
+static const char *last_of(const struct rsh_source *s)
+{
+	const char *slash = strrchr(rsh_source_path(s), '/');
+
+	return slash ? slash + 1 : rsh_source_path(s);
+}
+
+static int list_file(struct rsh_source *s, const char *name, const char *label)
+{
+	struct rsh_checkpoint c = { .label = strdup(label) };
+	struct rsh_stat st;
+
+	if (rsh_store_look(rsh_source_store(s), name, &st) == 0) {
+		c.mtime = st.attr.mtime;
+		c.ctime = st.attr.ctime;
+	}
+	c.name = c.label ? strdup(name) : NULL;
+	return rsh_source_list(s, &c);
+}
+
+static bool step_take(const char *name, struct rsh_checkpoint *c)
+{
+	struct rsh_ranks_name parts;
+
+	(void)c;
+	return rsh_ranks_name_read(name, &parts) &&
+	       parts.role != RSH_RANKS_VALUES;
+}
+
+/* Lists the files of verl in a step: `name` is its directory, or "".  The first
+ * directory with a model has it. */
+static int list_step(struct rsh_source *s, const char *name,
+		     const struct rsh_step *step, struct rsh_error *err)
+{
+	const size_t n = rsh_source_n_on_list(s);
+	struct rsh_format_step d = {
+		.source = s, .label = *name ? name : last_of(s), .step = *step,
+	};
+
+	for (size_t i = 0; i < N_ROLES; i++) {
+		cleanup_free char *dir = role_dir(name, roles[i]);
+		bool any = false;
+		int rc;
+
+		d.dir = dir;
+		rc = dir ? rsh_format_list_step(&d, step_take) : -ENOMEM;
+		for (size_t k = n; k < rsh_source_n_on_list(s); k++)
+			any |= is_model_name(rsh_source_on_list(s, k)->base);
+		if (any)
+			return 0;
+		rsh_source_unlist(s, n);
+		if (!rc || ((rc == -ENOENT || rc == -ENOTDIR) && *roles[i]))
+			continue;
+		d.dir = name;
+		return *name || rc == -ENOMEM ?
+		       rsh_format_list_unread(&d, rc, err) :
+		       rsh_store_open_error(rsh_source_store(s), name, rc, err);
+	}
+	if (*name)
+		rsh_log_info("%s/%s: no file of a model is in it",
+			     rsh_source_path(s), name);
+	return 0;
+}
+
+/* Files of any program: all groups that have parts, as one step. */
+static int list_groups(struct rsh_source *s, const struct rsh_path_list *names,
+		       struct rsh_error *err)
+{
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_ranks_group *groups;
+	size_t n = 0;
+	int rc = groups_of_parts(s, (const char *const *)names->v, names->n,
+				 &arena, &groups, &n);
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
+			rc = list_file(s, groups[i].names[k], last_of(s));
+	rsh_arena_clear(&arena);
+	return rc == -ENOMEM ? rsh_error_nomem(err) :
+	       rc ? rsh_store_open_error(rsh_source_store(s), "", rc, err) : 0;
+}
+
+/* ---- opening ---- */
+
+static int refuse_part(const struct rsh_source *s, const char *file,
+		       struct rsh_error *err)
+{
+	uint32_t rank = 0, world = 1;
+	int rc = look_for_parts(s, file, &rank, &world);
+
+	if (rc < 0)
+		return rsh_store_open_error(rsh_source_store(s), file, rc, err);
+	return world <= 1 ? 0 :
+	       rsh_error_set(err, EINVAL, "%s/%s: it is the part of rank %u of "
+			     "%u: SOURCE is the directory with the files of "
+			     "all ranks", rsh_source_path(s), file, rank,
+			     world);
+}
+
+static int list_steps(struct rsh_source *s, const struct rsh_path_list *names,
+		      struct rsh_error *err)
+{
+	struct rsh_step step = { .n = 1 };
+	int rc = 0;
+
+	for (size_t i = 0; i < names->n && rc == 0; i++)
+		if (rsh_ranks_step_read(names->v[i], strlen(names->v[i]),
+					&step.numbers[0]))
+			rc = list_step(s, names->v[i], &step, err);
+	return rc;
+}
+
+/* Lists the files that metadata.pkl names and that exist. */
+static int list_described(struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_tc *tc;
+	struct rsh_stat st;
+	int rc = rsh_tc_load(s, &tc, err);
+
+	for (size_t i = 0; rc == 0 && i < tc->n_files; i++)
+		if (rsh_store_look(rsh_source_store(s), tc->files[i].name,
+				   &st) == 0 &&
+		    list_file(s, tc->files[i].name, last_of(s)))
+			rc = rsh_error_nomem(err);
+	rsh_tc_free(tc);
+	return rc;
+}
+
+static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
+{
+	struct rsh_stat st;
+	struct rsh_path_list names = { 0 };
+	const struct rsh_step none = { .n = 0 };
+	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
+
+	if (rc)
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
+		     rsh_store_open_error(rsh_source_store(s), "", rc, err);
+	if (rc == 0)
+		rc = list_step(s, "", &none, err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
+		rc = list_steps(s, &names, err);
+		*steps = rsh_source_n_on_list(s) > 0;
+	}
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = rsh_store_look(rsh_source_store(s), RSH_TC_METADATA,
+				    &st) == 0 ?
+		     list_described(s, err) : list_groups(s, &names, err);
+	rsh_path_list_clear(&names);
+	return rc;
+}
+
+int rsh_ranks_open(struct rsh_source *s, const struct rsh_source_options *opts,
+		   struct rsh_error *err)
+{
+	const char *file = rsh_source_file(s);
+	bool steps = false;
+	int rc = file ? refuse_part(s, file, err) : list_all(s, &steps, err);
+
+	if (rc == 0 && file && list_file(s, file, file))
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = rsh_error_set(err, ENOENT, "%s: the files of its ranks "
+				   "were removed", rsh_source_path(s));
+	rc = rc ?: rsh_source_sort_steps(s, opts, err);
+	if (rc == 0 && steps && opts->select == RSH_SELECT_NEWEST)
+		rc = rsh_source_try_tracked(s, RSH_CKPT2_TRACKER, err) ?:
+		     rsh_source_try_tracked(s, SKYRL_TRACKER, err);
+	/* `ls` shows the only step without choosing it. */
+	return rc < 0 ? rc : rsh_source_n_candidates(s) > 1 ? 0 :
+	       rsh_ranks_choose(s, 0, err);
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/torch_ranks/torch_ranks.c - the format of files of torch.save() that
+ * each have one rank's part of a model. */
+#include "config.h"
+
+#include "torch_ranks_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/files.h"
+#include "rsh/formats/formats.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
+
+/* ---- indexes ---- */
+
+/* The content that was read is kept for the description. */
+static int ranks_scan(const struct rsh_scan_job *job,
+		      struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	struct rsh_source_ranks *st = rsh_ranks_of(job->source);
+	struct rsh_ranks_file *f;
+	int rc;
+
+	/* An index does not say how tensors are distributed. */
+	if (job->stored)
+		return st->files[job->file] ? 0 : -ESTALE;
+	rc = rsh_ranks_file_read(job->bytes, st->listed[job->file].described,
+				 &st->ways, job->how != RSH_SCAN_HEADERS,
+				 job->names, &f, out, err);
+	if (rc)
+		return rc;
+	(*out)->summed = job->how != RSH_SCAN_HEADERS &&
+			 (*out)->n_records > 0 && (*out)->n_unsummed == 0;
+	pthread_mutex_lock(&st->lock);
+	/* A description uses those that were read first. */
+	if (!st->described && !st->files[job->file]) {
+		st->files[job->file] = f;
+		f = NULL;
+	}
+	pthread_mutex_unlock(&st->lock);
+	rsh_ranks_file_free(f);
+	return 0;
+}
+
+/* ---- tensors ---- */
+
+/* Logs the ranks that have no file of the model, but whose parts others
+ * have. */
+static void tell_missing(const struct rsh_source *s)
+{
+	const struct rsh_source_ranks *st = rsh_ranks_of(s);
+	uint32_t n = 0, first = 0;
+
+	for (uint32_t rank = 0; rank < st->world; rank++) {
+		bool has = false;
+
+		for (uint32_t i = 0; i < st->n && !has; i++)
+			has = st->items[st->listed[i].item].role ==
+				      RSH_RANKS_MODEL &&
+			      st->listed[i].rank == rank && st->files[i];
+		if (!has && n++ == 0)
+			first = rank;
+	}
+	if (n > 0)
+		rsh_log_notice("%s: %u of %u ranks have no file of the model "
+			       "that can be read, such as rank %u; what they "
+			       "have is read from other ranks",
+			       rsh_source_path(s), n, st->world, first);
+}
+
+/* Nobody knows what files have of which none can be read, and what a rank has
+ * that shares no tensor with another one. */
+static int check_readable(const struct rsh_source_ranks *st,
+			  const struct rsh_plan_options *o,
+			  struct rsh_error *err)
+{
+	struct rsh_error wrong = RSH_ERROR_INIT;
+
+	rsh_ranks_judge_files(st, false, &wrong);
+	if (wrong.code)
+		return rsh_error_set(err, wrong.code, "%s", wrong.text);
+	rsh_ranks_judge_files(st, true, &wrong);
+	return wrong.code && (!o->wanted ||
+			      o->wanted(o->ctx, "optimizer.state.0.exp_avg")) ?
+	       rsh_error_set(err, wrong.code, "%s (--drop '^optimizer\\.' "
+			     "leaves it out)", wrong.text) : 0;
+}
+
+/* PEFT puts its adapters beside the weights of the model, under other names. */
+static void tell_peft(const struct rsh_source *s, const struct rsh_dcp *d)
+{
+	static const char base[] = "base_model.model.";
+
+	for (uint32_t i = 0; i < d->n_tensors; i++)
+		if (strncmp(d->tensors[i].name, base, strlen(base)) == 0) {
+			rsh_log_notice("%s: names are those of a model of "
+				       "PEFT, such as %s: --rename gives "
+				       "tensors other names",
+				       rsh_source_path(s), d->tensors[i].name);
+			return;
+		}
+}
+
+static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		      struct rsh_error *err)
+{
+	const struct rsh_source_ranks *st = rsh_ranks_of(job->source);
+	const struct rsh_plan_options *o = job->opts;
+	struct rsh_error optimizer = RSH_ERROR_INIT;
+	int rc = rsh_ranks_describe(rsh_ranks_of(job->source), err);
+
+	if (rc == 0)
+		rc = check_readable(st, o, err);
+	for (size_t i = 0; i < st->n_problems && rc == 0; i++)
+		if (!o->wanted || o->wanted(o->ctx, st->problems[i].name))
+			rc = rsh_error_set(err, st->problems[i].code, "%s",
+					   st->problems[i].text);
+	if (rc == 0)
+		rc = rsh_dcp_read(job, out, err);
+	if (rc == 0 && rsh_ranks_judge(st, true, &optimizer))
+		rc = rsh_error_nomem(err);
+	if (rc == 0) {
+		tell_missing(job->source);
+		tell_peft(job->source, st->dcp.pub);
+		if (optimizer.code)
+			rsh_log_warning("%s: the optimizer's state is not "
+					"complete: %s",
+					rsh_source_path(job->source),
+					optimizer.text);
+		if (st->is_flat)
+			rsh_log_notice("%s: the state of the optimizer is that "
+				       "of flat parameters of FSDP1, and is "
+				       "left out", rsh_source_path(job->source));
+	}
+	return rc;
+}
+
+/* ---- values ---- */
+
+static int values_ignore(void *ctx, const char *path, const char *name,
+			 const struct rsh_pickle_value *args,
+			 const struct rsh_pickle_value **pieces, uint32_t *n,
+			 struct rsh_error *err)
+{
+	(void)ctx, (void)path, (void)name, (void)args, (void)pieces, (void)err;
+	*n = 0;
+	return 0;
+}
+
+/* Of an optimizer the numbers of its parameters are not shown, of other files
+ * no random states, which differ between ranks by right. */
+static bool value_is_shown(const struct rsh_source_ranks *st, uint32_t item,
+			   const struct rsh_torch_value *v)
+{
+	if (v->make || !v->plain.pickle)
+		return false;
+	if (item == UINT32_MAX)
+		return strcmp(v->name, "rng") != 0 &&
+		       strncmp(v->name, "rng.", 4) != 0;
+	if (st->items[item].role != RSH_RANKS_OPTIMIZER)
+		return true;
+	if (st->is_flat && strncmp(v->name, "state.", 6) == 0)
+		return false;
+	return !rsh_ranks_is_params(v);
+}
+
+static int value_take(struct rsh_source_ranks *st, uint32_t item,
+		      const struct rsh_torch_value *v,
+		      const struct rsh_plan_options *opts,
+		      const struct rsh_store_attr *attr, struct rsh_values *out)
+{
+	struct rsh_ranks_shown_name shown = { v->name, v->keys, v->n_keys };
+	struct rsh_path_key *keys;
+	char *name;
+	int rc;
+
+	if (!value_is_shown(st, item, v))
+		return 0;
+	if (item != UINT32_MAX &&
+	    rsh_ranks_name_show(st, item, v->name, v->keys, v->n_keys,
+				&st->arena, &shown))
+		return -ENOMEM;
+	if (opts->wanted && !opts->wanted(opts->ctx, shown.name))
+		return 0;
+	/* The file of torch is freed. */
+	name = rsh_arena_strndup(&st->arena, shown.name, strlen(shown.name));
+	keys = rsh_path_keys_copy(shown.keys, shown.n_keys, &st->arena);
+	rc = name && keys ? rsh_values_add(out, opts, name, &v->plain, attr) :
+			    -ENOMEM;
+	return rc > 0 ? rsh_values_add_path(out, name, keys, shown.n_keys) : rc;
+}
+
+/* Takes the values of a file; its item is UINT32_MAX if it has none.  If they
+ * cannot be read, the tensors are still shown. */
+static int values_take(const struct rsh_source *s, const char *name,
+		       uint32_t item, const struct rsh_plan_options *opts,
+		       struct rsh_values *out)
+{
+	static const struct rsh_torch_parts parts = { .take = values_ignore };
+	cleanup_format_file struct rsh_format_file file;
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_torch_file *f = NULL;
+	struct rsh_stat st = { .size = 0 };
+	int rc = rsh_format_file_open(s, name, &file, &why) ?:
+		 rsh_torch_file_read_parts(&file.bytes, &parts, &f, &why);
+
+	if (rc) {
+		if (rc != -ENOENT && rc != -ENOMEM)
+			rsh_log_warning("%s: its values are not shown",
+					why.text);
+		return rc == -ENOMEM ? rc : 0;
+	}
+	rsh_handle_look(file.handle, &st);
+	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
+		rc = value_take(rsh_ranks_of(s), item, &f->values[i], opts,
+				&st.attr, out);
+	rsh_torch_file_free(f);
+	return rc;
+}
+
+/* The values are those of the lowest rank of each item. */
+static int ranks_values(struct rsh_source *s,
+			const struct rsh_plan_options *opts,
+			struct rsh_values *out, struct rsh_error *err)
+{
+	struct rsh_source_ranks *st = rsh_ranks_of(s);
+	int rc = st->dcp.pub ? rsh_dcp_add_paths(st->dcp.pub, out) : 0;
+
+	for (uint32_t item = 0; item < st->n_items && rc == 0; item++) {
+		const struct rsh_ranks_listed *lowest = NULL;
+
+		for (uint32_t i = 0; i < st->n; i++)
+			if (st->listed[i].item == item && st->files[i] &&
+			    (!lowest || st->listed[i].rank < lowest->rank))
+				lowest = &st->listed[i];
+		if (lowest && !lowest->described)
+			rc = values_take(s, lowest->name, item, opts, out);
+	}
+	if (rc == 0 && st->values)
+		rc = values_take(s, st->values, UINT32_MAX, opts, out);
+	rsh_values_sort_paths(out);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- lists and checks ---- */
+
+/* Reads a file that is only listed. */
+static int load_file(void *ctx, size_t i, struct rsh_error *err)
+{
+	const struct rsh_source *s = ctx;
+	struct rsh_source_ranks *st = rsh_ranks_of(s);
+	cleanup_format_file struct rsh_format_file f;
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc;
+
+	if (st->files[i])
+		return 0;
+	rc = rsh_format_file_open(s, st->listed[i].name, &f, &why) ?:
+	     rsh_ranks_file_read(&f.bytes, st->listed[i].described, &st->ways,
+				 false, NULL, &st->files[i], NULL, &why);
+	if (rc == 0 || rc == -ENOMEM)
+		return rc ? rsh_error_nomem(err) : 0;
+	rsh_log_notice("%s", why.text);
+	return rsh_errno_is_unread(-rc) ?
+	       rsh_error_set(err, -rc, "%s", why.text) : 0;
+}
+
+/* Adds what is wrong with tensors that the description does not have, and parts
+ * that no file has. */
+static int list_problems(const struct rsh_list_job *job,
+			 const struct rsh_source_ranks *st)
+{
+	struct rsh_error lost = RSH_ERROR_INIT;
+	int rc = 0;
+
+	rsh_ranks_find_lost(st, &lost);
+	if (lost.code && job->take)
+		rc = job->take(job->ctx, &(struct rsh_listed_tensor){
+			.name = "", .wrong = lost.text });
+	for (size_t i = 0; i < st->n_problems && rc == 0; i++) {
+		const struct rsh_listed_tensor t = {
+			.name = st->problems[i].name,
+			.wrong = st->problems[i].text,
+		};
+
+		rc = job->take ? job->take(job->ctx, &t) : 0;
+	}
+	return rc;
+}
+
+/* Says how many ranks have saved it, their largest mesh, and the step. */
+static const char *ranks_about(const struct rsh_source *s,
+			       const struct rsh_source_ranks *st,
+			       struct rsh_arena *arena)
+{
+	const struct rsh_ranks_mesh *mesh = NULL;
+	const char *path = rsh_source_path(s), *step;
+	uint64_t number = 0;
+	uint32_t world = st->world;
+	char at[48] = "";
+
+	for (size_t i = 0; i < st->ways.n_meshes; i++)
+		if (!mesh || st->ways.meshes[i]->n > mesh->n)
+			mesh = st->ways.meshes[i];
+	for (uint32_t i = 0; i < st->n && !st->world; i++)
+		world = st->listed[i].rank >= world ? st->listed[i].rank + 1 :
+						      world;
+	if (mesh && mesh->n > world)
+		world = mesh->n;
+	step = strstr(st->dir, RSH_RANKS_STEP);
+	step = step ? step : strstr(path, "/" RSH_RANKS_STEP);
+	step += step && *step == '/';
+	if (step && rsh_ranks_step_read(step, strcspn(step, "/"), &number))
+		snprintf(at, sizeof(at), ", step %llu",
+			 (unsigned long long)number);
+	return rsh_arena_format(arena, "a file of torch.save() for each of %u "
+				"rank%s%s%s%s%s%s%s%s", world,
+				world == 1 ? "" : "s", mesh ? " (mesh " : "",
+				mesh ? mesh->text : "", mesh ? ")" : "", at,
+				st->critic ? "; " : "",
+				st->critic ? st->critic : "",
+				st->critic ? " is another model" : "");
+}
+
+static int ranks_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		      struct rsh_error *err)
+{
+	const struct rsh_source *s = job->source;
+	struct rsh_source_ranks *st = rsh_ranks_of(s);
+	struct rsh_error optimizer = RSH_ERROR_INIT;
+	int rc = st->described || job->part == RSH_LIST_RECORDS ? 0 :
+		 rsh_parallel_for(rsh_source_scan_threads(s), st->n, load_file,
+				  (void *)(uintptr_t)s, err);
+
+	rc = rc ?: rsh_ranks_describe(st, err) ?: rsh_dcp_list(job, out, err);
+	if (rc || job->part == RSH_LIST_TENSORS)
+		return rc;
+	out->about = ranks_about(s, st, job->arena);
+	if (!out->about)
+		return rsh_error_nomem(err);
+	if (job->part == RSH_LIST_RECORDS)
+		return list_problems(job, st) ? rsh_error_nomem(err) : 0;
+	if (rsh_ranks_judge(st, false, &out->wrong) ||
+	    rsh_ranks_judge(st, true, &optimizer))
+		return rsh_error_nomem(err);
+	if (optimizer.code)
+		rsh_log_warning("%s: the optimizer's state is not complete: %s",
+				rsh_source_path(s), optimizer.text);
+	return 0;
+}
+
+/* verl writes the files of all ranks under their names, and a job may be killed
+ * at any time, so only their content says whether a step is complete. */
+static int ranks_whole(const struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_error wrong = RSH_ERROR_INIT;
+	struct rsh_source_ranks *st = rsh_ranks_of(s);
+	int rc = rsh_ranks_describe(st, err);
+
+	if (rc == 0 && rsh_ranks_judge(st, false, &wrong))
+		rc = rsh_error_nomem(err);
+	return rc || !wrong.code ? rc :
+	       rsh_error_set(err, wrong.code, "%s: %s", rsh_source_path(s),
+			     wrong.text);
+}
+
+const struct rsh_format rsh_torch_ranks_format = {
+	.name = "torch-ranks",
+	.says = "checkpoint with a file of PyTorch for each rank",
+	.layout = RSH_LAYOUT_WHOLE,
+	.owner = RSH_OWNER_NOBODY,
+	.below = "actor", /* of verl */
+	.beside = "huggingface",
+	.shown = RSH_SHOWN_HF,
+	.words = RSH_WORDS_EITHER,
+	.bid = rsh_ranks_bid,
+	.open = rsh_ranks_open,
+	.choose = rsh_ranks_choose,
+	.scan = ranks_scan,
+	.whole = ranks_whole,
+	.read = ranks_read,
+	.values = ranks_values,
+	.list = ranks_list,
+	.framework = "verl",
+	.step_dirs = true,
+	.unlike_units = true,
+	.tracked = RSH_RANKS_STEP,
+	.part = rsh_ranks_step_part,
+	.check = rsh_ranks_step_check,
+};

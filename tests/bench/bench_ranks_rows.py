@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a whole model out of one torch.save() file for each of 8 ranks."""
+
+import json
+import os
+import shutil
+import time
+
+from bench_rows import both_took, export_sample, row, sooner
+from bench_tools import MIB, Measured, Sample, Skip, other_python
+
+
+def ranks(*words):
+    return other_python("RSH_HF_PYTHON", "bench_ranks.py", words)
+
+
+def first_tensor(bench, source):
+    """Seconds of a mount and of a read of the first tensor that it shows."""
+    start = time.perf_counter()
+    with bench.mounted_at(source, None, None, ["--format", "hf"], described=True,
+                          cache=os.path.join(bench.work, "no-cache")) as mount:
+        name = min(n for n in os.listdir(mount.path) if n.endswith(".safetensors"))
+        with open(os.path.join(mount.path, name), "rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            header.pop("__metadata__", None)
+            begin, end = min(e["data_offsets"] for e in header.values())
+            if len(f.read(end - begin)) != end - begin:
+                raise OSError("the first tensor is short")
+        seconds = time.perf_counter() - start
+    shutil.rmtree(os.path.join(bench.work, "no-cache"), ignore_errors=True)
+    return Sample(seconds, end - begin)
+
+
+def out_of_files(bench, peer):
+    """Exports, what a first tensor takes, and a peer of both."""
+    source, target, other = (os.path.join(bench.work, name)
+                             for name in ("torch_ranks", "exported", "peer"))
+    if peer == "merge" and not os.environ.get("RSH_VERL"):
+        raise Skip("RSH_VERL does not name a directory that has verl")
+    bench.once("made torch_ranks", lambda _: ranks("make", source, bench.settings.size))
+    # What the merger writes.
+    words = ["--cast", "bfloat16"] if peer == "merge" else []
+    found, first = Measured(), Measured()
+    for i in bench.each_repeat(most=5):
+        bench.read([os.path.join(source, n) for n in os.listdir(source) if n.endswith(".pt")])
+        for place in target, other:
+            shutil.rmtree(place, ignore_errors=True)
+        theirs = ranks(peer, source, other)
+        mine = export_sample(bench, "--format", "hf", *words, source, target)
+        if not i:
+            ranks("same", other, target)
+        found.mount.append(mine)
+        found.peer.append(Sample(theirs["seconds"], memory=theirs["memory"]))
+        first.mount.append(first_tensor(bench, source))
+        first.peer.append(Sample(theirs["first"]))
+    return found, first
+
+
+def measured(bench, peer, which):
+    return bench.once(f"torch_ranks {peer}", lambda bench: out_of_files(bench, peer))[which]
+
+
+PEERS = {"merge": "verl's merger", "join": "torch.load of all, cat, save_file"}
+
+
+@row("ranks_verl", "whole model out of files of 8 ranks, export", PEERS["merge"], (">=", 2), "x",
+     tree="torch")
+def ranks_verl(bench):
+    return both_took(measured(bench, "merge", 0), "verl", sooner)
+
+
+@row("ranks_verl_first", "the same, mount and the first tensor", PEERS["merge"], (">=", 20), "x",
+     tree="torch")
+def ranks_verl_first(bench):
+    return both_took(measured(bench, "merge", 1), "verl", sooner)
+
+
+@row("ranks_join", "whole model out of files of 8 ranks, export", PEERS["join"], (">=", 2), "x",
+     tree="torch")
+def ranks_join(bench):
+    return both_took(measured(bench, "join", 0), "torch", sooner)
+
+
+@row("ranks_join_first", "the same, mount and the first tensor", PEERS["join"], (">=", 20), "x",
+     tree="torch")
+def ranks_join_first(bench):
+    return both_took(measured(bench, "join", 1), "torch", sooner)
+
+
+@row("ranks_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch")
+def ranks_memory(bench):
+    found = measured(bench, "join", 0)
+    result = Measured([sample.memory / MIB for sample in found.mount], found.mount, found.peer)
+    result.note(f"torch {max(s.memory for s in found.peer) / MIB:.0f} MiB")
+    return result
