@@ -8,11 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/bytes.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/json_load.h"
+
+#define COMPARED_BYTES (1 << 20)
 
 /* The maps of the largest known models have a few megabytes. */
 static const struct rsh_small_file map_file = { "map of a model's parts",
@@ -49,6 +53,24 @@ void rsh_format_file_close(struct rsh_format_file *f)
 	rsh_handle_close(f->handle);
 	free(f->path);
 	*f = (struct rsh_format_file){ .path = NULL };
+}
+
+int rsh_format_same_bytes(const struct rsh_byte_source *a, uint64_t at_a,
+			  const struct rsh_byte_source *b, uint64_t at_b,
+			  uint64_t n, bool *same, struct rsh_error *err)
+{
+	cleanup_free uint8_t *x = malloc(2 * COMPARED_BYTES);
+	int rc = x ? 0 : rsh_error_nomem(err);
+
+	*same = true;
+	for (uint64_t at = 0, part; rc == 0 && *same && at < n; at += part) {
+		part = rsh_min_u64(COMPARED_BYTES, n - at);
+		rc = rsh_bytes_read(a, x, (size_t)part, at_a + at, err) ?:
+		     rsh_bytes_read(b, x + COMPARED_BYTES, (size_t)part,
+				    at_b + at, err);
+		*same = rc || memcmp(x, x + COMPARED_BYTES, (size_t)part) == 0;
+	}
+	return rc;
 }
 
 int rsh_format_list_file(struct rsh_source *s, const char *name)

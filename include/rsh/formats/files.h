@@ -22,6 +22,11 @@ int rsh_format_file_open(const struct rsh_source *s, const char *name,
 void rsh_format_file_close(struct rsh_format_file *f);
 #define cleanup_format_file __attribute__((cleanup(rsh_format_file_close)))
 
+/* Compares n bytes of two files.  Returns 0, or -errno with a sentence. */
+int rsh_format_same_bytes(const struct rsh_byte_source *a, uint64_t at_a,
+			  const struct rsh_byte_source *b, uint64_t at_b,
+			  uint64_t n, bool *same, struct rsh_error *err);
+
 /* Adds a file to the source's list.  Returns 0 or -ENOMEM. */
 int rsh_format_list_file(struct rsh_source *s, const char *name);
 

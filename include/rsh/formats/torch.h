@@ -127,7 +127,8 @@ struct rsh_pickle_class;
 struct rsh_pickle_value;
 /* A rank has so many pieces of a tensor at most. */
 #define RSH_TORCH_PIECES_MAX 64
-/* Reads tensors of which the file has a part: DTensor, ShardedTensor. */
+/* Reads tensors of which the file has a part: DTensor, ShardedTensor; or a file
+ * that says what it has of all tensors, as Megatron-LM's. */
 struct rsh_torch_parts {
 	void *ctx;
 	/* Reads what the pickle says about the tensor `name`, whose text is
@@ -135,12 +136,19 @@ struct rsh_torch_parts {
 	 * torch._tensor._rebuild_from_type_v2.  Sets pieces[0 .. *n-1] to the
 	 * values of the tensors that the file itself has; they get the names
 	 * "name", "name\2" "1", "name\2" "2" and so on.  Values are valid only
-	 * during the call.  Returns 0, or -errno with a sentence. */
+	 * during the call.  NULL: such tensors are refused.  Returns 0, or
+	 * -errno with a sentence. */
 	int (*take)(void *ctx, const char *path, const char *name,
 		    const struct rsh_pickle_value *args,
 		    const struct rsh_pickle_value
 			    *pieces[RSH_TORCH_PIECES_MAX],
 		    uint32_t *n, struct rsh_error *err);
+	/* Looks at the object of the file, before its tensors are found, and
+	 * whether or not it is one rank's part of a checkpoint.  The value is
+	 * valid only during the call.  NULL: such parts are refused.  Returns
+	 * 0, or -errno with a sentence. */
+	int (*look)(void *ctx, const char *path,
+		    const struct rsh_pickle_value *root, struct rsh_error *err);
 };
 /* Does the same as rsh_torch_file_read(), but the file may have parts of
  * tensors; only zip archives can. */

@@ -274,7 +274,7 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 
 	if (c->callee->kind != RSH_PV_CLASS)
 		return 0;
-	if (r->parts && torch_is_getattr(c->callee) &&
+	if (r->parts && r->parts->take && torch_is_getattr(c->callee) &&
 	    !torch_names_inner_class(c))
 		return torch_refuse(r, c->callee->class);
 	switch (torch_find(c->callee->class)) {

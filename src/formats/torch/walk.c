@@ -537,8 +537,8 @@ static int walk_part(struct rsh_torch_reader *r,
 static int walk_object(struct rsh_torch_reader *r,
 		       const struct rsh_pickle_value *v)
 {
-	const struct rsh_pickle_value *part = r->parts ? walk_part_args(v) :
-							 NULL;
+	const struct rsh_pickle_value *part =
+		r->parts && r->parts->take ? walk_part_args(v) : NULL;
 	struct walk_tensor w = { .args = NULL };
 	struct rsh_torch_tensor *t;
 	const char *name = NULL;
@@ -688,7 +688,9 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	r->search = 1;
 	r->visits_left = r->name_bytes_left = r->path_bytes_left = most;
 	r->json_bytes_left = r->pickle_bytes_left = most;
-	rc = rsh_torch_check_whole(r, root);
+	rc = r->parts && r->parts->look ?
+	     r->parts->look(r->parts->ctx, r->src.path, root, r->err) :
+	     rsh_torch_check_whole(r, root);
 	if (rc)
 		return rc;
 	/* Only a container has names to show. */

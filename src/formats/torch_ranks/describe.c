@@ -18,11 +18,9 @@
 #include "rsh/formats/files.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/bytes.h"
 
 /* All cuts of a model have fewer runs than this. */
 #define RUNS_MAX (UINT64_C(1) << 20)
-#define COMPARED_BYTES (1 << 20)
 #define MISSING_MAX 64
 
 /* A tensor of one file. */
@@ -271,23 +269,12 @@ static int same_bytes(const struct describing *w, const struct ref *a,
 		      const struct ref *b, bool *same, struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file f, g;
-	cleanup_free uint8_t *x = malloc(2 * COMPARED_BYTES);
 	int rc = file_bytes(w, a->file, &f, err);
 
 	rc = file_bytes(w, b->file, &g, rc ? NULL : err) ?: rc;
-	if (!x)
-		rc = rsh_error_nomem(err);
-	*same = true;
-	for (uint64_t at = 0, n; rc == 0 && *same && at < a->e->bytes;
-	     at += n) {
-		n = rsh_min_u64(COMPARED_BYTES, a->e->bytes - at);
-		rc = rsh_bytes_read(&f.bytes, x, (size_t)n, a->e->offset + at,
-				    err) ?:
-		     rsh_bytes_read(&g.bytes, x + COMPARED_BYTES, (size_t)n,
-				    b->e->offset + at, err);
-		*same = rc || memcmp(x, x + COMPARED_BYTES, (size_t)n) == 0;
-	}
-	return rc;
+	return rc ?: rsh_format_same_bytes(&f.bytes, a->e->offset, &g.bytes,
+					   b->e->offset, a->e->bytes, same,
+					   err);
 }
 
 static bool same_order(const struct rsh_ranks_entry *a,
