@@ -302,12 +302,12 @@ def first_commands(d, tree, src):
         "mount above/nothing mnt": (INPUT, "the directory is empty"),
         "mount above/qwen3/onnx mnt": (INPUT, "onnx: No such file or directory"),
         # A slice is no model.
-        "mount megatron mnt": (INPUT, "mp_rank_00 is one rank's slice of a model"),
-        "ls megatron/mp_rank_00": (INPUT, "model_optim_rng.pt is one rank's slice"),
+        "mount megatron mnt": (INPUT, "mp_rank_00/model_optim_rng.pt: damaged"),
+        "ls megatron/mp_rank_00": (INPUT, "model_optim_rng.pt is one rank's slice of a model, as "
+                                           "Megatron writes them: SOURCE is the directory"),
         "plan verl": (INPUT, "verl/model_world_size_2_rank_0.pt: damaged"),
         "plan deepspeed": (INPUT, "zero_pp_rank_0_mp_rank_00_optim_states.pt is one rank's"),
-        "mount run mnt": (INPUT, "in iter_0000100: mp_rank_00 is one rank's slice of a model, as "
-                                 "Megatron writes them"),
+        "mount run mnt": (INPUT, "iter_0000100/mp_rank_00/model_optim_rng.pt: damaged"),
         "ls run2": (NO, "global_step_10/actor/model_world_size_4_rank_0.pt can be read"),
         "plan run3": (INPUT, "in global_step100: mp_rank_00_model_states.pt is one rank's slice "
                              "of a model, as DeepSpeed writes them"),

@@ -28,6 +28,7 @@ MOUNT += \
 	mount/torch_files.py \
 	mount/torch_ranks.py \
 	mount/torch_ranks_hostile.py \
+	mount/megatron.py \
 	mount/slices.py \
 	mount/manual_split.py \
 	mount/convert.py \

@@ -69,7 +69,7 @@ def megatron(tap, at):
             "args": Namespace(**{**whole, **sizes}), "checkpoint_version": 3.0,
             "model0" if i == 1 else "model": {"decoder.w": tensor}}, data)
         refused(tap, f"Megatron, {sizes}", path, "slice of a model of Megatron-LM",
-                f"{max(sizes.values())}")
+                "SOURCE is the directory of the iteration", f"{max(sizes.values())}")
     path = torch_file(at, "none.pt", {"args": None, "checkpoint_version": 3.0,
                                       "model": {"decoder.w": tensor}}, data)
     refused(tap, "Megatron without args", path, "file of Megatron-LM", "do not say")

@@ -1,28 +1,269 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/megatron/megatron.c finds steps of Megatron-LM: *.pt in
- * iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt, which
- * contains the newest step.
+/* formats/megatron/megatron.c - the format of Megatron-LM's trees: as a model,
+ * and their steps for --resume.
  *
- * An iteration is complete if it has every mp_rank that any iteration has,
- * because nothing else gives their number.  The optimizer's file is written
+ * For --resume an iteration is complete if it has every mp_rank that any
+ * iteration has, and files may be of any form.  The optimizer's file is written
  * after the model's. */
 #include "config.h"
 
-#include "rsh/formats/formats.h"
+#include "megatron_i.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
+#include "rsh/formats/formats.h"
 #include "rsh/formats/steps.h"
-#include "rsh/formats/torch.h"
 #include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/util/thread.h"
 
-static const char megatron_iteration[] = "iter_";
+/* ---- indexes ---- */
+
+/* The content that was read is kept for the description. */
+static int megatron_scan(const struct rsh_scan_job *job,
+			 struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	struct rsh_source_megatron *st = rsh_megatron_of(job->source);
+	struct rsh_megatron_file *f;
+	int rc;
+
+	/* An index has no args. */
+	if (job->stored)
+		return st->files[job->file] ? 0 : -ESTALE;
+	rc = rsh_megatron_file_read(job->bytes, job->how != RSH_SCAN_HEADERS,
+				    job->names, &f, out, err);
+	if (rc)
+		return rc;
+	(*out)->summed = job->how != RSH_SCAN_HEADERS &&
+			 (*out)->n_records > 0 && (*out)->n_unsummed == 0;
+	pthread_mutex_lock(&st->lock);
+	/* A description uses those that were read first. */
+	if (!st->described && !st->files[job->file]) {
+		st->files[job->file] = f;
+		f = NULL;
+	}
+	pthread_mutex_unlock(&st->lock);
+	rsh_megatron_file_free(f);
+	return 0;
+}
+
+/* ---- tensors ---- */
+
+/* Returns whether any file has states of the optimizer. */
+static bool has_optimizer(const struct rsh_source_megatron *st)
+{
+	struct rsh_stat at;
+
+	for (uint32_t i = 0; i < st->n; i++) {
+		const char *slash = strrchr(st->listed[i].name, '/');
+		cleanup_free char *name = NULL;
+
+		if (st->files[i]->has_optimizer)
+			return true;
+		name = rsh_text_format("%.*s/" RSH_MEGATRON_OPTIMIZER,
+				       (int)(slash - st->listed[i].name),
+				       st->listed[i].name);
+		if (name && rsh_store_look(rsh_source_store(st->source), name,
+					   &at) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
+			 struct rsh_error *err)
+{
+	struct rsh_source_megatron *st = rsh_megatron_of(job->source);
+	const struct rsh_plan_options *o = job->opts;
+	int rc = rsh_megatron_describe(st, err);
+
+	for (size_t i = 0; i < st->n_problems && rc == 0; i++)
+		if (!o->wanted || o->wanted(o->ctx, st->problems[i].name))
+			rc = rsh_error_set(err, st->problems[i].code, "%s",
+					   st->problems[i].text);
+	if (rc)
+		return rc;
+	if ((!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")) &&
+	    has_optimizer(st))
+		return rsh_error_set(err, ENOTSUP, "the state of the optimizer "
+				     "is not supported (--drop '^optimizer' "
+				     "leaves it out)");
+	rc = rsh_dcp_read(job, out, err);
+	if (rc == 0 && rsh_megatron_fold(st, job, out)) {
+		rsh_catalogue_free(out->cat);
+		rc = rsh_error_nomem(err);
+	}
+	return rc;
+}
+
+/* ---- lists and checks ---- */
+
+/* Reads a file that is only listed. */
+static int load_file(void *ctx, size_t i, struct rsh_error *err)
+{
+	const struct rsh_source *s = ctx;
+	struct rsh_source_megatron *st = rsh_megatron_of(s);
+	cleanup_format_file struct rsh_format_file f;
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc;
+
+	if (st->files[i])
+		return 0;
+	rc = rsh_format_file_open(s, st->listed[i].name, &f, &why) ?:
+	     rsh_megatron_file_read(&f.bytes, false, NULL, &st->files[i], NULL,
+				    &why);
+	if (rc == 0 || rc == -ENOMEM)
+		return rc ? rsh_error_nomem(err) : 0;
+	rsh_log_notice("%s", why.text);
+	return rsh_errno_is_unread(-rc) ?
+	       rsh_error_set(err, -rc, "%s", why.text) : 0;
+}
+
+static int list_wrong(const struct rsh_list_job *job, const char *name,
+		      const char *text)
+{
+	return !job->take ? 0 :
+	       job->take(job->ctx, &(struct rsh_listed_tensor){
+				.name = name, .wrong = text });
+}
+
+/* Adds what is wrong with tensors that the description does not have, and
+ * copies that differ. */
+static int list_problems(const struct rsh_list_job *job,
+			 const struct rsh_source_megatron *st)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < st->n_problems && rc == 0; i++)
+		rc = list_wrong(job, st->problems[i].name,
+				st->problems[i].text);
+	for (size_t i = 0; i < st->n_pairs && rc == 0; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+
+		rc = rsh_megatron_pair_check(st, &st->pairs[i], &why);
+		if (rc && rc != -ENOMEM) {
+			rsh_error_prefix(&why, "tensor %s", st->pairs[i].name);
+			rc = list_wrong(job, st->pairs[i].name, why.text);
+		}
+	}
+	return rc;
+}
+
+static const char *megatron_about(const struct rsh_source_megatron *st,
+				  struct rsh_arena *arena)
+{
+	char virtual[32] = "";
+
+	if (st->n_chunks > 1)
+		snprintf(virtual, sizeof(virtual), " x %u virtual",
+			 st->n_chunks);
+	return rsh_arena_format(arena, "mesh: tensor %u, pipeline %u%s, expert "
+				"%u; %zu layer%s; optimizer: %s", st->tensor,
+				st->pipeline, virtual, st->expert, st->n_layers,
+				st->n_layers == 1 ? "" : "s",
+				has_optimizer(st) ? "not shown" : "none");
+}
+
+/* A tensor is listed in the shape that is shown, in which its chunks are no
+ * boxes. */
+static void list_fold(const struct rsh_source_megatron *st,
+		      struct rsh_listed_tensor *t)
+{
+	const struct rsh_megatron_folded *f =
+		rsh_megatron_folded_find(st, t->name);
+
+	if (f) {
+		t->dims = f->dims;
+		t->n_chunks = 0;
+	}
+}
+
+static int take_folded(void *ctx, const struct rsh_listed_tensor *t)
+{
+	const struct rsh_list_job *job = ctx;
+	struct rsh_listed_tensor shown = *t;
+
+	list_fold(rsh_megatron_of(job->source), &shown);
+	return job->take(job->ctx, &shown);
+}
+
+static int list_tensors(const struct rsh_list_job *job, struct rsh_listed *out,
+			struct rsh_error *err)
+{
+	struct rsh_list_job own = *job;
+	struct rsh_listed_tensor *v;
+	int rc;
+
+	/* Of records the boxes are compared. */
+	if (job->part == RSH_LIST_RECORDS)
+		return rsh_dcp_list(job, out, err);
+	if (job->take) {
+		own.take = take_folded;
+		own.ctx = (void *)(uintptr_t)job;
+	}
+	rc = rsh_dcp_list(&own, out, err);
+	if (rc || job->take)
+		return rc;
+	v = rsh_arena_array(job->arena, struct rsh_listed_tensor,
+			    out->n_tensors);
+	if (!v)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < out->n_tensors; i++) {
+		v[i] = out->tensors[i];
+		list_fold(rsh_megatron_of(job->source), &v[i]);
+	}
+	out->tensors = v;
+	return 0;
+}
+
+static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
+			 struct rsh_error *err)
+{
+	const struct rsh_source *s = job->source;
+	struct rsh_source_megatron *st = rsh_megatron_of(s);
+	int rc = st->described || job->part == RSH_LIST_RECORDS ? 0 :
+		 rsh_parallel_for(rsh_source_scan_threads(s), st->n, load_file,
+				  (void *)(uintptr_t)s, err);
+
+	rc = rc ?: rsh_megatron_describe(st, err) ?:
+	     list_tensors(job, out, err);
+	if (rc || job->part == RSH_LIST_TENSORS)
+		return rc;
+	out->about = megatron_about(st, job->arena);
+	if (!out->about)
+		return rsh_error_nomem(err);
+	if (job->part == RSH_LIST_RECORDS)
+		return list_problems(job, st) ? rsh_error_nomem(err) : 0;
+	if (st->n_problems > 0)
+		rsh_error_set(&out->wrong, st->problems[0].code, "%s",
+			      st->problems[0].text);
+	return 0;
+}
+
+static int megatron_whole(const struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_source_megatron *st = rsh_megatron_of(s);
+	int rc = rsh_megatron_describe(st, err);
+
+	return rc || st->n_problems == 0 ? rc :
+	       rsh_error_set(err, st->problems[0].code, "%s: %s",
+			     rsh_source_path(s), st->problems[0].text);
+}
+
+/* ---- steps, for --resume ---- */
+
 static const char megatron_mp_rank[] = "mp_rank_";
 
 /* Knows "iter_5/", "iter_5/mp_rank_00/" and "iter_5/mp_rank_00/x.pt". */
 static enum rsh_part megatron_part(const char *path, struct rsh_step_name *out)
 {
-	const char *unit = rsh_step_dir_read(path, megatron_iteration, out);
+	const char *unit = rsh_step_dir_read(path, RSH_MEGATRON_ITERATION, out);
 	const char *file = unit ? strchr(unit, '/') : NULL;
 
 	if (!unit)
@@ -35,13 +276,22 @@ static enum rsh_part megatron_part(const char *path, struct rsh_step_name *out)
 	       RSH_PART_YES : RSH_PART_NO;
 }
 
-/* This format is only shown with --resume. */
 const struct rsh_format rsh_megatron_format = {
 	.name = "megatron",
 	.says = "checkpoint of Megatron-LM",
+	.layout = RSH_LAYOUT_WHOLE,
+	.owner = RSH_OWNER_NOBODY,
+	.shown = RSH_SHOWN_HF,
+	.bid = rsh_megatron_bid,
+	.open = rsh_megatron_open,
+	.choose = rsh_megatron_choose,
+	.scan = megatron_scan,
+	.whole = megatron_whole,
+	.read = megatron_read,
+	.list = megatron_list,
 	.framework = "Megatron-LM",
 	.step_dirs = true,
-	.tracked = megatron_iteration,
+	.tracked = RSH_MEGATRON_ITERATION,
 	.part = megatron_part,
 	.check = rsh_torch_check_files,
 };

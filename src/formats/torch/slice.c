@@ -78,9 +78,9 @@ static int slice_check_megatron(const struct rsh_torch_reader *r,
 	       rsh_error_set(r->err, ENOTSUP, "%s: one rank's slice of a model "
 			     "of Megatron-LM: its args say tensor %" PRId64
 			     ", pipeline %" PRId64 " and expert parallel size %"
-			     PRId64 ", and slices are joined only if they were "
-			     "saved as torch_dist", r->src.path, tensor,
-			     pipeline, expert);
+			     PRId64 ": SOURCE is the directory of the "
+			     "iteration, with the mp_rank directories of all "
+			     "ranks", r->src.path, tensor, pipeline, expert);
 }
 
 int rsh_torch_check_whole(const struct rsh_torch_reader *r,

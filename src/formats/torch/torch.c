@@ -68,6 +68,15 @@ static const char *torch_slice_of(const char *name)
 	       strcmp(name, "model_optim_rng.pt") == 0 ? "Megatron" : NULL;
 }
 
+/* Says what to do about such a file of a framework. */
+static const char *torch_slice_advice(const char *name)
+{
+	return strcmp(name, "model_optim_rng.pt") == 0 ?
+	       ": SOURCE is the directory of the iteration, with the mp_rank "
+	       "directories of all ranks" :
+	       "; nothing says how slices are joined";
+}
+
 /* Returns whether the name is that of a map from weights to parts. */
 static bool torch_is_map(const char *name)
 {
@@ -156,8 +165,8 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 		if (!by || strcmp(by, "verl") == 0)
 			continue;
 		snprintf(buf, max, "; %s is one rank's slice of a model, as "
-			 "%s writes them, and nothing says how slices are "
-			 "joined", l->names[i], by);
+			 "%s writes them%s", l->names[i], by,
+			 torch_slice_advice(l->names[i]));
 		return;
 	}
 	if (!l->file && rsh_look_count(l, torch_is_part, &part) > 0)
@@ -272,9 +281,9 @@ static int torch_file_open(struct rsh_source *s,
 	by = torch_slice_of(file);
 	if (by)
 		return rsh_error_set(err, ENOTSUP, "%s/%s: one rank's slice of "
-				     "a model, as %s writes them; nothing in "
-				     "it says how slices are joined",
-				     rsh_source_path(s), file, by);
+				     "a model, as %s writes them%s",
+				     rsh_source_path(s), file, by,
+				     torch_slice_advice(file));
 	if (rsh_format_is_part(file))
 		rsh_log_warning("%s/%s: it is one part of a model; what other "
 				"parts have is not shown", rsh_source_path(s),

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/megatron/megatron_i.h - Megatron-LM's own trees (--ckpt-format
+ * torch), which MindSpeed-LLM writes too: a directory for each model parallel
+ * rank, iter_NNNNNNN/mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt.
+ *
+ *   listing.c   the files of a source, its steps, the bid
+ *   file.c      what one file has: its args, and tensors
+ *   names.c     the table of names: how slices of a tensor are joined
+ *   mesh.c      all files together: their mesh, and the numbers of layers
+ *   slices.c    the slices of one tensor, compared
+ *   grouped.c   experts in weight1 and weight2
+ *   describe.c  all tensors together, as a distributed checkpoint
+ *               (formats/dcp.h), whose reader does the rest
+ *
+ * No file says how its tensors are cut: their names do.  What should be the
+ * same on several ranks is compared.
+ *
+ * Terms are Megatron's: a stage is what one pipeline rank has; with virtual
+ * pipelines it has several chunks, model0, model1, ... */
+#pragma once
+
+#include <pthread.h>
+
+#include "rsh/formats/dcp.h"
+#include "rsh/formats/torch.h"
+#include "rsh/source/format.h"
+#include "rsh/util/arena.h"
+
+#define RSH_MEGATRON_ITERATION "iter_"
+#define RSH_MEGATRON_RELEASE "release"
+#define RSH_MEGATRON_FILE "model_optim_rng.pt"
+#define RSH_MEGATRON_OPTIMIZER "distrib_optim.pt"
+/* The experts of a rank in one tensor: the ends of names (grouped.c). */
+#define RSH_MEGATRON_WEIGHT1 ".mlp.experts.weight1"
+#define RSH_MEGATRON_WEIGHT2 ".mlp.experts.weight2"
+/* The record of up is that of the gate with this. */
+#define RSH_MEGATRON_UP "\2"
+#define RSH_MEGATRON_TRACKER "latest_checkpointed_iteration.txt"
+/* Sizes of a mesh are not larger. */
+#define RSH_MEGATRON_RANKS_MAX 65536
+
+/* ---- one file (file.c) ---- */
+
+/* The arguments of a run that decide what a tree has; 0: absent, None or
+ * False. */
+enum rsh_megatron_arg {
+	RSH_MEGATRON_TENSOR,
+	RSH_MEGATRON_PIPELINE,
+	RSH_MEGATRON_EXPERT,
+	RSH_MEGATRON_EXPERT_TENSOR,
+	RSH_MEGATRON_EXPERTS,
+	RSH_MEGATRON_LAYERS,
+	RSH_MEGATRON_NOOPS, /* how many layers have no tensors */
+	RSH_MEGATRON_UNTIED, /* 1, or 2: it is not */
+	RSH_MEGATRON_LATENT, /* multi-latent attention */
+	RSH_MEGATRON_Q_RANK,
+	RSH_MEGATRON_KV_RANK,
+	RSH_MEGATRON_ROPE_DIM,
+	RSH_MEGATRON_EXTENDS, /* experts are cut over tensor ranks too */
+	RSH_MEGATRON_DUAL,    /* the second chunks are in reverse order */
+	RSH_MEGATRON_ARGS
+};
+
+/* A tensor of a file. */
+struct rsh_megatron_entry {
+	const char *name; /* in its chunk */
+	const char *key;  /* of its record */
+	uint32_t chunk;
+	/* The kind of a tensor that cannot be shown; NULL: it can. */
+	const char *make;
+	enum rsh_dtype dtype;
+	uint32_t n_dims;
+	const uint64_t *dims;
+	bool row_major;
+	/* Of a slice of linear_fc1: its rows are those of the gate, then as
+	 * many of up, and each half has a record. */
+	enum rsh_megatron_gate {
+		RSH_MEGATRON_NO_GATE,
+		RSH_MEGATRON_GATED,
+		RSH_MEGATRON_ODD_GATE, /* nothing says whether it is */
+	} gate;
+	bool has_crc; /* of exactly these elements */
+	uint32_t crc;
+	uint64_t offset, bytes; /* in the file, with gaps between elements */
+};
+
+struct rsh_megatron_file {
+	struct rsh_arena arena;
+	uint64_t args[RSH_MEGATRON_ARGS];
+	/* Why the file cannot be used, without its name; NULL: it can. */
+	const char *wrong;
+	uint32_t n_chunks;
+	bool has_optimizer;
+	struct rsh_megatron_entry *v; /* ascending by chunk and name */
+	uint32_t n;
+};
+
+/* Reads a file, and makes its index if `names` is not NULL.  Returns 0 or
+ * -errno with a sentence. */
+int rsh_megatron_file_read(const struct rsh_byte_source *bytes, bool full,
+			   struct rsh_names *names,
+			   struct rsh_megatron_file **out,
+			   struct rsh_ckpt_index **index,
+			   struct rsh_error *err);
+void rsh_megatron_file_free(struct rsh_megatron_file *f); /* f may be NULL */
+/* Returns the tensor of a chunk with that name; NULL: it has none. */
+const struct rsh_megatron_entry *
+rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
+		  const char *name);
+/* Sets over how many ranks experts are divided, and over how many tensor ranks
+ * each of these is cut. */
+void rsh_megatron_expert_sizes(const uint64_t *args, uint64_t *n_blocks,
+			       uint64_t *expert_tensor);
+/* Returns the name of an argument. */
+const char *rsh_megatron_arg_name(enum rsh_megatron_arg arg);
+
+/* ---- names (names.c) ---- */
+
+enum rsh_megatron_kind {
+	RSH_MEGATRON_UNKNOWN,
+	RSH_MEGATRON_SAME,    /* equal on all tensor ranks */
+	RSH_MEGATRON_ROWS,    /* cut over dimension 0 */
+	RSH_MEGATRON_VOCABULARY, /* the same, into parts of any size */
+	RSH_MEGATRON_COLUMNS, /* cut over dimension 1 */
+	RSH_MEGATRON_QKV,     /* rows; with latent attention the same */
+	RSH_MEGATRON_GATE,    /* rows of the gate, then those of up */
+	RSH_MEGATRON_Q_DOWN,  /* rows, or the same if a slice has all */
+	RSH_MEGATRON_KV_DOWN,
+};
+
+/* What a name says. */
+struct rsh_megatron_name {
+	enum rsh_megatron_kind kind;
+	bool of_expert; /* cut over the expert tensor ranks */
+	/* Of a layer of the decoder: its number, and what follows it; else
+	 * NULL. */
+	const char *after_layer;
+	uint64_t layer;
+	/* Of one expert: where the digits of its number are; else n is 0. */
+	size_t at, n;
+	uint64_t expert;
+	/* The experts of a rank are in one tensor, weight1 or weight2. */
+	uint32_t grouped;
+};
+void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out);
+
+/* ---- a source (listing.c) ---- */
+
+/* A file of the chosen step; its number is that in the source. */
+struct rsh_megatron_listed {
+	const char *name; /* below SOURCE */
+	/* What the name of its directory says: one number for each dimension of
+	 * the mesh. */
+	uint32_t n_numbers, numbers[3];
+	/* Its place in the mesh (mesh.c). */
+	uint32_t tensor, stage, expert;
+};
+
+struct rsh_megatron_problem {
+	const char *name;
+	int code;
+	const char *text;
+};
+
+/* Two copies of which only their bytes say whether they are equal. */
+struct rsh_megatron_pair {
+	const char *name;
+	uint32_t file[2];
+	uint64_t offset[2], bytes;
+};
+
+/* A weight1, whose shape is not the order of its bytes. */
+struct rsh_megatron_folded {
+	const char *name;
+	uint64_t dims[2]; /* as it is shown */
+};
+
+/* A layer of a chunk; its place in the array of all is its number. */
+struct rsh_megatron_layer {
+	uint32_t chunk; /* in the order of the model */
+	uint64_t number; /* in the chunk */
+};
+
+/* The state of a source. */
+struct rsh_source_megatron {
+	struct rsh_dcp_source dcp; /* is first: the reader of distributed
+				    * checkpoints uses it */
+	struct rsh_arena arena;
+	const struct rsh_source *source;
+	const char *dir; /* of the step below SOURCE, with a slash; or "" */
+	uint32_t n;
+	struct rsh_megatron_listed *listed; /* [n] */
+	/* The mutex guards `files` while several threads make indexes; each
+	 * file is read by one thread. */
+	pthread_mutex_t lock;
+	struct rsh_megatron_file **files; /* [n]; NULL: not read */
+
+	/* ---- set by rsh_megatron_describe() ---- */
+	bool described;
+	/* Sizes of the mesh.  Experts are cut over n_blocks, and each of these
+	 * over expert_tensor ranks. */
+	uint32_t tensor, pipeline, expert, expert_tensor, n_blocks, n_chunks;
+	const uint64_t *args; /* of the first file */
+	struct rsh_megatron_layer *layers;
+	size_t n_layers, cap_layers;
+	struct rsh_megatron_problem *problems;
+	size_t n_problems, cap_problems;
+	struct rsh_megatron_pair *pairs;
+	size_t n_pairs, cap_pairs;
+	struct rsh_megatron_folded *folded; /* ascending by name */
+	size_t n_folded, cap_folded;
+};
+
+static inline struct rsh_source_megatron *
+rsh_megatron_of(const struct rsh_source *s)
+{
+	return rsh_source_state(s);
+}
+
+/* Returns which of the n_blocks of experts a file has. */
+static inline uint32_t rsh_megatron_block(const struct rsh_source_megatron *st,
+					  uint32_t file)
+{
+	const struct rsh_megatron_listed *l = &st->listed[file];
+
+	return st->args[RSH_MEGATRON_EXTENDS] ?
+	       l->expert * st->tensor + l->tensor : l->expert;
+}
+
+/* Reads "iter_5" and "release"; of the latter *step is 0. */
+bool rsh_megatron_step_read(const char *name, size_t n, uint64_t *step);
+int rsh_megatron_bid(const struct rsh_look *look, struct rsh_bid_more *more);
+int rsh_megatron_open(struct rsh_source *s,
+		      const struct rsh_source_options *opts,
+		      struct rsh_error *err);
+int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
+			struct rsh_error *err);
+
+/* ---- all files (mesh.c, describe.c) ---- */
+
+/* Finds the mesh and the layers: sets the sizes, the places of the files and
+ * `layers`.  Returns 0, or -errno with a sentence: a file cannot be read, is
+ * missing or is of another mesh; nothing says the sizes; layers are
+ * missing. */
+int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
+			   struct rsh_error *err);
+/* Returns the number of a chunk in the order of the model. */
+uint32_t rsh_megatron_chunk_order(const struct rsh_source_megatron *st,
+				  uint32_t stage, uint32_t chunk);
+
+/* Describes the files that were read, once: sets dcp and problems.  A tensor
+ * with a problem is not in the description.  Returns 0, or -errno with a
+ * sentence as of the mesh. */
+int rsh_megatron_describe(struct rsh_source_megatron *st,
+			  struct rsh_error *err);
+
+/* ---- the slices of a tensor (slices.c) ---- */
+
+/* A tensor of one file. */
+struct rsh_megatron_ref {
+	const char *name; /* as it is shown */
+	const struct rsh_megatron_entry *e;
+	struct rsh_megatron_name is;
+	uint32_t file, order; /* of its chunk */
+	uint32_t piece; /* which slice it is */
+};
+
+struct rsh_megatron_work {
+	struct rsh_source_megatron *st;
+	struct rsh_dcp *d;
+	struct rsh_megatron_ref *refs;
+	size_t n_refs;
+	struct rsh_dcp_tensor *tensors;
+};
+
+/* Orders them by name, piece and file. */
+int rsh_megatron_ref_by_name(const void *a, const void *b);
+/* Adds a problem of a tensor.  Returns 1 or -ENOMEM. */
+int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
+		       const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
+			       const struct rsh_megatron_ref *r);
+/* The slices of a tensor, in their order. */
+struct rsh_megatron_cut {
+	uint32_t n;    /* slices */
+	uint32_t axis; /* that is cut; n is 1: none */
+	bool gated;    /* each slice has two runs */
+	bool uneven;   /* slices may have different sizes on the axis */
+};
+/* Sorts slices by their pieces, and checks that each of c->n pieces is there,
+ * that copies are equal, and that all have one type and shape.  Returns 0, 1
+ * after a problem, or -ENOMEM. */
+int rsh_megatron_slices_check(struct rsh_megatron_work *w,
+			      struct rsh_megatron_ref *r, size_t n,
+			      const struct rsh_megatron_cut *c);
+/* Adds the chunk of a slice, or of one half of it, of which t->chunks has room.
+ * Returns its box: the offsets, which are 0, and the sizes, which are those of
+ * the slice; NULL: memory is out. */
+uint64_t *rsh_megatron_chunk_add(struct rsh_megatron_work *w,
+				 struct rsh_dcp_tensor *t,
+				 const struct rsh_megatron_ref *r,
+				 const char *half);
+/* Makes the runs of an axis of gate and up: slices of `size`, of which the
+ * first half is of the gate.  Returns 0 or -ENOMEM. */
+int rsh_megatron_gate_runs(struct rsh_megatron_work *w, uint32_t n,
+			   uint64_t size, struct rsh_dcp_axis *out);
+
+/* ---- experts in weight1 and weight2 (grouped.c) ---- */
+
+/* Returns whether experts in weight1 and weight2 are on several ranks, so that
+ * the functions below are needed. */
+bool rsh_megatron_is_grouped(const struct rsh_source_megatron *st,
+			     const struct rsh_megatron_ref *r);
+/* Makes the tensor of which n refs are slices.  Returns 0, 1 after a problem,
+ * or -ENOMEM. */
+int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
+			      struct rsh_megatron_ref *r, size_t n,
+			      struct rsh_dcp_tensor *t);
+/* Gives offers of such tensors their shape. */
+int rsh_megatron_fold(const struct rsh_source_megatron *st,
+		      const struct rsh_read_job *job,
+		      struct rsh_offers *offers);
+/* Returns how a tensor is folded; NULL: it is not. */
+const struct rsh_megatron_folded *
+rsh_megatron_folded_find(const struct rsh_source_megatron *st,
+			 const char *name);
+
+/* Compares the copies that were not compared.  Returns 0, or -errno with a
+ * sentence: -EBADMSG if they differ. */
+int rsh_megatron_pair_check(const struct rsh_source_megatron *st,
+			    const struct rsh_megatron_pair *pair,
+			    struct rsh_error *err);

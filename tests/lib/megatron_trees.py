@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The genuine trees of Megatron-LM and MindSpeed-LLM in data/megatron."""
+
+import json
+import os
+import tarfile
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "megatron")
+FILE = "model_optim_rng.pt"
+TRACKER = "latest_checkpointed_iteration.txt"
+
+
+def expected():
+    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def unpack(directory):
+    """The genuine trees, in a directory."""
+    with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
+        tar.extractall(directory)
+    return directory
+
+
+def step_of(root):
+    """The directory of its step that is to be shown."""
+    with open(os.path.join(root, TRACKER), encoding="ascii") as f:
+        number = f.read().strip()
+    return os.path.join(root, number if number == "release" else f"iter_{int(number):07}")
+
+
+def files_of(root):
+    """The files of all ranks of that step, ascending."""
+    step = step_of(root)
+    return [os.path.join(step, name, FILE) for name in sorted(os.listdir(step))]

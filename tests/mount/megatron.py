@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of Megatron-LM (a directory for each model parallel rank) as a source of a whole
+model: genuine ones of Megatron-LM and MindSpeed-LLM, with files lost, mixed and changed.
+
+The yardstick is data/megatron/expected.json: what the software itself joins.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+
+HERE = os.environ.get("srcdir", ".")
+TOP = os.environ.get("top_srcdir", os.path.join(HERE, ".."))
+sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
+
+from dcp_reader import Checkpoint  # noqa: E402
+from dcp_trees import Called  # noqa: E402
+from demands import check, demand, write  # noqa: E402
+from megatron_trees import DATA, FILE, TRACKER, expected, files_of, step_of, unpack  # noqa: E402
+from rank_pickles import TorchFile, named  # noqa: E402
+from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from shown_model import hashes, model_hashes, same  # noqa: E402
+
+CASES = expected()
+# What is said, beside the word in expected.json.
+SAID = {
+    "odd-no-args": "it has no args, which say the tensor and pipeline parallel sizes",
+    "odd-version1": "its checkpoint_version is 1.0, and only 3.0 is supported",
+}
+
+
+class Alone(Mounted):
+    """A mount without a word of strategies."""
+
+    def __init__(self, source, extra=()):
+        super().__init__(source, described=True, extra=extra)
+        at = self.command.index("--dst-strategy")
+        del self.command[at:at + 2]
+
+
+def copy_of(trees, case, directory):
+    """A copy that can be changed."""
+    to = tempfile.mkdtemp(dir=directory)
+    os.rmdir(to)
+    return shutil.copytree(os.path.join(trees, CASES[case]["path"]), to)
+
+
+def no_good(source, *words, extra=()):
+    """It is refused in one sentence that has the words, by mount too."""
+    got = run("plan", *extra, source)
+    check(got.status != GOOD, f"{source}: {got!r}")
+    demand(got.err, *words)
+    _, said = expect_failure(source, described=True, extra=extra)
+    demand(said, *words)
+
+
+def changed(root, change, which=slice(None)):
+    """Changes the pickles of files."""
+    for path in files_of(root)[which]:
+        file = TorchFile(path)
+        change(file.value)
+        file.write(path)
+    return root
+
+
+def args_of(value):
+    return value["args"].state
+
+
+# ---- genuine ones ----
+
+def run_case(tap, name, case, trees):
+    source = os.path.join(trees, case["path"])
+    with tap.test(f"{name}: mounted"), Alone(source) as mount:
+        same(model_hashes(mount.path), case["whole"], name)
+    with tap.test(f"{name}: its iteration is a source too"), Alone(step_of(source)) as mount:
+        same(model_hashes(mount.path), case["whole"], name)
+    has_states = name == "mg-vpp-distopt"
+    drop = ["--drop", "^optimizer"] if has_states else []
+    with tap.test(f"{name}: as a distributed checkpoint"), \
+            Alone(source, extra=["--format", "dcp", *drop]) as mount:
+        same(hashes(Checkpoint(mount.path).values()), case["whole"], name)
+    if has_states:
+        for asked in ["--format", "dcp"], ["--optimizer", "keep"]:
+            with tap.test(f"{name}: {' '.join(asked)} asks for states of the optimizer"):
+                no_good(source, "the state of the optimizer is not supported", "--drop",
+                        extra=asked)
+    with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
+        out = os.path.join(own, "out")
+        got = run("export", source, out)
+        check(got.status == GOOD, repr(got))
+        same(model_hashes(out), case["whole"], name)
+        got = run("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
+        check(got.status == GOOD, repr(got))
+    with tap.test(f"{name}: listed and verified"):
+        mesh = case.get("mesh", {"tp": 2, "pp": 1, "ep": 1})
+        got = run("ls", step_of(source))
+        check(got.status == GOOD, repr(got))
+        demand(got.out, f"mesh: tensor {mesh['tp']}, pipeline {mesh['pp']}",
+               f"expert {mesh['ep']};", "reshardfs mount")
+        said = run_json("ls", step_of(source))
+        check({t["name"]: t["shape"] for t in said["tensors"]} ==
+              {n: e[1] for n, e in case["whole"].items()} and said["whole"], said)
+        for how in "structure", "full":
+            check(run_json("verify", "--check", how, source)["good"], how)
+
+
+def run_genuine(tap, trees):
+    for name, case in CASES.items():
+        source = os.path.join(trees, case["path"])
+        if "whole" in case:
+            run_case(tap, name, case, trees)
+        elif "refuse" in case:
+            with tap.test(f"{name}: {case['why']}"):
+                no_good(source, case["refuse"], SAID.get(name, ""))
+                check(run("ls", source).status != GOOD, "ls takes it")
+                check(run("verify", source).status != GOOD, "verify takes it")
+
+
+def run_convert(tap, trees):
+    for name, case in CASES.items():
+        if "hf" not in case:
+            continue
+        with tap.test(f"{name}: converted to Hugging Face's form"):
+            table = os.path.join(DATA, "tables", case["table"] + ".rules")
+            config = os.path.join(DATA, "configs", case["hf"] + ".json")
+            with Alone(os.path.join(trees, case["path"]),
+                       extra=["--convert", table, "--from", "mindspore", "--config", config]) \
+                    as mount:
+                same(model_hashes(mount.path), case["hf tensors"], name)
+    with tap.test("weight1 is not converted to other bytes"):
+        no_good(os.path.join(trees, "mg-moe-grouped"), "weight1", extra=[
+            "--convert", os.path.join(DATA, "tables", "dense.rules"), "--from", "mindspore",
+            "--config", os.path.join(DATA, "configs", "hf-llama.json")])
+
+
+def run_differs(tap, trees):
+    source = os.path.join(trees, "odd-differs")
+    name = CASES["odd-differs"]["verify"]
+    with tap.test("a norm that differs between ranks"):
+        no_good(source, name, "should be the same", "mp_rank_00", "mp_rank_01")
+        got = run("verify", source)
+        check(got.status != GOOD, repr(got))
+        demand(got.out + got.err, name)
+        with Alone(source, extra=["--drop", name.replace(".", r"\.")]) as mount:
+            check(name not in model_hashes(mount.path), "shown")
+
+
+# ---- steps ----
+
+def run_steps(tap, trees, directory):
+    whole = CASES["odd-half-written"]["whole"]
+    source = os.path.join(trees, "odd-half-written")
+    with tap.test("a newer iteration than the tracker's is not taken"), \
+            Alone(source) as mount:
+        same(model_hashes(mount.path), whole, source)
+        demand(mount.log(), "iter_0000005", "was not saved completely")
+    with tap.test("without a tracker the newest complete one is taken"):
+        copy = copy_of(trees, "odd-half-written", directory)
+        os.remove(os.path.join(copy, TRACKER))
+        with Alone(copy) as mount:
+            same(model_hashes(mount.path), whole, copy)
+    with tap.test("a tracker that names an iteration that is gone"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        write(os.path.join(copy, TRACKER), b"12")
+        with Alone(copy) as mount:
+            same(model_hashes(mount.path), whole, copy)
+            demand(mount.log(), "that is not there")
+    for named in "release", "4":
+        with tap.test(f"a release beside iterations: the tracker names {named}"):
+            copy = copy_of(trees, "mg-few-groups", directory)
+            os.rename(os.path.join(shutil.copytree(os.path.join(trees, "mg-uneven"),
+                                                   copy + "-uneven"), "release"),
+                      os.path.join(copy, "release"))
+            write(os.path.join(copy, TRACKER), named.encode())
+            with Alone(copy) as mount:
+                same(model_hashes(mount.path), CASES["mg-uneven"]["whole"]
+                     if named == "release" else CASES["mg-few-groups"]["whole"], named)
+    with tap.test("a tracker without a number"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        write(os.path.join(copy, TRACKER), b"newest")
+        with Alone(copy) as mount:
+            same(model_hashes(mount.path), whole, copy)
+            demand(mount.log(), "does not name a step")
+    with tap.test("--steps all"):
+        with Alone(source, extra=["--steps", "all"]) as mount:
+            same(model_hashes(os.path.join(mount.path, "iter_0000004")), whole, source)
+            check("iter_0000005" not in os.listdir(mount.path), os.listdir(mount.path))
+    with tap.test("--resume shows the files as they are"):
+        with Alone(os.path.join(trees, "mg-few-groups"), extra=["--resume"]) as mount:
+            check(os.path.exists(os.path.join(mount.path, "latest", "mp_rank_01", FILE)),
+                  os.listdir(mount.path))
+
+
+# ---- lost, mixed and changed ----
+
+def run_lost(tap, trees, directory):
+    for case in "mg-vpp-distopt", "mg-moe-etp1", "mg-moe-local", "mg-uneven":
+        with tap.test(f"{case}: without any one of its directories"):
+            for path in files_of(os.path.join(trees, case)):
+                copy = copy_of(trees, case, directory)
+                lost = os.path.join(step_of(copy), path.split(os.sep)[-2])
+                shutil.rmtree(lost)
+                no_good(copy, os.path.join(lost, FILE) +
+                        " is missing, which the mesh in args has")
+                shutil.rmtree(copy)
+    with tap.test("a file that ends too early"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        os.truncate(files_of(copy)[1], 1000)
+        no_good(copy, "mp_rank_01", "cannot be read")
+
+
+def run_mixed(tap, trees, directory):
+    with tap.test("a file of a run with other args"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        shutil.copy(files_of(os.path.join(trees, "mg-uneven"))[0], files_of(copy)[1])
+        no_good(copy, "its args have another tensor_model_parallel_size than those of")
+    with tap.test("a directory with a number too many"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        os.rename(os.path.dirname(files_of(copy)[1]),
+                  os.path.join(step_of(copy), "mp_rank_01_000"))
+        no_good(copy, "mp_rank_01_000", "is not of the mesh in args (tensor 2, pipeline 1")
+
+
+def set_arg(name, value):
+    def change(tree):
+        args_of(tree)[name] = value
+    return change
+
+
+def run_changed(tap, trees, directory):
+    def refused(what, case, change, *words, which=slice(None)):
+        with tap.test(what):
+            copy = copy_of(trees, case, directory)
+            no_good(changed(copy, change, which), *words)
+            shutil.rmtree(copy)
+
+    few = "odd-unknown"  # its args are few
+    refused("layers that args do not have", "odd-extra-state", set_arg("num_layers", 2),
+            "the files have 1 layers, and args say 2")
+    refused("gate and up in blocks", "odd-extra-state",
+            set_arg("moe_mlp_glu_interleave_size", 32), "moe_mlp_glu_interleave_size")
+    refused("an argument of another form", "odd-extra-state", set_arg("num_experts", "many"),
+            "unknown form of num_experts")
+    refused("a size that cannot be", "odd-extra-state",
+            set_arg("tensor_model_parallel_size", 1 << 20), "that cannot be")
+    refused("sizes that do not divide", "odd-extra-state",
+            set_arg("expert_tensor_parallel_size", 4), "overwrite each other")
+    refused("experts that do not divide", "mg-moe-local", set_arg("num_experts", 3),
+            "experts cannot be divided so")
+    refused("a hole among the layers", few, lambda tree: rename_layers(tree, 1),
+            "layer 0 is missing in chunk 0")
+    refused("no model", "odd-extra-state", lambda tree: tree.pop("model"), "it has no model")
+    refused("a chunk is missing", "ms-qwen2-vpp", lambda tree: tree.pop("model0"),
+            "a chunk of the model is missing")
+    refused("chunks of only one file", "ms-qwen2-vpp", lambda tree: tree.pop("model1"),
+            "chunks of the model, and", which=slice(1, 2))
+    refused("a tensor that only one rank has", "odd-extra-state",
+            lambda tree: tree["model"].pop("output_layer.weight"),
+            "tensor output_layer.weight: ", "mp_rank_01", "does not have it, and ",
+            which=slice(1, 2))
+    refused("a norm that only one rank has", "ms-qwen2-vpp",
+            lambda tree: tree["model0"].update(
+                {"decoder.layers.0.other_layernorm.weight":
+                 tree["model0"].pop("decoder.layers.0.input_layernorm.weight")}),
+            "input_layernorm.weight", "does not have it, and ", which=slice(1, 2))
+    refused("an expert that only one rank has", "mg-moe-local",
+            lambda tree: [tree["model"].pop(name) for name in list(tree["model"])
+                          if "local_experts.1." in name],
+            "local_experts.3.", "does not have it, and ", which=slice(1, 2))
+    refused("dictionaries in a model", "odd-extra-state",
+            lambda tree: tree["model"].update(
+                more={"weight": tree["model"]["output_layer.weight"]}),
+            "its model has dictionaries in it, such as more")
+    refused("layers that noop_layers do not explain", "ms-llama-noop",
+            set_arg("noop_layers", "2"), "the files have 4 layers, and args say 5 without "
+            "those of noop_layers")
+    refused("experts of no size that weight2 has", "mg-moe-grouped", half_of_weight2,
+            "weight1: nothing says how its slices are joined")
+    refused("a head that is not the embedding, and nothing says whether they are tied",
+            "ms-llama-list", lambda tree: [args_of(tree).pop(name) for name in (
+                "untie_embeddings_and_output_weights", "tie_word_embeddings")],
+            "embedding.word_embeddings.weight: it should be the same in")
+    refused("more experts than ranks", "mg-moe-grouped",
+            lambda tree: (set_arg("moe_tp_extend_ep", True)(tree),
+                          set_arg("expert_model_parallel_size", 40000)(tree),
+                          set_arg("num_experts", 0)(tree)), "that is too many")
+    refused("a pickle that calls", "odd-extra-state",
+            lambda tree: tree.update(extra=Called(named("os", "system"), "true")),
+            "cannot be read")
+
+
+def half_of_weight2(tree):
+    """The first half of its rows."""
+    for name, value in tree["model"].items():
+        if name.endswith("weight2"):
+            function, args = value.call
+            rows, columns = args[2]
+            value.call = (function, (*args[:2], (rows // 2, columns), *args[3:]))
+
+
+# ---- mutations ----
+
+def run_mutations(tap, trees, directory, seed, cases):
+    """One file of a tree with a mutated pickle: refused, or shown as it was.  With one tensor
+    parallel rank a name may be any name."""
+    names = [n for n, c in CASES.items() if "whole" in c and c.get("mesh", {}).get("tp") == 2]
+    for number in range(seed, seed + cases):
+        with tap.test(f"mutations, --seed {number} --cases 1"):
+            chance = random.Random(number)
+            case = chance.choice(names)
+            copy = copy_of(trees, case, directory)
+            path = chance.choice(files_of(copy))
+            file = TorchFile(path)
+            data = bytearray(file.pickle())
+            for _ in range(chance.choice((1, 1, 2, 4))):
+                at = chance.randrange(len(data))
+                if chance.random() < 0.7:
+                    data[at] ^= 1 << chance.randrange(8)
+                else:
+                    del data[at:at + chance.randrange(1, 9)]
+            file.write(path, bytes(data))
+            out = os.path.join(copy, "out")
+            got = run("export", copy, out)
+            check(got.status in (GOOD, INPUT), repr(got))
+            if got.status == GOOD:
+                same(model_hashes(out), CASES[case]["whole"], case)
+            shutil.rmtree(copy)
+
+
+def rename_layers(tree, by):
+    model = tree["model"]
+    for name in list(model):
+        model[name.replace("layers.0.", f"layers.{by}.")] = model.pop(name)
+
+
+def main():
+    require_mount()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=60)
+    parser.add_argument("--only", help="names of functions below")
+    words = parser.parse_args()
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as directory:
+        trees = unpack(os.path.join(directory, "trees"))
+        for function, arguments in (
+                (run_genuine, (trees,)), (run_convert, (trees,)), (run_differs, (trees,)),
+                (run_steps, (trees, directory)), (run_lost, (trees, directory)),
+                (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
+                (run_mutations, (trees, directory, words.seed, words.cases))):
+            if not words.only or function.__name__ in words.only:
+                function(tap, *arguments)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
