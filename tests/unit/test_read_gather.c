@@ -145,9 +145,8 @@ static const struct {
 
 /* The matrix of scales is at the beginning of the file with the next number;
  * any bytes are numbers.  The quantised tensor is used for its scales only. */
-static struct rsh_scales random_scales(struct numbers *x, struct fixture *f,
-				       uint32_t rank, uint64_t columns,
-				       uint64_t n)
+static struct rsh_scales add_scales(struct numbers *x, struct fixture *f,
+				    uint32_t rank, uint64_t columns, uint64_t n)
 {
 	const uint64_t matrix = f->file_bytes / 4 / sizeof(float);
 	struct rsh_quantised *q = rsh_arena_array(&f->arena,
@@ -188,6 +187,20 @@ static struct rsh_scales random_scales(struct numbers *x, struct fixture *f,
 		.cat = f->cat, .tensor = f->cat->tensors[number],
 		.first = first, .rows = rows, .columns = columns,
 	};
+}
+
+/* A catalogue is built by one thread at a time. */
+static struct rsh_scales random_scales(struct numbers *x, struct fixture *f,
+				       uint32_t rank, uint64_t columns,
+				       uint64_t n)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct rsh_scales s;
+
+	pthread_mutex_lock(&lock);
+	s = add_scales(x, f, rank, columns, n);
+	pthread_mutex_unlock(&lock);
+	return s;
 }
 
 static void naive_elements(const struct fixture *f, const struct rsh_piece *p,
