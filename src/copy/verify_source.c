@@ -516,6 +516,7 @@ static int judge_by_list(struct job *j)
 		.names = j->names,
 	};
 	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_error why = RSH_ERROR_INIT;
 	const struct rsh_list_job job = {
 		.source = j->source, .part = RSH_LIST_RECORDS, .view = &view,
 		.arena = &arena, .take = judge_tensor, .ctx = j,
@@ -529,9 +530,12 @@ static int judge_by_list(struct job *j)
 		index[i] = j->files[i].in.index;
 		path[i] = j->files[i].info.path;
 	}
-	rc = rsh_source_each(&job, &all, NULL);
+	rc = rsh_source_each(&job, &all, &why);
 	if (rc == 0 && all.wrong.code)
 		rc = judge_problem(j, all.wrong.text);
+	/* What cannot be listed is a problem of the checkpoint. */
+	else if (rc && rc != -ENOMEM && why.code)
+		rc = judge_problem(j, why.text);
 	rsh_arena_clear(&arena);
 	return rc;
 }

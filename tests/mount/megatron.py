@@ -119,7 +119,9 @@ def run_genuine(tap, trees):
             with tap.test(f"{name}: {case['why']}"):
                 no_good(source, case["refuse"], SAID.get(name, ""))
                 check(run("ls", source).status != GOOD, "ls takes it")
-                check(run("verify", source).status != GOOD, "verify takes it")
+                got = run("verify", source)
+                check(got.status != GOOD, "verify takes it")
+                demand(got.out + got.err, case["refuse"])
 
 
 def run_convert(tap, trees):
