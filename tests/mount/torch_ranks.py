@@ -153,10 +153,18 @@ def run_values(tap, trees):
             check("rng" not in str(sorted(found)), sorted(found))
 
 
+def run_sums(tap, trees):
+    with tap.test("only archives of torch.save() have checksums"):
+        for name, files in ("tc-pt", 8), ("tc-safetensors", 0):
+            said = run_json("verify", os.path.join(trees, name))
+            check(said["by_crc"] == files and (said["uncompared"] == 0) == bool(files), said)
+
+
 def run_genuine(tap, trees):
     for name, case in CASES.items():
         run_case(tap, name, case, trees)
     run_values(tap, trees)
+    run_sums(tap, trees)
 
 
 # ---- a single file, lost ranks, files of others ----

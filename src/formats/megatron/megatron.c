@@ -40,8 +40,6 @@ static int megatron_scan(const struct rsh_scan_job *job,
 				    job->names, &f, out, err);
 	if (rc)
 		return rc;
-	(*out)->summed = job->how != RSH_SCAN_HEADERS &&
-			 (*out)->n_records > 0 && (*out)->n_unsummed == 0;
 	pthread_mutex_lock(&st->lock);
 	/* A description uses those that were read first. */
 	if (!st->described && !st->files[job->file]) {

@@ -267,6 +267,7 @@ int rsh_torch_index_by_name(struct rsh_torch_file *f,
 		if (n_runs > 0)
 			index_add_runs(ix, f, &t);
 	}
+	ix->summed = full && ix->n_records > 0 && n_unsummed == 0;
 	/* The names in a file are unique, so this cannot fail. */
 	rsh_ckpt_index_sort(ix, &twice);
 	*out = ix;
