@@ -274,7 +274,7 @@ int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
 		return rc;
 	/* An attempt that failed may have left one. */
 	rsh_dcp_free(st->dcp.pub);
-	st->n_problems = st->n_pairs = st->n_folded = 0;
+	st->problems.n = st->n_pairs = st->n_folded = 0;
 	st->dcp.pub = w.d = calloc(1, sizeof(*w.d));
 	if (!w.d)
 		return rsh_error_nomem(err);

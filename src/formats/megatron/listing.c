@@ -157,59 +157,40 @@ int rsh_megatron_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 
 /* ---- listing ---- */
 
-static int list_file(struct rsh_source *s, const char *path, const char *label,
-		     const struct rsh_step *step)
+static int list_file(const struct rsh_format_step *d, const char *path)
 {
 	struct rsh_checkpoint c = {
-		.name = strdup(path), .label = strdup(label), .step = *step,
+		.name = strdup(path), .label = strdup(d->label),
+		.step = d->step,
 	};
 	struct rsh_stat st;
 
-	if (rsh_store_look(rsh_source_store(s), path, &st) == 0) {
+	if (rsh_store_look(rsh_source_store(d->source), path, &st) == 0) {
 		c.mtime = st.attr.mtime;
 		c.ctime = st.attr.ctime;
 	}
-	return rsh_source_list(s, &c);
-}
-
-/* A step whose directory cannot be read stays a candidate. */
-static int list_unread(struct rsh_source *s, const char *name,
-		       const struct rsh_step *step, int rc,
-		       struct rsh_error *err)
-{
-	const struct rsh_checkpoint c = {
-		.name = strdup(name), .label = strdup(name), .unread = rc,
-		.step = *step,
-	};
-
-	if (rsh_errno_is_unread(-rc))
-		return rsh_source_list(s, &c) ? rsh_error_nomem(err) : 0;
-	free(c.name);
-	free(c.label);
-	return rsh_source_unreadable(s, name, rc, err);
+	return rsh_source_list(d->source, &c);
 }
 
 /* A release is older than all iterations. */
 static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 		     struct rsh_error *err)
 {
-	const struct rsh_step step = {
-		.n = *name != '\0', .numbers = { number },
+	const char *slash = strrchr(rsh_source_path(s), '/');
+	const char *last = slash ? slash + 1 : rsh_source_path(s);
+	const struct rsh_format_step d = {
+		s, name, *name ? name : last,
+		{ .n = *name != '\0', .numbers = { number } },
 	};
 	cleanup_free char *dir = rsh_text_format("%s%s", name,
 						 *name ? "/" : "");
-	const char *slash = strrchr(rsh_source_path(s), '/');
-	const char *last = slash ? slash + 1 : rsh_source_path(s);
 	struct rsh_path_list files = { 0 };
 	int rc = dir ? step_list(rsh_source_store(s), dir, &files) : -ENOMEM;
 
 	for (size_t i = 0; i < files.n && rc == 0; i++)
-		rc = list_file(s, files.v[i], *name ? name : last, &step);
+		rc = list_file(&d, files.v[i]);
 	rsh_path_list_clear(&files);
-	if (rc == -ENOMEM)
-		return rsh_error_nomem(err);
-	return rc == 0 ? 0 : *name ? list_unread(s, name, &step, rc, err) :
-	       rsh_store_open_error(rsh_source_store(s), name, rc, err);
+	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 
 /* ---- the tracker ---- */
@@ -339,7 +320,7 @@ static void state_free(void *state)
 	pthread_mutex_destroy(&st->lock);
 	free(st->files);
 	free(st->layers);
-	free(st->problems);
+	rsh_tensor_problems_clear(&st->problems);
 	free(st->pairs);
 	free(st->folded);
 	rsh_arena_clear(&st->arena);

@@ -79,12 +79,9 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 {
 	struct rsh_source_megatron *st = rsh_megatron_of(job->source);
 	const struct rsh_plan_options *o = job->opts;
-	int rc = rsh_megatron_describe(st, err);
+	int rc = rsh_megatron_describe(st, err) ?:
+		 rsh_tensor_problems_check(&st->problems, o, err);
 
-	for (size_t i = 0; i < st->n_problems && rc == 0; i++)
-		if (!o->wanted || o->wanted(o->ctx, st->problems[i].name))
-			rc = rsh_error_set(err, st->problems[i].code, "%s",
-					   st->problems[i].text);
 	if (rc)
 		return rc;
 	if ((!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")) &&
@@ -123,31 +120,23 @@ static int load_file(void *ctx, size_t i, struct rsh_error *err)
 	       rsh_error_set(err, -rc, "%s", why.text) : 0;
 }
 
-static int list_wrong(const struct rsh_list_job *job, const char *name,
-		      const char *text)
-{
-	return !job->take ? 0 :
-	       job->take(job->ctx, &(struct rsh_listed_tensor){
-				.name = name, .wrong = text });
-}
-
 /* Adds what is wrong with tensors that the description does not have, and
  * copies that differ. */
 static int list_problems(const struct rsh_list_job *job,
 			 const struct rsh_source_megatron *st)
 {
-	int rc = 0;
+	int rc = rsh_tensor_problems_list(&st->problems, job);
 
-	for (size_t i = 0; i < st->n_problems && rc == 0; i++)
-		rc = list_wrong(job, st->problems[i].name,
-				st->problems[i].text);
 	for (size_t i = 0; i < st->n_pairs && rc == 0; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
 
 		rc = rsh_megatron_pair_check(st, &st->pairs[i], &why);
 		if (rc && rc != -ENOMEM) {
 			rsh_error_prefix(&why, "tensor %s", st->pairs[i].name);
-			rc = list_wrong(job, st->pairs[i].name, why.text);
+			rc = job->take ? job->take(
+				job->ctx, &(struct rsh_listed_tensor){
+					.name = st->pairs[i].name,
+					.wrong = why.text }) : 0;
 		}
 	}
 	return rc;
@@ -238,9 +227,9 @@ static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		return rsh_error_nomem(err);
 	if (job->part == RSH_LIST_RECORDS)
 		return list_problems(job, st) ? rsh_error_nomem(err) : 0;
-	if (st->n_problems > 0)
-		rsh_error_set(&out->wrong, st->problems[0].code, "%s",
-			      st->problems[0].text);
+	if (st->problems.n > 0)
+		rsh_error_set(&out->wrong, st->problems.v[0].code, "%s",
+			      st->problems.v[0].text);
 	return 0;
 }
 
@@ -249,9 +238,9 @@ static int megatron_whole(const struct rsh_source *s, struct rsh_error *err)
 	struct rsh_source_megatron *st = rsh_megatron_of(s);
 	int rc = rsh_megatron_describe(st, err);
 
-	return rc || st->n_problems == 0 ? rc :
-	       rsh_error_set(err, st->problems[0].code, "%s: %s",
-			     rsh_source_path(s), st->problems[0].text);
+	return rc || st->problems.n == 0 ? rc :
+	       rsh_error_set(err, st->problems.v[0].code, "%s: %s",
+			     rsh_source_path(s), st->problems.v[0].text);
 }
 
 /* ---- steps, for --resume ---- */

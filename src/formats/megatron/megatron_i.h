@@ -22,6 +22,7 @@
 #include <pthread.h>
 
 #include "rsh/formats/dcp.h"
+#include "rsh/formats/problems.h"
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
@@ -156,12 +157,6 @@ struct rsh_megatron_listed {
 	uint32_t tensor, stage, expert;
 };
 
-struct rsh_megatron_problem {
-	const char *name;
-	int code;
-	const char *text;
-};
-
 /* Two copies of which only their bytes say whether they are equal. */
 struct rsh_megatron_pair {
 	const char *name;
@@ -203,8 +198,7 @@ struct rsh_source_megatron {
 	const uint64_t *args; /* of the first file */
 	struct rsh_megatron_layer *layers;
 	size_t n_layers, cap_layers;
-	struct rsh_megatron_problem *problems;
-	size_t n_problems, cap_problems;
+	struct rsh_tensor_problems problems;
 	struct rsh_megatron_pair *pairs;
 	size_t n_pairs, cap_pairs;
 	struct rsh_megatron_folded *folded; /* ascending by name */

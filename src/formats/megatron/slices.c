@@ -22,22 +22,14 @@
 int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
 		       const char *fmt, ...)
 {
-	struct rsh_source_megatron *st = w->st;
-	char text[RSH_ERROR_TEXT_MAX];
-	const char *kept;
 	va_list ap;
+	int rc;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rc = rsh_tensor_problems_add(&w->st->problems, &w->d->arena_, name,
+				     code, fmt, ap);
 	va_end(ap);
-	kept = rsh_arena_format(&w->d->arena_, "tensor %s: %s", name, text);
-	if (!kept || rsh_grow(&st->problems, &st->cap_problems,
-			      st->n_problems + 1, sizeof(*st->problems)))
-		return -ENOMEM;
-	st->problems[st->n_problems++] = (struct rsh_megatron_problem){
-		name, code, kept,
-	};
-	return 1;
+	return rc;
 }
 
 int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,

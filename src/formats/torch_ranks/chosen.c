@@ -32,7 +32,7 @@ void rsh_ranks_state_free(void *state)
 	rsh_ranks_ways_clear(&st->ways);
 	pthread_mutex_destroy(&st->lock);
 	free(st->files);
-	free(st->problems);
+	rsh_tensor_problems_clear(&st->problems);
 	rsh_arena_clear(&st->arena);
 	free(st);
 }

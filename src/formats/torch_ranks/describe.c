@@ -72,22 +72,14 @@ __attribute__((format(printf, 4, 5)))
 static int describing_blame(struct describing *w, const char *name, int code,
 			    const char *fmt, ...)
 {
-	struct rsh_source_ranks *st = w->st;
-	char text[RSH_ERROR_TEXT_MAX];
-	const char *kept;
 	va_list ap;
+	int rc;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rc = rsh_tensor_problems_add(&w->st->problems, &w->d->arena_, name,
+				     code, fmt, ap);
 	va_end(ap);
-	kept = rsh_arena_format(&w->d->arena_, "tensor %s: %s", name, text);
-	if (!kept || rsh_grow(&st->problems, &st->cap_problems,
-			      st->n_problems + 1, sizeof(*st->problems)))
-		return -ENOMEM;
-	st->problems[st->n_problems++] = (struct rsh_ranks_problem){
-		name, code, kept,
-	};
-	return 1;
+	return rc;
 }
 
 /* ---- axes ---- */
@@ -815,7 +807,7 @@ int rsh_ranks_describe(struct rsh_source_ranks *st, struct rsh_error *err)
 		return rc;
 	/* An attempt that failed may have left one. */
 	rsh_dcp_free(st->dcp.pub);
-	st->n_problems = 0;
+	st->problems.n = 0;
 	st->dcp.pub = w.d = calloc(1, sizeof(*w.d));
 	if (!w.d)
 		return rsh_error_nomem(err);
@@ -960,10 +952,10 @@ int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
 	const struct rsh_dcp *d = st->dcp.pub;
 
 	rsh_ranks_judge_files(st, optimizer, wrong);
-	for (size_t i = 0; i < st->n_problems && !wrong->code; i++)
-		if (is_of_optimizer(st, st->problems[i].name) == optimizer)
-			rsh_error_set(wrong, st->problems[i].code, "%s",
-				      st->problems[i].text);
+	for (size_t i = 0; i < st->problems.n && !wrong->code; i++)
+		if (is_of_optimizer(st, st->problems.v[i].name) == optimizer)
+			rsh_error_set(wrong, st->problems.v[i].code, "%s",
+				      st->problems.v[i].text);
 	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++) {
 		const struct rsh_dcp_tensor *t = &d->tensors[i];
 		const struct rsh_dcp_chunk *lost;

@@ -114,12 +114,9 @@ static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 	if (rc == 0)
 		rc = check_readable(st, o, err);
-	for (size_t i = 0; i < st->n_problems && rc == 0; i++)
-		if (!o->wanted || o->wanted(o->ctx, st->problems[i].name))
-			rc = rsh_error_set(err, st->problems[i].code, "%s",
-					   st->problems[i].text);
 	if (rc == 0)
-		rc = rsh_dcp_read(job, out, err);
+		rc = rsh_tensor_problems_check(&st->problems, o, err) ?:
+		     rsh_dcp_read(job, out, err);
 	if (rc == 0 && rsh_ranks_judge(st, true, &optimizer))
 		rc = rsh_error_nomem(err);
 	if (rc == 0) {
@@ -280,15 +277,7 @@ static int list_problems(const struct rsh_list_job *job,
 	if (lost.code && job->take)
 		rc = job->take(job->ctx, &(struct rsh_listed_tensor){
 			.name = "", .wrong = lost.text });
-	for (size_t i = 0; i < st->n_problems && rc == 0; i++) {
-		const struct rsh_listed_tensor t = {
-			.name = st->problems[i].name,
-			.wrong = st->problems[i].text,
-		};
-
-		rc = job->take ? job->take(job->ctx, &t) : 0;
-	}
-	return rc;
+	return rc ?: rsh_tensor_problems_list(&st->problems, job);
 }
 
 /* Says how many ranks have saved it, their largest mesh, and the step. */

@@ -24,6 +24,7 @@
 #include <pthread.h>
 
 #include "rsh/formats/dcp.h"
+#include "rsh/formats/problems.h"
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
@@ -333,13 +334,6 @@ struct rsh_ranks_listed {
 	const struct rsh_tc_file *described;
 };
 
-/* What is wrong with a tensor. */
-struct rsh_ranks_problem {
-	const char *name;
-	int code;
-	const char *text;
-};
-
 /* Parameters of the model by their numbers in the optimizer. */
 struct rsh_ranks_params {
 	uint32_t n;
@@ -376,8 +370,7 @@ struct rsh_source_ranks {
 	struct rsh_ranks_params params;
 	/* No state of the optimizer is shown: it is of flat parameters. */
 	bool is_flat;
-	struct rsh_ranks_problem *problems;
-	size_t n_problems, cap_problems;
+	struct rsh_tensor_problems problems;
 };
 
 static inline struct rsh_source_ranks *rsh_ranks_of(const struct rsh_source *s)
