@@ -240,6 +240,15 @@ class Mounted:
             self._clean_up()
 
 
+class Alone(Mounted):
+    """A mount without a word of strategies."""
+
+    def __init__(self, source, extra=()):
+        super().__init__(source, described=True, extra=extra)
+        at = self.command.index("--dst-strategy")
+        del self.command[at:at + 2]
+
+
 def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
                    compat=False, resume=False, described=False, extra=(),
                    mountpoint=None, foreground=False, limit=60):

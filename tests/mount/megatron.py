@@ -23,7 +23,7 @@ from demands import check, demand, write  # noqa: E402
 from megatron_trees import DATA, FILE, TRACKER, expected, files_of, step_of, unpack  # noqa: E402
 from rank_pickles import TorchFile, named  # noqa: E402
 from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_mount import Alone, Tap, expect_failure, require_mount  # noqa: E402
 from shown_model import hashes, model_hashes, same  # noqa: E402
 
 CASES = expected()
@@ -32,15 +32,6 @@ SAID = {
     "odd-no-args": "it has no args, which say the tensor and pipeline parallel sizes",
     "odd-version1": "its checkpoint_version is 1.0, and only 3.0 is supported",
 }
-
-
-class Alone(Mounted):
-    """A mount without a word of strategies."""
-
-    def __init__(self, source, extra=()):
-        super().__init__(source, described=True, extra=extra)
-        at = self.command.index("--dst-strategy")
-        del self.command[at:at + 2]
 
 
 def copy_of(trees, case, directory):

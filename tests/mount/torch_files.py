@@ -31,7 +31,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, error_line, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
 from torch_zip import Call, Function, Tensor, torch_zip  # noqa: E402
@@ -41,15 +41,6 @@ DATA = os.path.abspath(os.path.join(HERE, "data", "torch"))
 KEEP = ("--optimizer", "keep")
 # Types that are not shown.
 UNKNOWN = {"F8_E8M0"}
-
-
-class Alone(Mounted):
-    """A mount without a word of strategies."""
-
-    def __init__(self, source, extra=()):
-        super().__init__(source, described=True, extra=extra)
-        at = self.command.index("--dst-strategy")
-        del self.command[at:at + 2]
 
 
 def expected():

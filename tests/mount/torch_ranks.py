@@ -30,7 +30,7 @@ from library_use import compare  # noqa: E402
 from rank_pickles import Object, TorchFile, dumps, expected, named, unpack  # noqa: E402
 from rank_trees import random_tree  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, end_if_built_without, run, run_json  # noqa: E402
-from rsh_mount import (Mounted, Tap, expect_failure, require_mount,  # noqa: E402
+from rsh_mount import (Alone, Mounted, Tap, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import SUFFIX, Tensors  # noqa: E402
 from shown_model import (extra_state, hashes, model_hashes, same,  # noqa: E402
@@ -54,15 +54,6 @@ def shown_by(source, *words):
         beside = sorted(n for n in os.listdir(mount.path)
                         if not n.startswith((".", "model")) and n != "extra_state.json")
         return found, beside, mount.log()
-
-
-class Alone(Mounted):
-    """A mount without a word of strategies."""
-
-    def __init__(self, source, extra=()):
-        super().__init__(source, described=True, extra=extra)
-        at = self.command.index("--dst-strategy")
-        del self.command[at:at + 2]
 
 
 def copy_of(trees, case, directory):
