@@ -366,6 +366,9 @@ static int hint_read(const struct rsh_source *s, struct rsh_names *names,
 	};
 	int rc = 0;
 
+	if (s->n_files > 0 && s->n_bad == s->n_files)
+		return rsh_error_set(err, s->first_bad.code, "%s",
+				     s->first_bad.text);
 	rsh_source_view(s, names, &view);
 	if (s->format->layout == RSH_LAYOUT_WHOLE)
 		rc = s->format->read(&job, &offers, err);

@@ -207,6 +207,19 @@ def nothing_is_meant_where_nothing_is(p):
         check(got.status in (USAGE, INPUT) and not p.proposed("", got), got)
 
 
+@test
+def a_checkpoint_without_a_readable_file(p):
+    shutil.copytree(os.path.join(LIB, "..", "data", "checkpoint2", "single"), p.path("cut", "a"),
+                    copy_function=shutil.copyfile)
+    for at, _, names in os.walk(p.path("cut")):
+        for name in (n for n in names if n.endswith(".safetensors")):
+            os.truncate(os.path.join(at, name), 0)
+    for words in (["plan", "cut"], ["ls", "cut"]):
+        got = p.run(*words)
+        check(got.status == INPUT and not p.proposed("cut", got) and "file is empty" in got.err,
+              got)
+
+
 # ---- damaged checkpoints anywhere ----
 
 def random_tree(numbers, root):
