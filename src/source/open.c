@@ -415,6 +415,22 @@ static int hint_try(const char *path, const struct rsh_store_options *how,
 	return rc;
 }
 
+void rsh_source_hint_around(const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats, char *buf,
+			    size_t max)
+{
+	const struct rsh_store_options outer = { .objects = how->objects };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	cleanup_free char *at = hint_above(path);
+
+	*buf = '\0';
+	if (at && hint_is_source(at, &outer, formats) &&
+	    hint_try(at, &outer, formats, &unused) == 0)
+		snprintf(buf, max, "; it is in %s, which is a checkpoint: did "
+			 "you mean that?", at);
+}
+
 /* Returns the source to which the directory of a rank belongs; NULL: the path
  * is none, or not in a source.  What is above any other directory is another
  * checkpoint. */
@@ -503,20 +519,18 @@ static bool other_is_megatron(const char *path)
 	return beside && access(beside, F_OK) == 0;
 }
 
-const char *rsh_other_file(const char *path, bool *of_directory)
+const char *rsh_other_file(const char *path)
 {
 	char begin[RSH_FILE_BEGIN];
 	ssize_t n;
 	int fd;
 
-	*of_directory = true;
 	if (other_is_megatron(path))
 		return "a part of a distributed checkpoint";
 	for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); i++)
 		if (rsh_has_suffix(path, other_names[i].name) ||
 		    strcmp(path, other_names[i].name + 1) == 0)
 			return other_names[i].what;
-	*of_directory = false;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	n = fd < 0 ? -1 : read(fd, begin, sizeof(begin));
 	if (fd >= 0)
@@ -586,28 +600,30 @@ static int open_beside(struct rsh_source *s,
 
 /* SOURCE is a file that no format accepts. */
 static int open_refuse_file(const char *path, const struct rsh_source *s,
+			    const struct rsh_store_options *how,
 			    const char *file, struct rsh_error *err)
 {
+	static const char usual[] = ": SOURCE is the directory of a "
+		"checkpoint, or one file with all its tensors";
 	struct rsh_stat st;
-	bool of_directory;
-	const char *what = rsh_other_file(path, &of_directory);
+	const char *what = rsh_other_file(path);
 	const bool empty = rsh_store_look(s->store, file, &st) == 0 &&
 			   st.kind == RSH_IS_FILE && st.size == 0;
 	char hint[512] = "";
 	struct format_hint h = { s->formats, hint, sizeof(hint), false };
 	struct rsh_error unused = RSH_ERROR_INIT;
 
-	if (empty || what)
-		return rsh_error_set(err, EINVAL, "%s: %s%s: SOURCE is the "
-				     "directory of a checkpoint, or one file "
-				     "with all its tensors", path,
-				     empty ? "the file is empty" : "this is ",
-				     empty ? "" : what);
-	rsh_source_look_at(s, NULL, file, hint_ask_formats, &h, &unused);
-	return rsh_error_set(err, EINVAL, "%s: this file is not a checkpoint%s",
-			     path, *hint ? hint : ": SOURCE is the directory "
-			     "of a checkpoint, or one file with all its "
-			     "tensors");
+	if (!empty)
+		rsh_source_look_at(s, NULL, file, hint_ask_formats, &h,
+				   &unused);
+	if (!*hint)
+		rsh_source_hint_around(path, how, s->formats, hint,
+				       sizeof(hint));
+	return rsh_error_set(err, EINVAL, "%s: %s%s%s", path,
+			     empty ? "the file is empty" :
+			     what ? "this is " : "this file is not a checkpoint",
+			     empty || !what ? "" : what,
+			     *hint ? hint : usual);
 }
 
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
@@ -634,7 +650,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	rc = rsh_source_find_format(s, opts, file, err);
 	/* No format accepts that file as a source. */
 	if (rc == 0 && !s->format) {
-		rc = open_refuse_file(path, s, file, err);
+		rc = open_refuse_file(path, s, &opts->store, file, err);
 		rsh_source_free(s);
 		/* Of an address it is not known whether it is a file. */
 		return rsh_store_is_address(path) ?

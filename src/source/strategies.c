@@ -251,8 +251,7 @@ static const struct rsh_small_file names_file = { "map of names",
  * parser's error would not help. */
 static int strategy_say_other(const char *path, struct rsh_error *err)
 {
-	bool of_directory;
-	const char *what = rsh_other_file(path, &of_directory);
+	const char *what = rsh_other_file(path);
 
 	return what ? rsh_error_set(err, EBADMSG, "%s: this is not a strategy, "
 				    "but %s", path, what) : -EBADMSG;

@@ -36,6 +36,7 @@ static const struct {
 } begins[] = {
 	{ "PK\3\4", "a zip archive, as torch.save() writes them" },
 	{ "\x80\2", "a pickle of Python" },
+	{ "\x80\4", "a pickle of Python" },
 	{ "version https://git-lfs", "a pointer of git-lfs in place of the "
 				     "file, which git lfs pull gets" },
 	{ "GGUF", "a GGUF file" },
@@ -46,6 +47,18 @@ static const struct {
 	{ "<", "a web page or XML" },
 };
 
+/* Files of protobuf begin with a byte that no text begins with.  The reader of
+ * JSON says where it is wrong. */
+static bool is_text(const uint8_t *begin, size_t n)
+{
+	bool is = n > 0 && *begin > ' ' && *begin != '{' && *begin != '[';
+
+	for (size_t i = 0; i < n; i++)
+		is &= (begin[i] >= ' ' && begin[i] < 0x7f) ||
+		      memchr("\t\n\r", begin[i], 3);
+	return is;
+}
+
 const char *rsh_file_begins_as(const void *begin, size_t n)
 {
 	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
@@ -53,7 +66,7 @@ const char *rsh_file_begins_as(const void *begin, size_t n)
 		    memcmp(begin, begins[i].begin, strlen(begins[i].begin)) ==
 		    0)
 			return begins[i].what;
-	return NULL;
+	return is_text(begin, n) ? "a text" : NULL;
 }
 
 int rsh_file_explain(const struct rsh_byte_source *src, int rc,

@@ -287,7 +287,7 @@ def first_commands(d, tree, src):
         "ls nowhere": (INPUT, "nowhere: No such file or directory"),
         "mount model.gguf mnt": (INPUT, "this is a GGUF file"),
         "mount pointer.pt mnt": (INPUT, "a pointer of git-lfs"),
-        "mount text.pth mnt": (INPUT, "this file is not a checkpoint"),
+        "mount text.pth mnt": (INPUT, "this is a text: SOURCE is the directory"),
         "mount s3a://b/c mnt": (INPUT, "addresses begin with s3://"),
         "mount hf://Qwen/Qwen3 mnt": (INPUT, "addresses begin with s3://"),
         # Only here nothing else is wrong.
@@ -336,7 +336,7 @@ def first_commands(d, tree, src):
         "ls hub2": (INPUT, "models--me--two/snapshots/2abc in it is a checkpoint"),
         "ls hub2/models--me--two/snapshots": (INPUT, "2abc in it is a checkpoint: did you mean that"),
         "mount above elsewhere": (INPUT, "qwen3 in it is a checkpoint: did you mean that?"),
-        "ls above/qwen3/config.json": (INPUT, "ls takes its directory, above/qwen3"),
+        "ls above/qwen3/config.json": (INPUT, "it is in above/qwen3, which is a checkpoint: did you mean"),
     }
 
 

@@ -402,7 +402,7 @@ def other_files(t):
     """What is neither a checkpoint file nor a strategy, and what was meant."""
     dcp = os.path.join(LIB, "..", "data", "dcp", "torch-2.4", "uneven")
     model = os.path.join(LIB, "..", "data", "weights", "models", "qwen3")
-    whole = "this is {}; ls takes its directory, {}"
+    whole = "{}; it is in {}, which is a checkpoint: did you mean that?"
     for path, words in (
             (os.path.join(dcp, ".metadata"),
              whole.format("the metadata of a distributed checkpoint", dcp)),
@@ -411,15 +411,15 @@ def other_files(t):
             (os.path.join(model, "config.json"),
              whole.format("a configuration of a model", model)),
             (write(t.path(os.path.join("model", "tf_model.h5.index.json")), b"{}"),
-             whole.format("the index of a model's parts", t.path("model"))),
+             "but the index of a model's parts"),
             (write(t.path(os.path.join("model", "tokenizer.json")), b"{}"),
-             whole.format("the tokenizer of a model", t.path("model"))),
+             "but the tokenizer of a model"),
             (write(t.path("net.npy"), b"\x93NUMPY\1\0"), "an array of numpy"),
             (write(t.path("net.gz"), b"\x1f\x8b\x08\0"), "a file compressed by gzip"),
             (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
         refused(run("ls", path), INPUT, f"{path}: ", words)
         refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
-                f"{path}: this is not a strategy, but {words.split(';')[0].split(',')[0].removeprefix('this is ')}")
+                f"{path}: this is not a strategy, but {words.split(';')[0].removeprefix('but ')}")
     for name, begin, what in (
             ("net.pkl", b"\x80\2K\1.", "a pickle of Python"),
             ("tree.jsonl", b'{"manifest":"reshardfs"}\n',
@@ -434,7 +434,7 @@ def other_files(t):
     beside = write(t.path(os.path.join("mcore", "metadata.json")), b'{"sharded_backend": "torch"}')
     refused(run("ls", beside), INPUT, "holds no parameter layout")
     write(t.path(os.path.join("mcore", ".metadata")), b"")
-    refused(run("ls", beside), INPUT, "ls takes its directory, " + os.path.dirname(beside))
+    refused(run("ls", beside), INPUT, "a part of a distributed checkpoint")
 
 
 def bad_input(t):

@@ -27,7 +27,8 @@ from s3_trial import KEY, SECRET, Server  # noqa: E402
 QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
 PEM = os.path.join(os.path.dirname(os.path.abspath(LIB)), "unit", "data", "objects.pem")
 MAP = "model.safetensors.index.json"
-MEANT = re.compile(r"; (?:it is one rank of (.*)|(.*) in it is a checkpoint): did you mean that")
+MEANT = re.compile(r"; (?:it is one rank of (.*)|it is in (.*), which is a checkpoint|"
+                   r"(.*) in it is a checkpoint): did you mean that")
 TESTS = []
 
 
@@ -84,7 +85,7 @@ class Place:
     def proposed(self, source, got):
         """What the sentence of a command that failed proposes."""
         found = MEANT.search(got.err)
-        return found and (found[1] or os.path.join(source, found[2]))
+        return found and (found[1] or found[2] or os.path.join(source, found[3]))
 
     def meant(self, wanted, command, source, *words):
         """The command proposes the SOURCE, which can be listed."""
@@ -191,10 +192,14 @@ def a_level_too_high_or_too_low(p):
 
 @test
 def a_file_instead_of_its_directory(p):
-    for name in ("config.json", "model-00003-of-00005.safetensors"):
-        got = p.run("mount", f"qwen3/{name}", "empty")
-        check(got.status == INPUT and "directory" in got.err, got)
-    check("ls takes its directory, qwen3" in p.run("ls", "qwen3/config.json").err, "ls")
+    got = p.run("mount", "qwen3/model-00003-of-00005.safetensors", "empty")
+    check(got.status == INPUT and "directory" in got.err, got)
+    p.meant("qwen3", "ls", "qwen3/config.json")
+    p.meant("qwen3", "mount", "qwen3/config.json")
+    write(p.path("qwen3", "latest.txt"), b"20")
+    for command in ("ls", "mount", "plan"):
+        p.meant("qwen3", command, "qwen3/latest.txt")
+    check("but a text; it is in qwen3" in p.run("ls", "qwen3/latest.txt").err, "a text")
     check(MAP in p.works(p.next_of(f"qwen3/{MAP}"), "mnt"), "the map is the model")
 
 

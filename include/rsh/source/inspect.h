@@ -25,9 +25,8 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 void rsh_inspected_clear(struct rsh_inspected *in);
 
 /* Returns what a file is that is neither a checkpoint file nor a strategy, by
- * its name and first bytes, such as "a zip archive"; NULL if it is unknown.
- * *of_directory is set if the file is a part of what its directory is. */
-const char *rsh_other_file(const char *path, bool *of_directory);
+ * its name and first bytes, such as "a zip archive"; NULL if it is unknown. */
+const char *rsh_other_file(const char *path);
 
 /* ---- a tree ---- */
 

@@ -150,6 +150,12 @@ rsh_source_format_at(const char *path, const struct rsh_store_options *how,
 int rsh_source_find_step(const char *path,
 			 const struct rsh_source_options *opts, char **out,
 			 struct rsh_error *err);
+/* Writes the end of a sentence, "; ...", about a file that is no SOURCE: its
+ * directory is one; "": it is none.  Any thread may call it. */
+void rsh_source_hint_around(const char *path,
+			    const struct rsh_store_options *how,
+			    const struct rsh_format *const *formats, char *buf,
+			    size_t max);
 /* Writes the end of a sentence, "; ...", about a SOURCE in which no checkpoint
  * is found: it is not a directory, or it has a checkpoint or belongs to one
  * that may have been meant, or has one without its metadata.  Writes "" if

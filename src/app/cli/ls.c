@@ -92,21 +92,19 @@ struct subject {
 
 /* Sets an error that says what the file is, and which operand ls needs, if the
  * file is neither a checkpoint nor a strategy. */
-static int say_other_file(const char *path, int rc, struct rsh_error *err)
+static int say_other_file(const struct rsh_options *o, int rc,
+			  struct rsh_error *err)
 {
-	bool of_directory;
-	const char *what = rsh_other_file(path, &of_directory);
-	const char *slash = strrchr(path, '/');
+	const struct rsh_source_options *files = &o->vfs.files;
+	const char *what = rsh_other_file(o->vfs.source);
+	char hint[512];
 
 	if (!what)
 		return rc;
-	if (!of_directory)
-		return rsh_error_set(err, -rc, "%s: not a checkpoint file or "
-				     "strategy, but %s", path, what);
-	return rsh_error_set(err, -rc, "%s: this is %s; ls takes its "
-			     "directory, %.*s", path, what,
-			     slash && slash > path ? (int)(slash - path) : 1,
-			     slash ? path : ".");
+	rsh_source_hint_around(o->vfs.source, &files->store, files->formats,
+			       hint, sizeof(hint));
+	return rsh_error_set(err, -rc, "%s: not a checkpoint file or strategy, "
+			     "but %s%s", o->vfs.source, what, hint);
 }
 
 /* Strategies and checkpoints may both be called .ckpt: a file that is not
@@ -121,7 +119,7 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 		rc = rsh_strategy_load(o->vfs.source, o->vfs.plan.compat,
 				       s->names, &s->strategy, err);
 		return rc == -EBADMSG ?
-			say_other_file(o->vfs.source, rc, err) : rc;
+			say_other_file(o, rc, err) : rc;
 	}
 	rc = rsh_inspect_file(o->vfs.source,
 			      o->vfs.files.check == RSH_CHECK_FULL, s->names,
@@ -131,7 +129,7 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 	    rsh_strategy_load(o->vfs.source, false, s->names, &s->strategy,
 			      NULL) == 0)
 		rc = 0;
-	return rc == -EBADMSG ? say_other_file(o->vfs.source, rc, err) : rc;
+	return rc == -EBADMSG ? say_other_file(o, rc, err) : rc;
 }
 
 /* A directory is a tree of checkpoints, or has the strategies of stages. */
