@@ -142,6 +142,15 @@ bool rsh_format_is_part(const char *name)
 	return n > 0 && strtoul(count, NULL, 10) != 1;
 }
 
+bool rsh_format_is_slice(const char *name)
+{
+	static const char of[] = "-mp";
+	const char *at = strstr(name, of);
+
+	return at && at != name && rsh_count_digits(at - 1, 1) &&
+	       strtoul(at + strlen(of), NULL, 10) > 1;
+}
+
 bool rsh_format_may_hold_model(const char *name)
 {
 	static const char *const suffixes[] = {
@@ -152,7 +161,8 @@ bool rsh_format_may_hold_model(const char *name)
 		"adapter_model.", "hyper_param.",
 	};
 
-	if (name[0] == '.' || rsh_format_is_part(name))
+	if (name[0] == '.' || rsh_format_is_part(name) ||
+	    rsh_format_is_slice(name))
 		return false;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (strncmp(name, others[i], strlen(others[i])) == 0)

@@ -204,6 +204,52 @@ def a_file_instead_of_its_directory(p):
 
 
 @test
+def slices_of_which_nothing_says_how_they_are_joined(p):
+    data = os.path.abspath(os.path.join(LIB, "..", "data", "torch"))
+    for name, wanted in (("consolidated.00.pth", "of which it has 2"),
+                         ("consolidated.01.pth", "of which it has 2")):
+        got = p.run("plan", os.path.join(data, "consolidated2-2.15", name))
+        check(got.status == INPUT and wanted in got.err, got)
+    os.makedirs(p.path("slices", "model"))
+    for name, genuine_one in (
+            ("consolidated.01.pth", os.path.join(data, "consolidated2-2.15", "consolidated.01.pth")),
+            ("model0-mp2.pt", os.path.join(data, "hf-bin", "pytorch_model.bin")),
+            ("model0-mp2.safetensors", p.path("qwen3", "model-00001-of-00005.safetensors"))):
+        shutil.copyfile(genuine_one, p.path("slices", name))
+        for source in ("slices", f"slices/{name}"):
+            got = p.run("plan", source)
+            check(got.status == INPUT and re.search("says? how (they|slices) are joined", got.err),
+                  got)
+        os.unlink(p.path("slices", name))
+    # Whoever has one slice only has no model, and mp1 is a whole one.
+    os.rename(p.path("qwen3", "model-00001-of-00005.safetensors"),
+              p.path("slices", "model0-mp1.safetensors"))
+    check(p.run("plan", "slices").status == GOOD, "a whole model")
+    # Names are free in torch_checkpointing, and metadata.pkl is above.
+    write(p.path("slices", "metadata.pkl"), b"")
+    os.rename(p.path("slices", "model0-mp1.safetensors"), p.path("slices", "model", "a.safetensors"))
+    shutil.copyfile(p.path("slices", "model", "a.safetensors"),
+                    p.path("slices", "model", "b.safetensors"))
+    for source in ("slices/model", "slices/model/a.safetensors"):
+        got = p.run("plan", source)
+        check(got.status == INPUT and "slices/model/.. has metadata.pkl, which describes its "
+              "files: give that directory" in got.err, got)
+    os.unlink(p.path("slices", "metadata.pkl"))
+    os.unlink(p.path("slices", "model", "b.safetensors"))
+    check(p.run("plan", "slices/model").status == GOOD, "without metadata.pkl")
+    for name in ("rank0.safetensors", "rank1.safetensors"):
+        shutil.copyfile(p.path("slices", "model", "a.safetensors"),
+                        p.path("slices", "model", name))
+    os.unlink(p.path("slices", "model", "a.safetensors"))
+    check("nothing beside it says how they are joined" in p.run("plan", "slices/model").err,
+          "ranks")
+    shutil.rmtree(p.path("slices", "model"))
+    os.mkdir(p.path("slices", "huggingface"))
+    write(p.path("slices", "huggingface", "config.json"), b"{}")
+    check("it has config.json, and no weights" in p.run("ls", "slices/huggingface").err, "empty")
+
+
+@test
 def nothing_is_meant_where_nothing_is(p):
     for words in (["mount", "source", "empty"], ["plan", "source"], ["ls", "empty"],
                   ["mount", "empty", "qwen3"],

@@ -54,6 +54,9 @@ int rsh_format_list_unread(const struct rsh_format_step *d, int rc,
 /* Returns whether the name has -00001-of-00003, as parts do.  A model of one
  * part is whole. */
 bool rsh_format_is_part(const char *name);
+/* Returns whether the name has 0-mp8, as DeepSeek's slices do.  All have the
+ * same tensors, of which each has a part; nothing in them says which. */
+bool rsh_format_is_slice(const char *name);
 /* Returns whether a file with that name may have all weights of a model: not
  * one of its parts, not a rank's slice, and not what is saved beside a model,
  * such as optimizer.pt and adapters. */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
@@ -217,18 +218,27 @@ static bool model_is_asked(const struct rsh_look *l)
 			o->select == RSH_SELECT_MINDSPORE)));
 }
 
-/* Returns whether the file is one of a checkpoint that other files of its
- * directory describe. */
+/* torch_checkpointing may have a directory for the files of all ranks, and
+ * describes them above it. */
+static bool model_is_item(const struct rsh_look *l)
+{
+	const char *path = rsh_source_path(l->source);
+	cleanup_free char *above = rsh_text_format("%s/../metadata.pkl", path);
+
+	return above && !rsh_store_is_address(path) && access(above, F_OK) == 0;
+}
+
+/* Returns whether the file is one of a checkpoint that other files describe. */
 static bool model_is_described(const struct rsh_look *l)
 {
 	static const char *const by[] = {
-		"metadata.json", ".metadata", MS_MAP,
+		"metadata.json", ".metadata", MS_MAP, "metadata.pkl",
 	};
 
 	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++)
 		if (rsh_look_has(l, by[i]))
 			return true;
-	return false;
+	return model_is_item(l);
 }
 
 /* Files of PyTorch and strategies may have the suffix .ckpt too.  What cannot
@@ -286,6 +296,7 @@ static bool model_is_strategy(const char *name)
 	return strstr(name, "strategy") != NULL;
 }
 
+#define IS_OF_RANK "is a file of one rank, which may have slices"
 #define IS_ADAPTER "it is an adapter: --lora DIR merges it into the model of "  \
 		   "SOURCE"
 
@@ -298,9 +309,16 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 	}
 	if (rsh_file_type_of(l->file) == RSH_FILE_OTHER)
 		return;
-	if (rsh_format_is_of_rank(l->source, l->file))
-		snprintf(buf, max, "; %s is a file of one rank, which may have "
-			 "slices: give the directory of all ranks", l->file);
+	if (model_is_item(l))
+		snprintf(buf, max, "; %s/.. has metadata.pkl, which describes "
+			 "its files: give that directory", rsh_source_path(l->source));
+	else if (rsh_format_is_slice(l->file))
+		snprintf(buf, max, "; %s is one rank's slice of a model, as "
+			 "DeepSeek writes them; nothing says how slices are "
+			 "joined", l->file);
+	else if (rsh_format_is_of_rank(l->source, l->file))
+		snprintf(buf, max, "; %s " IS_OF_RANK ": give the directory "
+			 "of all ranks", l->file);
 	else if (!rsh_format_may_hold_model(l->file) || model_is_described(l))
 		snprintf(buf, max, "; %s is a part of a model, or beside one: "
 			 "give the directory or the map of the parts",
@@ -329,6 +347,17 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	}
 	n = rsh_look_count(l, rsh_format_is_map, &first) ?:
 	    rsh_look_count(l, rsh_format_may_hold_model, &first);
+	if (n > 1 && model_is_item(l)) {
+		snprintf(buf, max, "; %s/.. has metadata.pkl, which describes "
+			 "its files: give that directory",
+			 rsh_source_path(l->source));
+		return;
+	}
+	if (n > 1 && rsh_format_is_of_rank(l->source, first)) {
+		snprintf(buf, max, "; %s " IS_OF_RANK ", and nothing beside it "
+			 "says how they are joined", first);
+		return;
+	}
 	if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0) {
 		snprintf(buf, max, "; it has %zu files that may be a whole "
 			 "model, such as %s: give one of them as SOURCE", n,
@@ -342,6 +371,8 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	if (part)
 		snprintf(buf, max, "; %s may be a part of a model, and no "
 			 HF_MAP " is beside it", part);
+	else if (n == 0 && rsh_look_has(l, "config.json"))
+		snprintf(buf, max, "; it has config.json, and no weights");
 }
 
 /* If there are both a map and one file, transformers loads the one file. */

@@ -64,6 +64,8 @@ static const char *torch_slice_of(const char *name)
 	    rsh_has_suffix(name, "model_states.pt") ||
 	    rsh_has_suffix(name, "optim_states.pt"))
 		return "DeepSpeed";
+	if (rsh_format_is_slice(name))
+		return "DeepSeek";
 	return torch_has_word(name, "mp_rank_") ||
 	       strcmp(name, "model_optim_rng.pt") == 0 ? "Megatron" : NULL;
 }
@@ -252,6 +254,28 @@ static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
 
 /* ---- opening ---- */
 
+/* Meta's models: a single file is whole, several files are slices.  The first
+ * one has the number 0. */
+static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
+{
+	cleanup_free char *found = NULL;
+	const char *name;
+	size_t n;
+	int rc = rsh_format_search(s, torch_is_consolidated, &found, &n, err);
+
+	if (rc)
+		return rc;
+	name = found;
+	if (n > 1 || (n == 1 && strtoul(strchr(name, '.') + 1, NULL, 10) > 0))
+		return rsh_error_set(err, ENOTSUP, "%s: consolidated.*.pth are "
+				     "slices of one model, of which it has %zu,"
+				     " and nothing in them says how they are "
+				     "joined", rsh_source_path(s), n);
+	return n == 1 ? torch_list_all(s, &name, 1, err) :
+	       rsh_error_set(err, ENOENT, "%s: its model was removed",
+			     rsh_source_path(s));
+}
+
 static int torch_file_open(struct rsh_source *s,
 			   const struct rsh_source_options *opts,
 			   struct rsh_error *err)
@@ -284,32 +308,13 @@ static int torch_file_open(struct rsh_source *s,
 				     "a model, as %s writes them%s",
 				     rsh_source_path(s), file, by,
 				     torch_slice_advice(file));
+	if (torch_is_consolidated(file))
+		return torch_open_consolidated(s, err);
 	if (rsh_format_is_part(file))
 		rsh_log_warning("%s/%s: it is one part of a model; what other "
 				"parts have is not shown", rsh_source_path(s),
 				file);
 	return torch_list_all(s, &file, 1, err);
-}
-
-/* Meta's models: a single file is whole, several files are slices. */
-static int torch_open_consolidated(struct rsh_source *s, struct rsh_error *err)
-{
-	cleanup_free char *found = NULL;
-	const char *name;
-	size_t n;
-	int rc = rsh_format_search(s, torch_is_consolidated, &found, &n, err);
-
-	if (rc)
-		return rc;
-	if (n > 1)
-		return rsh_error_set(err, ENOTSUP, "%s: consolidated.*.pth are "
-				     "%zu slices of one model, and nothing in "
-				     "them says how they are joined",
-				     rsh_source_path(s), n);
-	name = found;
-	return n == 1 ? torch_list_all(s, &name, 1, err) :
-	       rsh_error_set(err, ENOENT, "%s: its model was removed",
-			     rsh_source_path(s));
 }
 
 static int torch_open_parts(struct rsh_source *s, const char *map,
