@@ -384,6 +384,15 @@ static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 			     s->path, c->label, next->label);
 }
 
+/* Returns the word for n directories of a step. */
+static const char *resume_units(const struct rsh_resume *r, size_t n)
+{
+	const bool unlike = r->source->format->unlike_units;
+
+	return n == 1 ? unlike ? "directory" : "rank" :
+			unlike ? "directories" : "ranks";
+}
+
 static int resume_failed(struct rsh_failures *f, const struct rsh_resume *r,
 			 uint32_t candidate, const struct rsh_error *why)
 {
@@ -394,8 +403,8 @@ static int resume_failed(struct rsh_failures *f, const struct rsh_resume *r,
 
 	for (size_t i = range->first + 1; i < range->end; i++)
 		n += l->files[i].rank != l->files[i - 1].rank;
-	snprintf(who, sizeof(who), "%zu of %zu ranks %s it", n, l->n_dirs,
-		 n == 1 ? "has" : "have");
+	snprintf(who, sizeof(who), "%zu of %zu %s %s it", n, l->n_dirs,
+		 resume_units(r, l->n_dirs), n == 1 ? "has" : "have");
 	return rsh_failures_add(f, resume_label(r, candidate), who, why);
 }
 
@@ -454,11 +463,11 @@ static int resume_choose_step(struct rsh_resume *r,
 	rsh_failures_clear(&f);
 	if (rc)
 		return rc;
-	unit = s->listing.dirs[0].name;
+	unit = s->format->step_dirs ? "" : s->listing.dirs[0].name;
 	rsh_candidates_beside(s, beside, sizeof(beside));
-	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
+	rsh_log_notice("%s: %s, %zu %s, taking %s%s%s%s%s", s->path,
 		       s->format->framework, r->n_saved,
-		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
+		       resume_units(r, r->n_saved), unit, *unit ? "/" : "",
 		       rsh_resume_step(r),
 		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
 	return resume_show(r) ? rsh_error_nomem(err) : 0;

@@ -295,6 +295,15 @@ def run_steps(tap, trees, directory):
             if name.endswith(".pt"):
                 check(content(os.path.join(shown, name)) == content(
                     os.path.join(job, "global_step_20", "actor", name)), name)
+    with tap.test("--resume counts directories, which are not those of ranks"):
+        for step in 10, 20:
+            step = os.path.join(job, f"global_step_{step}")
+            shutil.copytree(os.path.join(step, "actor"), os.path.join(step, "critic"))
+        with Mounted(job, resume=True) as mount:
+            demand(mount.log(), "verl, 3 directories, taking global_step_20 of several",
+                   "1 of 3 directories has it; critic has none")
+        for step in 10, 20:
+            shutil.rmtree(os.path.join(job, f"global_step_{step}", "critic"))
     with tap.test("the newest step becomes whole while it is shown"), \
             Alone(job, extra=["--steps", "all", "--steps-interval", "1"]) as mount:
         check("global_step_30" not in os.listdir(mount.path), "it is shown")
