@@ -801,15 +801,16 @@ void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 	*end = i < s->n_candidates ? s->candidates[i].end : 0;
 }
 
-int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
-			   struct rsh_error *err)
+int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
+			    const char *zero, uint64_t *step,
+			    struct rsh_error *err)
 {
 	static const struct rsh_small_file kind = { "tracker", 4096 };
 	struct rsh_error why = RSH_ERROR_INIT;
 	cleanup_free uint8_t *data = NULL;
-	uint64_t step;
 	size_t len;
 
+	*step = 0;
 	if (rsh_store_load(s->store, tracker, &kind, &data, &len, &why)) {
 		if (rsh_errno_is_unread(why.code))
 			return rsh_error_set(err, why.code, "%s: try again, or "
@@ -821,11 +822,22 @@ int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 		return 0;
 	}
 	data[len] = '\0';
-	if (!rsh_tracker_parse((const char *)data, &step)) {
-		rsh_log_warning("%s/%s: it does not name a step; the newest "
-				"complete step is taken", s->path, tracker);
-		return 0;
-	}
+	if ((zero && strncmp((const char *)data, zero, strlen(zero)) == 0) ||
+	    rsh_tracker_parse((const char *)data, step))
+		return 1;
+	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
+			"step is taken", s->path, tracker);
+	return 0;
+}
+
+int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
+			   struct rsh_error *err)
+{
+	uint64_t step;
+	int rc = rsh_source_read_tracker(s, tracker, NULL, &step, err);
+
+	if (rc <= 0)
+		return rc;
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
 		const struct rsh_candidate c = s->candidates[i];
 

@@ -174,12 +174,14 @@ def run_steps(tap, trees, directory):
             with Alone(copy) as mount:
                 same(model_hashes(mount.path), CASES["mg-uneven"]["whole"]
                      if named == "release" else CASES["mg-few-groups"]["whole"], named)
-    with tap.test("a tracker without a number"):
-        copy = copy_of(trees, "mg-few-groups", directory)
-        write(os.path.join(copy, TRACKER), b"newest")
-        with Alone(copy) as mount:
-            same(model_hashes(mount.path), whole, copy)
-            demand(mount.log(), "does not name a step")
+    for what, text, said in (("without a number", b"newest", "does not name a step"),
+                             ("that is too long", b"4" + b" " * 5000, "too large for a tracker")):
+        with tap.test(f"a tracker {what}"):
+            copy = copy_of(trees, "mg-few-groups", directory)
+            write(os.path.join(copy, TRACKER), text)
+            with Alone(copy) as mount:
+                same(model_hashes(mount.path), whole, copy)
+                demand(mount.log(), TRACKER, said, "the newest complete step is taken")
     with tap.test("--steps all"):
         with Alone(source, extra=["--steps", "all"]) as mount:
             same(model_hashes(os.path.join(mount.path, "iter_0000004")), whole, source)

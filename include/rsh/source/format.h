@@ -461,9 +461,15 @@ int rsh_source_sort_steps(struct rsh_source *s,
 /* Sets the range of a candidate in the list, first .. end-1. */
 void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 				size_t *first, size_t *end);
+/* Reads the step that a tracker with this name has; `zero` is a word for step
+ * 0, or NULL.  Logs why it cannot be used.  Returns 1 if it has a step, 0 if
+ * not, or -errno with a sentence if it cannot be read now. */
+int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
+			    const char *zero, uint64_t *step,
+			    struct rsh_error *err);
 /* If there is a tracker with this name, moves the candidate of its step before
- * all others, or logs why there is none.  Returns 1 if the tracker has a step,
- * 0 if not, or -errno with a sentence if it cannot be read now. */
+ * all others, or logs why there is none.  Returns what
+ * rsh_source_read_tracker() does. */
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 			   struct rsh_error *err);
 /* Lists files in directories of ranks, or where the options say, and sorts them

@@ -140,9 +140,10 @@ static int dense_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,
 }
 
 /* Makes the tensor of which n refs are slices. */
-static int tensor_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,
-		       size_t n)
+static int tensor_take(void *ctx, void *first, size_t n)
 {
+	struct rsh_megatron_work *w = ctx;
+	struct rsh_megatron_ref *r = first;
 	struct rsh_dcp_tensor *t = &w->tensors[w->d->n_tensors];
 	int rc;
 
@@ -215,13 +216,13 @@ static int refs_make(struct rsh_megatron_work *w)
 	size_t n = 0;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < st->n; i++)
-		n += st->files[i]->n;
+	for (uint32_t i = 0; i < st->all.n; i++)
+		n += rsh_megatron_file_of(st, i)->n;
 	w->refs = rsh_alloc_array(n + 1, sizeof(*w->refs));
 	if (!w->refs)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < st->n; i++) {
-		const struct rsh_megatron_file *f = st->files[i];
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
 
 		for (uint32_t k = 0; k < f->n && rc >= 0; k++) {
 			struct rsh_megatron_ref *r = &w->refs[w->n_refs];
@@ -252,13 +253,8 @@ static int tensors_make(struct rsh_megatron_work *w)
 	if (rc || !w->tensors)
 		return -ENOMEM;
 	w->d->tensors = w->tensors;
-	for (size_t i = 0, end; i < w->n_refs && rc == 0; i = end) {
-		for (end = i + 1; end < w->n_refs &&
-		     strcmp(w->refs[end].name, w->refs[i].name) == 0;)
-			end++;
-		rc = tensor_take(w, &w->refs[i], end - i);
-	}
-	return rc;
+	return rsh_joined_each(w->refs, w->n_refs, sizeof(*w->refs),
+			       tensor_take, w);
 }
 
 int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
@@ -267,27 +263,24 @@ int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
 	const char **files;
 	int rc;
 
-	if (st->described)
+	if (st->all.described)
 		return 0;
 	rc = rsh_megatron_mesh_find(st, err);
 	if (rc)
 		return rc;
-	/* An attempt that failed may have left one. */
-	rsh_dcp_free(st->dcp.pub);
-	st->problems.n = st->n_pairs = st->n_folded = 0;
-	st->dcp.pub = w.d = calloc(1, sizeof(*w.d));
+	st->n_pairs = st->n_folded = 0;
+	w.d = rsh_joined_begin(&st->all);
 	if (!w.d)
 		return rsh_error_nomem(err);
-	files = rsh_arena_array(&w.d->arena_, const char *, st->n);
+	files = rsh_arena_array(&w.d->arena_, const char *, st->all.n);
 	rc = files ? tensors_make(&w) : -ENOMEM;
 	free(w.refs);
 	if (rc)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < st->n; i++)
+	for (uint32_t i = 0; i < st->all.n; i++)
 		files[i] = st->listed[i].name;
-	w.d->by_name = true;
 	w.d->files = files;
-	w.d->n_files = st->n;
-	st->described = true;
+	w.d->n_files = st->all.n;
+	st->all.described = true;
 	return 0;
 }

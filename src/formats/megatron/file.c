@@ -448,24 +448,34 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 
 /* ---- reading ---- */
 
-void rsh_megatron_file_free(struct rsh_megatron_file *f)
+static const char *file_name(const void *state, uint32_t file)
 {
+	const struct rsh_source_megatron *st = state;
+
+	return st->listed[file].name;
+}
+
+static void file_free(void *file)
+{
+	struct rsh_megatron_file *f = file;
+
 	if (!f)
 		return;
 	rsh_arena_clear(&f->arena);
 	free(f);
 }
 
-int rsh_megatron_file_read(const struct rsh_byte_source *bytes, bool full,
-			   struct rsh_names *names,
-			   struct rsh_megatron_file **out,
-			   struct rsh_ckpt_index **index, struct rsh_error *err)
+static int file_read(void *state, uint32_t file,
+		     const struct rsh_byte_source *bytes, bool full,
+		     struct rsh_names *names, void **out,
+		     struct rsh_ckpt_index **index, struct rsh_error *err)
 {
 	struct rsh_megatron_file *f = calloc(1, sizeof(*f));
 	const struct rsh_torch_parts parts = { .ctx = f, .look = file_look };
 	struct rsh_torch_file *of = NULL;
 	int rc;
 
+	(void)state, (void)file;
 	*out = NULL;
 	if (!f)
 		return rsh_error_nomem(err);
@@ -478,8 +488,12 @@ int rsh_megatron_file_read(const struct rsh_byte_source *bytes, bool full,
 					     err);
 	rsh_torch_file_free(of);
 	if (rc)
-		rsh_megatron_file_free(f);
+		file_free(f);
 	else
 		*out = f;
 	return rc;
 }
+
+const struct rsh_joined_format rsh_megatron_files = {
+	file_name, file_read, file_free,
+};

@@ -47,9 +47,9 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 		.n = st->args[RSH_MEGATRON_EXPERTS] / st->n_blocks,
 	};
 	snprintf(name, sizeof(name), "%.*s1", (int)n, r->e->name);
-	one = rsh_megatron_find(st->files[r->file], r->e->chunk, name);
+	one = rsh_megatron_find(st->all.files[r->file], r->e->chunk, name);
 	snprintf(name, sizeof(name), "%.*s2", (int)n, r->e->name);
-	two = rsh_megatron_find(st->files[r->file], r->e->chunk, name);
+	two = rsh_megatron_find(st->all.files[r->file], r->e->chunk, name);
 	if (out->n == 0 || !one || !two || one->n_dims != 2 ||
 	    two->n_dims != 2 || !one->row_major || !two->row_major ||
 	    one->dims[0] % out->n != 0 || two->dims[0] % out->n != 0)

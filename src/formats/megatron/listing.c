@@ -193,68 +193,16 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 
-/* ---- the tracker ---- */
-
-struct tracker {
-	bool has, release;
-	uint64_t step;
-};
-
-static int tracker_read(const struct rsh_source *s, struct tracker *out,
-			struct rsh_error *err)
-{
-	static const struct rsh_small_file kind = { "tracker", 4096 };
-	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_free uint8_t *data = NULL;
-	const char *text;
-	size_t len, n;
-
-	*out = (struct tracker){ .has = false };
-	if (rsh_store_load(rsh_source_store(s), RSH_MEGATRON_TRACKER, &kind,
-			   &data, &len, &why))
-		return rsh_errno_is_unread(why.code) ?
-		       rsh_error_set(err, why.code, "%s: try again, or mount "
-				     "one step", why.text) : 0;
-	text = (const char *)data;
-	n = strlen(RSH_MEGATRON_RELEASE);
-	out->release = len >= n && strncmp(text, RSH_MEGATRON_RELEASE, n) == 0;
-	n = rsh_count_digits(text, len);
-	out->has = out->release || rsh_number_read(text, n, &out->step);
-	if (!out->has)
-		rsh_log_warning("%s/" RSH_MEGATRON_TRACKER ": it does not name "
-				"a step; the newest complete step is taken",
-				rsh_source_path(s));
-	return 0;
-}
-
-/* Returns whether the step was not complete when the tracker was written. */
-static bool is_unfinished(const struct tracker *t, uint64_t step)
-{
-	return t->has && step > t->step;
-}
-
-/* Later steps than the tracker's are not listed, so it is the first. */
-static void tracker_check(const struct rsh_source *s, const struct tracker *t)
-{
-	size_t first, end;
-
-	rsh_source_candidate_range(s, 0, &first, &end);
-	if (first == end ||
-	    rsh_source_on_list(s, first)->step.numbers[0] != t->step)
-		rsh_log_warning("%s: its tracker names a step that is not "
-				"there; the newest complete step is taken",
-				rsh_source_path(s));
-}
-
 /* ---- opening ---- */
 
-static int list_steps(struct rsh_source *s, const struct tracker *t,
-		      bool newest, struct rsh_error *err)
+/* Later steps than `last`, which the tracker names, are not listed. */
+static int list_steps(struct rsh_source *s, uint64_t last,
+		      struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *d = NULL;
 	struct rsh_path_list names = { 0 };
 	int more = rsh_dir_open(rsh_source_store(s), "", &d), rc;
-	bool there = false;
+	bool there = last > 0;
 	const char *name;
 	uint64_t step;
 
@@ -267,40 +215,55 @@ static int list_steps(struct rsh_source *s, const struct tracker *t,
 	rsh_path_list_sort(&names);
 	for (size_t i = 0; i < names.n; i++)
 		there |= strcmp(names.v[i], RSH_MEGATRON_RELEASE) == 0;
-	/* What the tracker names may be gone. */
-	newest &= there || !t->release;
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
 		rsh_megatron_step_read(names.v[i], strlen(names.v[i]), &step);
-		if (newest && is_unfinished(t, step)) {
+		/* The release that the tracker names may be gone. */
+		if (there && step > last)
 			rsh_log_notice("%s/%s: the tracker names an older "
 				       "step, so this one was not saved "
 				       "completely", rsh_source_path(s),
 				       names.v[i]);
-			continue;
-		}
-		rc = list_step(s, names.v[i], step, err);
+		else
+			rc = list_step(s, names.v[i], step, err);
 	}
 	rsh_path_list_clear(&names);
 	return rc;
+}
+
+/* Later steps than the tracker's are not listed, so it is the first. */
+static void tracker_check(const struct rsh_source *s, uint64_t step)
+{
+	size_t first, end;
+
+	rsh_source_candidate_range(s, 0, &first, &end);
+	if (first == end ||
+	    rsh_source_on_list(s, first)->step.numbers[0] != step)
+		rsh_log_warning("%s: its tracker names a step that is not "
+				"there; the newest complete step is taken",
+				rsh_source_path(s));
 }
 
 int rsh_megatron_open(struct rsh_source *s,
 		      const struct rsh_source_options *opts,
 		      struct rsh_error *err)
 {
-	const bool newest = opts->select == RSH_SELECT_NEWEST;
-	struct tracker t = { .has = false };
-	int rc = list_step(s, "", 0, err);
+	uint64_t last = UINT64_MAX;
+	int tracked = 0, rc = list_step(s, "", 0, err);
 
-	if (rc == 0 && rsh_source_n_on_list(s) == 0)
-		rc = tracker_read(s, &t, err) ?:
-		     list_steps(s, &t, newest, err);
+	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
+		if (opts->select == RSH_SELECT_NEWEST)
+			tracked = rsh_source_read_tracker(
+				s, RSH_MEGATRON_TRACKER, RSH_MEGATRON_RELEASE,
+				&last, err);
+		rc = tracked < 0 ? tracked :
+		     list_steps(s, tracked ? last : UINT64_MAX, err);
+	}
 	if (rc == 0 && rsh_source_n_on_list(s) == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: no iteration in it has a "
 				   RSH_MEGATRON_FILE, rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
-	if (rc == 0 && t.has && newest)
-		tracker_check(s, &t);
+	if (rc == 0 && tracked)
+		tracker_check(s, last);
 	/* `ls` shows the only step without choosing it. */
 	return rc || rsh_source_n_candidates(s) > 1 ? rc :
 	       rsh_megatron_choose(s, 0, err);
@@ -314,13 +277,8 @@ static void state_free(void *state)
 
 	if (!st)
 		return;
-	for (uint32_t i = 0; st->files && i < st->n; i++)
-		rsh_megatron_file_free(st->files[i]);
-	rsh_dcp_free(st->dcp.pub);
-	pthread_mutex_destroy(&st->lock);
-	free(st->files);
+	rsh_joined_clear(&st->all);
 	free(st->layers);
-	rsh_tensor_problems_clear(&st->problems);
 	free(st->pairs);
 	free(st->folded);
 	rsh_arena_clear(&st->arena);
@@ -332,25 +290,25 @@ int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
 {
 	struct rsh_source_megatron *st = calloc(1, sizeof(*st));
 	size_t first, end;
+	int rc;
 
 	rsh_source_keep(s, st, NULL, state_free);
 	if (!st)
 		return rsh_error_nomem(err);
-	pthread_mutex_init(&st->lock, NULL);
 	rsh_source_candidate_range(s, candidate, &first, &end);
-	st->source = s;
+	rc = rsh_joined_init(&st->all, &rsh_megatron_files, s, end - first);
+	st->path = rsh_source_path(s);
 	st->dir = "";
 	st->listed = rsh_arena_array(&st->arena, struct rsh_megatron_listed,
 				     end - first);
-	st->files = calloc(end - first + 1, sizeof(*st->files));
-	if (!st->listed || !st->files)
+	if (rc || !st->listed)
 		return rsh_error_nomem(err);
 	for (size_t i = first; i < end; i++) {
 		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-		struct rsh_megatron_listed *l = &st->listed[st->n];
+		struct rsh_megatron_listed *l = &st->listed[st->all.n];
 		const char *dir = strstr(c->name, "mp_rank");
 
-		c->rank = st->n;
+		c->rank = st->all.n;
 		/* That of a step that cannot be listed is no file. */
 		if (!dir || !dir_read(dir, l))
 			continue;
@@ -360,7 +318,7 @@ int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
 					    (size_t)(dir - c->name));
 		if (!l->name || !st->dir)
 			return rsh_error_nomem(err);
-		st->n++;
+		st->all.n++;
 	}
 	return 0;
 }

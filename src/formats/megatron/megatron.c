@@ -23,55 +23,29 @@
 #include "rsh/util/text.h"
 #include "rsh/util/thread.h"
 
-/* ---- indexes ---- */
-
-/* The content that was read is kept for the description. */
-static int megatron_scan(const struct rsh_scan_job *job,
-			 struct rsh_ckpt_index **out, struct rsh_error *err)
-{
-	struct rsh_source_megatron *st = rsh_megatron_of(job->source);
-	struct rsh_megatron_file *f;
-	int rc;
-
-	/* An index has no args. */
-	if (job->stored)
-		return st->files[job->file] ? 0 : -ESTALE;
-	rc = rsh_megatron_file_read(job->bytes, job->how != RSH_SCAN_HEADERS,
-				    job->names, &f, out, err);
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&st->lock);
-	/* A description uses those that were read first. */
-	if (!st->described && !st->files[job->file]) {
-		st->files[job->file] = f;
-		f = NULL;
-	}
-	pthread_mutex_unlock(&st->lock);
-	rsh_megatron_file_free(f);
-	return 0;
-}
-
 /* ---- tensors ---- */
 
-/* Returns whether any file has states of the optimizer. */
-static bool has_optimizer(const struct rsh_source_megatron *st)
+/* Returns 1 if any file has states of the optimizer, 0 or -ENOMEM. */
+static int has_optimizer(const struct rsh_source_megatron *st)
 {
 	struct rsh_stat at;
 
-	for (uint32_t i = 0; i < st->n; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		const char *slash = strrchr(st->listed[i].name, '/');
 		cleanup_free char *name = NULL;
 
-		if (st->files[i]->has_optimizer)
-			return true;
+		if (rsh_megatron_file_of(st, i)->has_optimizer)
+			return 1;
 		name = rsh_text_format("%.*s/" RSH_MEGATRON_OPTIMIZER,
 				       (int)(slash - st->listed[i].name),
 				       st->listed[i].name);
-		if (name && rsh_store_look(rsh_source_store(st->source), name,
-					   &at) == 0)
-			return true;
+		if (!name)
+			return -ENOMEM;
+		if (rsh_store_look(rsh_source_store(st->all.source), name,
+				   &at) == 0)
+			return 1;
 	}
-	return false;
+	return 0;
 }
 
 static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
@@ -80,13 +54,15 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	struct rsh_source_megatron *st = rsh_megatron_of(job->source);
 	const struct rsh_plan_options *o = job->opts;
 	int rc = rsh_megatron_describe(st, err) ?:
-		 rsh_tensor_problems_check(&st->problems, o, err);
+		 rsh_tensor_problems_check(&st->all.problems, o, err);
 
 	if (rc)
 		return rc;
-	if ((!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")) &&
-	    has_optimizer(st))
-		return rsh_error_set(err, ENOTSUP, "the state of the optimizer "
+	if (!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w"))
+		rc = has_optimizer(st);
+	if (rc)
+		return rc < 0 ? rsh_error_nomem(err) :
+		       rsh_error_set(err, ENOTSUP, "the state of the optimizer "
 				     "is not supported (--drop '^optimizer' "
 				     "leaves it out)");
 	rc = rsh_dcp_read(job, out, err);
@@ -99,33 +75,12 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 /* ---- lists and checks ---- */
 
-/* Reads a file that is only listed. */
-static int load_file(void *ctx, size_t i, struct rsh_error *err)
-{
-	const struct rsh_source *s = ctx;
-	struct rsh_source_megatron *st = rsh_megatron_of(s);
-	cleanup_format_file struct rsh_format_file f;
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc;
-
-	if (st->files[i])
-		return 0;
-	rc = rsh_format_file_open(s, st->listed[i].name, &f, &why) ?:
-	     rsh_megatron_file_read(&f.bytes, false, NULL, &st->files[i], NULL,
-				    &why);
-	if (rc == 0 || rc == -ENOMEM)
-		return rc ? rsh_error_nomem(err) : 0;
-	rsh_log_notice("%s", why.text);
-	return rsh_errno_is_unread(-rc) ?
-	       rsh_error_set(err, -rc, "%s", why.text) : 0;
-}
-
 /* Adds what is wrong with tensors that the description does not have, and
  * copies that differ. */
 static int list_problems(const struct rsh_list_job *job,
 			 const struct rsh_source_megatron *st)
 {
-	int rc = rsh_tensor_problems_list(&st->problems, job);
+	int rc = rsh_tensor_problems_list(&st->all.problems, job);
 
 	for (size_t i = 0; i < st->n_pairs && rc == 0; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
@@ -145,8 +100,11 @@ static int list_problems(const struct rsh_list_job *job,
 static const char *megatron_about(const struct rsh_source_megatron *st,
 				  struct rsh_arena *arena)
 {
+	const int optimizer = has_optimizer(st);
 	char virtual[32] = "";
 
+	if (optimizer < 0)
+		return NULL;
 	if (st->n_chunks > 1)
 		snprintf(virtual, sizeof(virtual), " x %u virtual",
 			 st->n_chunks);
@@ -154,7 +112,7 @@ static const char *megatron_about(const struct rsh_source_megatron *st,
 				"%u; %zu layer%s; optimizer: %s", st->tensor,
 				st->pipeline, virtual, st->expert, st->n_layers,
 				st->n_layers == 1 ? "" : "s",
-				has_optimizer(st) ? "not shown" : "none");
+				optimizer ? "not shown" : "none");
 }
 
 /* A tensor is listed in the shape that is shown, in which its chunks are no
@@ -214,9 +172,7 @@ static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 {
 	const struct rsh_source *s = job->source;
 	struct rsh_source_megatron *st = rsh_megatron_of(s);
-	int rc = st->described || job->part == RSH_LIST_RECORDS ? 0 :
-		 rsh_parallel_for(rsh_source_scan_threads(s), st->n, load_file,
-				  (void *)(uintptr_t)s, err);
+	int rc = job->part == RSH_LIST_RECORDS ? 0 : rsh_joined_load(s, err);
 
 	rc = rc ?: rsh_megatron_describe(st, err) ?:
 	     list_tensors(job, out, err);
@@ -227,9 +183,9 @@ static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		return rsh_error_nomem(err);
 	if (job->part == RSH_LIST_RECORDS)
 		return list_problems(job, st) ? rsh_error_nomem(err) : 0;
-	if (st->problems.n > 0)
-		rsh_error_set(&out->wrong, st->problems.v[0].code, "%s",
-			      st->problems.v[0].text);
+	if (st->all.problems.n > 0)
+		rsh_error_set(&out->wrong, st->all.problems.v[0].code, "%s",
+			      st->all.problems.v[0].text);
 	return 0;
 }
 
@@ -238,9 +194,9 @@ static int megatron_whole(const struct rsh_source *s, struct rsh_error *err)
 	struct rsh_source_megatron *st = rsh_megatron_of(s);
 	int rc = rsh_megatron_describe(st, err);
 
-	return rc || st->problems.n == 0 ? rc :
-	       rsh_error_set(err, st->problems.v[0].code, "%s: %s",
-			     rsh_source_path(s), st->problems.v[0].text);
+	return rc || st->all.problems.n == 0 ? rc :
+	       rsh_error_set(err, st->all.problems.v[0].code, "%s: %s",
+			     rsh_source_path(s), st->all.problems.v[0].text);
 }
 
 /* ---- steps, for --resume ---- */
@@ -272,7 +228,7 @@ const struct rsh_format rsh_megatron_format = {
 	.bid = rsh_megatron_bid,
 	.open = rsh_megatron_open,
 	.choose = rsh_megatron_choose,
-	.scan = megatron_scan,
+	.scan = rsh_joined_scan,
 	.whole = megatron_whole,
 	.read = megatron_read,
 	.list = megatron_list,

@@ -19,10 +19,7 @@
  * pipelines it has several chunks, model0, model1, ... */
 #pragma once
 
-#include <pthread.h>
-
-#include "rsh/formats/dcp.h"
-#include "rsh/formats/problems.h"
+#include "rsh/formats/joined.h"
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
@@ -96,14 +93,8 @@ struct rsh_megatron_file {
 	uint32_t n;
 };
 
-/* Reads a file, and makes its index if `names` is not NULL.  Returns 0 or
- * -errno with a sentence. */
-int rsh_megatron_file_read(const struct rsh_byte_source *bytes, bool full,
-			   struct rsh_names *names,
-			   struct rsh_megatron_file **out,
-			   struct rsh_ckpt_index **index,
-			   struct rsh_error *err);
-void rsh_megatron_file_free(struct rsh_megatron_file *f); /* f may be NULL */
+/* Reads such files. */
+extern const struct rsh_joined_format rsh_megatron_files;
 /* Returns the tensor of a chunk with that name; NULL: it has none. */
 const struct rsh_megatron_entry *
 rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
@@ -178,27 +169,19 @@ struct rsh_megatron_layer {
 
 /* The state of a source. */
 struct rsh_source_megatron {
-	struct rsh_dcp_source dcp; /* is first: the reader of distributed
-				    * checkpoints uses it */
+	struct rsh_joined all; /* files of struct rsh_megatron_file */
 	struct rsh_arena arena;
-	const struct rsh_source *source;
+	const char *path; /* of the source, for messages */
 	const char *dir; /* of the step below SOURCE, with a slash; or "" */
-	uint32_t n;
-	struct rsh_megatron_listed *listed; /* [n] */
-	/* The mutex guards `files` while several threads make indexes; each
-	 * file is read by one thread. */
-	pthread_mutex_t lock;
-	struct rsh_megatron_file **files; /* [n]; NULL: not read */
+	struct rsh_megatron_listed *listed; /* [all.n] */
 
 	/* ---- set by rsh_megatron_describe() ---- */
-	bool described;
 	/* Sizes of the mesh.  Experts are cut over n_blocks, and each of these
 	 * over expert_tensor ranks. */
 	uint32_t tensor, pipeline, expert, expert_tensor, n_blocks, n_chunks;
 	const uint64_t *args; /* of the first file */
 	struct rsh_megatron_layer *layers;
 	size_t n_layers, cap_layers;
-	struct rsh_tensor_problems problems;
 	struct rsh_megatron_pair *pairs;
 	size_t n_pairs, cap_pairs;
 	struct rsh_megatron_folded *folded; /* ascending by name */
@@ -209,6 +192,12 @@ static inline struct rsh_source_megatron *
 rsh_megatron_of(const struct rsh_source *s)
 {
 	return rsh_source_state(s);
+}
+
+static inline const struct rsh_megatron_file *
+rsh_megatron_file_of(const struct rsh_source_megatron *st, uint32_t file)
+{
+	return st->all.files[file];
 }
 
 /* Returns which of the n_blocks of experts a file has. */
@@ -242,7 +231,7 @@ int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 uint32_t rsh_megatron_chunk_order(const struct rsh_source_megatron *st,
 				  uint32_t stage, uint32_t chunk);
 
-/* Describes the files that were read, once: sets dcp and problems.  A tensor
+/* Describes the files that were read, once.  A tensor
  * with a problem is not in the description.  Returns 0, or -errno with a
  * sentence as of the mesh. */
 int rsh_megatron_describe(struct rsh_source_megatron *st,

@@ -18,28 +18,27 @@
 static int check_file(const struct rsh_source_megatron *st, uint32_t i,
 		      struct rsh_error *err)
 {
-	const struct rsh_megatron_file *f = st->files[i], *first = st->files[0];
+	const struct rsh_megatron_file *f = rsh_megatron_file_of(st, i);
+	const struct rsh_megatron_file *first = rsh_megatron_file_of(st, 0);
 
 	if (!f)
 		return rsh_error_set(err, ENOENT, "%s/%s cannot be read, and "
 				     "has a part of the model",
-				     rsh_source_path(st->source),
-				     st->listed[i].name);
+				     st->path, st->listed[i].name);
 	if (f->wrong)
 		return rsh_error_set(err, ENOTSUP, "%s/%s: %s",
-				     rsh_source_path(st->source),
-				     st->listed[i].name, f->wrong);
+				     st->path, st->listed[i].name, f->wrong);
 	for (unsigned k = 0; first && k < RSH_MEGATRON_ARGS; k++)
 		if (f->args[k] != first->args[k])
 			return rsh_error_set(
 				err, EBADMSG, "%s/%s: its args have another %s "
-				"than those of %s", rsh_source_path(st->source),
+				"than those of %s", st->path,
 				st->listed[i].name, rsh_megatron_arg_name(k),
 				st->listed[0].name);
 	return !first || f->n_chunks == first->n_chunks ? 0 :
 	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u chunks of the "
 			     "model, and %s has %u",
-			     rsh_source_path(st->source), st->listed[i].name,
+			     st->path, st->listed[i].name,
 			     f->n_chunks, st->listed[0].name, first->n_chunks);
 }
 
@@ -49,7 +48,7 @@ static int refuse_args(const struct rsh_source_megatron *st, const char *what,
 	return rsh_error_set(err, ENOTSUP, "%s/%s: its args say tensor %u, "
 			     "pipeline %u, expert %u, expert tensor parallel "
 			     "size %u and %" PRIu64 " experts: %s",
-			     rsh_source_path(st->source), st->listed[0].name,
+			     st->path, st->listed[0].name,
 			     st->tensor, st->pipeline, st->expert,
 			     st->expert_tensor, st->args[RSH_MEGATRON_EXPERTS],
 			     what);
@@ -57,22 +56,21 @@ static int refuse_args(const struct rsh_source_megatron *st, const char *what,
 
 static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 {
-	const uint64_t *a = st->files[0]->args;
+	const uint64_t *a = rsh_megatron_file_of(st, 0)->args;
 	uint64_t n_blocks, expert_tensor;
 
 	for (unsigned k = RSH_MEGATRON_TENSOR; k <= RSH_MEGATRON_EXPERTS; k++)
 		if (a[k] > RSH_MEGATRON_RANKS_MAX)
 			return rsh_error_set(err, EBADMSG, "%s/%s: its args "
 					     "have a %s that cannot be",
-					     rsh_source_path(st->source),
-					     st->listed[0].name,
+					     st->path, st->listed[0].name,
 					     rsh_megatron_arg_name(k));
 	st->args = a;
 	st->tensor = (uint32_t)a[RSH_MEGATRON_TENSOR];
 	st->pipeline = (uint32_t)a[RSH_MEGATRON_PIPELINE];
 	st->expert = a[RSH_MEGATRON_EXPERT] ?
 		     (uint32_t)a[RSH_MEGATRON_EXPERT] : 1;
-	st->n_chunks = st->files[0]->n_chunks;
+	st->n_chunks = rsh_megatron_file_of(st, 0)->n_chunks;
 	rsh_megatron_expert_sizes(a, &n_blocks, &expert_tensor);
 	st->n_blocks = (uint32_t)n_blocks;
 	st->expert_tensor = (uint32_t)expert_tensor;
@@ -97,14 +95,14 @@ static int refuse_dir(const struct rsh_source_megatron *st, uint32_t i,
 {
 	return rsh_error_set(err, EBADMSG, "%s/%s is not of the mesh in args "
 			     "(tensor %u, pipeline %u, expert %u)",
-			     rsh_source_path(st->source), st->listed[i].name,
+			     st->path, st->listed[i].name,
 			     st->tensor, st->pipeline, st->expert);
 }
 
 /* Sets the place of each file by the numbers in the name of its directory. */
 static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
 {
-	for (uint32_t i = 0; i < st->n; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		struct rsh_megatron_listed *l = &st->listed[i];
 		uint32_t n = 0;
 
@@ -135,7 +133,7 @@ static int refuse_missing(const struct rsh_source_megatron *st,
 	return rsh_error_set(err, ENOENT, "%s/%smp_rank_%02u%s%s/"
 			     RSH_MEGATRON_FILE " is missing, which the mesh in "
 			     "args has (tensor %u, pipeline %u, expert %u)",
-			     rsh_source_path(st->source), st->dir, tensor,
+			     st->path, st->dir, tensor,
 			     stage_text, expert_text, st->tensor, st->pipeline,
 			     st->expert);
 }
@@ -143,7 +141,7 @@ static int refuse_missing(const struct rsh_source_megatron *st,
 static bool has_place(const struct rsh_source_megatron *st, uint32_t tensor,
 		      uint32_t stage, uint32_t expert)
 {
-	for (uint32_t i = 0; i < st->n; i++)
+	for (uint32_t i = 0; i < st->all.n; i++)
 		if (st->listed[i].tensor == tensor &&
 		    st->listed[i].stage == stage &&
 		    st->listed[i].expert == expert)
@@ -233,8 +231,8 @@ static int layers_collect(struct rsh_source_megatron *st)
 	size_t kept = 0;
 
 	st->n_layers = 0;
-	for (uint32_t i = 0; i < st->n; i++) {
-		const struct rsh_megatron_file *f = st->files[i];
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
 
 		for (uint32_t k = 0; k < f->n; k++) {
 			const struct rsh_megatron_layer *last =
@@ -283,15 +281,14 @@ static int layers_check(const struct rsh_source_megatron *st,
 			return rsh_error_set(err, EBADMSG, "%s/%s: layer %zu "
 					     "is missing in chunk %u of the "
 					     "model, which has later layers",
-					     rsh_source_path(st->source),
-					     st->dir, i - first,
+					     st->path, st->dir, i - first,
 					     st->layers[i].chunk);
 	}
 	if (st->n_layers + noops == said)
 		return 0;
 	return rsh_error_set(err, EBADMSG, "%s/%s: the files have %zu layers, "
 			     "and args say %" PRIu64 "%s",
-			     rsh_source_path(st->source), st->dir,
+			     st->path, st->dir,
 			     st->n_layers, said > noops ? said - noops : 0,
 			     noops ? " without those of noop_layers" : "");
 }
@@ -299,14 +296,14 @@ static int layers_check(const struct rsh_source_megatron *st,
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err)
 {
-	int rc = st->n > 0 ? check_file(st, 0, err) :
+	int rc = st->all.n > 0 ? check_file(st, 0, err) :
 		 rsh_error_set(err, ENOENT, "%s: no file of a rank is in it",
-			       rsh_source_path(st->source));
+			       st->path);
 
 	rc = rc ?: take_sizes(st, err) ?: place_files(st, err);
 	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
 		rc = check_stage(st, i, err);
-	for (uint32_t i = 1; i < st->n && rc == 0; i++)
+	for (uint32_t i = 1; i < st->all.n && rc == 0; i++)
 		rc = check_file(st, i, err);
 	if (rc == 0 && layers_collect(st))
 		rc = rsh_error_nomem(err);

@@ -26,7 +26,7 @@ int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
 	int rc;
 
 	va_start(ap, fmt);
-	rc = rsh_tensor_problems_add(&w->st->problems, &w->d->arena_, name,
+	rc = rsh_tensor_problems_add(&w->st->all.problems, &w->d->arena_, name,
 				     code, fmt, ap);
 	va_end(ap);
 	return rc;
@@ -57,9 +57,9 @@ int rsh_megatron_pair_check(const struct rsh_source_megatron *st,
 		st->listed[pair->file[0]].name, st->listed[pair->file[1]].name,
 	};
 	bool same;
-	int rc = rsh_format_file_open(st->source, names[0], &a, err);
+	int rc = rsh_format_file_open(st->all.source, names[0], &a, err);
 
-	rc = rsh_format_file_open(st->source, names[1], &b,
+	rc = rsh_format_file_open(st->all.source, names[1], &b,
 				  rc ? NULL : err) ?: rc;
 	rc = rc ?: rsh_format_same_bytes(&a.bytes, pair->offset[0], &b.bytes,
 					 pair->offset[1], pair->bytes, &same,
@@ -173,7 +173,7 @@ static int check_everywhere(struct rsh_megatron_work *w,
 	size_t at = 0;
 
 	/* Refs of a stage are in the order of the files. */
-	for (uint32_t i = 0; i < st->n; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		if (st->listed[i].stage != stage ||
 		    (r->is.n > 0 && rsh_megatron_block(st, i) != block))
 			continue;

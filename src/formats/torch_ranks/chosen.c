@@ -25,31 +25,27 @@ void rsh_ranks_state_free(void *state)
 
 	if (!st)
 		return;
-	for (uint32_t i = 0; st->files && i < st->n; i++)
-		rsh_ranks_file_free(st->files[i]);
-	rsh_dcp_free(st->dcp.pub);
+	rsh_joined_clear(&st->all);
 	rsh_tc_free(st->tc);
 	rsh_ranks_ways_clear(&st->ways);
-	pthread_mutex_destroy(&st->lock);
-	free(st->files);
-	rsh_tensor_problems_clear(&st->problems);
 	rsh_arena_clear(&st->arena);
 	free(st);
 }
 
-struct rsh_source_ranks *rsh_ranks_state_new(size_t n)
+struct rsh_source_ranks *rsh_ranks_state_new(const struct rsh_source *source,
+					     size_t n)
 {
 	struct rsh_source_ranks *st = calloc(1, sizeof(*st));
+	int rc;
 
 	if (!st)
 		return NULL;
-	pthread_mutex_init(&st->lock, NULL);
 	pthread_mutex_init(&st->ways.lock, NULL);
+	rc = rsh_joined_init(&st->all, &rsh_ranks_files, source, n);
 	st->dir = "";
 	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item, 2);
 	st->listed = rsh_arena_array(&st->arena, struct rsh_ranks_listed, n);
-	st->files = calloc(n + 1, sizeof(*st->files));
-	if (!st->items || !st->listed || !st->files) {
+	if (rc || !st->items || !st->listed) {
 		rsh_ranks_state_free(st);
 		return NULL;
 	}
@@ -150,7 +146,7 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 static struct rsh_ranks_listed *ranks_add(struct rsh_source_ranks *st,
 					  const char *name, uint32_t item)
 {
-	struct rsh_ranks_listed *l = &st->listed[st->n];
+	struct rsh_ranks_listed *l = &st->listed[st->all.n];
 
 	*l = (struct rsh_ranks_listed){
 		.name = rsh_arena_strndup(&st->arena, name, strlen(name)),
@@ -158,7 +154,7 @@ static struct rsh_ranks_listed *ranks_add(struct rsh_source_ranks *st,
 	};
 	if (!l->name)
 		return NULL;
-	st->n++;
+	st->all.n++;
 	return l;
 }
 
@@ -357,7 +353,7 @@ int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 	size_t first, end;
 
 	rsh_source_candidate_range(s, candidate, &first, &end);
-	st = rsh_ranks_state_new(end - first);
+	st = rsh_ranks_state_new(s, end - first);
 	rsh_source_keep(s, st, NULL, rsh_ranks_state_free);
 	if (!st)
 		return rsh_error_nomem(err);
@@ -365,7 +361,6 @@ int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 		return rsh_error_set(err, ENOENT, "%s: no file of a rank is in "
 				     "it", rsh_source_path(s));
 	one = rsh_source_on_list(s, first);
-	st->source = s;
 	st->path = rsh_source_path(s);
 	st->dir = rsh_arena_strndup(&st->arena, one->name,
 				    (size_t)(one->base - one->name));

@@ -76,7 +76,7 @@ static int describing_blame(struct describing *w, const char *name, int code,
 	int rc;
 
 	va_start(ap, fmt);
-	rc = rsh_tensor_problems_add(&w->st->problems, &w->d->arena_, name,
+	rc = rsh_tensor_problems_add(&w->st->all.problems, &w->d->arena_, name,
 				     code, fmt, ap);
 	va_end(ap);
 	return rc;
@@ -250,8 +250,8 @@ static int file_bytes(const struct describing *w, uint32_t file,
 		      struct rsh_format_file *f, struct rsh_error *err)
 {
 	*f = (struct rsh_format_file){ .path = NULL };
-	if (w->st->source)
-		return rsh_format_file_open(w->st->source,
+	if (w->st->all.source)
+		return rsh_format_file_open(w->st->all.source,
 					    describing_path(w, file), f, err);
 	f->bytes = *w->st->bytes[file];
 	return 0;
@@ -279,9 +279,9 @@ static bool same_order(const struct rsh_ranks_entry *a,
 
 /* Compares the checksums of two copies, or their bytes if there are none. */
 static int check_same(struct describing *w, const struct ref *a,
-		      const struct ref *b, const char *what,
-		      struct rsh_error *err)
+		      const struct ref *b, const char *what)
 {
+	struct rsh_error why = RSH_ERROR_INIT;
 	bool same = a->e->bytes == b->e->bytes && same_order(a->e, b->e);
 	int rc = 0;
 
@@ -289,12 +289,12 @@ static int check_same(struct describing *w, const struct ref *a,
 		if (a->e->has_crc && b->e->has_crc)
 			same = a->e->crc == b->e->crc;
 		else
-			rc = same_bytes(w, a, b, &same, err);
+			rc = same_bytes(w, a, b, &same, &why);
 	}
 	if (rc == -ENOMEM || same)
 		return rc;
 	if (rc)
-		return describing_blame(w, a->name, -rc, "%s", err->text);
+		return describing_blame(w, a->name, -rc, "%s", why.text);
 	return describing_blame(w, a->name, EBADMSG, "it %s, and differs "
 				"between %s and %s: nothing says how these are "
 				"joined (--drop leaves it out)", what,
@@ -304,12 +304,10 @@ static int check_same(struct describing *w, const struct ref *a,
 
 /* ---- one tensor ---- */
 
-static int plain_take(struct describing *w, const struct ref *r, size_t n,
-		      struct rsh_error *err)
+static int plain_take(struct describing *w, const struct ref *r, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		int rc = i ? check_same(w, r, &r[i], "is a plain tensor",
-					err) : 0;
+		int rc = i ? check_same(w, r, &r[i], "is a plain tensor") : 0;
 
 		if (rc || (rc = chunk_whole(w, &r[i])))
 			return rc;
@@ -336,15 +334,15 @@ static uint32_t missing_file(struct describing *w, uint32_t like, uint32_t rank)
 					rank, l->name + l->at + l->n);
 	for (size_t i = 0; name && i < w->n_files; i++)
 		if (strcmp(w->files[i], name) == 0)
-			return w->st->n + (uint32_t)i;
-	for (uint32_t i = 0; name && i < w->st->n; i++)
+			return w->st->all.n + (uint32_t)i;
+	for (uint32_t i = 0; name && i < w->st->all.n; i++)
 		if (strcmp(w->st->listed[i].name, name) == 0)
 			return i;
 	if (!name || rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
 			      sizeof(*w->files)))
 		return RSH_DCP_NO_FILE;
 	w->files[w->n_files++] = name;
-	return w->st->n + (uint32_t)w->n_files - 1;
+	return w->st->all.n + (uint32_t)w->n_files - 1;
 }
 
 /* Finds the cuts of the axes that are not cut into ranges. */
@@ -462,8 +460,7 @@ static int placed_take_mesh(struct describing *w, const struct ref *r, size_t n,
 
 /* Compares the chunks of a mesh, from `first` on, with those of the meshes
  * before it. */
-static int meshes_compare(struct describing *w, uint32_t n_dims, size_t first,
-			  struct rsh_error *err)
+static int meshes_compare(struct describing *w, uint32_t n_dims, size_t first)
 {
 	int rc = 0;
 
@@ -474,13 +471,13 @@ static int meshes_compare(struct describing *w, uint32_t n_dims, size_t first,
 		if (k < first)
 			rc = check_same(w, w->holders[k], w->holders[i],
 					"is distributed over several groups of "
-					"ranks", err);
+					"ranks");
 	}
 	return rc;
 }
 
 static int placed_take(struct describing *w, const struct ref *r, size_t n,
-		       struct rsh_dcp_axis *axes, struct rsh_error *err)
+		       struct rsh_dcp_axis *axes)
 {
 	const struct rsh_ranks_how *first = r->e->spec->how;
 	cleanup_free const struct rsh_ranks_how **hows =
@@ -513,8 +510,7 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 						describing_path(w, r[i].file));
 		rc = placed_take_mesh(w, r, n, how, axes);
 		if (rc == 0 && n_before > 0)
-			rc = meshes_compare(w, r->e->spec->n_dims, n_before,
-					    err);
+			rc = meshes_compare(w, r->e->spec->n_dims, n_before);
 	}
 	for (size_t i = 0; i < n_hows && rc == 0; i++)
 		rc = placed_add_missing(w, r, n, hows[i]);
@@ -522,8 +518,7 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 }
 
 /* A ShardedTensor says its boxes itself, and those of all ranks. */
-static int sharded_take(struct describing *w, const struct ref *r, size_t n,
-			struct rsh_error *err)
+static int sharded_take(struct describing *w, const struct ref *r, size_t n)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
 	uint64_t *from, *size;
@@ -551,7 +546,7 @@ static int sharded_take(struct describing *w, const struct ref *r, size_t n,
 		k = chunk_find(w, i, from, size, s->n_dims);
 		if (k < i)
 			rc = check_same(w, &r[k], &r[i], "has one shard in "
-					"several files", err);
+					"several files");
 	}
 	for (uint32_t i = 0; i < s->n_all && rc == 0; i++) {
 		struct rsh_dcp_chunk *c = chunk_add(w, NULL, s->n_dims, &from,
@@ -622,9 +617,10 @@ static int check_alike(struct describing *w, const struct ref *r, size_t n)
 }
 
 /* Makes the tensor that n refs are parts of. */
-static int tensor_take(struct describing *w, const struct ref *r, size_t n,
-		       struct rsh_error *err)
+static int tensor_take(void *ctx, void *first, size_t n)
 {
+	struct describing *w = ctx;
+	const struct ref *r = first;
 	const struct rsh_ranks_spec *s = r->e->spec;
 	struct rsh_dcp_tensor *t = &w->tensors[w->d->n_tensors];
 	struct rsh_dcp_axis axes[RSH_MAX_DIMS] = { { 0, NULL } };
@@ -633,9 +629,9 @@ static int tensor_take(struct describing *w, const struct ref *r, size_t n,
 
 	w->n_chunks = 0;
 	if (rc == 0)
-		rc = !s ? plain_take(w, r, n, err) :
-		     s->how ? placed_take(w, r, n, axes, err) :
-			      sharded_take(w, r, n, err);
+		rc = !s ? plain_take(w, r, n) :
+		     s->how ? placed_take(w, r, n, axes) :
+			      sharded_take(w, r, n);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	*t = (struct rsh_dcp_tensor){
@@ -694,13 +690,16 @@ static int refs_make(struct describing *w)
 	const struct rsh_source_ranks *st = w->st;
 	size_t n = 0;
 
-	for (uint32_t i = 0; i < st->n; i++)
-		n += st->files[i] ? st->files[i]->n : 0;
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_ranks_file *f = st->all.files[i];
+
+		n += f ? f->n : 0;
+	}
 	w->refs = rsh_alloc_array(n + 1, sizeof(*w->refs));
 	if (!w->refs)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < st->n; i++) {
-		const struct rsh_ranks_file *f = st->files[i];
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_ranks_file *f = st->all.files[i];
 
 		for (uint32_t k = 0; f && k < f->n; k++) {
 			struct ref *r = &w->refs[w->n_refs];
@@ -725,7 +724,7 @@ static int refs_make(struct describing *w)
 	return 0;
 }
 
-static int tensors_make(struct describing *w, struct rsh_error *err)
+static int tensors_make(struct describing *w)
 {
 	int rc = refs_make(w);
 
@@ -734,27 +733,21 @@ static int tensors_make(struct describing *w, struct rsh_error *err)
 	if (rc || !w->tensors)
 		return -ENOMEM;
 	w->d->tensors = w->tensors;
-	for (size_t i = 0, end; i < w->n_refs && rc == 0; i = end) {
-		for (end = i + 1; end < w->n_refs &&
-		     strcmp(w->refs[end].name, w->refs[i].name) == 0;)
-			end++;
-		rc = tensor_take(w, &w->refs[i], end - i, err);
-	}
-	return rc;
+	return rsh_joined_each(w->refs, w->n_refs, sizeof(*w->refs),
+			       tensor_take, w);
 }
 
 static int files_make(struct describing *w)
 {
 	const struct rsh_source_ranks *st = w->st;
-	const size_t n = st->n + w->n_files;
+	const size_t n = st->all.n + w->n_files;
 	const char **files = rsh_arena_array(&w->d->arena_, const char *, n);
 
 	if (!files)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		files[i] = i < st->n ? st->listed[i].name :
-				       w->files[i - st->n];
-	w->d->by_name = true;
+		files[i] = i < st->all.n ? st->listed[i].name :
+				       w->files[i - st->all.n];
 	w->d->files = files;
 	w->d->n_files = (uint32_t)n;
 	return 0;
@@ -763,9 +756,9 @@ static int files_make(struct describing *w)
 /* Checks the rank of each file, by its content, against its name. */
 static int ranks_check(const struct rsh_source_ranks *st, struct rsh_error *err)
 {
-	for (uint32_t i = 0; i < st->n; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ranks_listed *l = &st->listed[i];
-		const struct rsh_ranks_file *f = st->files[i];
+		const struct rsh_ranks_file *f = st->all.files[i];
 
 		if (f && f->rank != UINT32_MAX && f->rank != l->rank)
 			return rsh_error_set(err, EBADMSG, "%s/%s: the file is "
@@ -800,18 +793,15 @@ int rsh_ranks_describe(struct rsh_source_ranks *st, struct rsh_error *err)
 	struct describing w = { .st = st, .budget = RUNS_MAX };
 	int rc;
 
-	if (st->described)
+	if (st->all.described)
 		return 0;
 	rc = ranks_check(st, err);
 	if (rc)
 		return rc;
-	/* An attempt that failed may have left one. */
-	rsh_dcp_free(st->dcp.pub);
-	st->problems.n = 0;
-	st->dcp.pub = w.d = calloc(1, sizeof(*w.d));
+	w.d = rsh_joined_begin(&st->all);
 	if (!w.d)
 		return rsh_error_nomem(err);
-	rc = rsh_ranks_params_find(st) ?: tensors_make(&w, err) ?:
+	rc = rsh_ranks_params_find(st) ?: tensors_make(&w) ?:
 	     files_make(&w);
 	free(w.refs);
 	for (size_t i = 0; i < w.n_cuts; i++)
@@ -822,7 +812,7 @@ int rsh_ranks_describe(struct rsh_source_ranks *st, struct rsh_error *err)
 	free(w.files);
 	if (rc)
 		return rsh_error_nomem(err);
-	st->described = true;
+	st->all.described = true;
 	return 0;
 }
 
@@ -851,7 +841,7 @@ static const struct rsh_dcp_chunk *find_lost(const struct rsh_source_ranks *st,
 		const struct rsh_dcp_chunk *c = &t->chunks[i];
 
 		if (!rsh_dcp_chunk_is_empty(t, c) &&
-		    (c->file >= st->n || !st->files[c->file]))
+		    (c->file >= st->all.n || !st->all.files[c->file]))
 			return c;
 	}
 	return NULL;
@@ -861,12 +851,12 @@ static void say_lost(const struct rsh_source_ranks *st,
 		     const struct rsh_dcp_tensor *t,
 		     const struct rsh_dcp_chunk *lost, struct rsh_error *wrong)
 {
-	const struct rsh_dcp *d = st->dcp.pub;
+	const struct rsh_dcp *d = st->all.dcp.pub;
 
 	if (lost->file < d->n_files)
 		rsh_error_set(wrong, ENOENT, "tensor %s: %s, which has a part "
 			      "of it, %s", t->name, d->files[lost->file],
-			      lost->file < st->n ? "cannot be read" :
+			      lost->file < st->all.n ? "cannot be read" :
 			      "is missing");
 	else
 		rsh_error_set(wrong, ENOENT, "tensor %s: a part of it is in no "
@@ -876,8 +866,8 @@ static void say_lost(const struct rsh_source_ranks *st,
 /* Returns whether a file of the item, or of any item of the model, was read. */
 static bool item_is_read(const struct rsh_source_ranks *st, uint32_t item)
 {
-	for (uint32_t i = 0; i < st->n; i++)
-		if (st->files[i] && st->listed[i].item == item)
+	for (uint32_t i = 0; i < st->all.n; i++)
+		if (st->all.files[i] && st->listed[i].item == item)
 			return true;
 	return false;
 }
@@ -891,8 +881,8 @@ static bool find_unknown(const struct rsh_source_ranks *st, uint32_t world,
 	cleanup_free bool *known = calloc((size_t)world + 1, sizeof(*known));
 	bool any = false;
 
-	for (uint32_t i = 0; known && i < st->n; i++) {
-		const struct rsh_ranks_file *f = st->files[i];
+	for (uint32_t i = 0; known && i < st->all.n; i++) {
+		const struct rsh_ranks_file *f = st->all.files[i];
 
 		if (!f || st->items[st->listed[i].item].role != RSH_RANKS_MODEL)
 			continue;
@@ -924,12 +914,13 @@ void rsh_ranks_judge_files(const struct rsh_source_ranks *st, bool optimizer,
 {
 	uint32_t world = st->world, unknown;
 
-	for (uint32_t i = 0; i < st->n; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		const uint32_t item = st->listed[i].item;
 		const enum rsh_ranks_role role = st->items[item].role;
+		const struct rsh_ranks_file *f = st->all.files[i];
 
-		if (st->files[i] && st->files[i]->specs.world > world)
-			world = st->files[i]->specs.world;
+		if (f && f->specs.world > world)
+			world = f->specs.world;
 		if ((role == RSH_RANKS_OPTIMIZER) == optimizer &&
 		    role != RSH_RANKS_VALUES && !item_is_read(st, item) &&
 		    !wrong->code)
@@ -949,13 +940,15 @@ void rsh_ranks_judge_files(const struct rsh_source_ranks *st, bool optimizer,
 int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
 		    struct rsh_error *wrong)
 {
-	const struct rsh_dcp *d = st->dcp.pub;
+	const struct rsh_dcp *d = st->all.dcp.pub;
 
 	rsh_ranks_judge_files(st, optimizer, wrong);
-	for (size_t i = 0; i < st->problems.n && !wrong->code; i++)
-		if (is_of_optimizer(st, st->problems.v[i].name) == optimizer)
-			rsh_error_set(wrong, st->problems.v[i].code, "%s",
-				      st->problems.v[i].text);
+	for (size_t i = 0; i < st->all.problems.n && !wrong->code; i++) {
+		const struct rsh_tensor_problem *p = &st->all.problems.v[i];
+
+		if (is_of_optimizer(st, p->name) == optimizer)
+			rsh_error_set(wrong, p->code, "%s", p->text);
+	}
 	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++) {
 		const struct rsh_dcp_tensor *t = &d->tensors[i];
 		const struct rsh_dcp_chunk *lost;
@@ -974,7 +967,7 @@ int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
 void rsh_ranks_find_lost(const struct rsh_source_ranks *st,
 			 struct rsh_error *wrong)
 {
-	const struct rsh_dcp *d = st->dcp.pub;
+	const struct rsh_dcp *d = st->all.dcp.pub;
 
 	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++) {
 		const struct rsh_dcp_chunk *lost = find_lost(st,

@@ -294,3 +294,35 @@ int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
 		*out = f;
 	return rc;
 }
+
+/* ---- as one of all files ---- */
+
+static const char *kept_name(const void *state, uint32_t file)
+{
+	const struct rsh_source_ranks *st = state;
+
+	return st->listed[file].name;
+}
+
+static int kept_read(void *state, uint32_t file,
+		     const struct rsh_byte_source *bytes, bool full,
+		     struct rsh_names *names, void **out,
+		     struct rsh_ckpt_index **index, struct rsh_error *err)
+{
+	struct rsh_source_ranks *st = state;
+	struct rsh_ranks_file *f;
+	int rc = rsh_ranks_file_read(bytes, st->listed[file].described,
+				     &st->ways, full, names, &f, index, err);
+
+	*out = f;
+	return rc;
+}
+
+static void kept_free(void *file)
+{
+	rsh_ranks_file_free(file);
+}
+
+const struct rsh_joined_format rsh_ranks_files = {
+	kept_name, kept_read, kept_free,
+};

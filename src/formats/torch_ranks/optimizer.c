@@ -39,13 +39,13 @@ static const struct rsh_ranks_file *lowest_file(const struct rsh_source_ranks *s
 	const struct rsh_ranks_file *found = NULL;
 	uint32_t rank = UINT32_MAX;
 
-	for (uint32_t i = 0; i < st->n; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ranks_listed *l = &st->listed[i];
 
-		if (!st->files[i] || st->items[l->item].role != role ||
+		if (!st->all.files[i] || st->items[l->item].role != role ||
 		    l->rank >= rank)
 			continue;
-		found = st->files[i];
+		found = st->all.files[i];
 		rank = l->rank;
 	}
 	return found;

@@ -91,6 +91,7 @@ static int check_world(struct rsh_source_ranks *st,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct rsh_ckpt_index *ix = NULL;
 		struct rsh_ranks_name parts;
+		struct rsh_ranks_file *f;
 		bool unsummed;
 
 		if (!rsh_ranks_name_read(names[i], &parts) ||
@@ -102,13 +103,14 @@ static int check_world(struct rsh_source_ranks *st,
 			rc = rsh_torch_check(&files[i], full, &unsummed, err);
 			continue;
 		}
-		st->bytes[st->n] = &files[i];
+		st->bytes[st->all.n] = &files[i];
 		rc = rsh_ranks_file_read(&files[i], NULL, &st->ways, full,
-					 all, &st->files[st->n], &ix, err);
+					 all, &f, &ix, err);
+		st->all.files[st->all.n] = f;
 		if (rc == 0 && ix->n_unsummed)
 			rsh_step_say_unsummed(files[i].path);
 		rsh_ckpt_index_free(ix);
-		st->listed[st->n++] = (struct rsh_ranks_listed){
+		st->listed[st->all.n++] = (struct rsh_ranks_listed){
 			.name = names[i], .rank = parts.rank,
 			.item = parts.role == RSH_RANKS_OPTIMIZER,
 			.at = parts.at, .n = parts.n,
@@ -155,7 +157,7 @@ int rsh_ranks_step_check(const struct rsh_byte_source *files,
 				files->path, err);
 	if (rc)
 		return rc;
-	st = rsh_ranks_state_new(n);
+	st = rsh_ranks_state_new(NULL, n);
 	if (!st)
 		return rsh_error_nomem(err);
 	st->path = "";

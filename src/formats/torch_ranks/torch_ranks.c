@@ -16,35 +16,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 
-/* ---- indexes ---- */
-
-/* The content that was read is kept for the description. */
-static int ranks_scan(const struct rsh_scan_job *job,
-		      struct rsh_ckpt_index **out, struct rsh_error *err)
-{
-	struct rsh_source_ranks *st = rsh_ranks_of(job->source);
-	struct rsh_ranks_file *f;
-	int rc;
-
-	/* An index does not say how tensors are distributed. */
-	if (job->stored)
-		return st->files[job->file] ? 0 : -ESTALE;
-	rc = rsh_ranks_file_read(job->bytes, st->listed[job->file].described,
-				 &st->ways, job->how != RSH_SCAN_HEADERS,
-				 job->names, &f, out, err);
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&st->lock);
-	/* A description uses those that were read first. */
-	if (!st->described && !st->files[job->file]) {
-		st->files[job->file] = f;
-		f = NULL;
-	}
-	pthread_mutex_unlock(&st->lock);
-	rsh_ranks_file_free(f);
-	return 0;
-}
-
 /* ---- tensors ---- */
 
 /* Logs the ranks that have no file of the model, but whose parts others
@@ -57,10 +28,10 @@ static void tell_missing(const struct rsh_source *s)
 	for (uint32_t rank = 0; rank < st->world; rank++) {
 		bool has = false;
 
-		for (uint32_t i = 0; i < st->n && !has; i++)
+		for (uint32_t i = 0; i < st->all.n && !has; i++)
 			has = st->items[st->listed[i].item].role ==
 				      RSH_RANKS_MODEL &&
-			      st->listed[i].rank == rank && st->files[i];
+			      st->listed[i].rank == rank && st->all.files[i];
 		if (!has && n++ == 0)
 			first = rank;
 	}
@@ -115,13 +86,13 @@ static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	if (rc == 0)
 		rc = check_readable(st, o, err);
 	if (rc == 0)
-		rc = rsh_tensor_problems_check(&st->problems, o, err) ?:
+		rc = rsh_tensor_problems_check(&st->all.problems, o, err) ?:
 		     rsh_dcp_read(job, out, err);
 	if (rc == 0 && rsh_ranks_judge(st, true, &optimizer))
 		rc = rsh_error_nomem(err);
 	if (rc == 0) {
 		tell_missing(job->source);
-		tell_peft(job->source, st->dcp.pub);
+		tell_peft(job->source, st->all.dcp.pub);
 		if (optimizer.code)
 			rsh_log_warning("%s: the optimizer's state is not "
 					"complete: %s",
@@ -224,13 +195,13 @@ static int ranks_values(struct rsh_source *s,
 			struct rsh_values *out, struct rsh_error *err)
 {
 	struct rsh_source_ranks *st = rsh_ranks_of(s);
-	int rc = st->dcp.pub ? rsh_dcp_add_paths(st->dcp.pub, out) : 0;
+	int rc = st->all.dcp.pub ? rsh_dcp_add_paths(st->all.dcp.pub, out) : 0;
 
 	for (uint32_t item = 0; item < st->n_items && rc == 0; item++) {
 		const struct rsh_ranks_listed *lowest = NULL;
 
-		for (uint32_t i = 0; i < st->n; i++)
-			if (st->listed[i].item == item && st->files[i] &&
+		for (uint32_t i = 0; i < st->all.n; i++)
+			if (st->listed[i].item == item && st->all.files[i] &&
 			    (!lowest || st->listed[i].rank < lowest->rank))
 				lowest = &st->listed[i];
 		if (lowest && !lowest->described)
@@ -244,27 +215,6 @@ static int ranks_values(struct rsh_source *s,
 
 /* ---- lists and checks ---- */
 
-/* Reads a file that is only listed. */
-static int load_file(void *ctx, size_t i, struct rsh_error *err)
-{
-	const struct rsh_source *s = ctx;
-	struct rsh_source_ranks *st = rsh_ranks_of(s);
-	cleanup_format_file struct rsh_format_file f;
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc;
-
-	if (st->files[i])
-		return 0;
-	rc = rsh_format_file_open(s, st->listed[i].name, &f, &why) ?:
-	     rsh_ranks_file_read(&f.bytes, st->listed[i].described, &st->ways,
-				 false, NULL, &st->files[i], NULL, &why);
-	if (rc == 0 || rc == -ENOMEM)
-		return rc ? rsh_error_nomem(err) : 0;
-	rsh_log_notice("%s", why.text);
-	return rsh_errno_is_unread(-rc) ?
-	       rsh_error_set(err, -rc, "%s", why.text) : 0;
-}
-
 /* Adds what is wrong with tensors that the description does not have, and parts
  * that no file has. */
 static int list_problems(const struct rsh_list_job *job,
@@ -277,7 +227,7 @@ static int list_problems(const struct rsh_list_job *job,
 	if (lost.code && job->take)
 		rc = job->take(job->ctx, &(struct rsh_listed_tensor){
 			.name = "", .wrong = lost.text });
-	return rc ?: rsh_tensor_problems_list(&st->problems, job);
+	return rc ?: rsh_tensor_problems_list(&st->all.problems, job);
 }
 
 /* Says how many ranks have saved it, their largest mesh, and the step. */
@@ -294,7 +244,7 @@ static const char *ranks_about(const struct rsh_source *s,
 	for (size_t i = 0; i < st->ways.n_meshes; i++)
 		if (!mesh || st->ways.meshes[i]->n > mesh->n)
 			mesh = st->ways.meshes[i];
-	for (uint32_t i = 0; i < st->n && !st->world; i++)
+	for (uint32_t i = 0; i < st->all.n && !st->world; i++)
 		world = st->listed[i].rank >= world ? st->listed[i].rank + 1 :
 						      world;
 	if (mesh && mesh->n > world)
@@ -320,9 +270,7 @@ static int ranks_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	const struct rsh_source *s = job->source;
 	struct rsh_source_ranks *st = rsh_ranks_of(s);
 	struct rsh_error optimizer = RSH_ERROR_INIT;
-	int rc = st->described || job->part == RSH_LIST_RECORDS ? 0 :
-		 rsh_parallel_for(rsh_source_scan_threads(s), st->n, load_file,
-				  (void *)(uintptr_t)s, err);
+	int rc = job->part == RSH_LIST_RECORDS ? 0 : rsh_joined_load(s, err);
 
 	rc = rc ?: rsh_ranks_describe(st, err) ?: rsh_dcp_list(job, out, err);
 	if (rc || job->part == RSH_LIST_TENSORS)
@@ -368,7 +316,7 @@ const struct rsh_format rsh_torch_ranks_format = {
 	.bid = rsh_ranks_bid,
 	.open = rsh_ranks_open,
 	.choose = rsh_ranks_choose,
-	.scan = ranks_scan,
+	.scan = rsh_joined_scan,
 	.whole = ranks_whole,
 	.read = ranks_read,
 	.values = ranks_values,

@@ -23,8 +23,7 @@
 
 #include <pthread.h>
 
-#include "rsh/formats/dcp.h"
-#include "rsh/formats/problems.h"
+#include "rsh/formats/joined.h"
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
 #include "rsh/util/arena.h"
@@ -342,35 +341,27 @@ struct rsh_ranks_params {
 
 /* The state of a source. */
 struct rsh_source_ranks {
-	struct rsh_dcp_source dcp; /* is first: the reader of distributed
-				    * checkpoints uses it */
+	struct rsh_joined all; /* files of struct rsh_ranks_file */
 	struct rsh_arena arena;
 	struct rsh_ranks_ways ways;
-	/* Where the files are: in this source or, if it is NULL, [file]: */
-	const struct rsh_source *source;
+	/* Where the files are if they are in no source: [all.n] */
 	const struct rsh_byte_source **bytes;
 	const char *path; /* of the source, for messages */
 	const char *dir; /* of the step below SOURCE, with a slash; or "" */
 	uint32_t world;  /* by the names; 0: they do not say it */
-	uint32_t n_items, n;
+	uint32_t n_items;
 	struct rsh_ranks_item *items;
-	struct rsh_ranks_listed *listed; /* [n] */
+	struct rsh_ranks_listed *listed; /* [all.n] */
 	/* A file with values of the lowest rank; NULL: none. */
 	const char *values;
 	/* Another model in the same step; NULL: none. */
 	const char *critic;
 	struct rsh_tc *tc; /* metadata.pkl; NULL: none */
-	/* The mutex guards `files` while several threads make indexes; each
-	 * file is read by one thread. */
-	pthread_mutex_t lock;
-	struct rsh_ranks_file **files; /* [n]; NULL: not read */
 
 	/* ---- set by rsh_ranks_describe() ---- */
-	bool described;
 	struct rsh_ranks_params params;
 	/* No state of the optimizer is shown: it is of flat parameters. */
 	bool is_flat;
-	struct rsh_tensor_problems problems;
 };
 
 static inline struct rsh_source_ranks *rsh_ranks_of(const struct rsh_source *s)
@@ -381,12 +372,14 @@ static inline struct rsh_source_ranks *rsh_ranks_of(const struct rsh_source *s)
 /* ---- the chosen step (chosen.c) ---- */
 
 /* Makes a state with room for n files, whose items are the model and the
- * optimizer; NULL: memory is out. */
-struct rsh_source_ranks *rsh_ranks_state_new(size_t n);
+ * optimizer; NULL: memory is out.  The files are in no source if it is NULL. */
+struct rsh_source_ranks *rsh_ranks_state_new(const struct rsh_source *source,
+					     size_t n);
 void rsh_ranks_state_free(void *state);
 
 int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 		     struct rsh_error *err);
+extern const struct rsh_joined_format rsh_ranks_files;
 
 /* ---- a source (listing.c) ---- */
 
@@ -396,7 +389,7 @@ int rsh_ranks_open(struct rsh_source *s, const struct rsh_source_options *opts,
 
 /* ---- all files (describe.c, optimizer.c) ---- */
 
-/* Describes the files that were read, once: sets dcp, params and problems.  A
+/* Describes the files that were read, once.  A
  * tensor with a problem is not in the description.  Returns 0, -ENOMEM, or
  * -EBADMSG with a sentence if a file is not of the rank that its name says. */
 int rsh_ranks_describe(struct rsh_source_ranks *st, struct rsh_error *err);
