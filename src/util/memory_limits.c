@@ -74,6 +74,9 @@ void rsh_memory_save_addresses(void)
 	int (*set_default)(const pthread_attr_t *);
 	pthread_attr_t attr;
 
+	/* Many threads read files at first, and few do later.  Each arena keeps
+	 * what its threads have freed. */
+	mallopt(M_ARENA_MAX, 2);
 	if (lowest_limit() == RSH_MEMORY_UNLIMITED || pthread_attr_init(&attr))
 		return;
 	mallopt(M_ARENA_MAX, 1);

@@ -77,6 +77,7 @@ static void check_file(const struct rsh_ranks_file *f, uint64_t size)
 static void ways_clear(struct rsh_ranks_ways *w)
 {
 	pthread_mutex_destroy(&w->lock);
+	rsh_names_free(w->names);
 	rsh_arena_clear(&w->arena);
 	free(w->meshes);
 	free(w->hows);

@@ -291,6 +291,7 @@ void rsh_torch_reader_free(struct rsh_torch_reader *r)
 		return;
 	rsh_torch_view_clear(&r->view);
 	rsh_arena_clear(&r->values);
+	rsh_torch_listed_leave(r);
 	rsh_names_free(r->keys);
 	rsh_torch_file_free(r->file);
 	free(r->stored);

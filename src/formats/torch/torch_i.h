@@ -63,6 +63,7 @@ struct rsh_torch_reader {
 	struct rsh_torch_stored *stored;
 	size_t n_stored, cap_stored;
 	uint64_t pickle_bytes;      /* number of pickle bytes read so far */
+	uint64_t listed_bytes;      /* of its directory; 0: not counted */
 
 	/* The walk over the object uses these. */
 	char *name;
@@ -86,6 +87,8 @@ struct rsh_torch_reader {
  * -EBADMSG. */
 int rsh_torch_bad(const struct rsh_torch_reader *r, uint64_t at,
 		  const char *what);
+/* Lets other threads read their files. */
+void rsh_torch_listed_leave(struct rsh_torch_reader *r);
 /* Reads a pickle by the rules of torch files, from r->pickle.at on and not
  * beyond `end`.  The storages that it names are added to the known ones. */
 int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,

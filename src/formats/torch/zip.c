@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,37 @@ static int zip_sort(struct zip_reader *z)
 	return 0;
 }
 
+/* Many threads read the files of ranks.  Entries, data.pkl and its values take
+ * some 50 bytes for each byte of the directory. */
+#define LISTED_BYTES ((uint64_t)4 << 20)
+
+static struct {
+	pthread_mutex_t lock; /* guards `bytes` */
+	pthread_cond_t less;
+	uint64_t bytes; /* of the directories of files that are being read */
+} listed = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
+
+/* Waits until others read few files, or none. */
+static void listed_enter(struct rsh_torch_reader *r, uint64_t bytes)
+{
+	pthread_mutex_lock(&listed.lock);
+	while (listed.bytes > 0 && listed.bytes + bytes > LISTED_BYTES)
+		pthread_cond_wait(&listed.less, &listed.lock);
+	listed.bytes += bytes;
+	pthread_mutex_unlock(&listed.lock);
+	r->listed_bytes = bytes;
+}
+
+void rsh_torch_listed_leave(struct rsh_torch_reader *r)
+{
+	if (r->listed_bytes == 0)
+		return;
+	pthread_mutex_lock(&listed.lock);
+	listed.bytes -= r->listed_bytes;
+	pthread_cond_broadcast(&listed.less);
+	pthread_mutex_unlock(&listed.lock);
+}
+
 static int zip_read_entries(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
@@ -104,8 +136,10 @@ static int zip_read_entries(struct zip_reader *z)
 	if (d->bytes > DIRECTORY_MAX)
 		return rsh_torch_bad(r, at, "a zip directory of more than "
 				     "1 GiB");
-	if (!r->is_item)
+	if (!r->is_item) {
+		listed_enter(r, d->bytes);
 		rc = rsh_torch_view_load(&r->view, at, d->bytes, r->err);
+	}
 	for (uint64_t i = 0; i < n && rc == 0; i++) {
 		struct rsh_zip_entry e;
 		struct zip_entry *to;

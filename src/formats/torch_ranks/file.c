@@ -13,11 +13,6 @@
 
 /* ---- tensors ---- */
 
-static const char *file_text(struct rsh_ranks_file *f, const char *text)
-{
-	return rsh_arena_strndup(&f->arena, text, strlen(text));
-}
-
 /* The storage of a tensor may have more than the tensor, which is padding. */
 static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 		    const struct rsh_torch_tensor *t)
@@ -41,8 +36,8 @@ static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	if (t->n_dims > 0)
 		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	*e = (struct rsh_ranks_entry){
-		.key = file_text(f, t->name), .dtype = t->dtype,
-		.n_dims = t->n_dims, .dims = dims, .storage = t->storage,
+		.key = rsh_ranks_text_keep(f->specs.ways, t->name),
+		.dtype = t->dtype, .n_dims = t->n_dims, .dims = dims, .storage = t->storage,
 		.from = t->from,
 		.has_crc = s->has_crc && t->from == 0 &&
 			   s->bytes == t->elements * width,
@@ -62,11 +57,14 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 		     const char *path, struct rsh_error *err)
 {
 	struct rsh_ranks_specs *s = &f->specs;
+	struct rsh_ranks_spec *fits =
+		realloc(s->v, (s->n + 1) * sizeof(*s->v));
 	size_t at = 0;
 
 	f->v = rsh_arena_array(&f->arena, struct rsh_ranks_entry,
 			       of->n_tensors);
-	if (!f->v)
+	s->v = fits ? fits : s->v;
+	if (!f->v || !fits)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < s->n; i++)
 		if (f->rank == UINT32_MAX)
@@ -103,7 +101,8 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	/* Names of tensors of which the file has no piece. */
 	for (size_t i = 0; i < s->n; i++)
 		if (s->v[i].how == NULL && s->v[i].n_boxes == 0) {
-			s->v[i].name = file_text(f, s->v[i].name);
+			s->v[i].name = rsh_ranks_text_keep(s->ways,
+							   s->v[i].name);
 			if (!s->v[i].name)
 				return rsh_error_nomem(err);
 		}
@@ -209,7 +208,8 @@ static int described_take(struct rsh_ranks_file *f,
 		const int64_t *dims = rsh_record_dims(ix, r);
 		struct rsh_ranks_entry *e = &f->v[f->n++];
 		uint64_t *own = rsh_arena_array(&f->arena, uint64_t, r->n_dims);
-		const char *name = file_text(f, rsh_names_text(names, r->name));
+		const char *name = rsh_ranks_text_keep(
+			f->specs.ways, rsh_names_text(names, r->name));
 		struct rsh_ranks_spec key = { .name = name };
 
 		if (!own || !name)

@@ -92,8 +92,22 @@ const struct rsh_ranks_how *rsh_ranks_how_keep(struct rsh_ranks_ways *w,
 	return kept;
 }
 
+const char *rsh_ranks_text_keep(struct rsh_ranks_ways *w, const char *text)
+{
+	uint32_t id = RSH_NAME_NONE;
+
+	pthread_mutex_lock(&w->lock);
+	if (!w->names)
+		w->names = rsh_names_new();
+	if (w->names)
+		id = rsh_names_add(w->names, text, strlen(text));
+	pthread_mutex_unlock(&w->lock);
+	return id == RSH_NAME_NONE ? NULL : rsh_names_text(w->names, id);
+}
+
 void rsh_ranks_ways_clear(struct rsh_ranks_ways *w)
 {
+	rsh_names_free(w->names);
 	pthread_mutex_destroy(&w->lock);
 	rsh_arena_clear(&w->arena);
 	free(w->meshes);

@@ -77,9 +77,12 @@ struct rsh_ranks_ways {
 	struct rsh_ranks_mesh **meshes;
 	struct rsh_ranks_how **hows;
 	size_t n_meshes, cap_meshes, n_hows, cap_hows;
+	struct rsh_names *names; /* NULL: there is none yet */
 };
 
 void rsh_ranks_ways_clear(struct rsh_ranks_ways *w);
+/* Returns the text as all files of the step share it; NULL: memory is out. */
+const char *rsh_ranks_text_keep(struct rsh_ranks_ways *w, const char *text);
 /* Returns the object that equals *h, which is added if there is none; NULL:
  * memory is out. */
 const struct rsh_ranks_how *rsh_ranks_how_keep(struct rsh_ranks_ways *w,
