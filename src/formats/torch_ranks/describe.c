@@ -727,9 +727,11 @@ static int refs_make(struct describing *w)
 static int tensors_make(struct describing *w)
 {
 	int rc = refs_make(w);
+	size_t n = rc == 0 && w->n_refs > 0;
 
-	w->tensors = rsh_arena_array(&w->d->arena_, struct rsh_dcp_tensor,
-				     w->n_refs);
+	for (size_t i = 1; rc == 0 && i < w->n_refs; i++)
+		n += strcmp(w->refs[i - 1].name, w->refs[i].name) != 0;
+	w->tensors = rsh_arena_array(&w->d->arena_, struct rsh_dcp_tensor, n);
 	if (rc || !w->tensors)
 		return -ENOMEM;
 	w->d->tensors = w->tensors;

@@ -22,7 +22,6 @@ static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	struct rsh_ranks_entry *e = &f->v[f->n++];
 	struct rsh_torch_layout l;
 	uint8_t *order = NULL;
-	uint64_t *dims = rsh_arena_array(&f->arena, uint64_t, t->n_dims);
 
 	rsh_torch_layout(t, &l);
 	if (l.dense && !rsh_torch_is_row_major(l.order, t->n_dims)) {
@@ -31,14 +30,11 @@ static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 			return -ENOMEM;
 		memcpy(order, l.order, t->n_dims);
 	}
-	if (!dims)
-		return -ENOMEM;
-	if (t->n_dims > 0)
-		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	*e = (struct rsh_ranks_entry){
 		.key = rsh_ranks_text_keep(f->specs.ways, t->name),
-		.dtype = t->dtype, .n_dims = t->n_dims, .dims = dims, .storage = t->storage,
-		.from = t->from,
+		.dtype = t->dtype, .n_dims = t->n_dims,
+		.dims = rsh_ranks_dims_keep(&f->specs, t->dims, t->n_dims),
+		.storage = t->storage, .from = t->from,
 		.has_crc = s->has_crc && t->from == 0 &&
 			   s->bytes == t->elements * width,
 		.crc = s->crc, .offset = s->offset + t->from * width,
@@ -48,7 +44,7 @@ static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	/* The file of torch is freed. */
 	e->keys = rsh_path_keys_copy(t->keys, t->n_keys, &f->arena);
 	e->n_keys = t->n_keys;
-	return e->key && e->keys ? 0 : -ENOMEM;
+	return e->key && e->dims && e->keys ? 0 : -ENOMEM;
 }
 
 /* Tensors and specs are in the order of the file.  A piece after the first has

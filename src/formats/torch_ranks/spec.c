@@ -170,6 +170,27 @@ int rsh_ranks_bad(const struct rsh_ranks_reading *r, const char *what)
 			     r->name, what);
 }
 
+const uint64_t *rsh_ranks_dims_keep(struct rsh_ranks_specs *s,
+				    const uint64_t *dims, uint32_t n)
+{
+	const size_t n_recent = sizeof(s->recent) / sizeof(*s->recent);
+	uint64_t *kept;
+
+	for (size_t i = 0; i < n_recent; i++)
+		if (s->recent[i].dims && s->recent[i].n == n &&
+		    memcmp(s->recent[i].dims, dims, n * sizeof(*dims)) == 0)
+			return s->recent[i].dims;
+	kept = rsh_arena_array(s->arena, uint64_t, n);
+	if (!kept)
+		return NULL;
+	if (n > 0)
+		memcpy(kept, dims, n * sizeof(*dims));
+	s->recent[s->n_kept].dims = kept;
+	s->recent[s->n_kept].n = n;
+	s->n_kept = (s->n_kept + 1) % n_recent;
+	return kept;
+}
+
 /* Reads sizes or offsets, of which there must be n. */
 static int spec_sizes(const struct rsh_ranks_reading *r,
 		      const struct rsh_pickle_value *v, uint32_t n_dims,
@@ -177,19 +198,16 @@ static int spec_sizes(const struct rsh_ranks_reading *r,
 {
 	uint32_t n;
 	const struct rsh_pickle_value *items = rsh_ranks_items(v, &n);
-	uint64_t *to;
+	uint64_t to[RSH_MAX_DIMS];
 
 	if (!items || n != n_dims)
 		return rsh_ranks_bad(r, "damaged: it has no whole shape");
-	to = rsh_arena_array(r->specs->arena, uint64_t, n);
-	if (!to)
-		return rsh_error_nomem(r->err);
 	for (uint32_t i = 0; i < n; i++)
 		if (!rsh_ranks_number(&items[i], INT64_MAX, &to[i]))
 			return rsh_ranks_bad(r, "damaged: a size that cannot "
 						"be");
-	*out = to;
-	return 0;
+	*out = rsh_ranks_dims_keep(r->specs, to, n);
+	return *out ? 0 : rsh_error_nomem(r->err);
 }
 
 int rsh_ranks_shape_read(const struct rsh_ranks_reading *r,

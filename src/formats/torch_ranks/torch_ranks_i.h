@@ -127,7 +127,17 @@ struct rsh_ranks_specs {
 	const struct rsh_ranks_mesh *mesh;
 	uint32_t rank, place;
 	uint32_t world; /* 1 + the highest rank that any mesh names */
+	/* Shapes that were kept last: most tensors have one of a few. */
+	struct {
+		const uint64_t *dims;
+		uint32_t n;
+	} recent[8];
+	uint32_t n_kept;
 };
+/* Returns n sizes that equal those, which the arena owns; NULL: memory is
+ * out. */
+const uint64_t *rsh_ranks_dims_keep(struct rsh_ranks_specs *s,
+				    const uint64_t *dims, uint32_t n);
 /* Returns the items of a tuple or a list, and their number; NULL: it is
  * neither. */
 const struct rsh_pickle_value *
