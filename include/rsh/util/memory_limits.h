@@ -18,7 +18,7 @@ uint64_t rsh_memory_left_to_map(void);
  * /sys. */
 uint64_t rsh_memory_left_resident(void);
 
-/* Lets threads share two arenas of malloc.  If the address space is limited they
- * share one, since each maps 64 MiB, and get small stacks.  Call it before any
- * thread is started. */
+/* Lets threads share two arenas of malloc.  If the address space is limited
+ * they share one, since each maps 64 MiB, and get small stacks.  Call it before
+ * any thread is started. */
 void rsh_memory_save_addresses(void);
