@@ -79,10 +79,22 @@ static bool hf_predicts_words(const struct hf_check *h)
 			   "ForCausalLM\"");
 }
 
+/* Returns whether the class of the model divides the hidden size by the number
+ * of heads, whatever the file says. */
+static bool hf_has_no_head_dim(const struct hf_check *h)
+{
+	const struct rsh_json_member *type = hf_find(h, "model_type");
+
+	return hf_mentions(h, type, "\"qwen2_vl") ||
+	       hf_mentions(h, type, "\"qwen2_5_vl");
+}
+
 /* Returns the i-th of a key's names that has a size; NULL past the last. */
 static const struct rsh_json_member *hf_size(const struct hf_check *h,
 					     enum hf_key key, unsigned i)
 {
+	if (key == HF_HEAD_DIM && hf_has_no_head_dim(h))
+		return NULL;
 	for (unsigned k = 0; k < HF_NAMES && hf_names[key][k]; k++) {
 		const struct rsh_json_member *m = hf_find(h, hf_names[key][k]);
 
@@ -281,6 +293,12 @@ static int hf_check_one(struct hf_check *h, enum hf_key key, uint32_t weight,
 	char say[640], shape[600];
 	uint64_t mlp;
 
+	/* Mixtral's names are also those of models with dense layers. */
+	if (key == HF_MLP && hf_size(h, HF_EXPERT_MLP, 0) &&
+	    strstr(hf_weight(h, weight)->name, ".experts.")) {
+		key = HF_EXPERT_MLP;
+		m = hf_size(h, key, 0);
+	}
 	if (!m) {
 		if (key != HF_EXPERT_MLP || !hf_value(h, HF_MLP, &mlp) ||
 		    mlp != size)
