@@ -3,9 +3,11 @@
 #include "rsh/weights/wrapped.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/plan/param_kind.h"
+#include "rsh/util/mem.h"
 
 static const char of_model[] = "module.";
 
@@ -72,25 +74,72 @@ static int unwrap_texts(const struct rsh_offers *in, struct rsh_arena *arena,
 	return 0;
 }
 
-/* Removes the key of a model in a training state, then "module.", if all names
- * have it but those of the optimizer beside the model. */
+/* Removes a word if all names begin with it, and have more, but those of the
+ * optimizer beside the model.  Returns whether it did. */
+static bool unwrap_word(char **texts, uint32_t n, const char *word)
+{
+	const size_t length = strlen(word);
+	bool all = true, any = false;
+
+	for (uint32_t i = 0; i < n && all; i++) {
+		const bool state = rsh_is_flattened_state(texts[i]);
+
+		all = state || (strncmp(texts[i], word, length) == 0 &&
+				texts[i][length]);
+		any |= !state;
+	}
+	for (uint32_t i = 0; i < n && all; i++)
+		if (!rsh_is_flattened_state(texts[i]))
+			texts[i] += length;
+	return all && any;
+}
+
+/* Removes the key of a model in a training state, then the words of wrappers,
+ * which may be in each other. */
 static void unwrap_keys(char **texts, uint32_t n)
 {
-	static const char *const keys[] = {
-		"state_dict.", "model_state_dict.", of_model,
-	};
+	unwrap_word(texts, n, "state_dict.");
+	unwrap_word(texts, n, "model_state_dict.");
+	while (unwrap_word(texts, n, of_model) ||
+	       unwrap_word(texts, n, "_forward_module."))
+		;
+}
 
-	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
-		const size_t length = strlen(keys[k]);
-		bool all = true;
+static int by_name(const void *a, const void *b)
+{
+	const struct rsh_offer *x = *(const struct rsh_offer *const *)a;
+	const struct rsh_offer *y = *(const struct rsh_offer *const *)b;
 
-		for (uint32_t i = 0; i < n && all; i++)
-			all = rsh_is_flattened_state(texts[i]) ||
-			      strncmp(texts[i], keys[k], length) == 0;
-		for (uint32_t i = 0; i < n && all; i++)
-			if (!rsh_is_flattened_state(texts[i]))
-				texts[i] += length;
-	}
+	return rsh_compare_u64(x->name, y->name) ?: rsh_compare_u64(
+		(uintptr_t)x, (uintptr_t)y);
+}
+
+/* Refuses two tensors that would have one name. */
+static int unwrap_check(const struct rsh_offers *io, const struct rsh_offer *v,
+			struct rsh_arena *arena, struct rsh_error *err)
+{
+	const struct rsh_offer **all =
+		rsh_arena_array(arena, const struct rsh_offer *, io->n);
+	const struct rsh_names *names = io->cat->names;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < io->n; i++)
+		all[i] = &v[i];
+	if (io->n > 0)
+		qsort(all, io->n, sizeof(*all), by_name);
+	for (uint32_t i = 1; i < io->n; i++)
+		if (all[i]->name == all[i - 1]->name)
+			return rsh_error_set(err, EINVAL, "%s and %s would "
+					     "both be %s without the words of "
+					     "wrappers",
+					     rsh_names_text(names, io->v[
+						all[i - 1] - v].name),
+					     rsh_names_text(names, io->v[
+						all[i] - v].name),
+					     rsh_names_text(names,
+							    all[i]->name));
+	return 0;
 }
 
 int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
@@ -112,7 +161,10 @@ int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
 		*n += v[i].name != io->v[i].name;
 	}
 	rsh_catalogue_update_names(io->cat);
-	if (*n)
-		io->v = v;
+	if (*n == 0)
+		return 0;
+	if (unwrap_check(io, v, arena, err))
+		return -err->code;
+	io->v = v;
 	return 0;
 }

@@ -3,8 +3,8 @@
  *
  * torch.compile puts "_orig_mod." before the names of what it compiles, FSDP
  * "_fsdp_wrapped_module.", activation checkpointing
- * "_checkpoint_wrapped_module.", and DataParallel and DistributedDataParallel
- * "module." before all names of the model.
+ * "_checkpoint_wrapped_module.", and DataParallel, DistributedDataParallel and
+ * DeepSpeed "module.", Fabric "_forward_module." before all names of the model.
  *
  * This is arithmetic without I/O. */
 #pragma once
@@ -16,10 +16,11 @@
  * dot; "module." counts only at the beginning. */
 bool rsh_name_is_wrapped(const char *name);
 
-/* Gives offers the names without wrappers.  "module." is removed only if all
- * have it, and so are the keys "state_dict." and "model_state_dict." of a
- * training state before that; what its optimizer has is not looked at.  *n is
- * the number of names that changed.  The names are added to the table of the
- * catalogue.  Returns 0 or -ENOMEM with a sentence. */
+/* Gives offers the names without wrappers.  "module." and "_forward_module."
+ * are removed, as often as they are there, only if all have them, and so are
+ * the keys "state_dict." and "model_state_dict." of a training state before
+ * that; what its optimizer has is not looked at.  *n is the number of names
+ * that changed.  The names are added to the table of the catalogue.  Returns 0,
+ * -ENOMEM, or -EINVAL with a sentence if two names would be one. */
 int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
 		       uint32_t *n, struct rsh_error *err);
