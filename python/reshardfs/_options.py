@@ -17,6 +17,7 @@ OPTIONS: Dict[str, str] = {
     "config": "FILE|DIR",
     "vocab_multiple": "N",
     "untie": "",
+    "unwrap": "",
     "resume": "",
     "steps": "one|all",
     "dst_ranks": "N",

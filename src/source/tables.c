@@ -182,7 +182,7 @@ int rsh_tables_none(struct rsh_error *err)
 static int table_unknown(const char *word, const struct rsh_table_list *l,
 			 struct rsh_error *err)
 {
-	char names[512];
+	char names[640];
 	size_t at = 0;
 
 	if (l->n == 0)
@@ -191,8 +191,45 @@ static int table_unknown(const char *word, const struct rsh_table_list *l,
 		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
 				       i ? ", " : "", l->v[i].name);
 	return rsh_error_set(err, EINVAL, "there is no table \"%s\": there are "
-					  "%s; to use a file give its suffix "
-					  "or ./%s", word, names, word);
+					  "%s%s; to use a file give its suffix "
+					  "or ./%s", word, names,
+			     at < sizeof(names) ? "" : " and more (`reshardfs "
+			     "convert list`)", word);
+}
+
+/* Returns whether the table is chosen by a word: a group's, or RSH_TABLE_AUTO,
+ * with which the right side is MindSpore's. */
+static bool table_is_of(const struct rsh_rule_table *t, const char *word)
+{
+	return strcmp(word, RSH_TABLE_AUTO) == 0 ? !t->group :
+	       t->group && strcmp(t->group, word) == 0;
+}
+
+/* Sets *path to the word if tables have it as their group. */
+static int table_find_group(const char *word, const struct rsh_table_list *l,
+			    char **path, struct rsh_error *err)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_rule_table *t;
+
+	for (size_t i = 0; i < l->n; i++) {
+		bool is;
+
+		if (rsh_rule_table_load(l->v[i].path, &t, &unused))
+			continue;
+		is = table_is_of(t, word);
+		rsh_rule_table_free(t);
+		if (is) {
+			*path = strdup(word);
+			return *path ? 0 : rsh_error_nomem(err);
+		}
+	}
+	return table_unknown(word, l, err);
+}
+
+bool rsh_table_is_word(const char *word)
+{
+	return !strpbrk(word, "/.");
 }
 
 int rsh_table_find(const char *word, char **path, struct rsh_error *err)
@@ -201,7 +238,7 @@ int rsh_table_find(const char *word, char **path, struct rsh_error *err)
 	int rc = 0;
 
 	*path = NULL;
-	if (strpbrk(word, "/.")) {
+	if (!rsh_table_is_word(word)) {
 		*path = strdup(word);
 		return *path ? 0 : rsh_error_nomem(err);
 	}
@@ -211,7 +248,7 @@ int rsh_table_find(const char *word, char **path, struct rsh_error *err)
 		if (strcmp(l.v[i].name, word) == 0)
 			*path = steal_pointer(&l.v[i].path);
 	if (rc == 0 && !*path)
-		rc = table_unknown(word, &l, err);
+		rc = table_find_group(word, &l, path, err);
 	rsh_table_list_clear(&l);
 	return rc;
 }
@@ -312,24 +349,28 @@ static void table_set_prefer(struct rsh_table_set *s,
 		}
 }
 
-static int tables_refuse_auto(const struct rsh_model_config *config,
-			      struct rsh_error *err)
+static int tables_refuse(const char *word,
+			 const struct rsh_model_config *config,
+			 struct rsh_error *err)
 {
 	const char *has = config ? rsh_model_config_architecture(config, 0) :
 				   NULL;
 
 	if (!config)
 		return rsh_error_set(err, EINVAL,
-			"--convert auto needs the model's config.json, but "
-			"there is none in SOURCE: use --config");
-	return rsh_error_set(err, EINVAL, "%s: no table supports %s: choose "
+			"--convert %s needs the model's config.json, but "
+			"there is none in SOURCE: use --config", word);
+	return rsh_error_set(err, EINVAL, "%s: no table%s%s supports %s: choose "
 					  "one with --convert (`reshardfs "
 					  "convert list`)",
 			     rsh_model_config_path(config),
+			     strcmp(word, RSH_TABLE_AUTO) ? " of " : "",
+			     strcmp(word, RSH_TABLE_AUTO) ? word : "",
 			     has ? has : "a model without architectures");
 }
 
-static int tables_load_suiting(const struct rsh_model_config *config,
+static int tables_load_suiting(const char *word,
+			       const struct rsh_model_config *config,
 			       struct rsh_table_set *out, struct rsh_error *err)
 {
 	struct rsh_table_list l = { 0 };
@@ -346,7 +387,7 @@ static int tables_load_suiting(const struct rsh_model_config *config,
 			break;
 		if (rc)
 			rsh_log_warning("%s", why.text);
-		else if (table_suits(t, config))
+		else if (table_is_of(t, word) && table_suits(t, config))
 			rc = table_set_add(out, t, err);
 		else
 			rsh_rule_table_free(t);
@@ -358,7 +399,7 @@ static int tables_load_suiting(const struct rsh_model_config *config,
 		table_set_prefer(out, &l, config);
 	else
 		rc = config && l.n == 0 ? rsh_tables_none(err) :
-					  tables_refuse_auto(config, err);
+					  tables_refuse(word, config, err);
 	rsh_table_list_clear(&l);
 	return rc;
 }
@@ -369,8 +410,8 @@ int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 	struct rsh_rule_table *t;
 
 	*out = (struct rsh_table_set){ 0 };
-	if (strcmp(path, RSH_TABLE_AUTO) == 0)
-		return tables_load_suiting(config, out, err);
+	if (rsh_table_is_word(path))
+		return tables_load_suiting(path, config, out, err);
 	return rsh_rule_table_load(path, &t, err) ?: table_set_add(out, t, err);
 }
 

@@ -209,7 +209,7 @@ static int weights_read(struct weights_job *k,
 	    rsh_catalogue_find_kinds(in.cat))
 		return rsh_error_nomem(err);
 	/* Tables have the names of the model itself. */
-	if (k->cfg->weights.table)
+	if (k->cfg->weights.table || k->cfg->weights.unwrap)
 		rc = rsh_weights_unwrap(&k->now, job.arena, &n, err);
 	if (rc == 0 && n > 0) {
 		snprintf(text, sizeof(text), "%u names are used without the "
@@ -372,11 +372,8 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (!w->lets)
 		return rsh_error_nomem(err);
 	o.table = w->table;
-	if (o.given)
-		o.from = (enum rsh_side)(o.given - 1);
-	else
-		rc = rsh_weights_side(o.table, in.v, in.n, k->v->names,
-				      &o.from, err);
+	rc = rsh_weights_side(o.table, o.given, in.v, in.n, k->v->names, &o.from,
+			      err);
 	if (rc)
 		return rc;
 	w->from = o.from;
@@ -475,9 +472,13 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 static const struct rsh_json_member *weights_find_key(
 	const struct rsh_json_edit *e, const char *key)
 {
-	const struct rsh_json_member *m = rsh_json_edit_find(e, NULL, key);
+	const char *dot = strchr(key, '.');
+	cleanup_free char *in = dot ? strndup(key, (size_t)(dot - key)) : NULL;
+	const struct rsh_json_member *m =
+		dot ? in ? rsh_json_edit_find(e, in, dot + 1) : NULL :
+		rsh_json_edit_find(e, NULL, key);
 
-	if (!m || m->kind == RSH_JSON_NULL)
+	if (!dot && (!m || m->kind == RSH_JSON_NULL))
 		m = rsh_json_edit_find(e, "text_config", key);
 	return m && m->kind == RSH_JSON_NUMBER ? m : NULL;
 }
@@ -513,7 +514,8 @@ static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 	if (!m) {
 		char text[24];
 
-		if (rsh_json_edit_find(e, NULL, is->key) ||
+		if (strchr(is->key, '.') ||
+		    rsh_json_edit_find(e, NULL, is->key) ||
 		    rsh_json_edit_find(e, NULL, "text_config") ||
 		    !rsh_json_edit_find(e, NULL, "architectures"))
 			return 0;
@@ -566,11 +568,35 @@ static int weights_hold_untied(struct rsh_json_edit *e, struct rsh_error *err)
 	return 0;
 }
 
+/* Programs that load the left side may have other words for a number. */
+static int weights_hold_keys(const struct rsh_rule_table *t,
+			     struct rsh_json_edit *e, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < t->n_configs; i++) {
+		const struct rsh_rule_config *c = &t->configs[i];
+		const struct rsh_json_member *m =
+			rsh_json_edit_find(e, NULL, c->of);
+		char text[24];
+
+		if (!m || m->kind != RSH_JSON_NUMBER ||
+		    rsh_json_edit_find(e, NULL, c->key))
+			continue;
+		snprintf(text, sizeof(text), "%llu",
+			 (unsigned long long)m->number);
+		if (rsh_json_edit_set(e, NULL, c->key, text))
+			return rsh_error_nomem(err);
+	}
+	return 0;
+}
+
 int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err)
 {
 	const struct rsh_vfs_weights *w = ctx;
 	int rc = w->untied ? weights_hold_untied(e, err) : 0;
+
+	if (rc == 0 && w->table && w->table->group && w->from != RSH_SIDE_HF)
+		rc = weights_hold_keys(w->table, e, err);
 
 	if (rc == 0 && w->dense)
 		rc = weights_hold_dense(w, e, err);
@@ -583,5 +609,7 @@ int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v)
 {
-	return v->weights->from == RSH_SIDE_MINDSPORE;
+	const struct rsh_vfs_weights *w = v->weights;
+
+	return w->from == RSH_SIDE_MINDSPORE && !(w->table && w->table->group);
 }

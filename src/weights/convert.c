@@ -108,6 +108,50 @@ static int weights_drop(struct weights_work *w, uint32_t source,
 	return 0;
 }
 
+/* ---- tensors of which only the beginning of the name is said ---- */
+
+/* Returns how much of a name the prefix takes: its length, or -1 if the name
+ * does not begin with it, and with a dot behind it, or is not it. */
+static int rest_length(const char *prefix, const char *text)
+{
+	const size_t n = strlen(prefix);
+
+	return n == 0 || (strncmp(text, prefix, n) == 0 &&
+			  (text[n] == '.' || text[n] == '\0')) ? (int)n : -1;
+}
+
+static const struct rsh_rule_rest *rest_find(const struct rsh_rule_table *t,
+					     enum rsh_side side,
+					     const char *text)
+{
+	for (uint32_t i = 0; i < t->n_rests; i++)
+		if (rest_length(t->rests[i].prefix[side], text) >= 0)
+			return &t->rests[i];
+	return NULL;
+}
+
+/* Copies a tensor that a `rest` line names.  The optimizer's state of a weight
+ * would not follow it. */
+static int rest_copy(struct weights_work *w, uint32_t source,
+		     const struct rsh_rule_rest *r, struct rsh_error *err)
+{
+	const char *text = weights_text(w, source), *to = r->prefix[w->to];
+	const char *behind = text + strlen(r->prefix[w->from]);
+	const char *made;
+
+	behind += *behind == '.' && behind > text;
+	made = rsh_arena_format(&w->scratch, "%s%s%s", to,
+				*to && *behind ? "." : "", behind);
+	if (!made)
+		return rsh_error_nomem(err);
+	if (!*made)
+		return rsh_error_set(err, EINVAL, "%s would have no name by "
+				     "%s", text, w->o->table->path);
+	if (!weights_is_wanted(w, made))
+		weights_passed(w, source, NULL);
+	return weights_make_copy(w, made, NULL, &w->sources[source], err);
+}
+
 /* ---- all tensors ---- */
 
 static int weights_assign_one(struct weights_work *w, uint32_t source,
@@ -115,6 +159,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 {
 	const char *text = weights_text(w, source);
 	struct weights_match m = { .source = source };
+	const struct rsh_rule_rest *rest;
 	const struct rsh_rule *rule;
 	int rc = weights_take(w, text, &m, &rule, err);
 
@@ -128,6 +173,11 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 	}
 	if (rc)
 		return rc;
+	rest = rest_find(w->o->table, w->from, text);
+	if (!rule && rest &&
+	    rsh_kinds_of(w->cat->kinds, w->in[source].name, text) ==
+	    RSH_KIND_WEIGHT)
+		return rest_copy(w, source, rest, err);
 	if (!rule) {
 		if (w->from == RSH_SIDE_MINDSPORE &&
 		    (w->in[source].n_dims == 0 ||
@@ -514,17 +564,30 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 
 /* ---- direction ---- */
 
-/* Names that both sides have do not show the direction, so they are not
- * counted. */
-int rsh_weights_side(const struct rsh_rule_table *table,
-		     const struct rsh_offer *in, uint32_t n,
-		     const struct rsh_names *names, enum rsh_side *out,
-		     struct rsh_error *err)
+/* Returns the length of the longest prefix of a side's `rest` lines with which
+ * the name begins; -1: there is none. */
+static int side_rest(const struct rsh_rule_table *t, enum rsh_side side,
+		     const char *text)
+{
+	int longest = -1;
+
+	for (uint32_t i = 0; i < t->n_rests; i++) {
+		const int n = rest_length(t->rests[i].prefix[side], text);
+
+		longest = n > longest ? n : longest;
+	}
+	return longest;
+}
+
+/* Counts the tensors of which the name is that of one side.  Names that both
+ * sides have do not show the direction, so they are not counted. */
+static int side_count(const struct rsh_rule_table *table,
+		      const struct rsh_offer *in, uint32_t n,
+		      const struct rsh_names *names,
+		      uint32_t votes[RSH_N_SIDES], struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
-	const char *path = table->path;
 	struct weights_work w = { .o = &o };
-	uint32_t hf = 0, mindspore = 0;
 	int rc = weights_read_lets(&w, err) ?: weights_read_units(&w, err);
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
@@ -540,19 +603,53 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 						names[t->side][t->tensor],
 					text, holes) != WEIGHTS_NO)
 				has[t->side] = true;
-		hf += has[RSH_SIDE_HF] && !has[RSH_SIDE_MINDSPORE];
-		mindspore += has[RSH_SIDE_MINDSPORE] && !has[RSH_SIDE_HF];
+		if (!has[0] && !has[1]) {
+			const int hf = side_rest(table, RSH_SIDE_HF, text);
+			const int other = side_rest(table, RSH_SIDE_MINDSPORE,
+						    text);
+
+			has[RSH_SIDE_HF] = hf > other;
+			has[RSH_SIDE_MINDSPORE] = other > hf;
+		}
+		votes[RSH_SIDE_HF] += has[RSH_SIDE_HF] && !has[!RSH_SIDE_HF];
+		votes[!RSH_SIDE_HF] += has[!RSH_SIDE_HF] && !has[RSH_SIDE_HF];
 	}
-	if (rc == 0 && hf && mindspore)
-		rc = rsh_error_set(err, EINVAL, "%u of the tensors have names "
-				   "of the left side of %s, and %u of the "
-				   "right", hf, path, mindspore);
-	else if (rc == 0 && !hf && !mindspore)
-		rc = rsh_error_set(err, EINVAL, "none of the tensors has a "
-				   "name that only one side of %s has", path);
-	*out = hf ? RSH_SIDE_HF : RSH_SIDE_MINDSPORE;
 	weights_clear(&w);
 	return rc;
+}
+
+int rsh_weights_side(const struct rsh_rule_table *table, int given,
+		     const struct rsh_offer *in, uint32_t n,
+		     const struct rsh_names *names, enum rsh_side *out,
+		     struct rsh_error *err)
+{
+	uint32_t v[RSH_N_SIDES] = { 0, 0 };
+	const bool loose = table->n_rests > 0;
+	uint32_t hf, other;
+	int rc = given && !loose ? 0 :
+		 side_count(table, in, n, names, v, err);
+
+	hf = v[RSH_SIDE_HF];
+	other = v[RSH_SIDE_MINDSPORE];
+	*out = given ? (enum rsh_side)(given - 1) :
+	       hf >= other && (hf || loose) ? RSH_SIDE_HF : RSH_SIDE_MINDSPORE;
+	if (rc || (given && !loose))
+		return rc;
+	/* Where `rest` names all others, what a rule does not name is copied
+	 * under its own name, which must not be one of the other form. */
+	if (given)
+		return v[*out] >= v[!*out] ? 0 :
+		       rsh_error_set(err, EINVAL, "%u of the tensors have "
+				     "names of the other side of %s: --from "
+				     "is wrong", v[!*out], table->path);
+	if (loose ? 4 * (uint64_t)(hf < other ? hf : other) >
+		    (uint64_t)hf + other : hf && other)
+		return rsh_error_set(err, EINVAL, "%u of the tensors have names "
+				     "of the left side of %s, and %u of the "
+				     "right", hf, table->path, other);
+	return hf || other || loose ? 0 :
+	       rsh_error_set(err, EINVAL, "none of the tensors has a name "
+			     "that only one side of %s has", table->path);
 }
 
 /* ---- tables ---- */
@@ -574,14 +671,10 @@ int rsh_weights_choose(const struct rsh_weights_options *o,
 		struct rsh_error why = RSH_ERROR_INIT;
 		struct rsh_arena arena = { 0 };
 		struct rsh_offers made;
-		int rc = 0;
+		int rc;
 
-		if (trial.given)
-			trial.from = (enum rsh_side)(trial.given - 1);
-		else
-			rc = rsh_weights_side(trial.table, in->v, in->n,
-					      in->cat->names, &trial.from,
-					      &why);
+		rc = rsh_weights_side(trial.table, trial.given, in->v, in->n,
+				      in->cat->names, &trial.from, &why);
 		if (rc == 0)
 			rc = rsh_weights_convert(&trial, in, &arena, &made,
 						 &why);

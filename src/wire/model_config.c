@@ -190,11 +190,20 @@ struct rsh_model_config {
 	char path[];
 };
 
-/* Finds a key at the top, or else in the configuration of the text model. */
+/* Finds a key at the top, or else in the configuration of the text model; one
+ * with dots in the objects that it names. */
 static json_t *model_find(const struct rsh_model_config *c, const char *key)
 {
 	json_t *v = json_object_get(c->root, key);
+	size_t n;
 
+	if (strchr(key, '.')) {
+		for (v = c->root; v && key; key = key[n] ? key + n + 1 : NULL) {
+			n = strcspn(key, ".");
+			v = json_object_getn(v, key, n);
+		}
+		return v;
+	}
 	return v && !json_is_null(v) ? v : json_object_get(c->text, key);
 }
 

@@ -200,6 +200,48 @@ static void rule_line_tied(struct rule_parse *p)
 		t->tied[t->n_tied++] = tied;
 }
 
+static void rule_line_rest(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule_rest rest = { { "", "" } };
+
+	rule_room(p, &t->rests, &t->rests_cap, t->n_rests, sizeof(*t->rests));
+	if (p->at < p->end && *p->at != '=')
+		rest.prefix[RSH_SIDE_HF] = rule_parse_plain(p, "a prefix");
+	rule_equals(p);
+	if (p->at < p->end)
+		rest.prefix[RSH_SIDE_MINDSPORE] =
+			rule_parse_plain(p, "a prefix");
+	rule_parse_end(p);
+	if (!p->rc)
+		t->rests[t->n_rests++] = rest;
+}
+
+static void rule_line_group(struct rule_parse *p)
+{
+	const char *group = rule_parse_word(p);
+
+	rule_parse_end(p);
+	if (p->t->group)
+		rule_bad(p, "a table is in one group only");
+	p->t->group = group;
+}
+
+static void rule_line_config(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule_config config;
+
+	rule_room(p, &t->configs, &t->configs_cap, t->n_configs,
+		  sizeof(*t->configs));
+	config.key = rule_parse_word(p);
+	rule_equals(p);
+	config.of = rule_parse_word(p);
+	rule_parse_end(p);
+	if (!p->rc)
+		t->configs[t->n_configs++] = config;
+}
+
 /* ---- rules ---- */
 
 static void rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
@@ -277,6 +319,26 @@ static bool rule_begins(struct rule_parse *p, const char *word)
 	return false;
 }
 
+/* Returns whether the line is a `rest`, whose left side may be nothing. */
+static bool rule_begins_rest(struct rule_parse *p)
+{
+	static const char rest[] = "rest";
+	const char *at = p->at;
+
+	if (rule_begins(p, rest))
+		return true;
+	if ((size_t)(p->end - p->at) < sizeof(rest) ||
+	    memcmp(p->at, rest, sizeof(rest) - 1) != 0)
+		return false;
+	p->at += sizeof(rest) - 1;
+	if (rule_take(p, '=') && p->at == p->end) {
+		p->at = p->end - 1; /* "=" */
+		return true;
+	}
+	p->at = at;
+	return false;
+}
+
 static void rule_parse_line(struct rule_parse *p)
 {
 	const char *text = rule_keep_line(p);
@@ -284,6 +346,12 @@ static void rule_parse_line(struct rule_parse *p)
 
 	if (in_row)
 		rule_line_under(p);
+	else if (rule_begins_rest(p))
+		rule_line_rest(p);
+	else if (rule_begins(p, "group"))
+		rule_line_group(p);
+	else if (rule_begins(p, "config"))
+		rule_line_config(p);
 	else if (rule_begins(p, "for"))
 		rule_line_for(p);
 	else if (rule_begins(p, "let"))
@@ -354,7 +422,7 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 		if (!p.rc && p.at < p.end)
 			rule_parse_line(&p);
 	}
-	if (!p.rc && p.t->n_rules == 0)
+	if (!p.rc && p.t->n_rules == 0 && p.t->n_rests == 0)
 		p.rc = rsh_error_set(err, EBADMSG, "%s: no rule in it", path);
 	if (p.rc)
 		rsh_rule_table_free(p.t);
@@ -372,6 +440,8 @@ void rsh_rule_table_free(struct rsh_rule_table *t)
 	free(t->states);
 	free(t->pads);
 	free(t->tied);
+	free(t->rests);
+	free(t->configs);
 	free(t->rules);
 	rsh_arena_clear(&t->arena);
 	free(t);

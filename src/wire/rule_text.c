@@ -285,6 +285,17 @@ void rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out)
 
 /* ---- let ---- */
 
+/* Reads a word, or words with dots between. */
+static const char *rule_parse_key(struct rule_parse *p)
+{
+	const char *from = p->at;
+
+	do
+		rule_parse_word(p);
+	while (!p->rc && p->at < p->end && *p->at == '.' && ++p->at);
+	return rule_keep(p, from);
+}
+
 static void rule_parse_operand(struct rule_parse *p,
 			       struct rsh_rule_operand *out)
 {
@@ -293,7 +304,7 @@ static void rule_parse_operand(struct rule_parse *p,
 	rule_skip_blanks(p);
 	digits = rsh_count_digits(p->at, (size_t)(p->end - p->at));
 	if (!digits)
-		out->key = rule_parse_word(p);
+		out->key = rule_parse_key(p);
 	else if (!rsh_number_read(p->at, digits, &out->number))
 		rule_bad(p, "a number that is too large");
 	p->at += digits;

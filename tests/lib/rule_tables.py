@@ -164,6 +164,7 @@ class Table:
     def __init__(self, text):
         self.suits, self.lets, self.states, self.rules = [], {}, [], []
         self.also, self.skipped, self.pads, self.tied = [], [], [], []
+        self.rests, self.configs, self.group = [], [], None
         unders, fresh = [("", "")], False
         for line in text.splitlines():
             word, _, rest = (line := line.split("#")[0].strip()).partition(" ")
@@ -186,6 +187,12 @@ class Table:
             self.pads.append((name, *what.split()))
         elif word == "tied":
             self.tied.append(rest.split(" = "))
+        elif word == "rest":
+            self.rests.append([half.strip() for half in rest.split("=")])
+        elif word == "group":
+            self.group = rest
+        elif word == "config":
+            self.configs.append(rest.split(" = "))
         else:
             kinds = {"also": (self.also, rest), "skip": (self.skipped, f"{rest} = ")}
             rules, text = kinds.get(word, (self.rules, line))
@@ -273,6 +280,9 @@ def load_table(name):
 def _evaluate(words, values):
     """A term of operands between operators, or None if a key is missing."""
     def number(word):
+        if "." in word:
+            outer, inner = word.split(".")
+            return values.get(outer, {}).get(inner)
         return int(word) if word.isdigit() else values.get(word)
     operands = [number(word) for word in words[0::2]]
     if not all(isinstance(value, int) for value in operands):
@@ -310,11 +320,26 @@ class Conversion:
         if self.source == "mindspore":
             self.left = {name for name in self.left if not BOOKKEEPING.match(name)}
             self._make_copies()
+        for name in sorted(self.left):
+            self._keep(name)
         if self.left and unlisted == "error":
             raise TableError(f"{sorted(self.left)[0]}: no rule names it")
         if unlisted == "copy":
             self.made.update((name, self.tensors[name]) for name in sorted(self.left))
         return self.made
+
+    def _keep(self, name):
+        """By the first `rest` line that fits."""
+        side = SIDES.index(self.source)
+        for prefixes in self.table.rests:
+            before, after = prefixes[side], prefixes[1 - side]
+            if name == before or not before or name.startswith(before + "."):
+                new = ".".join(part for part in (after, name[len(before):].lstrip(".")) if part)
+                if new in self.made:
+                    raise TableError(f"{new} is made twice")
+                self.made[new] = self.tensors[name]
+                self.left.discard(name)
+                return
 
     def _holes(self, tensor):
         """Can the holes of its name be told, or has the config no such number?"""

@@ -32,6 +32,7 @@ MOUNT += \
 	mount/slices.py \
 	mount/manual_split.py \
 	mount/convert.py \
+	mount/model_names.py \
 	mount/dequantize.py \
 	mount/lora.py \
 	mount/lora_mindspore.py \

@@ -168,6 +168,7 @@ class Place:
         for name, target in (("ckpt8", self.demo), ("s8.ckpt", self.s8), ("s4.ckpt", self.s4),
                              ("m4.ckpt", self.m4), ("qwen3", self.hf), ("Qwen3-8B", self.hf),
                              ("Llama-3-8B", os.path.join(DATA, "weights", "models", "llama")),
+                             ("Qwen3-30B-A3B", os.path.join(DATA, "weights", "models", "qwen3_moe")),
                              ("model", os.path.join(self.made, "model")),
                              ("DeepSeek-V4-Flash", os.path.join(self.made, "quantised")),
                              ("dcp", os.path.join(DATA, "dcp", "torch-2.15", "fsdp2")),

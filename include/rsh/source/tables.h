@@ -27,10 +27,12 @@ extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file,
  * exist or not; NULL after the last one. */
 const char *rsh_tables_dir(unsigned i);
 
+/* Returns whether a word without '/' and '.' is meant, not a path. */
+bool rsh_table_is_word(const char *word);
 /* Sets the path of the table that `word` means (from malloc): a word without
- * '/' and '.' is the name of an installed table, anything else a path.  Returns
- * 0, -ENOMEM, -EINVAL with a sentence that lists the installed tables, or
- * -ENOENT if there are none. */
+ * '/' and '.' is the name of an installed table, or of a group of them, which
+ * is then the path, anything else a path.  Returns 0, -ENOMEM, -EINVAL with a
+ * sentence that lists the installed tables, or -ENOENT if there are none. */
 int rsh_table_find(const char *word, char **path, struct rsh_error *err);
 
 struct rsh_table_list {
@@ -58,8 +60,9 @@ struct rsh_table_set {
 				    * "model_type" is first; at least one */
 	size_t n, cap;
 };
-/* Loads the table at a path, or, for RSH_TABLE_AUTO, all installed tables for
- * the model's architecture; of those, a table that cannot be read is left out
+/* Loads the table at a path, or all installed tables for the model's
+ * architecture: of the group that the word names or, for RSH_TABLE_AUTO, of
+ * none; of those, a table that cannot be read is left out
  * with a warning.  `config` may be NULL.  Returns 0 or -errno with a sentence.
  * The caller clears the set, also after a failure. */
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,

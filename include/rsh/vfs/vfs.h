@@ -60,8 +60,10 @@ struct rsh_lora_at {
 
 /* How weights are converted to the other form (weights/weights.h). */
 struct rsh_weights_at {
-	const char *table;  /* path of a rule table, or RSH_TABLE_AUTO; NULL:
-			     * weights are not converted */
+	const char *table;  /* path of a rule table, RSH_TABLE_AUTO or the
+			     * word of a group; NULL: weights are not
+			     * converted */
+	bool of_models;     /* both sides of the table are whole models */
 	unsigned from;      /* 1 + enum rsh_side of SOURCE; 0: it follows from
 			     * the names */
 	/* The output that shows weights which are converted to Hugging Face's
@@ -76,6 +78,7 @@ struct rsh_weights_at {
 	enum rsh_unlisted unlisted; /* for parameters that no rule names */
 	unsigned vocab_multiple;    /* struct rsh_weights_options */
 	bool untie;
+	bool unwrap;  /* names have no words of wrappers */
 	/* lora_alpha of the adapters that SOURCE has beside its weights; 0:
 	 * they are tensors as the others.  They are merged, or an output that
 	 * takes an adapter shows them alone. */
@@ -90,7 +93,8 @@ struct rsh_weights_at {
 /* Returns whether weights are converted, made dense or merged. */
 static inline bool rsh_weights_change(const struct rsh_weights_at *w)
 {
-	return w->table || w->dequantise || w->n_loras || w->lora_alpha;
+	return w->table || w->dequantise || w->n_loras || w->lora_alpha ||
+	       w->unwrap;
 }
 
 /* Everything that a mount needs to start: strategies, source, plan, tree. */

@@ -73,9 +73,11 @@ struct rsh_weights_options {
 };
 
 /* Finds which side's names the tensors have, by the number of tensors that
- * rules name.  Returns 0, or -EINVAL with a sentence if both sides or none
- * fit. */
-int rsh_weights_side(const struct rsh_rule_table *table,
+ * rules name; with `rest` lines, also by the longest prefix of one, and then no
+ * such name means the left side.  `given` is that of rsh_weights_options: the
+ * side is only compared.  Returns 0, or -EINVAL with a sentence if both sides
+ * or none fit, or the other one. */
+int rsh_weights_side(const struct rsh_rule_table *table, int given,
 		     const struct rsh_offer *in, uint32_t n,
 		     const struct rsh_names *names, enum rsh_side *out,
 		     struct rsh_error *err);

@@ -30,7 +30,7 @@ const char *rsh_model_config_architecture(const struct rsh_model_config *c,
 const char *rsh_model_config_type(const struct rsh_model_config *c);
 /* Finds an integer >= 0.  Returns false if the key does not exist or has
  * another value (null is like a missing key).  Keys that are not at the top are
- * searched in "text_config". */
+ * searched in "text_config"; vision_config.hidden_size is in that object. */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
 /* Returns whether the file has a key, with any value but null. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/rule_table.h - the lines of a rule table: which tensors of Hugging
- * Face's form have the elements of which tensors of MindSpore's.  The meaning
- * of the lines is in reshardfs-tables(5) and weights/weights.h.  Here the lines
- * are only parsed and checked one by one.
+ * Face's form have the elements of which tensors of MindSpore's, or of another
+ * form of the model.  The meaning of the lines is in reshardfs-tables(5) and
+ * weights/weights.h.  Here the lines are only parsed and checked one by one.
  *
  * "#" begins a comment at the beginning of a line or after a blank.  The first
- * word of a line gives its kind (for, let, under, also, skip, state, pad,
- * tied), but it is a tensor's name if "=" follows it.  Several `under` lines
- * are in a row if only comments and empty lines are between them.
+ * word of a line gives its kind (for, let, under, also, skip, state, pad, tied,
+ * rest, group, config), but it is a tensor's name if "=" follows it.  Several
+ * `under` lines are in a row if only comments and empty lines are between
+ * them.
  *
  * The parser checks that a rule is consistent:
  * - If a rule has alternatives, one side has one tensor and the other side has
@@ -99,8 +100,8 @@ struct rsh_rule {
 };
 
 /* let NAME = TERM | TERM ...: the first term is used whose keys all exist.  A
- * term is a list of operands joined by + - * /; * and / have the higher
- * precedence. */
+ * key of an object has a dot: vision_config.num_attention_heads.  A term is a
+ * list of operands joined by + - * /; * and / have the higher precedence. */
 struct rsh_rule_operand {
 	char operation;  /* '+', '-', '*' or '/'; '+' for the first one */
 	const char *key; /* of config.json, or an earlier let; NULL: a number */
@@ -140,19 +141,39 @@ struct rsh_rule_tied {
 	uint32_t line;
 };
 
+/* rest L = R: a tensor that no rule names, and whose name is L or begins with L
+ * and a dot, has R in the place of L; each may be "".  The first line that fits
+ * is used. */
+struct rsh_rule_rest {
+	const char *prefix[RSH_N_SIDES];
+};
+
+/* config L = R: a config.json for the left side that has the number R has L
+ * too, with the same value. */
+struct rsh_rule_config {
+	const char *key, *of;
+};
+
 /* Lines of a kind are in the order of the file. */
 struct rsh_rule_table {
 	struct rsh_arena arena; /* of all texts and lists */
 	const char *path;
 	const char *title; /* the first comment; "": none */
+	/* --convert with this word chooses among the tables that have it.  Both
+	 * sides are then whole models.  NULL: the right side is MindSpore's. */
+	const char *group;
 	const char **suits; /* architectures */
 	struct rsh_rule_let *lets;
 	struct rsh_rule_state *states;
 	struct rsh_rule_pad *pads;
 	struct rsh_rule_tied *tied;
+	struct rsh_rule_rest *rests;
+	struct rsh_rule_config *configs;
 	struct rsh_rule *rules;
-	uint32_t n_suits, n_lets, n_states, n_pads, n_tied, n_rules;
-	size_t suits_cap, lets_cap, states_cap, pads_cap, tied_cap, rules_cap;
+	uint32_t n_suits, n_lets, n_states, n_pads, n_tied, n_rests, n_configs;
+	uint32_t n_rules;
+	size_t suits_cap, lets_cap, states_cap, pads_cap, tied_cap, rests_cap;
+	size_t configs_cap, rules_cap;
 };
 
 /* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and

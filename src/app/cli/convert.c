@@ -43,6 +43,7 @@ static int list_tables(struct rsh_run *run)
 		{ "name", "TABLE" },
 		{ "path", NULL },
 		{ "title", NULL },
+		{ "group", "GROUP" },
 		{ NULL, "WHAT IT IS FOR" },
 		{ "architectures", "SUITS", .wrap = true },
 		{ "reason", NULL },
@@ -64,7 +65,7 @@ static int list_tables(struct rsh_run *run)
 		if (rc)
 			run->status = RSH_EXIT_NO;
 		rsh_row(out, l.v[i].name, l.v[i].path,
-			RSH_V_IF(t, t->title),
+			RSH_V_IF(t, t->title), RSH_V_IF(t && t->group, t->group),
 			t ? rsh_v_text(t->title) :
 			    rsh_v_marked(RSH_MARK_BAD, rsh_v_text(why.text)),
 			rsh_v_call(put_suits, t), RSH_V_IF(!t, why.text));
@@ -216,7 +217,9 @@ static void print_checked(struct checking *c)
 	rsh_say(out, "%: ", c->table->path);
 	if (c->used)
 		rsh_say(out, "% tensors of % are made of %; % are not "
-			"converted: ", c->n_made, c->from == RSH_SIDE_HF ?
+			"converted: ", c->n_made, c->table->group ?
+			c->from == RSH_SIDE_HF ? "the right side" :
+			"the left side" : c->from == RSH_SIDE_HF ?
 			"MindSpore's form" : "Hugging Face's form", c->n_used,
 			c->n_passed);
 	if (c->n_wrong)
@@ -332,11 +335,8 @@ static int check_chosen(struct checking *c, const char *path,
 		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
 		.same = check_same, .ctx = c,
 	};
-	if (w->from)
-		o.from = (enum rsh_side)(w->from - 1);
-	else
-		rc = rsh_weights_side(c->table, c->in.v, c->in.n, c->names,
-				      &o.from, err);
+	rc = rsh_weights_side(c->table, w->from, c->in.v, c->in.n, c->names,
+			      &o.from, err);
 	if (rc)
 		return rc;
 	c->from = o.from;
@@ -394,6 +394,11 @@ int rsh_convert_command(const struct rsh_options *o, struct rsh_run *run)
 		rc = rsh_table_find(o->vfs.weights.table, &path, err);
 	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_CHECK)
 		rc = check_table(o, path ? path : RSH_TABLE_AUTO, run);
+	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW &&
+	    rsh_table_is_word(path))
+		rc = rsh_error_set(err, EINVAL, "%s is a group of tables; name "
+				   "one of them (`reshardfs convert list`)",
+				   path);
 	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW) {
 		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
 				    err);

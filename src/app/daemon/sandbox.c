@@ -208,7 +208,7 @@ static void allow_read(int rules, const struct rsh_options *o)
 			allow_links(rules, path);
 	}
 	if (!rule_table ||
-	    (strcmp(rule_table, RSH_TABLE_AUTO) != 0 && !o->steps))
+	    (!rsh_table_is_word(rule_table) && !o->steps))
 		return;
 	for (unsigned i = 0; (path = rsh_tables_dir(i)); i++) {
 		landlock_allow(rules, path, false);

@@ -190,7 +190,9 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 				     sizeof(w->vocab_multiple));
 		if (w->untie)
 			digest_bytes(hash, &w->untie, sizeof(w->untie));
-		rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
+		if (w->of_models)
+			digest_bytes(hash, w->table, strlen(w->table));
+		rc = rsh_table_is_word(w->table) ?
 			digest_tables(hash, err) :
 			digest_file(hash, w->table, err);
 		rc = rc ?: digest_config(hash, cfg, store, err);
@@ -199,6 +201,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));
 		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
 	}
+	if (w->unwrap)
+		digest_bytes(hash, &w->unwrap, sizeof(w->unwrap));
 	if (w->lora_alpha)
 		digest_bytes(hash, &w->lora_alpha, sizeof(w->lora_alpha));
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)

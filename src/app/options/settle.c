@@ -175,22 +175,46 @@ static int settle_sides(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+/* A table between two forms of whole models needs no strategy, and makes a
+ * model. */
+static int settle_models(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+
+	if (v->src.from > RSH_FROM_NONE || v->dst.from > RSH_FROM_NONE)
+		return rsh_error_set(err, EINVAL, "%s converts whole models: a "
+				     "strategy cannot list their tensors",
+				     v->weights.table);
+	v->src.from = v->dst.from = RSH_FROM_NONE;
+	if (!rsh_option_given(o, "format"))
+		v->output = rsh_output_of_models();
+	return 0;
+}
+
 static int settle_table(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_weights_at *w = &o->vfs.weights;
 	cleanup_free char *path = NULL;
+	struct rsh_rule_table *t = NULL;
+	struct rsh_error unused = RSH_ERROR_INIT;
 	int rc;
 
 	w->unlisted = rsh_option_given(o, "unlisted") ? o->vfs.plan.unlisted :
 							RSH_UNLISTED_ERROR;
-	rc = settle_sides(o, err);
-	if (rc || strcmp(w->table, RSH_TABLE_AUTO) == 0)
-		return rc;
+	if (strcmp(w->table, RSH_TABLE_AUTO) == 0)
+		return settle_sides(o, err);
 	rc = rsh_table_find(w->table, &path, err);
 	if (rc)
 		return rc;
+	/* Whoever uses the table says what is wrong with it. */
+	w->of_models = rsh_table_is_word(path) ||
+		       (rsh_rule_table_load(path, &t, &unused) == 0 &&
+			t->group);
+	rsh_rule_table_free(t);
 	w->table = rsh_arena_format(&o->memory, "%s", path);
-	return w->table ? 0 : rsh_error_nomem(err);
+	if (!w->table)
+		return rsh_error_nomem(err);
+	return w->of_models ? settle_models(o, err) : settle_sides(o, err);
 }
 
 /* Sets the directory of the files that are shown beside the weights. */
@@ -223,7 +247,7 @@ static int settle_weights(struct rsh_options *o, struct rsh_error *err)
 		rc = settle_table(o, err);
 	/* The files that belong to a Hugging Face model are in the directory of
 	 * its config.json. */
-	if (rc || !w->config || w->from == FROM_HF ||
+	if (rc || !w->config || (w->from == FROM_HF && !w->of_models) ||
 	    rsh_option_given(o, "model-files") ||
 	    !((v->output->takes | (w->follows ? w->follows->takes : 0)) &
 	      RSH_TAKES_MODEL_FILES))
@@ -243,11 +267,11 @@ static bool wants_model(const struct rsh_options *o)
 	if (v->dst.from && v->dst.from != RSH_FROM_NONE)
 		return false;
 	if (o->format->shown == RSH_SHOWN_HF_BESIDE)
-		return !v->weights.table &&
+		return (!v->weights.table || v->weights.of_models) &&
 		       (v->output == rsh_output_of_models() || !formed) &&
 		       !v->plan.n_shown_ranks && !v->plan.compat;
 	return o->format->shown == RSH_SHOWN_HF && !formed &&
-	       v->weights.from != FROM_HF;
+	       (v->weights.from != FROM_HF || v->weights.of_models);
 }
 
 /* Sets the directory whose files are shown beside the weights: that of SOURCE.

@@ -98,8 +98,8 @@ static int set_lora(const struct rsh_setting *s)
 
 const struct rsh_option rsh_weights_rows[] = {
 	{ "convert", "TABLE|auto",
-	  "convert Hugging Face weights to MindSpore or back by a rule table "
-	  "(auto: by config.json)", rsh_set_text, .opens = true,
+	  "convert weights to another form or back by a rule table (auto: by "
+	  "config.json)", rsh_set_text, .opens = true,
 	  RSH_AT(vfs.weights.table), .first = true,
 	  .commands = RSH_CONVERSIONS },
 	{ "from", "hf|mindspore",
@@ -123,6 +123,10 @@ const struct rsh_option rsh_weights_rows[] = {
 	  "make the head from the embedding if SOURCE lacks it (default: "
 	  "heads stay tied)", rsh_set_flag, RSH_AT(vfs.weights.untie),
 	  .needs = "convert|SOURCE" },
+	{ "unwrap", NULL,
+	  "remove the words of DDP, FSDP, torch.compile and checkpointing from "
+	  "names (default: only with --convert)", rsh_set_flag,
+	  RSH_AT(vfs.weights.unwrap), .commands = RSH_CONVERSIONS },
 	{ "lora", "DIR[:SCALE]",
 	  "merge a PEFT adapter, times SCALE; may be given several times "
 	  "(default: none)", set_lora, RSH_AT(vfs.weights.n_loras),

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""One model in two forms of names: files of transformers 4 and 5, torchtitan, Meta, and
+names with the words of wrappers.
+
+Genuine models in both forms, and random ones that a second reading of the tables converts.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tarfile
+import tempfile
+
+HERE = os.environ.get("srcdir", ".")
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+import rule_tables  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
+from rsh_mount import Alone, Tap, require_mount  # noqa: E402
+from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
+from safetensors_format import safetensors_bytes, values_in  # noqa: E402
+from shown_model import hashes, model_hashes, same  # noqa: E402
+
+DATA = os.path.join(HERE, "data", "model_names")
+CASES = json.loads(content(os.path.join(DATA, "expected.json")))
+OTHER = {"left": "right", "right": "left"}
+FROM = {"left": "hf", "right": "mindspore"}
+A_TEST = 6
+
+
+def words_of(case, side, trees):
+    """The options that convert a side of a genuine model."""
+    words = ["--unwrap"] if case["table"] == "unwrap" else ["--convert", case["table"]]
+    if case.get("config"):
+        words += ["--config", os.path.join(trees, case["config"])]
+    return words + (["--from", FROM[side]] if case.get("from") else [])
+
+
+def exported(directory, source, *words):
+    """(hashes, config.json, what was said); the directory of the output goes."""
+    to = tempfile.mkdtemp(dir=directory)
+    os.rmdir(to)
+    got = run("export", *words, source, to)
+    check(got.status == GOOD, repr(got))
+    config = os.path.join(to, "config.json")
+    found = model_hashes(to), os.path.exists(config) and json.loads(content(config))
+    shutil.rmtree(to)
+    return *found, got.err
+
+
+def refuse(source, *parts, extra=()):
+    got = run("plan", *extra, source)
+    check(got.status == INPUT, repr(got))
+    demand(got.err, *parts)
+
+
+# ---- genuine models ----
+
+def run_genuine(tap, trees, directory):
+    for name, case in CASES.items():
+        for side, path in case["sides"].items():
+            source = os.path.join(trees, path)
+            words = words_of(case, side, trees)
+            if case.get("refuse"):
+                with tap.test(f"{name}: refused"):
+                    refuse(source, "module.a._orig_mod.weight and module.a.weight would both be "
+                           "a.weight without the words of wrappers", extra=words)
+                continue
+            if OTHER[side] not in case["to"]:
+                continue
+            with tap.test(f"{name}: {side}"):
+                found, config, _ = exported(directory, source, *words)
+                same(found, case["to"][OTHER[side]], name)
+                given = os.path.join(trees, case.get("config") or path)
+                given = given if given.endswith(".json") else os.path.join(given, "config.json")
+                if os.path.exists(given):
+                    check(config and config["architectures"] ==
+                          json.loads(content(given))["architectures"], config)
+    with tap.test("transformers 4 wants num_experts"):
+        source = os.path.join(trees, "qwen3_moe", "right")
+        config = json.loads(content(os.path.join(source, "config.json")))
+        check("num_experts" not in config, config)
+        shown = exported(directory, source, "--convert", "hf5")[1]
+        check(shown.pop("num_experts") == config["num_local_experts"] and
+              set(config) <= set(shown), shown)
+        left = os.path.join(trees, "qwen3_moe", "left")
+        check(exported(directory, left, "--convert", "hf5")[1] ==
+              json.loads(content(os.path.join(left, "config.json"))), "the other side")
+    for name, side in (("qwen3_moe", "right"), ("llava", "left"), ("wrapped-ddp-compile", "left"),
+                       ("titan-llama3", "right")):
+        case = CASES[name]
+        with tap.test(f"{name}: through a mount"), \
+                Alone(os.path.join(trees, case["sides"][side]),
+                      extra=words_of(case, side, trees)) as mount:
+            same(model_hashes(mount.path), case["to"][OTHER[side]], name)
+    with tap.test("as a distributed checkpoint, and back"):
+        left, dcp = os.path.join(trees, "titan-llama3", "left"), os.path.join(directory, "dcp")
+        got = run("export", "--convert", "titan", "--format", "dcp", left, dcp)
+        check(got.status == GOOD, repr(got))
+        found = exported(directory, dcp, "--convert", "titan", "--config", left)[0]
+        same(found, CASES["titan-llama3"]["to"]["left"], "titan")
+
+
+# ---- random models ----
+
+class Drawn:
+    """A model with the names of a table's left side."""
+
+    def __init__(self, seed):
+        numbers = self.numbers = random.Random(seed)
+        names = sorted(n[:-len(".rules")] for n in os.listdir(rule_tables.TABLES))
+        self.name = numbers.choice([n for n in names if n.startswith("hf5-")])
+        self.table = rule_tables.load_table(self.name)
+        self.config = {"architectures": [numbers.choice(self.table.suits)],
+                       "vision_config": {"num_attention_heads": 2}}
+        self.sizes = {"two": 2, "n": 2, "e": numbers.choice((1, 2, 3, 12))}
+        key = numbers.choice(("num_experts", "num_local_experts", "n_routed_experts"))
+        if "e" in self.table.lets:
+            self.config[key] = self.sizes["e"]
+        self.tensors = {}
+        for layer in range(numbers.choice((1, 2, 11))):
+            if numbers.random() < 0.7:
+                self.layer(layer)
+        rights = [right for _, right in self.table.rests]
+        for i, rest in enumerate(self.table.rests):
+            # Back, the first line with a prefix decides.
+            if rest[1] in rights[:i]:
+                continue
+            for k in range(numbers.choice((0, 1, 2))):
+                self.add(".".join(p for p in (rest[0], f"part{k}.{numbers.choice('xyz')}") if p),
+                         (numbers.randint(1, 4),) * numbers.choice((0, 1, 2)))
+        self.add("never.weight", (3,))
+
+    def add(self, name, shape):
+        count = 1
+        for size in shape:
+            count *= size
+        self.tensors[name] = ("F32", tuple(shape), random_bytes(self.numbers, 4 * count))
+
+    def layer(self, layer):
+        """All tensors of the rules of a layer; with two prefixes the first has them."""
+        done = set()
+        for rule in self.table.rules:
+            if rule.text in done:
+                continue
+            done.add(rule.text)
+            sizes = {**{letter: self.numbers.randint(1, 5) for tensor in rule.sides["hf"]
+                        for letter in tensor.letters()}, **self.sizes}
+            for tensor in rule.sides["hf"]:
+                shape = tensor.shape(sizes) if tensor.dims is not None else (2, 3)
+                for expert in range(self.sizes["e"] if "e" in tensor.name.letters else 1):
+                    self.add(tensor.name.fill({"l": layer, "e": expert}, {}), shape)
+
+    def save(self, directory, tensors):
+        root = tempfile.mkdtemp(dir=directory)
+        write(os.path.join(root, "config.json"), json.dumps(self.config).encode())
+        write(os.path.join(root, "model.safetensors"), safetensors_bytes(tensors))
+        return root
+
+
+def one(seed, directory):
+    model = Drawn(seed)
+    sided = ["--from", "hf"], ["--from", "mindspore"]
+    left = model.save(directory, model.tensors)
+    made = model.table.convert(model.tensors, model.config, "hf")
+    right = model.save(directory, made)
+    back = model.table.convert(made, model.config, "mindspore")
+    check(set(back) == set(model.tensors), f"{model.name}: the second reading")
+    word = model.numbers.choice(("hf5", model.name))
+    for source, wanted, side in ((left, made, 0), (right, back, 1)):
+        # Without a tensor that one side alone has, names do not tell.
+        told = rule_tables_sides(model, wanted if side else made)
+        words = ["--convert", word] + ([] if told and model.numbers.random() < 0.7 else sided[side])
+        same(exported(directory, source, *words)[0], hashes(wanted),
+             f"{model.name}: {' '.join(words)}")
+
+
+def rule_tables_sides(model, made):
+    """Whether most names that differ are those of rules."""
+    return set(made) != set(model.tensors) and any(
+        ".experts." in name for name in model.tensors) and model.name not in (
+            "hf5-qwen3_vl_moe", "hf5-gpt_oss", "hf5-granitemoe")
+
+
+def run_random(tap, directory, seed, cases):
+    for begin in range(0, cases, A_TEST):
+        wrong = []
+        for case in half_if_sanitized(range(begin, min(begin + A_TEST, cases))):
+            with tempfile.TemporaryDirectory(dir=directory) as own:
+                try:
+                    one(seed + case, own)
+                except AssertionError as error:
+                    wrong.append(f"--seed {seed + case} --cases 1: {error}")
+        tap.ok(not wrong, f"random models {begin} to {begin + A_TEST - 1}", "\n".join(wrong))
+
+
+# ---- what is refused ----
+
+def without(trees, directory, case, change):
+    """A copy of a genuine model with other tensors."""
+    source = os.path.join(trees, case)
+    root = tempfile.mkdtemp(dir=directory)
+    shutil.copy(os.path.join(source, "config.json"), root)
+    values = values_in(source)
+    change(values)
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
+    return root
+
+
+def run_refused(tap, trees, directory):
+    hf5 = ["--convert", "hf5"]
+    left, right = (os.path.join(trees, "qwen3_moe", side) for side in ("left", "right"))
+    expert = "model.layers.1.mlp.experts.{}.{}_proj.weight"
+    for what, gone, words in (
+            ("the last expert", [expert.format(2, p) for p in ("gate", "up", "down")],
+             ["experts.2.gate_proj.weight is missing"]),
+            ("an expert between", [expert.format(1, p) for p in ("gate", "up", "down")],
+             ["experts.1.gate_proj.weight is missing"]),
+            ("one half", [expert.format(0, "up")], ["experts.0.up_proj.weight is missing"])):
+        with tap.test(f"without {what}"):
+            root = without(trees, directory, "qwen3_moe/left",
+                           lambda v, gone=gone: [v.pop(n) for n in gone])
+            refuse(root, *words, extra=hf5)
+    with tap.test("experts apart beside the same layer's stack"):
+        stack = values_in(right)["model.layers.1.mlp.experts.gate_up_proj"]
+        root = without(trees, directory, "qwen3_moe/left",
+                       lambda v: v.update({"model.layers.1.mlp.experts.gate_up_proj": stack}))
+        refuse(root, "gate_up_proj is made twice", extra=hf5)
+    with tap.test("the wrong side"):
+        refuse(left, "names of the other side of", "--from is wrong",
+               extra=[*hf5, "--from", "mindspore"])
+        refuse(right, "names of the other side of", "--from is wrong", extra=[*hf5, "--from", "hf"])
+    with tap.test("names of both forms"):
+        def rename(v):
+            for n in list(v):
+                if n.startswith("language_model.model."):
+                    v["model.language_model." + n[len("language_model.model."):] + "x"] = v[n]
+        root = without(trees, directory, "llava/left", rename)
+        refuse(root, "of the tensors have names of the left side", extra=hf5)
+    with tap.test("a model that no table of the group is for"):
+        refuse(os.path.join(trees, "titan-llama3", "left"),
+               "no table of hf5 supports LlamaForCausalLM", extra=hf5)
+        refuse(os.path.join(trees, "wrapped-ddp", "left"), "--convert hf5 needs the model's "
+               "config.json", extra=hf5)
+    with tap.test("a strategy has no place"):
+        got = run("plan", *hf5, "--dst-strategy", os.path.join(
+            HERE, "data", "demo", "strategy_4_cards.ckpt"), left)
+        check(got.status != GOOD and "hf5 converts whole models: a strategy cannot list" in got.err,
+              repr(got))
+    with tap.test("a group is no table"):
+        got = run("convert", "show", "titan")
+        check(got.status != GOOD and "titan is a group of tables" in got.err, repr(got))
+        groups = {t["name"]: t["group"] for t in run_json("convert", "list")["tables"]}
+        check(groups["hf5-mixtral"] == "hf5" and groups["qwen3"] is None, groups)
+    with tap.test("convert check says what is made, on either side"):
+        for side, words in (("left", "25 tensors of the right side are made of 32"),
+                            ("right", "32 tensors of the left side are made of 25")):
+            demand(run("convert", "check", "hf5", os.path.join(trees, "qwen3_moe", side)).out,
+                   words + "; 0 are not converted: good")
+    with tap.test("a table of two groups"):
+        table = write(os.path.join(directory, "two.rules"), b"group x\ngroup y\nrest =\n")
+        refuse(left, "two.rules:2: a table is in one group only", extra=["--convert", table])
+    with tap.test("a prefix that is all of a name"):
+        table = write(os.path.join(directory, "whole.rules"),
+                      b"# whole\ngroup x\nrest lm_head.weight =\nrest =\n")
+        refuse(left, "lm_head.weight would have no name by", extra=["--convert", table])
+
+
+def main():
+    require_mount()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed())
+    parser.add_argument("--cases", type=int, default=30)
+    words = parser.parse_args()
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as directory:
+        trees = os.path.join(directory, "trees")
+        with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
+            tar.extractall(trees)
+        run_genuine(tap, trees, directory)
+        run_random(tap, directory, words.seed, words.cases)
+        run_refused(tap, trees, directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
