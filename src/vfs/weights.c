@@ -373,7 +373,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	o.table = w->table;
 	rc = rsh_weights_side(o.table, o.given, in.v, in.n, k->v->names, &o.from,
-			      err);
+			      NULL, err);
 	if (rc)
 		return rc;
 	w->from = o.from;

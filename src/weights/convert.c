@@ -621,7 +621,7 @@ static int side_count(const struct rsh_rule_table *table,
 int rsh_weights_side(const struct rsh_rule_table *table, int given,
 		     const struct rsh_offer *in, uint32_t n,
 		     const struct rsh_names *names, enum rsh_side *out,
-		     struct rsh_error *err)
+		     bool *told, struct rsh_error *err)
 {
 	uint32_t v[RSH_N_SIDES] = { 0, 0 };
 	const bool loose = table->n_rests > 0;
@@ -633,6 +633,8 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 	other = v[RSH_SIDE_MINDSPORE];
 	*out = given ? (enum rsh_side)(given - 1) :
 	       hf >= other && (hf || loose) ? RSH_SIDE_HF : RSH_SIDE_MINDSPORE;
+	if (told)
+		*told = hf || other;
 	if (rc || (given && !loose))
 		return rc;
 	/* Where `rest` names all others, what a rule does not name is copied
@@ -674,7 +676,7 @@ int rsh_weights_choose(const struct rsh_weights_options *o,
 		int rc;
 
 		rc = rsh_weights_side(trial.table, trial.given, in->v, in->n,
-				      in->cat->names, &trial.from, &why);
+				      in->cat->names, &trial.from, NULL, &why);
 		if (rc == 0)
 			rc = rsh_weights_convert(&trial, in, &arena, &made,
 						 &why);

@@ -184,7 +184,7 @@ static void convert(const struct rsh_rule_table *t,
 	int rc;
 
 	make_up(t, side, &m);
-	(void)rsh_weights_side(t, 0, m.in, m.n, m.names, &guessed, NULL);
+	(void)rsh_weights_side(t, 0, m.in, m.n, m.names, &guessed, NULL, NULL);
 	in = (struct rsh_offers){ m.cat, m.in, m.n };
 	rc = rsh_weights_convert(&o, &in, &arena, &out, &err);
 	require(rc == 0 || (err.code == -rc && err.text[0]));

@@ -81,6 +81,14 @@ def run_genuine(tap, trees, directory):
                 if os.path.exists(given):
                     check(config and config["architectures"] ==
                           json.loads(content(given))["architectures"], config)
+    with tap.test("ls says which form a model has"):
+        note = "note: it has names of transformers {}: --convert hf5 shows names of transformers {}"
+        for name in ("mixtral", "llava"):
+            for side, other in (("left", 4), ("right", 5)):
+                said = run("ls", os.path.join(trees, name, side)).out
+                demand(said, note.format(other, 9 - other))
+        for name in ("gpt_oss/left", "titan-llama3/left"):
+            check("note: it has" not in run("ls", os.path.join(trees, name)).out, name)
     with tap.test("transformers 4 wants num_experts"):
         source = os.path.join(trees, "qwen3_moe", "right")
         config = json.loads(content(os.path.join(source, "config.json")))

@@ -367,7 +367,7 @@ static int side_of(const char *t, const char *lines, struct rsh_error *err)
 
 	model_begin(&m, t, NULL);
 	model_add_lines(&m, lines);
-	rc = rsh_weights_side(m.table, 0, m.in, m.n, m.names, &side, err);
+	rc = rsh_weights_side(m.table, 0, m.in, m.n, m.names, &side, NULL, err);
 	model_end(&m);
 	return rc ? rc : (int)side;
 }

@@ -75,12 +75,13 @@ struct rsh_weights_options {
 /* Finds which side's names the tensors have, by the number of tensors that
  * rules name; with `rest` lines, also by the longest prefix of one, and then no
  * such name means the left side.  `given` is that of rsh_weights_options: the
- * side is only compared.  Returns 0, or -EINVAL with a sentence if both sides
+ * side is only compared.  *told, which may be NULL, is whether a name says the
+ * side.  Returns 0, or -EINVAL with a sentence if both sides
  * or none fit, or the other one. */
 int rsh_weights_side(const struct rsh_rule_table *table, int given,
 		     const struct rsh_offer *in, uint32_t n,
 		     const struct rsh_names *names, enum rsh_side *out,
-		     struct rsh_error *err);
+		     bool *told, struct rsh_error *err);
 
 /* Makes the offers of the other form.  Their recipes use tensors of the same
  * catalogue, and new names are added to the catalogue's.  They are valid as

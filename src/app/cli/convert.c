@@ -336,7 +336,7 @@ static int check_chosen(struct checking *c, const char *path,
 		.same = check_same, .ctx = c,
 	};
 	rc = rsh_weights_side(c->table, w->from, c->in.v, c->in.n, c->names,
-			      &o.from, err);
+			      &o.from, NULL, err);
 	if (rc)
 		return rc;
 	c->from = o.from;

@@ -18,6 +18,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/weights/decoder_names.h"
+#include "rsh/weights/weights.h"
 #include "rsh/wire/model_config.h"
 
 /* ---- the next command ---- */
@@ -47,12 +48,51 @@ void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
 
 /* ---- a model in parts ---- */
 
+/* The names of the tensors that are listed. */
+struct listed_names {
+	struct rsh_decoder_names known;
+	struct rsh_names *names;
+	struct rsh_offer *v; /* [n]: with names alone */
+	uint32_t n;
+};
+
+/* Writes which of two forms the names have, if a table of the group `word` is
+ * for the model, and the option that makes the other one. */
+static void model_say_form(const struct listed_names *l,
+			   const struct rsh_model_config *config,
+			   const char *word, char *text, size_t size)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_table_set set;
+	bool told = false;
+	enum rsh_side side;
+	const char *right;
+
+	*text = '\0';
+	if (rsh_tables_load(word, config, &set, &unused) == 0 &&
+	    rsh_weights_side(set.v[0], 0, l->v, l->n, l->names, &side,
+			     &told, &unused) == 0 && told) {
+		const char *left = strstr(set.v[0]->title, ": ");
+
+		left = left ? left + 2 : set.v[0]->title;
+		right = strstr(left, " = ");
+		if (right && side == RSH_SIDE_HF)
+			snprintf(text, size, "it has %.*s: --convert %s shows %s",
+				 (int)(right - left), left, word, right + 3);
+		else if (right)
+			snprintf(text, size, "it has %s: --convert %s shows %.*s",
+				 right + 3, word, (int)(right - left), left);
+	}
+	rsh_table_set_clear(&set);
+}
+
 /* Takes the first architecture of the config.json in SOURCE, and what is to be
- * said if no weight is one of it.  A config.json that cannot be read is
- * ignored, because the weights are listed.  Returns 0 or -ENOMEM. */
+ * said of the names of weights: that none is one of it, or which of two forms
+ * they have.  A config.json that cannot be read is ignored, because the weights
+ * are listed.  Returns 0 or -ENOMEM. */
 static int model_take_config(struct rsh_ls_model *m, const char *path,
 			     const struct rsh_source *source,
-			     const struct rsh_decoder_names *names)
+			     const struct listed_names *names)
 {
 	struct rsh_model_config *config = NULL;
 	struct rsh_error why = RSH_ERROR_INIT;
@@ -67,10 +107,12 @@ static int model_take_config(struct rsh_ls_model *m, const char *path,
 
 	m->architecture = name ? strdup(name) : NULL;
 	m->is_other = class &&
-		      rsh_decoder_names_misfit(names,
+		      rsh_decoder_names_misfit(&names->known,
 					       rsh_model_config_path(config),
 					       class, m->other,
 					       sizeof(m->other));
+	if (config)
+		model_say_form(names, config, "hf5", m->form, sizeof(m->form));
 	rc = rc == -ENOMEM || (name && (!quoted || !m->architecture)) ?
 	     -ENOMEM : 0;
 	rsh_model_config_free(config);
@@ -82,8 +124,15 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		      const struct rsh_source_view *view)
 {
 	const struct rsh_ckpt_index *ix = view->index[0];
-	struct rsh_decoder_names names = { NULL, false };
+	struct listed_names names = {
+		.names = view->names,
+		.v = rsh_alloc_array(ix->n_records + 1, sizeof(*names.v)),
+	};
 	struct rsh_source_file_info f;
+	int rc;
+
+	if (!names.v)
+		return -ENOMEM;
 
 	m->n_parts = rsh_source_n_files(source);
 	for (uint32_t i = 0; i < m->n_parts; i++) {
@@ -97,10 +146,22 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		m->n_of[r->dtype]++;
 		m->bytes_of[r->dtype] += r->content_bytes;
 		m->bytes += r->content_bytes;
-		rsh_decoder_names_add(&names,
+		names.v[names.n++] = (struct rsh_offer){ .name = r->name };
+		rsh_decoder_names_add(&names.known,
 				      rsh_names_text(view->names, r->name));
 	}
-	return model_take_config(m, path, source, &names);
+	rc = model_take_config(m, path, source, &names);
+	free(names.v);
+	return rc;
+}
+
+static void model_print_notes(struct rsh_printer *out,
+			      const struct rsh_ls_model *m)
+{
+	if (m->is_other)
+		rsh_say(out, "note: %\n", m->other);
+	if (*m->form)
+		rsh_say(out, "note: %\n", m->form);
 }
 
 void rsh_ls_model_print(struct rsh_printer *out, const void *model)
@@ -128,8 +189,7 @@ void rsh_ls_model_print(struct rsh_printer *out, const void *model)
 	}
 	rsh_json(out, "]}");
 	rsh_say(out, "\n");
-	if (m->is_other)
-		rsh_say(out, "note: %\n", m->other);
+	model_print_notes(out, m);
 }
 
 /* ---- a model whose format lists it ---- */
@@ -214,11 +274,28 @@ static void print_whole(struct rsh_printer *out, const struct rsh_options *o,
 	rsh_json(out, "]");
 }
 
+static int names_take(struct listed_names *n, const struct rsh_listed *l)
+{
+	n->names = rsh_names_new();
+	n->v = rsh_alloc_array((size_t)l->n_tensors + 1, sizeof(*n->v));
+	if (!n->names || !n->v)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < l->n_tensors; i++) {
+		const char *name = l->tensors[i].name;
+
+		n->v[n->n++].name = rsh_names_add(n->names, name, strlen(name));
+		if (n->v[i].name == RSH_NAME_NONE)
+			return -ENOMEM;
+		rsh_decoder_names_add(&n->known, name);
+	}
+	return 0;
+}
+
 int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 		 const struct rsh_source *source)
 {
 	struct rsh_printer *out = &run->out;
-	struct rsh_decoder_names names = { NULL, false };
+	struct listed_names names = { .names = NULL };
 	struct rsh_ls_model model = { 0 };
 	struct rsh_arena arena = { NULL, 0 };
 	const struct rsh_list_job job = {
@@ -228,17 +305,17 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 	int rc = rsh_source_format(source)->list(&job, &l, &run->err);
 
 	/* Only people are told about the config.json. */
-	for (uint32_t i = 0; rc == 0 && !out->json && i < l.n_tensors; i++)
-		rsh_decoder_names_add(&names, l.tensors[i].name);
 	if (rc == 0 && !out->json &&
-	    model_take_config(&model, o->vfs.source, source, &names))
+	    (names_take(&names, &l) ||
+	     model_take_config(&model, o->vfs.source, source, &names)))
 		rc = rsh_error_nomem(&run->err);
+	rsh_names_free(names.names);
+	free(names.v);
 	free(model.architecture);
 	if (rc == 0) {
 		run->status = l.wrong.code ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 		print_whole(out, o, source, &l);
-		if (model.is_other)
-			rsh_say(out, "note: %\n", model.other);
+		model_print_notes(out, &model);
 		rsh_ls_next(out, o, l.wrong.code == 0);
 		rsh_json(out, "}");
 		if (l.wrong.code && !out->json)
