@@ -387,7 +387,7 @@ def names_of_wrapped_modules(directory):
         check(run("convert", "check", "auto", root).status == GOOD, f"convert check: {how}")
         # Without it the names stay, and the log says that no model has them.
         demand(is_shown(root, {wrapped_as(n, how): v for n, v in values.items()}),
-               "no model has the names of ", "they have words of wrappers")
+               "no model has the names of ", "they have words of wrappers, which --unwrap removes")
     # "module." of some weights alone is a module of the model.
     file_of(os.path.join(root, "model.safetensors"),
             {n if "layers" in n else "module." + n: v for n, v in values.items()})

@@ -686,7 +686,7 @@ static bool hf_check_wrapped(const struct hf_check *h)
 		return false;
 	snprintf(text, sizeof(text), "%.600s: no model has the names of %u "
 		 "weights, such as %.400s: they have words of wrappers, which "
-		 "--rename removes", h->path, n, first);
+		 "--unwrap removes", h->path, n, first);
 	w->note(w->ctx, text);
 	return true;
 }
