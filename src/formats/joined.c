@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "rsh/formats/files.h"
+#include "rsh/formats/torch.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
@@ -35,6 +36,23 @@ void rsh_joined_clear(struct rsh_joined *j)
 
 /* ---- files ---- */
 
+/* A description uses what was read first.  Returns whether something is
+ * kept. */
+static bool joined_keep(struct rsh_joined *j, uint32_t file, void *read)
+{
+	bool has;
+
+	pthread_mutex_lock(&j->lock);
+	if (!j->described && !j->files[file]) {
+		j->files[file] = read;
+		read = NULL;
+	}
+	has = j->files[file];
+	pthread_mutex_unlock(&j->lock);
+	j->format->free_it(read);
+	return has;
+}
+
 int rsh_joined_scan(const struct rsh_scan_job *job,
 		    struct rsh_ckpt_index **out, struct rsh_error *err)
 {
@@ -48,32 +66,36 @@ int rsh_joined_scan(const struct rsh_scan_job *job,
 	rc = j->format->read(j, job->file, job->bytes,
 			     job->how != RSH_SCAN_HEADERS, job->names, &file,
 			     out, err);
-	if (rc)
-		return rc;
+	if (rc == 0)
+		joined_keep(j, job->file, file);
+	return rc;
+}
+
+int rsh_joined_need(struct rsh_joined *j, uint32_t file, struct rsh_error *err)
+{
+	cleanup_format_file struct rsh_format_file f = { .path = NULL };
+	void *read;
+	bool has;
+	int rc;
+
 	pthread_mutex_lock(&j->lock);
-	/* A description uses those that were read first. */
-	if (!j->described && !j->files[job->file]) {
-		j->files[job->file] = file;
-		file = NULL;
-	}
+	has = j->files[file];
 	pthread_mutex_unlock(&j->lock);
-	j->format->free_it(file);
-	return 0;
+	if (has)
+		return 0;
+	rc = rsh_format_file_open(j->source, j->format->name(j, file), &f,
+				  err) ?:
+	     j->format->read(j, file, &f.bytes, false, NULL, &read, NULL, err);
+	return rc || joined_keep(j, file, read) ? rc :
+	       rsh_error_set(err, ESTALE, "%s could not be read before",
+			     f.bytes.path);
 }
 
 static int load_file(void *ctx, size_t i, struct rsh_error *err)
 {
-	struct rsh_joined *j = ctx;
-	cleanup_format_file struct rsh_format_file f;
 	struct rsh_error why = RSH_ERROR_INIT;
-	int rc;
+	int rc = rsh_joined_need(ctx, (uint32_t)i, &why);
 
-	if (j->files[i])
-		return 0;
-	rc = rsh_format_file_open(j->source,
-				  j->format->name(j, (uint32_t)i), &f, &why) ?:
-	     j->format->read(j, (uint32_t)i, &f.bytes, false, NULL,
-			     &j->files[i], NULL, &why);
 	if (rc == 0 || rc == -ENOMEM)
 		return rc ? rsh_error_nomem(err) : 0;
 	rsh_log_notice("%s", why.text);
@@ -88,6 +110,83 @@ int rsh_joined_load(const struct rsh_source *s, struct rsh_error *err)
 	return j->described ? 0 :
 	       rsh_parallel_for(rsh_source_scan_threads(s), j->n, load_file, j,
 				err);
+}
+
+/* ---- values ---- */
+
+static int parts_ignore(void *ctx, const char *path, const char *name,
+			const struct rsh_pickle_value *args,
+			const struct rsh_pickle_value **pieces, uint32_t *n,
+			struct rsh_error *err)
+{
+	(void)ctx, (void)path, (void)name, (void)args, (void)pieces, (void)err;
+	*n = 0;
+	return 0;
+}
+
+static int object_ignore(void *ctx, const char *path,
+			 const struct rsh_pickle_value *root,
+			 struct rsh_error *err)
+{
+	(void)ctx, (void)path, (void)root, (void)err;
+	return 0;
+}
+
+static int value_add(const struct rsh_torch_value *v,
+		     const struct rsh_joined_value *shown,
+		     const struct rsh_plan_options *opts,
+		     const struct rsh_store_attr *attr, struct rsh_arena *arena,
+		     struct rsh_values *out)
+{
+	struct rsh_path_key *keys;
+	const char *name;
+	int rc;
+
+	if (opts->wanted && !opts->wanted(opts->ctx, shown->name))
+		return 0;
+	/* The file of torch is freed. */
+	name = rsh_arena_strndup(arena, shown->name, strlen(shown->name));
+	keys = rsh_path_keys_copy(shown->keys, shown->n_keys, arena);
+	rc = name && keys ? rsh_values_add(out, opts, name, &v->plain, attr) :
+			    -ENOMEM;
+	return rc > 0 ? rsh_values_add_path(out, name, keys, shown->n_keys) :
+			rc;
+}
+
+int rsh_joined_values(const struct rsh_source *s, const char *file,
+		      const struct rsh_plan_options *opts,
+		      struct rsh_arena *arena,
+		      int (*take)(void *ctx, const struct rsh_torch_value *v,
+				  struct rsh_joined_value *out),
+		      void *ctx, struct rsh_values *out)
+{
+	static const struct rsh_torch_parts parts = {
+		.take = parts_ignore, .look = object_ignore,
+	};
+	cleanup_format_file struct rsh_format_file opened;
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_torch_file *f = NULL;
+	struct rsh_stat st = { .size = 0 };
+	int rc = rsh_format_file_open(s, file, &opened, &why) ?:
+		 rsh_torch_file_read_parts(&opened.bytes, &parts, &f, &why);
+
+	if (rc) {
+		if (rc != -ENOENT && rc != -ENOMEM)
+			rsh_log_warning("%s: its values are not shown",
+					why.text);
+		return rc == -ENOMEM ? rc : 0;
+	}
+	rsh_handle_look(opened.handle, &st);
+	for (uint32_t i = 0; i < f->n_values && rc == 0; i++) {
+		struct rsh_joined_value shown;
+
+		rc = take(ctx, &f->values[i], &shown);
+		if (rc > 0)
+			rc = value_add(&f->values[i], &shown, opts, &st.attr,
+				       arena, out);
+	}
+	rsh_torch_file_free(f);
+	return rc;
 }
 
 /* ---- the description ---- */

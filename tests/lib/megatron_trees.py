@@ -12,13 +12,18 @@ TRACKER = "latest_checkpointed_iteration.txt"
 
 def expected():
     with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
-        return json.load(f)
+        cases = json.load(f)
+    with open(os.path.join(DATA, "states.json"), encoding="utf-8") as f:
+        for name, more in json.load(f).items():
+            cases.setdefault(name, {}).update(more)
+    return cases
 
 
 def unpack(directory):
     """The genuine trees, in a directory."""
-    with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
-        tar.extractall(directory)
+    for name in "trees.tar.xz", "states.tar.xz":
+        with tarfile.open(os.path.join(DATA, name)) as tar:
+            tar.extractall(directory)
     return directory
 
 

@@ -7,6 +7,7 @@ The yardstick is data/megatron/expected.json: what the software itself joins.
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -71,16 +72,10 @@ def run_case(tap, name, case, trees):
         same(model_hashes(mount.path), case["whole"], name)
     with tap.test(f"{name}: its iteration is a source too"), Alone(step_of(source)) as mount:
         same(model_hashes(mount.path), case["whole"], name)
-    has_states = name == "mg-vpp-distopt"
-    drop = ["--drop", "^optimizer"] if has_states else []
+    everything = {**case["whole"], **case.get("states", {})}
     with tap.test(f"{name}: as a distributed checkpoint"), \
-            Alone(source, extra=["--format", "dcp", *drop]) as mount:
-        same(hashes(Checkpoint(mount.path).values()), case["whole"], name)
-    if has_states:
-        for asked in ["--format", "dcp"], ["--optimizer", "keep"]:
-            with tap.test(f"{name}: {' '.join(asked)} asks for states of the optimizer"):
-                no_good(source, "the state of the optimizer is not supported", "--drop",
-                        extra=asked)
+            Alone(source, extra=["--format", "dcp"]) as mount:
+        same(hashes(Checkpoint(mount.path).values()), everything, name)
     with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
         out = os.path.join(own, "out")
         got = run("export", source, out)
@@ -96,7 +91,7 @@ def run_case(tap, name, case, trees):
                f"expert {mesh['ep']};", "reshardfs mount")
         said = run_json("ls", step_of(source))
         check({t["name"]: t["shape"] for t in said["tensors"]} ==
-              {n: e[1] for n, e in case["whole"].items()} and said["whole"], said)
+              {n: e[1] for n, e in everything.items()} and said["whole"], said)
         for how in "structure", "full":
             check(run_json("verify", "--check", how, source)["good"], how)
 
@@ -113,6 +108,92 @@ def run_genuine(tap, trees):
                 got = run("verify", source)
                 check(got.status != GOOD, "verify takes it")
                 demand(got.out + got.err, case["refuse"])
+
+
+# ---- states of the optimizer ----
+
+def optimizers_of(root):
+    return [os.path.join(os.path.dirname(path), "distrib_optim.pt") for path in files_of(root)]
+
+
+def buffers_of(value):
+    """The dictionaries of flat tensors, of one optimizer or a list of them."""
+    for one in value if isinstance(value, list) else [value]:
+        for key, of_types in (one or {}).items():
+            if key != "buckets_coalesced":
+                yield from of_types.values()
+
+
+def without_states(trees, case, directory, change, said, which=slice(None)):
+    """The weights are shown, and why the states are not is said."""
+    copy = copy_of(trees, case, directory)
+    for path in optimizers_of(copy)[which]:
+        file = TorchFile(path)
+        change(file.value)
+        file.write(path)
+    with Alone(copy, extra=["--format", "dcp"]) as mount:
+        same(hashes(Checkpoint(mount.path).values()), CASES[case]["whole"], case)
+        demand(mount.log(), "the states of the optimizer are left out", "distrib_optim.pt",
+               said)
+    with Alone(copy) as mount:
+        check("left out" not in mount.log(), mount.log())
+    demand(run("ls", copy).out, "optimizer: not shown")
+    shutil.rmtree(copy)
+
+
+def more_padding(value):
+    for buffer in buffers_of(value):
+        buffer["numel_unpadded"] -= 1
+
+
+def run_states(tap, trees, directory):
+    two = "mg-vpp-distopt", "mg-moe-distopt"
+    for case in two:
+        source = os.path.join(trees, case)
+        with tap.test(f"{case}: --optimizer keep"), \
+                Alone(source, extra=["--optimizer", "keep"]) as mount:
+            same(model_hashes(mount.path), {**CASES[case]["whole"], **CASES[case]["states"]},
+                 case)
+            with open(os.path.join(mount.path, "extra_state.json"), encoding="utf-8") as f:
+                values = json.load(f)
+            check(values["iteration"] == int(CASES[case]["step"][5:]) and
+                  values["opt_param_scheduler.num_steps"] == 8 and any(
+                      name.endswith("param_groups.0.lr") for name in values) and not any(
+                      name.split(".")[0] in ("args", "rng_state") for name in values), values)
+        with tap.test(f"{case}: states are listed"):
+            demand(run("ls", source).out, "optimizer: distributed")
+        with tap.test(f"{case}: several buckets"):
+            without_states(trees, case, directory, more_padding, "several buckets")
+        with tap.test(f"{case}: an unknown form"):
+            without_states(trees, case, directory,
+                           lambda value: [one.pop("buckets_coalesced") for one in (
+                               value if isinstance(value, list) else [value]) if one],
+                           "unknown form", slice(1))
+        with tap.test(f"{case}: without exp_avg"):
+            without_states(trees, case, directory,
+                           lambda value: [b.pop("exp_avg") for b in buffers_of(value)],
+                           "not all states", slice(1))
+        with tap.test(f"{case}: a file of another rank's buffers"):
+            without_states(trees, case, directory,
+                           lambda value: [one.update({5: one.pop(0)}) for one in (
+                               value if isinstance(value, list) else [value]) if one],
+                           "it has other buffers than the model", slice(1))
+        for how, lose in (("lost", os.remove), ("cut", lambda path: os.truncate(path, 900))):
+            with tap.test(f"{case}: a file of states is {how}"):
+                copy = copy_of(trees, case, directory)
+                lose(optimizers_of(copy)[0])
+                with Alone(copy) as mount:
+                    same(model_hashes(mount.path), CASES[case]["whole"], case)
+                    demand(mount.log(), "the optimizer's state is not complete: tensor "
+                           "optimizer.state.")
+                no_good(copy, "tensor optimizer.state.", extra=["--format", "dcp"])
+                shutil.rmtree(copy)
+    with tap.test("states without a distributed optimizer"):
+        copy = changed(copy_of(trees, "mg-few-groups", directory), lambda tree: tree.update(
+            optimizer={"state": {0: next(iter(tree["model"].values()))}}))
+        with Alone(copy, extra=["--format", "dcp"]) as mount:
+            same(hashes(Checkpoint(mount.path).values()), CASES["mg-few-groups"]["whole"], copy)
+            demand(mount.log(), "they have numbers in place of names")
 
 
 def run_convert(tap, trees):
@@ -345,7 +426,8 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         trees = unpack(os.path.join(directory, "trees"))
         for function, arguments in (
-                (run_genuine, (trees,)), (run_convert, (trees,)), (run_differs, (trees,)),
+                (run_genuine, (trees,)), (run_states, (trees, directory)),
+                (run_convert, (trees,)), (run_differs, (trees,)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
                 (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
                 (run_mutations, (trees, directory, words.seed, words.cases))):

@@ -31,8 +31,7 @@ struct rsh_joined {
 	const struct rsh_joined_format *format;
 	const struct rsh_source *source;
 	uint32_t n;
-	/* The mutex guards `files` while several threads make indexes; each
-	 * file is read by one thread. */
+	/* The mutex guards `files` while several threads make indexes. */
 	pthread_mutex_t lock;
 	void **files; /* [n]; NULL: not read */
 	bool described;
@@ -48,9 +47,30 @@ void rsh_joined_clear(struct rsh_joined *j);
 /* Is the `scan` of such a format. */
 int rsh_joined_scan(const struct rsh_scan_job *job,
 		    struct rsh_ckpt_index **out, struct rsh_error *err);
+/* Reads a file, unless it was read: then it stays, until the source is closed.
+ * Any thread may call it.  Returns 0 or -errno with a sentence. */
+int rsh_joined_need(struct rsh_joined *j, uint32_t file, struct rsh_error *err);
 /* Reads the files that were not read, with several threads.  One that is
  * damaged is not an error. */
 int rsh_joined_load(const struct rsh_source *s, struct rsh_error *err);
+
+/* The name under which a value is shown, and its keys (n is 0: it is the only
+ * one). */
+struct rsh_joined_value {
+	const char *name;
+	const struct rsh_path_key *keys;
+	uint32_t n_keys;
+};
+/* Adds values of a file.  `take` returns whether one is shown, with its name in
+ * *out, or -ENOMEM; copies of names are in the arena.  If the file cannot be
+ * read, this is logged.  Returns 0 or -ENOMEM. */
+struct rsh_torch_value;
+int rsh_joined_values(const struct rsh_source *s, const char *file,
+		      const struct rsh_plan_options *opts,
+		      struct rsh_arena *arena,
+		      int (*take)(void *ctx, const struct rsh_torch_value *v,
+				  struct rsh_joined_value *out),
+		      void *ctx, struct rsh_values *out);
 
 /* Begins a description, without problems; NULL: memory is out. */
 struct rsh_dcp *rsh_joined_begin(struct rsh_joined *j);

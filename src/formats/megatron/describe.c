@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- how a tensor is cut ---- */
 
@@ -108,7 +110,9 @@ static int chunks_make(struct rsh_megatron_work *w,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
 			at += r[i - 1].e->dims[c->axis];
-		rc = chunks_add(w, &r[i], c, at, t);
+		/* Megatron-LM loads the first copy of a state. */
+		if (!r->e->state || i == 0 || r[i].piece != r[i - 1].piece)
+			rc = chunks_add(w, &r[i], c, at, t);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];
 		if (c->n > 1)
@@ -173,20 +177,26 @@ static size_t layer_number(const struct rsh_source_megatron *st, uint32_t order,
 	return i;
 }
 
-/* Sets the name that a tensor has in the whole model; NULL: memory is out. */
+/* Sets the name that a tensor has in the whole model.  Returns 0, 1 after a
+ * problem, or -ENOMEM. */
 static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 {
 	const struct rsh_source_megatron *st = w->st;
 	struct rsh_arena *arena = &w->d->arena_;
 	const char *name = r->e->name, *end;
-	char expert[24] = "", before[64] = "";
+	char expert[24] = "", before[64] = "", state[48] = "";
 	uint64_t local, block;
 
+	if (r->e->state)
+		snprintf(state, sizeof(state), RSH_MEGATRON_STATE "%s.",
+			 rsh_megatron_state_names[r->e->state]);
 	/* The last stage has a copy of the embedding if the head is tied. */
 	if (st->args[RSH_MEGATRON_UNTIED] != 1 && st->pipeline > 1 &&
 	    strcmp(name, "output_layer.weight") == 0) {
-		r->name = "embedding.word_embeddings.weight";
-		return 0;
+		r->name = rsh_arena_format(arena, "%s"
+					   "embedding.word_embeddings.weight",
+					   state);
+		return r->name ? 0 : -ENOMEM;
 	}
 	if (r->is.n > 0) {
 		local = st->args[RSH_MEGATRON_EXPERTS] / st->n_blocks;
@@ -204,10 +214,16 @@ static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 		name = r->is.after_layer;
 	}
 	end = r->e->name + (r->is.n ? r->is.at : strlen(r->e->name));
-	r->name = rsh_arena_format(arena, "%s%.*s%s%s", before,
+	r->name = rsh_arena_format(arena, "%s%s%.*s%s%s", state, before,
 				   (int)(end - name), name, expert,
 				   r->is.n ? end + r->is.n : "");
 	return r->name ? 0 : -ENOMEM;
+}
+
+/* States are used if all files of them can be. */
+static bool file_is_used(const struct rsh_source_megatron *st, uint32_t file)
+{
+	return st->all.files[file] && (file < st->n || !st->no_states);
 }
 
 static int refs_make(struct rsh_megatron_work *w)
@@ -217,14 +233,15 @@ static int refs_make(struct rsh_megatron_work *w)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < st->all.n; i++)
-		n += rsh_megatron_file_of(st, i)->n;
+		n += file_is_used(st, i) ? rsh_megatron_file_of(st, i)->n : 0;
 	w->refs = rsh_alloc_array(n + 1, sizeof(*w->refs));
 	if (!w->refs)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_megatron_file *f = st->all.files[i];
 
-		for (uint32_t k = 0; k < f->n && rc >= 0; k++) {
+		for (uint32_t k = 0; file_is_used(st, i) && k < f->n &&
+		     rc >= 0; k++) {
 			struct rsh_megatron_ref *r = &w->refs[w->n_refs];
 
 			*r = (struct rsh_megatron_ref){
@@ -244,6 +261,49 @@ static int refs_make(struct rsh_megatron_work *w)
 	return rc < 0 ? rc : 0;
 }
 
+static int tensor_by_name(const void *a, const void *b)
+{
+	const struct rsh_dcp_tensor *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int problem_is(const struct rsh_tensor_problems *p, const char *name)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (strcmp(p->v[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* If some weights have states, each parameter has them. */
+static int states_check(struct rsh_megatron_work *w)
+{
+	const struct rsh_dcp *d = w->d;
+	int rc = 0;
+
+	if (w->st->all.n == w->st->n || w->st->no_states)
+		return 0;
+	for (uint32_t i = 0; i < d->n_tensors && rc >= 0; i++) {
+		const char *of = d->tensors[i].name;
+		struct rsh_dcp_tensor key;
+
+		if (rsh_megatron_is_state(of) ||
+		    rsh_has_suffix(of, ".expert_bias"))
+			continue;
+		key.name = rsh_arena_format(&w->d->arena_, RSH_MEGATRON_STATE
+					    "exp_avg.%s", of);
+		if (!key.name)
+			return -ENOMEM;
+		if (!bsearch(&key, d->tensors, d->n_tensors, sizeof(key),
+			     tensor_by_name) &&
+		    !problem_is(&w->st->all.problems, key.name))
+			rc = rsh_megatron_blame(w, key.name, ENOENT, "no file "
+						"has it");
+	}
+	return rc < 0 ? rc : 0;
+}
+
 static int tensors_make(struct rsh_megatron_work *w)
 {
 	int rc = refs_make(w);
@@ -254,7 +314,30 @@ static int tensors_make(struct rsh_megatron_work *w)
 		return -ENOMEM;
 	w->d->tensors = w->tensors;
 	return rsh_joined_each(w->refs, w->n_refs, sizeof(*w->refs),
-			       tensor_take, w);
+			       tensor_take, w) ?: states_check(w);
+}
+
+/* Decides whether states can be shown. */
+static int states_decide(struct rsh_source_megatron *st)
+{
+	st->no_states = NULL;
+	for (uint32_t i = 0; i < st->all.n && !st->no_states; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
+
+		if (f && i >= st->n && f->wrong)
+			st->no_states = rsh_arena_format(
+				&st->arena, "%s: %s", st->listed[i].name,
+				f->wrong);
+		else if (f && i < st->n && f->has_optimizer)
+			st->no_states = rsh_arena_format(
+				&st->arena, "%s: they have numbers in place of "
+				"names", st->listed[i].name);
+		else
+			continue;
+		if (!st->no_states)
+			return -ENOMEM;
+	}
+	return 0;
 }
 
 int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
@@ -273,7 +356,7 @@ int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
 	if (!w.d)
 		return rsh_error_nomem(err);
 	files = rsh_arena_array(&w.d->arena_, const char *, st->all.n);
-	rc = files ? tensors_make(&w) : -ENOMEM;
+	rc = files ? states_decide(st) ?: tensors_make(&w) : -ENOMEM;
 	free(w.refs);
 	if (rc)
 		return rsh_error_nomem(err);

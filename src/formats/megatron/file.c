@@ -211,12 +211,22 @@ static int file_look(void *ctx, const char *path,
 			!version ? 0 : version->kind == RSH_PV_REAL ?
 			version->real : version->kind == RSH_PV_NUMBER ?
 			(double)version->number : 0));
-	f->has_optimizer = rsh_pickle_find(root, "optimizer");
 	rc = rc ?: read_chunks(f, root);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- tensors ---- */
+
+/* Returns what a tensor is, by its keys. */
+static enum rsh_megatron_state state_of(const struct rsh_torch_tensor *t)
+{
+	unsigned i = t->n_keys == 3 ? RSH_MEGATRON_STATES - 1 : 0;
+
+	while (i > 0 && strcmp(t->keys[2].text,
+			       rsh_megatron_state_names[i]) != 0)
+		i--;
+	return i;
+}
 
 /* Returns whether keys are those of a tensor in a chunk, which is set. */
 static bool is_in_chunk(const struct rsh_path_key *keys, uint32_t n,
@@ -251,11 +261,15 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 		.has_crc = s->has_crc && t->from == 0 &&
 			   s->bytes == t->elements * width,
 		.crc = s->crc, .offset = s->offset + t->from * width,
-		.bytes = l.span * width,
+		.bytes = l.span * width, .storage = t->storage,
+		.from = t->from, .state = state_of(t),
 	};
 	/* The name is the second key. */
 	e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
-	return e->key ? 0 : -ENOMEM;
+	if (e->name && e->state)
+		e->name = rsh_arena_strndup(&f->arena, t->keys[1].text,
+					    strlen(t->keys[1].text));
+	return e->name ? 0 : -ENOMEM;
 }
 
 static int file_add_value(struct rsh_megatron_file *f,
@@ -277,14 +291,17 @@ static int entry_by_name(const void *a, const void *b)
 {
 	const struct rsh_megatron_entry *x = a, *y = b;
 
-	return rsh_by_u32(&x->chunk, &y->chunk) ?: strcmp(x->name, y->name);
+	return rsh_by_u32(&x->chunk, &y->chunk) ?: strcmp(x->name, y->name) ?:
+	       (int)x->state - (int)y->state;
 }
 
 const struct rsh_megatron_entry *
 rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
-		  const char *name)
+		  const char *name, enum rsh_megatron_state state)
 {
-	const struct rsh_megatron_entry key = { .name = name, .chunk = chunk };
+	const struct rsh_megatron_entry key = {
+		.name = name, .chunk = chunk, .state = state,
+	};
 
 	return f->n == 0 ? NULL : bsearch(&key, f->v, f->n, sizeof(key),
 					  entry_by_name);
@@ -328,7 +345,7 @@ static int file_unfold(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 }
 
 static int file_take(struct rsh_megatron_file *f,
-		     const struct rsh_torch_file *of)
+		     const struct rsh_torch_file *of, bool is_states)
 {
 	uint32_t chunk;
 	int rc = 0;
@@ -340,9 +357,11 @@ static int file_take(struct rsh_megatron_file *f,
 	for (uint32_t i = 0; i < of->n_tensors && rc == 0; i++) {
 		const struct rsh_torch_tensor *t = &of->tensors[i];
 
+		f->has_optimizer |= t->n_keys > 0 && t->keys[0].text &&
+				    strcmp(t->keys[0].text, "optimizer") == 0;
 		if (!is_in_chunk(t->keys, t->n_keys, &chunk))
 			continue;
-		if (t->n_keys > 2)
+		if (t->n_keys > 2 && !is_states)
 			rc = file_blame(f, rsh_arena_format(
 				&f->arena, "its model has dictionaries in it, "
 				"such as %s", t->keys[1].text));
@@ -378,7 +397,7 @@ static enum rsh_megatron_gate gate_of(const struct rsh_megatron_file *f,
 	rest += strcspn(rest, "0123456789");
 	snprintf(name, sizeof(name), "%.*slinear_fc2.weight%s",
 		 (int)(at - e->name), e->name, rest);
-	second = rsh_megatron_find(f, e->chunk, name);
+	second = rsh_megatron_find(f, e->chunk, name, e->state);
 	if (!second || second->n_dims != 2)
 		return RSH_MEGATRON_ODD_GATE;
 	return e->dims[0] == second->dims[1] ? RSH_MEGATRON_NO_GATE :
@@ -427,7 +446,8 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 		if (!is_in_chunk(v[i].keys, v[i].n_keys, &chunk))
 			continue;
 		rsh_megatron_name_read(v[i].keys[1].text, &is);
-		found = rsh_megatron_find(f, chunk, v[i].keys[1].text);
+		found = rsh_megatron_find(f, chunk, v[i].keys[1].text,
+					  state_of(&v[i]));
 		if (is.kind != RSH_MEGATRON_GATE || is.grouped || !found ||
 		    (is.of_expert ? expert_tensor :
 				    f->args[RSH_MEGATRON_TENSOR]) == 1)
@@ -465,23 +485,53 @@ static void file_free(void *file)
 	free(f);
 }
 
+static int model_read(struct rsh_megatron_file *f,
+		      const struct rsh_byte_source *bytes,
+		      struct rsh_torch_file **of, struct rsh_error *err)
+{
+	const struct rsh_torch_parts parts = { .ctx = f, .look = file_look };
+	int rc = rsh_torch_file_read_parts(bytes, &parts, of, err);
+
+	return rc ? rc : file_unfold(f, *of) || file_take(f, *of, false) ?
+	       rsh_error_nomem(err) : 0;
+}
+
+/* The file of the model beside it may have been read already. */
+static int states_read(struct rsh_source_megatron *st, uint32_t file,
+		       struct rsh_megatron_file *f,
+		       const struct rsh_byte_source *bytes,
+		       struct rsh_torch_file **of, struct rsh_error *err)
+{
+	const uint32_t model = st->listed[file].model;
+	int rc = model == RSH_MEGATRON_NO_FILE ?
+		 rsh_error_set(err, ENOENT, "%s: no " RSH_MEGATRON_FILE
+			       " is beside it", bytes->path) :
+		 rsh_joined_need(&st->all, model, err) ?:
+		 rsh_torch_file_read(bytes, of, err);
+
+	if (rc)
+		return rc;
+	return rsh_megatron_states_find(f, st->all.files[model], *of) ||
+	       file_take(f, *of, true) ? rsh_error_nomem(err) : 0;
+}
+
 static int file_read(void *state, uint32_t file,
 		     const struct rsh_byte_source *bytes, bool full,
 		     struct rsh_names *names, void **out,
 		     struct rsh_ckpt_index **index, struct rsh_error *err)
 {
+	struct rsh_source_megatron *st = state;
 	struct rsh_megatron_file *f = calloc(1, sizeof(*f));
-	const struct rsh_torch_parts parts = { .ctx = f, .look = file_look };
 	struct rsh_torch_file *of = NULL;
 	int rc;
 
-	(void)state, (void)file;
 	*out = NULL;
 	if (!f)
 		return rsh_error_nomem(err);
-	rc = rsh_torch_file_read_parts(bytes, &parts, &of, err);
-	if (rc == 0 && (file_unfold(f, of) || file_take(f, of) ||
-			file_split(f, of)))
+	rc = st->listed[file].model == file ?
+	     model_read(f, bytes, &of, err) :
+	     states_read(st, file, f, bytes, &of, err);
+	if (rc == 0 && file_split(f, of))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && names)
 		rc = rsh_torch_index_by_name(of, bytes, full, names, index,

@@ -39,6 +39,7 @@ struct sizes {
 static bool sizes_find(const struct rsh_source_megatron *st,
 		       const struct rsh_megatron_ref *r, struct sizes *out)
 {
+	const struct rsh_megatron_file *f = st->all.files[r->file];
 	const struct rsh_megatron_entry *one, *two;
 	char name[4096];
 	const size_t n = strlen(r->e->name) - 1;
@@ -47,9 +48,9 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 		.n = st->args[RSH_MEGATRON_EXPERTS] / st->n_blocks,
 	};
 	snprintf(name, sizeof(name), "%.*s1", (int)n, r->e->name);
-	one = rsh_megatron_find(st->all.files[r->file], r->e->chunk, name);
+	one = rsh_megatron_find(f, r->e->chunk, name, r->e->state);
 	snprintf(name, sizeof(name), "%.*s2", (int)n, r->e->name);
-	two = rsh_megatron_find(st->all.files[r->file], r->e->chunk, name);
+	two = rsh_megatron_find(f, r->e->chunk, name, r->e->state);
 	if (out->n == 0 || !one || !two || one->n_dims != 2 ||
 	    two->n_dims != 2 || !one->row_major || !two->row_major ||
 	    one->dims[0] % out->n != 0 || two->dims[0] % out->n != 0)

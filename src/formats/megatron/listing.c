@@ -65,9 +65,30 @@ static bool dir_read(const char *name, struct rsh_megatron_listed *out)
 
 /* ---- directories ---- */
 
+/* Adds DIR/FILE for each of the directories that has it. */
+static int add_files(const struct rsh_store *store, const char *step,
+		     const struct rsh_path_list *dirs, const char *file,
+		     struct rsh_path_list *out)
+{
+	struct rsh_stat st;
+	int rc = 0;
+
+	for (size_t i = 0; i < dirs->n && rc == 0; i++) {
+		cleanup_free char *path = rsh_text_format("%s%s/%s", step,
+							  dirs->v[i], file);
+
+		rc = !path ? -ENOMEM : rsh_store_look(store, path, &st);
+		if (rc == 0)
+			rc = rsh_path_list_add(out, path);
+		else if (rc == -ENOENT || rc == -ENOTDIR)
+			rc = 0;
+	}
+	return rc;
+}
+
 /* Lists the files of a step, which is a directory with a slash at its end, or
- * "", as DIR/FILE below it.  *out is empty for a step of another form.  Returns
- * 0 or -errno. */
+ * "": those of the model, then those of states.  *out is empty for a step of
+ * another form.  Returns 0 or -errno. */
 static int step_list(const struct rsh_store *store, const char *step,
 		     struct rsh_path_list *out)
 {
@@ -76,7 +97,6 @@ static int step_list(const struct rsh_store *store, const char *step,
 	cleanup_dir struct rsh_dir *d = NULL;
 	struct rsh_path_list dirs = { 0 };
 	struct rsh_megatron_listed l;
-	struct rsh_stat st;
 	const char *name;
 	bool other = false;
 	int more = path ? rsh_dir_open(store, path, &d) : -ENOMEM, rc;
@@ -88,16 +108,10 @@ static int step_list(const struct rsh_store *store, const char *step,
 	}
 	rc = more < 0 ? more : 0;
 	rsh_path_list_sort(&dirs);
-	for (size_t i = 0; i < dirs.n && !other && rc == 0; i++) {
-		cleanup_free char *file = rsh_text_format(
-			"%s%s/" RSH_MEGATRON_FILE, step, dirs.v[i]);
-
-		rc = !file ? -ENOMEM : rsh_store_look(store, file, &st);
-		if (rc == 0)
-			rc = rsh_path_list_add(out, file);
-		else if (rc == -ENOENT || rc == -ENOTDIR)
-			rc = 0;
-	}
+	if (rc == 0 && !other)
+		rc = add_files(store, step, &dirs, RSH_MEGATRON_FILE, out);
+	if (rc == 0 && out->n > 0)
+		rc = add_files(store, step, &dirs, RSH_MEGATRON_OPTIMIZER, out);
 	rsh_path_list_clear(&dirs);
 	return rc;
 }
@@ -162,6 +176,8 @@ static int list_file(const struct rsh_format_step *d, const char *path)
 	struct rsh_checkpoint c = {
 		.name = strdup(path), .label = strdup(d->label),
 		.step = d->step,
+		/* Files of states are after all of the model. */
+		.rank = rsh_has_suffix(path, RSH_MEGATRON_OPTIMIZER),
 	};
 	struct rsh_stat st;
 
@@ -285,6 +301,43 @@ static void state_free(void *state)
 	free(st);
 }
 
+/* Takes the files of the candidate, in whose order they are. */
+static int take_files(struct rsh_source *s, struct rsh_source_megatron *st,
+		      size_t first, size_t end)
+{
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		struct rsh_megatron_listed *l = &st->listed[st->all.n];
+		const char *dir = strstr(c->name, "mp_rank");
+
+		/* That of a step that cannot be listed is no file. */
+		if (!dir || !dir_read(dir, l))
+			continue;
+		if (!rsh_has_suffix(c->name, RSH_MEGATRON_OPTIMIZER))
+			st->n++;
+		c->rank = st->all.n++;
+		l->name = rsh_arena_strndup(&st->arena, c->name,
+					    strlen(c->name));
+		st->dir = rsh_arena_strndup(&st->arena, c->name,
+					    (size_t)(dir - c->name));
+		if (!l->name || !st->dir)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Returns the file of the model in the directory of a file. */
+static uint32_t model_beside(const struct rsh_source_megatron *st,
+			     const char *name)
+{
+	const size_t n = (size_t)(strrchr(name, '/') - name) + 1;
+	uint32_t i = 0;
+
+	while (i < st->n && strncmp(st->listed[i].name, name, n) != 0)
+		i++;
+	return i < st->n ? i : RSH_MEGATRON_NO_FILE;
+}
+
 int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
 			struct rsh_error *err)
 {
@@ -301,24 +354,10 @@ int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
 	st->dir = "";
 	st->listed = rsh_arena_array(&st->arena, struct rsh_megatron_listed,
 				     end - first);
-	if (rc || !st->listed)
+	if (rc || !st->listed || take_files(s, st, first, end))
 		return rsh_error_nomem(err);
-	for (size_t i = first; i < end; i++) {
-		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-		struct rsh_megatron_listed *l = &st->listed[st->all.n];
-		const char *dir = strstr(c->name, "mp_rank");
-
-		c->rank = st->all.n;
-		/* That of a step that cannot be listed is no file. */
-		if (!dir || !dir_read(dir, l))
-			continue;
-		l->name = rsh_arena_strndup(&st->arena, c->name,
-					    strlen(c->name));
-		st->dir = rsh_arena_strndup(&st->arena, c->name,
-					    (size_t)(dir - c->name));
-		if (!l->name || !st->dir)
-			return rsh_error_nomem(err);
-		st->all.n++;
-	}
+	for (uint32_t i = 0; i < st->all.n; i++)
+		st->listed[i].model = i < st->n ? i :
+			model_beside(st, st->listed[i].name);
 	return 0;
 }

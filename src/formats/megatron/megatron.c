@@ -25,27 +25,26 @@
 
 /* ---- tensors ---- */
 
-/* Returns 1 if any file has states of the optimizer, 0 or -ENOMEM. */
-static int has_optimizer(const struct rsh_source_megatron *st)
+/* Returns the first problem of the optimizer, which a model does not need, or
+ * of the model; NULL: there is none. */
+static const struct rsh_tensor_problem *
+first_problem(const struct rsh_source_megatron *st, bool optimizer)
 {
-	struct rsh_stat at;
+	const struct rsh_tensor_problems *p = &st->all.problems;
 
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const char *slash = strrchr(st->listed[i].name, '/');
-		cleanup_free char *name = NULL;
+	for (size_t i = 0; i < p->n; i++)
+		if (rsh_megatron_is_state(p->v[i].name) == optimizer)
+			return &p->v[i];
+	return NULL;
+}
 
-		if (rsh_megatron_file_of(st, i)->has_optimizer)
-			return 1;
-		name = rsh_text_format("%.*s/" RSH_MEGATRON_OPTIMIZER,
-				       (int)(slash - st->listed[i].name),
-				       st->listed[i].name);
-		if (!name)
-			return -ENOMEM;
-		if (rsh_store_look(rsh_source_store(st->all.source), name,
-				   &at) == 0)
-			return 1;
-	}
-	return 0;
+static void tell_optimizer(const struct rsh_source_megatron *st)
+{
+	const struct rsh_tensor_problem *p = first_problem(st, true);
+
+	if (p)
+		rsh_log_warning("%s: the optimizer's state is not complete: %s",
+				st->path, p->text);
 }
 
 static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
@@ -58,19 +57,56 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 	if (rc)
 		return rc;
-	if (!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w"))
-		rc = has_optimizer(st);
-	if (rc)
-		return rc < 0 ? rsh_error_nomem(err) :
-		       rsh_error_set(err, ENOTSUP, "the state of the optimizer "
-				     "is not supported (--drop '^optimizer' "
-				     "leaves it out)");
+	if (st->no_states &&
+	    (!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")))
+		rsh_log_warning("%s: the states of the optimizer are left out: "
+				"%s", st->path, st->no_states);
+	tell_optimizer(st);
 	rc = rsh_dcp_read(job, out, err);
 	if (rc == 0 && rsh_megatron_fold(st, job, out)) {
 		rsh_catalogue_free(out->cat);
 		rc = rsh_error_nomem(err);
 	}
 	return rc;
+}
+
+/* ---- values ---- */
+
+/* Random states differ between ranks by right, and args are those of the
+ * job. */
+static int value_take(void *ctx, const struct rsh_torch_value *v,
+		      struct rsh_joined_value *out)
+{
+	static const char *const shown[] = {
+		"iteration", "num_floating_point_operations_so_far",
+		"opt_param_scheduler", "optimizer",
+	};
+	const char *first = v->n_keys ? v->keys[0].text : v->name;
+
+	(void)ctx;
+	/* Numbers of weights mean nothing without states. */
+	if (v->make || !v->plain.pickle || rsh_has_suffix(v->name, ".params"))
+		return 0;
+	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
+	for (size_t i = 0; i < sizeof(shown) / sizeof(*shown); i++)
+		if (strcmp(first, shown[i]) == 0)
+			return 1;
+	return 0;
+}
+
+/* The values are those of the first file. */
+static int megatron_values(struct rsh_source *s,
+			   const struct rsh_plan_options *opts,
+			   struct rsh_values *out, struct rsh_error *err)
+{
+	struct rsh_source_megatron *st = rsh_megatron_of(s);
+	int rc = 0;
+
+	if (st->n > 0)
+		rc = rsh_joined_values(s, st->listed[0].name, opts, &st->arena,
+				       value_take, NULL, out);
+	rsh_values_sort_paths(out);
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- lists and checks ---- */
@@ -100,11 +136,8 @@ static int list_problems(const struct rsh_list_job *job,
 static const char *megatron_about(const struct rsh_source_megatron *st,
 				  struct rsh_arena *arena)
 {
-	const int optimizer = has_optimizer(st);
 	char virtual[32] = "";
 
-	if (optimizer < 0)
-		return NULL;
 	if (st->n_chunks > 1)
 		snprintf(virtual, sizeof(virtual), " x %u virtual",
 			 st->n_chunks);
@@ -112,7 +145,8 @@ static const char *megatron_about(const struct rsh_source_megatron *st,
 				"%u; %zu layer%s; optimizer: %s", st->tensor,
 				st->pipeline, virtual, st->expert, st->n_layers,
 				st->n_layers == 1 ? "" : "s",
-				optimizer ? "not shown" : "none");
+				st->no_states ? "not shown" :
+				st->all.n > st->n ? "distributed" : "none");
 }
 
 /* A tensor is listed in the shape that is shown, in which its chunks are no
@@ -172,6 +206,7 @@ static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 {
 	const struct rsh_source *s = job->source;
 	struct rsh_source_megatron *st = rsh_megatron_of(s);
+	const struct rsh_tensor_problem *p;
 	int rc = job->part == RSH_LIST_RECORDS ? 0 : rsh_joined_load(s, err);
 
 	rc = rc ?: rsh_megatron_describe(st, err) ?:
@@ -183,9 +218,10 @@ static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		return rsh_error_nomem(err);
 	if (job->part == RSH_LIST_RECORDS)
 		return list_problems(job, st) ? rsh_error_nomem(err) : 0;
-	if (st->all.problems.n > 0)
-		rsh_error_set(&out->wrong, st->all.problems.v[0].code, "%s",
-			      st->all.problems.v[0].text);
+	p = first_problem(st, false);
+	if (p)
+		rsh_error_set(&out->wrong, p->code, "%s", p->text);
+	tell_optimizer(st);
 	return 0;
 }
 
@@ -193,10 +229,11 @@ static int megatron_whole(const struct rsh_source *s, struct rsh_error *err)
 {
 	struct rsh_source_megatron *st = rsh_megatron_of(s);
 	int rc = rsh_megatron_describe(st, err);
+	const struct rsh_tensor_problem *p =
+		rc ? NULL : first_problem(st, false);
 
-	return rc || st->all.problems.n == 0 ? rc :
-	       rsh_error_set(err, st->all.problems.v[0].code, "%s: %s",
-			     rsh_source_path(s), st->all.problems.v[0].text);
+	return !p ? rc : rsh_error_set(err, p->code, "%s: %s", st->path,
+				       p->text);
 }
 
 /* ---- steps, for --resume ---- */
@@ -231,6 +268,7 @@ const struct rsh_format rsh_megatron_format = {
 	.scan = rsh_joined_scan,
 	.whole = megatron_whole,
 	.read = megatron_read,
+	.values = megatron_values,
 	.list = megatron_list,
 	.framework = "Megatron-LM",
 	.step_dirs = true,

@@ -5,6 +5,7 @@
  *
  *   listing.c   the files of a source, its steps, the bid
  *   file.c      what one file has: its args, and tensors
+ *   states.c    states of the optimizer beside it
  *   names.c     the table of names: how slices of a tensor are joined
  *   mesh.c      all files together: their mesh, and the numbers of layers
  *   slices.c    the slices of one tensor, compared
@@ -18,6 +19,8 @@
  * Terms are Megatron's: a stage is what one pipeline rank has; with virtual
  * pipelines it has several chunks, model0, model1, ... */
 #pragma once
+
+#include <string.h>
 
 #include "rsh/formats/joined.h"
 #include "rsh/formats/torch.h"
@@ -59,9 +62,28 @@ enum rsh_megatron_arg {
 	RSH_MEGATRON_ARGS
 };
 
+/* What a tensor is of its weight: the weight, or a state of it. */
+enum rsh_megatron_state {
+	RSH_MEGATRON_WEIGHT,
+	RSH_MEGATRON_PARAM,
+	RSH_MEGATRON_EXP_AVG,
+	RSH_MEGATRON_EXP_AVG_SQ,
+	RSH_MEGATRON_STATES
+};
+/* Before the names of states and weights. */
+#define RSH_MEGATRON_STATE "optimizer.state."
+extern const char *const rsh_megatron_state_names[RSH_MEGATRON_STATES];
+
+static inline bool rsh_megatron_is_state(const char *name)
+{
+	return strncmp(name, RSH_MEGATRON_STATE,
+		       strlen(RSH_MEGATRON_STATE)) == 0;
+}
+
 /* A tensor of a file. */
 struct rsh_megatron_entry {
-	const char *name; /* in its chunk */
+	const char *name; /* in its chunk; of a state that of the weight */
+	enum rsh_megatron_state state;
 	const char *key;  /* of its record */
 	uint32_t chunk;
 	/* The kind of a tensor that cannot be shown; NULL: it can. */
@@ -77,6 +99,8 @@ struct rsh_megatron_entry {
 		RSH_MEGATRON_GATED,
 		RSH_MEGATRON_ODD_GATE, /* nothing says whether it is */
 	} gate;
+	uint32_t storage; /* its number, and the first element in it */
+	uint64_t from;
 	bool has_crc; /* of exactly these elements */
 	uint32_t crc;
 	uint64_t offset, bytes; /* in the file, with gaps between elements */
@@ -85,11 +109,13 @@ struct rsh_megatron_entry {
 struct rsh_megatron_file {
 	struct rsh_arena arena;
 	uint64_t args[RSH_MEGATRON_ARGS];
-	/* Why the file cannot be used, without its name; NULL: it can. */
+	/* Why the file cannot be used, without its name; NULL: it can.  States
+	 * are left out then. */
 	const char *wrong;
 	uint32_t n_chunks;
-	bool has_optimizer;
-	struct rsh_megatron_entry *v; /* ascending by chunk and name */
+	bool has_optimizer; /* states that are not shown */
+	/* Ascending by chunk, name and state. */
+	struct rsh_megatron_entry *v;
 	uint32_t n;
 };
 
@@ -98,7 +124,13 @@ extern const struct rsh_joined_format rsh_megatron_files;
 /* Returns the tensor of a chunk with that name; NULL: it has none. */
 const struct rsh_megatron_entry *
 rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
-		  const char *name);
+		  const char *name, enum rsh_megatron_state state);
+/* Replaces the tensors of a distrib_optim.pt by states of the weights in the
+ * file beside it; the keys of each are the chunk, the name of the weight, and
+ * that of the state.  Sets f->wrong.  Returns 0 or -ENOMEM (states.c). */
+int rsh_megatron_states_find(struct rsh_megatron_file *f,
+			     const struct rsh_megatron_file *model,
+			     struct rsh_torch_file *of);
 /* Sets over how many ranks experts are divided, and over how many tensor ranks
  * each of these is cut. */
 void rsh_megatron_expert_sizes(const uint64_t *args, uint64_t *n_blocks,
@@ -138,9 +170,13 @@ void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out);
 
 /* ---- a source (listing.c) ---- */
 
+#define RSH_MEGATRON_NO_FILE UINT32_MAX
 /* A file of the chosen step; its number is that in the source. */
 struct rsh_megatron_listed {
 	const char *name; /* below SOURCE */
+	/* Of states the file with their weights, or RSH_MEGATRON_NO_FILE; else
+	 * the file itself. */
+	uint32_t model;
 	/* What the name of its directory says: one number for each dimension of
 	 * the mesh. */
 	uint32_t n_numbers, numbers[3];
@@ -173,13 +209,17 @@ struct rsh_source_megatron {
 	struct rsh_arena arena;
 	const char *path; /* of the source, for messages */
 	const char *dir; /* of the step below SOURCE, with a slash; or "" */
-	struct rsh_megatron_listed *listed; /* [all.n] */
+	/* [all.n]; the first n are of the model, the others of states. */
+	struct rsh_megatron_listed *listed;
+	uint32_t n;
 
 	/* ---- set by rsh_megatron_describe() ---- */
 	/* Sizes of the mesh.  Experts are cut over n_blocks, and each of these
 	 * over expert_tensor ranks. */
 	uint32_t tensor, pipeline, expert, expert_tensor, n_blocks, n_chunks;
 	const uint64_t *args; /* of the first file */
+	const char *no_states; /* why states are left out; NULL: they are not,
+				* or there are none */
 	struct rsh_megatron_layer *layers;
 	size_t n_layers, cap_layers;
 	struct rsh_megatron_pair *pairs;

@@ -141,7 +141,7 @@ static int refuse_missing(const struct rsh_source_megatron *st,
 static bool has_place(const struct rsh_source_megatron *st, uint32_t tensor,
 		      uint32_t stage, uint32_t expert)
 {
-	for (uint32_t i = 0; i < st->all.n; i++)
+	for (uint32_t i = 0; i < st->n; i++)
 		if (st->listed[i].tensor == tensor &&
 		    st->listed[i].stage == stage &&
 		    st->listed[i].expert == expert)
@@ -231,7 +231,7 @@ static int layers_collect(struct rsh_source_megatron *st)
 	size_t kept = 0;
 
 	st->n_layers = 0;
-	for (uint32_t i = 0; i < st->all.n; i++) {
+	for (uint32_t i = 0; i < st->n; i++) {
 		const struct rsh_megatron_file *f = st->all.files[i];
 
 		for (uint32_t k = 0; k < f->n; k++) {
@@ -296,14 +296,14 @@ static int layers_check(const struct rsh_source_megatron *st,
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err)
 {
-	int rc = st->all.n > 0 ? check_file(st, 0, err) :
+	int rc = st->n > 0 ? check_file(st, 0, err) :
 		 rsh_error_set(err, ENOENT, "%s: no file of a rank is in it",
 			       st->path);
 
 	rc = rc ?: take_sizes(st, err) ?: place_files(st, err);
 	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
 		rc = check_stage(st, i, err);
-	for (uint32_t i = 1; i < st->all.n && rc == 0; i++)
+	for (uint32_t i = 1; i < st->n && rc == 0; i++)
 		rc = check_file(st, i, err);
 	if (rc == 0 && layers_collect(st))
 		rc = rsh_error_nomem(err);

@@ -232,10 +232,33 @@ static int walk_push(struct rsh_torch_reader *r, bool first, const char *text,
 	return 0;
 }
 
+/* Writes a tuple of types as Python does: "(torch.bfloat16, torch.float32)".
+ * Returns the length, or 0 if it is another tuple. */
+static size_t walk_types_text(const struct rsh_pickle_value *key, char *text,
+			      size_t max)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < key->n; i++) {
+		if (key->items[i].kind != RSH_PV_CLASS)
+			return 0;
+		n += (size_t)snprintf(text + n, max - n, "%s%s.%s",
+				      i ? ", " : "(",
+				      key->items[i].class->module,
+				      key->items[i].class->name);
+		if (n + 2 > max)
+			return 0;
+	}
+	if (n > 0)
+		text[n++] = ')';
+	return n;
+}
+
 static int walk_push_key(struct rsh_torch_reader *r, bool first,
 			 const struct rsh_pickle_value *key)
 {
-	char text[24];
+	char text[256];
+	size_t n;
 
 	switch ((enum rsh_pickle_kind)key->kind) {
 	case RSH_PV_TEXT:
@@ -252,6 +275,10 @@ static int walk_push_key(struct rsh_torch_reader *r, bool first,
 	case RSH_PV_NONE:
 		return walk_push(r, first, "None", 4);
 	default:
+		n = key->kind == RSH_PV_TUPLE ?
+		    walk_types_text(key, text, sizeof(text)) : 0;
+		if (n > 0 && rsh_is_utf8(text, n))
+			return walk_push(r, first, text, n);
 		/* A value with such a key cannot be a tensor. */
 		r->unnamed = true;
 		return walk_push(r, first, "?", 1);

@@ -108,16 +108,6 @@ static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 /* ---- values ---- */
 
-static int values_ignore(void *ctx, const char *path, const char *name,
-			 const struct rsh_pickle_value *args,
-			 const struct rsh_pickle_value **pieces, uint32_t *n,
-			 struct rsh_error *err)
-{
-	(void)ctx, (void)path, (void)name, (void)args, (void)pieces, (void)err;
-	*n = 0;
-	return 0;
-}
-
 /* Of an optimizer the numbers of its parameters are not shown, of other files
  * no random states, which differ between ranks by right. */
 static bool value_is_shown(const struct rsh_source_ranks *st, uint32_t item,
@@ -135,58 +125,28 @@ static bool value_is_shown(const struct rsh_source_ranks *st, uint32_t item,
 	return !rsh_ranks_is_params(v);
 }
 
-static int value_take(struct rsh_source_ranks *st, uint32_t item,
-		      const struct rsh_torch_value *v,
-		      const struct rsh_plan_options *opts,
-		      const struct rsh_store_attr *attr, struct rsh_values *out)
+/* The values of an item, or of a file without one (UINT32_MAX). */
+struct item_values {
+	struct rsh_source_ranks *st;
+	uint32_t item;
+};
+
+static int value_take(void *ctx, const struct rsh_torch_value *v,
+		      struct rsh_joined_value *out)
 {
+	const struct item_values *of = ctx;
 	struct rsh_ranks_shown_name shown = { v->name, v->keys, v->n_keys };
-	struct rsh_path_key *keys;
-	char *name;
-	int rc;
+	int rc = 0;
 
-	if (!value_is_shown(st, item, v))
+	if (!value_is_shown(of->st, of->item, v))
 		return 0;
-	if (item != UINT32_MAX &&
-	    rsh_ranks_name_show(st, item, v->name, v->keys, v->n_keys,
-				&st->arena, &shown))
-		return -ENOMEM;
-	if (opts->wanted && !opts->wanted(opts->ctx, shown.name))
-		return 0;
-	/* The file of torch is freed. */
-	name = rsh_arena_strndup(&st->arena, shown.name, strlen(shown.name));
-	keys = rsh_path_keys_copy(shown.keys, shown.n_keys, &st->arena);
-	rc = name && keys ? rsh_values_add(out, opts, name, &v->plain, attr) :
-			    -ENOMEM;
-	return rc > 0 ? rsh_values_add_path(out, name, keys, shown.n_keys) : rc;
-}
-
-/* Takes the values of a file; its item is UINT32_MAX if it has none.  If they
- * cannot be read, the tensors are still shown. */
-static int values_take(const struct rsh_source *s, const char *name,
-		       uint32_t item, const struct rsh_plan_options *opts,
-		       struct rsh_values *out)
-{
-	static const struct rsh_torch_parts parts = { .take = values_ignore };
-	cleanup_format_file struct rsh_format_file file;
-	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_torch_file *f = NULL;
-	struct rsh_stat st = { .size = 0 };
-	int rc = rsh_format_file_open(s, name, &file, &why) ?:
-		 rsh_torch_file_read_parts(&file.bytes, &parts, &f, &why);
-
-	if (rc) {
-		if (rc != -ENOENT && rc != -ENOMEM)
-			rsh_log_warning("%s: its values are not shown",
-					why.text);
-		return rc == -ENOMEM ? rc : 0;
-	}
-	rsh_handle_look(file.handle, &st);
-	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
-		rc = value_take(rsh_ranks_of(s), item, &f->values[i], opts,
-				&st.attr, out);
-	rsh_torch_file_free(f);
-	return rc;
+	if (of->item != UINT32_MAX)
+		rc = rsh_ranks_name_show(of->st, of->item, v->name, v->keys,
+					 v->n_keys, &of->st->arena, &shown);
+	*out = (struct rsh_joined_value){
+		shown.name, shown.keys, shown.n_keys,
+	};
+	return rc ? rc : 1;
 }
 
 /* The values are those of the lowest rank of each item. */
@@ -205,10 +165,15 @@ static int ranks_values(struct rsh_source *s,
 			    (!lowest || st->listed[i].rank < lowest->rank))
 				lowest = &st->listed[i];
 		if (lowest && !lowest->described)
-			rc = values_take(s, lowest->name, item, opts, out);
+			rc = rsh_joined_values(s, lowest->name, opts,
+					       &st->arena, value_take,
+					       &(struct item_values){
+						       st, item }, out);
 	}
 	if (rc == 0 && st->values)
-		rc = values_take(s, st->values, UINT32_MAX, opts, out);
+		rc = rsh_joined_values(s, st->values, opts, &st->arena,
+				       value_take, &(struct item_values){
+					       st, UINT32_MAX }, out);
 	rsh_values_sort_paths(out);
 	return rc ? rsh_error_nomem(err) : 0;
 }
