@@ -193,6 +193,7 @@ static int weights_read(struct weights_job *k,
 		.source = k->v->source, .view = view, .src = k->v->src,
 		.dst = k->v->dst, .opts = &all,
 		.arena = &k->v->weights->arena,
+		.by_bytes = k->cfg->weights.table,
 	};
 	struct rsh_offers in;
 	char text[96];

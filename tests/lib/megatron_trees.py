@@ -5,6 +5,8 @@ import json
 import os
 import tarfile
 
+from dcp_trees import archive, made, pickled, rebuilt
+
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "megatron")
 FILE = "model_optim_rng.pt"
 TRACKER = "latest_checkpointed_iteration.txt"
@@ -13,7 +15,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 def expected():
     with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
         cases = json.load(f)
-    with open(os.path.join(DATA, "states.json"), encoding="utf-8") as f:
+    with open(os.path.join(DATA, "more.json"), encoding="utf-8") as f:
         for name, more in json.load(f).items():
             cases.setdefault(name, {}).update(more)
     return cases
@@ -38,3 +40,17 @@ def files_of(root):
     """The files of all ranks of that step, ascending."""
     step = step_of(root)
     return [os.path.join(step, name, FILE) for name in sorted(os.listdir(step))]
+
+
+def model_bytes(args, chunks, **more):
+    """A file of a rank: arguments, and {"model": {name: (dtype, size, data)}} or model0, ..."""
+    tree, stored = {"args": made("argparse", "Namespace", **args), "checkpoint_version": 3.0,
+                    "iteration": 1, **more}, []
+    for chunk, tensors in chunks.items():
+        tree[chunk] = {}
+        for name, tensor in tensors.items():
+            tree[chunk][name] = rebuilt(*tensor, key=str(len(stored)))
+            stored.append(tensor[2])
+    return archive([("data.pkl", pickled(tree, 2)), ("byteorder", b"little"),
+                    *((f"data/{i}", data) for i, data in enumerate(stored)),
+                    ("version", b"3\n")])

@@ -99,6 +99,9 @@ struct rsh_read_job {
 	const struct rsh_strategy *src, *dst; /* NULL: none */
 	const struct rsh_plan_options *opts;
 	struct rsh_arena *arena; /* owns the offers */
+	/* For a rule table: a tensor whose shape is not the order of its bytes
+	 * is offered with the shape of its bytes. */
+	bool by_bytes;
 };
 
 /* The way to a tensor or value through nested dictionaries and lists, of which

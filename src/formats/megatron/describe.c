@@ -158,8 +158,8 @@ static int tensor_take(void *ctx, void *first, size_t n)
 	};
 	if (!t->chunks)
 		return -ENOMEM;
-	rc = rsh_megatron_is_grouped(w->st, r) ?
-	     rsh_megatron_grouped_take(w, r, n, t) : dense_take(w, r, n, t);
+	rc = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, t) :
+			     dense_take(w, r, n, t);
 	w->d->n_tensors += rc == 0;
 	return rc < 0 ? rc : 0;
 }

@@ -307,8 +307,8 @@ rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
 					  entry_by_name);
 }
 
-/* weight1 of n experts has the shape [h, n * w] and the bytes of [n, h, w]: if
- * it is joined with others, it is a matrix of n * h rows. */
+/* weight1 of n experts has the shape [h, n * w] and the bytes of [n, h, w]: it
+ * is joined as a matrix of n * h rows. */
 static int file_unfold(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 {
 	struct rsh_torch_tensor *v = rsh_arena_array(
@@ -320,7 +320,7 @@ static int file_unfold(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 		return -ENOMEM;
 	rsh_megatron_expert_sizes(f->args, &n_blocks, &expert_tensor);
 	n = n_blocks ? f->args[RSH_MEGATRON_EXPERTS] / n_blocks : 0;
-	if (n == 0 || (n_blocks == 1 && expert_tensor == 1))
+	if (n == 0)
 		return 0;
 	for (uint32_t i = 0; i < of->n_tensors; i++) {
 		uint64_t *dims = rsh_arena_array(&of->arena_, uint64_t, 4);

@@ -5,7 +5,11 @@
  * weight1 of n experts has the shape [h, n * w] and the bytes of [n, h, w]; a
  * row has f columns of the gate, then f of up.  weight2 has the shape
  * [n * f, h] and the bytes of [n, f, h].  So weight1 is joined as a matrix of
- * n * h rows, and shown in the other shape. */
+ * n * h rows.
+ *
+ * The catalogue has the matrices in the order of the ranks: columns of gate and
+ * up of tensor rank 0, then of rank 1; rows of all experts of a tensor rank,
+ * then of the next.  Factors say where the whole tensor has them. */
 #include "config.h"
 
 #include "megatron_i.h"
@@ -17,12 +21,6 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-
-bool rsh_megatron_is_grouped(const struct rsh_source_megatron *st,
-			     const struct rsh_megatron_ref *r)
-{
-	return r->is.grouped && (st->n_blocks > 1 || st->expert_tensor > 1);
-}
 
 /* ---- joining ---- */
 
@@ -64,47 +62,28 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 	       out->width % out->f == 0;
 }
 
-/* Makes the runs of rows of weight2: of each expert those of each tensor
- * rank. */
-static int rows_make(struct rsh_megatron_work *w, const struct sizes *z,
-		     struct rsh_dcp_axis *out)
-{
-	const uint32_t ranks = w->st->expert_tensor;
-	const uint64_t n = z->n * w->st->n_blocks * ranks;
-	struct rsh_dcp_run *runs;
-	uint64_t at = 0;
-	size_t i = 0;
-
-	if (n > UINT32_MAX)
-		return -ENOMEM;
-	runs = rsh_arena_array(&w->d->arena_, struct rsh_dcp_run, n);
-	if (!runs)
-		return -ENOMEM;
-	for (uint32_t b = 0; b < w->st->n_blocks; b++)
-		for (uint32_t j = 0; j < ranks; j++)
-			for (uint64_t k = 0; k < z->n; k++) {
-				runs[i++] = (struct rsh_dcp_run){
-					((b * z->n + k) * ranks + j) * z->f,
-					at, z->f,
-				};
-				at += z->f;
-			}
-	*out = (struct rsh_dcp_axis){ (uint32_t)n, runs };
-	return 0;
-}
-
 static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
-		    const char *name)
+		    const char *name, bool first)
 {
 	struct rsh_source_megatron *st = w->st;
+	const uint64_t ranks = st->expert_tensor, n = z->n * st->n_blocks;
+	struct rsh_megatron_folded *f;
 
+	/* The rows of one tensor rank are in order. */
+	if (!first && ranks == 1)
+		return 0;
 	if (rsh_grow(&st->folded, &st->cap_folded, st->n_folded + 1,
 		     sizeof(*st->folded)))
 		return -ENOMEM;
-	st->folded[st->n_folded++] = (struct rsh_megatron_folded){
-		name, { z->hidden, z->n * st->n_blocks * z->width *
-				   st->expert_tensor },
+	f = &st->folded[st->n_folded++];
+	*f = (struct rsh_megatron_folded){
+		.name = name, .first = first, .n = z->n, .hidden = z->hidden,
+		.width = z->width, .f = z->f,
 	};
+	f->dims[0] = first ? z->hidden : n * ranks * z->f;
+	f->dims[1] = first ? n * ranks * z->width : z->hidden;
+	f->by_bytes[0] = first ? n * z->hidden : f->dims[0];
+	f->by_bytes[1] = first ? ranks * z->width : f->dims[1];
 	return 0;
 }
 
@@ -115,12 +94,9 @@ static int chunks_make(struct rsh_megatron_work *w,
 	const struct rsh_source_megatron *st = w->st;
 	const uint32_t ranks = st->expert_tensor;
 	const bool first = r->is.grouped == 1;
-	struct rsh_dcp_axis *axes = rsh_arena_array(&w->d->arena_,
-						    struct rsh_dcp_axis, 2);
 	uint64_t *dims = rsh_arena_array(&w->d->arena_, uint64_t, 2);
-	int rc = 0;
 
-	if (!axes || !dims)
+	if (!dims)
 		return -ENOMEM;
 	dims[0] = r->e->dims[0] * st->n_blocks * (first ? 1 : ranks);
 	dims[1] = r->e->dims[1] * (first ? ranks : 1);
@@ -134,13 +110,7 @@ static int chunks_make(struct rsh_megatron_work *w,
 			 r->e->dims[0];
 		box[1] = first ? r[i].piece % ranks * r->e->dims[1] : 0;
 	}
-	if (ranks > 1 && !first)
-		rc = rows_make(w, z, &axes[0]);
-	else if (ranks > 1 && z->width > z->f)
-		rc = rsh_megatron_gate_runs(w, ranks, z->width, &axes[1]);
-	if (axes[0].n || axes[1].n)
-		t->axes = axes;
-	return rc ?: first ? fold_add(w, z, t->name) : 0;
+	return fold_add(w, z, t->name, first);
 }
 
 int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
@@ -192,48 +162,64 @@ rsh_megatron_folded_find(const struct rsh_source_megatron *st, const char *name)
 		       folded_by_name);
 }
 
-/* Makes a part of columns `from` to `from` + `n` of each expert, which are at
- * `at` in the matrix of the catalogue: row r of h has those of all experts. */
-static int part_make(struct rsh_arena *arena, const struct rsh_offer *o,
-		     const uint64_t *dims, uint32_t tensor, uint64_t from,
-		     uint64_t at, uint64_t n, struct rsh_factored_part *out)
-{
-	const uint64_t hidden = dims[0], experts = o->dims[0] / hidden;
-	struct rsh_factor *f = rsh_arena_array(arena, struct rsh_factor, 3);
-	uint64_t *begin = rsh_arena_array(arena, uint64_t, 4);
+#define FACTORS 5
 
-	if (!f || !begin)
-		return -ENOMEM;
-	f[0] = (struct rsh_factor){ hidden, 1, experts, 0, 0 };
-	f[1] = (struct rsh_factor){ experts, o->dims[1], 1, 1, 0 };
-	f[2] = (struct rsh_factor){ n, 1, 1, 1, 1 };
-	begin[1] = from;
-	begin[3] = at;
-	*out = (struct rsh_factored_part){ tensor, 3, f, begin, begin + 2 };
-	return 0;
+/* Returns how many factors a tensor has, which are set. */
+static uint32_t factors_of(const struct rsh_source_megatron *st,
+			   const struct rsh_megatron_folded *of, bool by_bytes,
+			   struct rsh_factor *f)
+{
+	const uint64_t ranks = st->expert_tensor, all = of->n * st->n_blocks;
+	uint32_t n = 0;
+
+	if (!of->first) {
+		f[n++] = (struct rsh_factor){
+			st->n_blocks, of->n * ranks * of->f,
+			of->n * ranks * of->f, 0, 0 };
+		f[n++] = (struct rsh_factor){
+			of->n, ranks * of->f, of->f, 0, 0 };
+		f[n++] = (struct rsh_factor){
+			ranks, of->f, of->n * of->f, 0, 0 };
+		f[n++] = (struct rsh_factor){ of->f, 1, 1, 0, 0 };
+		f[n++] = (struct rsh_factor){ of->hidden, 1, 1, 1, 1 };
+		return n;
+	}
+	if (by_bytes) {
+		f[n++] = (struct rsh_factor){ all * of->hidden, 1, 1, 0, 0 };
+	} else {
+		/* A row of h has the columns of all experts. */
+		f[n++] = (struct rsh_factor){ of->hidden, 1, all, 0, 0 };
+		f[n++] = (struct rsh_factor){
+			all, ranks * of->width, 1, 1, 0 };
+	}
+	f[n++] = (struct rsh_factor){
+		of->width / of->f, ranks * of->f, of->f, 1, 1 };
+	f[n++] = (struct rsh_factor){ ranks, of->f, of->width, 1, 1 };
+	f[n++] = (struct rsh_factor){ of->f, 1, 1, 1, 1 };
+	return n;
 }
 
-static int offer_fold(struct rsh_arena *arena, const uint64_t *dims,
-		      struct rsh_offer *o)
+static int offer_fold(const struct rsh_source_megatron *st,
+		      const struct rsh_megatron_folded *of, bool by_bytes,
+		      struct rsh_arena *arena, struct rsh_offer *o)
 {
-	const uint32_t n = o->same ? 1 : o->n_parts;
-	struct rsh_factored_part *v =
-		rsh_arena_array(arena, struct rsh_factored_part, n);
-	int rc = v ? 0 : -ENOMEM;
+	struct rsh_factored_part *part =
+		rsh_arena_array(arena, struct rsh_factored_part, 1);
+	struct rsh_factor *f = rsh_arena_array(arena, struct rsh_factor,
+					       FACTORS);
+	uint64_t *begin = rsh_arena_array(arena, uint64_t, 4);
 
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		const struct rsh_recipe_part *p = o->same ? NULL : &o->parts[i];
-
-		rc = p ? part_make(arena, o, dims, p->tensor, p->box.from[1],
-				   p->base[1], p->box.size[1], &v[i]) :
-			 part_make(arena, o, dims, o->same - 1, 0, 0,
-				   o->dims[1], &v[i]);
-	}
-	o->dims = dims;
+	if (!part || !f || !begin)
+		return -ENOMEM;
+	*part = (struct rsh_factored_part){
+		o->same ? o->same - 1 : o->parts->tensor,
+		factors_of(st, of, by_bytes, f), f, begin, begin + 2,
+	};
+	o->dims = by_bytes ? of->by_bytes : of->dims;
 	o->same = o->n_parts = 0;
-	o->n_factored = n;
-	o->factored = v;
-	return rc;
+	o->n_factored = 1;
+	o->factored = part;
+	return 0;
 }
 
 int rsh_megatron_fold(const struct rsh_source_megatron *st,
@@ -246,8 +232,8 @@ int rsh_megatron_fold(const struct rsh_source_megatron *st,
 
 		for (uint32_t k = 0; k < offers->n; k++)
 			if (offers->v[k].name == id &&
-			    offer_fold(job->arena, st->folded[i].dims,
-				       &offers->v[k]))
+			    offer_fold(st, &st->folded[i], job->by_bytes,
+				       job->arena, &offers->v[k]))
 				return -ENOMEM;
 	}
 	return 0;

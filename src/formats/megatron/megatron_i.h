@@ -191,10 +191,17 @@ struct rsh_megatron_pair {
 	uint64_t offset[2], bytes;
 };
 
-/* A weight1, whose shape is not the order of its bytes. */
+/* Experts in one tensor, which the catalogue has in another form
+ * (grouped.c). */
 struct rsh_megatron_folded {
 	const char *name;
-	uint64_t dims[2]; /* as it is shown */
+	bool first; /* it is weight1 */
+	uint64_t n; /* experts of a rank */
+	uint64_t hidden;
+	uint64_t width; /* columns of an expert in a rank's weight1 */
+	uint64_t f;     /* rows of an expert in a rank's weight2 */
+	/* The shape that is shown, and that of the bytes. */
+	uint64_t dims[2], by_bytes[2];
 };
 
 /* A layer of a chunk; its place in the array of all is its number. */
@@ -324,23 +331,16 @@ uint64_t *rsh_megatron_chunk_add(struct rsh_megatron_work *w,
 				 struct rsh_dcp_tensor *t,
 				 const struct rsh_megatron_ref *r,
 				 const char *half);
-/* Makes the runs of an axis of gate and up: slices of `size`, of which the
- * first half is of the gate.  Returns 0 or -ENOMEM. */
-int rsh_megatron_gate_runs(struct rsh_megatron_work *w, uint32_t n,
-			   uint64_t size, struct rsh_dcp_axis *out);
 
 /* ---- experts in weight1 and weight2 (grouped.c) ---- */
 
-/* Returns whether experts in weight1 and weight2 are on several ranks, so that
- * the functions below are needed. */
-bool rsh_megatron_is_grouped(const struct rsh_source_megatron *st,
-			     const struct rsh_megatron_ref *r);
 /* Makes the tensor of which n refs are slices.  Returns 0, 1 after a problem,
  * or -ENOMEM. */
 int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 			      struct rsh_megatron_ref *r, size_t n,
 			      struct rsh_dcp_tensor *t);
-/* Gives offers of such tensors their shape. */
+/* Says where offers of such tensors have their elements in the catalogue, and
+ * gives them their shape. */
 int rsh_megatron_fold(const struct rsh_source_megatron *st,
 		      const struct rsh_read_job *job,
 		      struct rsh_offers *offers);

@@ -223,27 +223,6 @@ int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 
 /* ---- chunks ---- */
 
-int rsh_megatron_gate_runs(struct rsh_megatron_work *w, uint32_t n,
-			   uint64_t size, struct rsh_dcp_axis *out)
-{
-	struct rsh_dcp_run *runs = rsh_arena_array(
-		&w->d->arena_, struct rsh_dcp_run, 2 * (size_t)n);
-	const uint64_t half = size / 2;
-
-	if (!runs)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		runs[2 * i] = (struct rsh_dcp_run){
-			i * half, i * size, half,
-		};
-		runs[2 * i + 1] = (struct rsh_dcp_run){
-			(n + i) * half, i * size + half, half,
-		};
-	}
-	*out = (struct rsh_dcp_axis){ 2 * n, runs };
-	return 0;
-}
-
 uint64_t *rsh_megatron_chunk_add(struct rsh_megatron_work *w,
 				 struct rsh_dcp_tensor *t,
 				 const struct rsh_megatron_ref *r,
