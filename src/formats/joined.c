@@ -224,3 +224,44 @@ int rsh_joined_each(void *v, size_t n, size_t size,
 	}
 	return rc;
 }
+
+/* Returns a chunk with elements that no file has; NULL: there is none. */
+static const struct rsh_dcp_chunk *find_lost(const struct rsh_joined *j,
+					     const struct rsh_dcp_tensor *t)
+{
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		const struct rsh_dcp_chunk *c = &t->chunks[i];
+
+		if (!rsh_dcp_chunk_is_empty(t, c) &&
+		    (c->file >= j->n || !j->files[c->file]))
+			return c;
+	}
+	return NULL;
+}
+
+void rsh_joined_find_lost(const struct rsh_joined *j,
+			  const struct rsh_dcp_tensor *t,
+			  struct rsh_error *wrong)
+{
+	const struct rsh_dcp_chunk *lost = find_lost(j, t);
+	const struct rsh_dcp *d = j->dcp.pub;
+
+	if (!lost)
+		return;
+	if (lost->file < d->n_files)
+		rsh_error_set(wrong, ENOENT, "tensor %s: %s, which has a part "
+			      "of it, %s", t->name, d->files[lost->file],
+			      lost->file < j->n ? "cannot be read" :
+			      "is missing");
+	else
+		rsh_error_set(wrong, ENOENT, "tensor %s: a part of it is in no "
+			      "file", t->name);
+}
+
+void rsh_joined_lost(const struct rsh_joined *j, struct rsh_error *wrong)
+{
+	const struct rsh_dcp *d = j->dcp.pub;
+
+	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
+		rsh_joined_find_lost(j, &d->tensors[i], wrong);
+}

@@ -297,6 +297,27 @@ def run_steps(tap, trees, directory):
 
 # ---- lost, mixed and changed ----
 
+def one_is_lost(copy, case, path, of_expert):
+    whole = CASES[case]["whole"]
+    dense = {name: value for name, value in whole.items() if of_expert not in name}
+    name = os.path.relpath(path, copy)
+    with Alone(copy, extra=["--drop", of_expert.replace(".", r"\.")]) as mount:
+        same(model_hashes(mount.path), dense, case)
+        demand(mount.log(), "1 of 4 files of the mesh cannot be read, such as " + name,
+               "what they have is read from other files")
+    no_good(copy, name, "tensor decoder.layers.")
+    with Alone(copy, extra=["--allow-missing"]) as mount:
+        found = model_hashes(mount.path)
+        check(set(dense) <= set(found) < set(whole), found.keys())
+        same(found, {n: whole[n] for n in found}, case)
+    got = run("ls", copy)
+    check(got.status != GOOD, repr(got))
+    demand(got.err, name, "which has a part of it")
+    got = run("verify", copy)
+    check(got.status != GOOD, repr(got))
+    demand(got.out + got.err, name)
+
+
 def run_lost(tap, trees, directory):
     for case in "mg-vpp-distopt", "mg-moe-etp1", "mg-moe-local", "mg-uneven":
         with tap.test(f"{case}: without any one of its directories"):
@@ -306,6 +327,18 @@ def run_lost(tap, trees, directory):
                 shutil.rmtree(lost)
                 no_good(copy, os.path.join(lost, FILE) +
                         " is missing, which the mesh in args has")
+                shutil.rmtree(copy)
+    for case, of_expert in (("mg-moe-local", ".experts.local"), ("mg-moe-etp1", ".experts.local"),
+                            ("mg-moe-grouped", ".experts.weight")):
+        with tap.test(f"{case}: other expert ranks have what a lost or cut file had"):
+            for number in range(4):
+                copy = copy_of(trees, case, directory)
+                path = files_of(copy)[number]
+                if number % 2:
+                    os.remove(path)
+                else:
+                    os.truncate(path, 900)
+                one_is_lost(copy, case, path, of_expert)
                 shutil.rmtree(copy)
     with tap.test("a file that ends too early"):
         copy = copy_of(trees, "mg-few-groups", directory)
@@ -318,6 +351,25 @@ def run_mixed(tap, trees, directory):
         copy = copy_of(trees, "mg-few-groups", directory)
         shutil.copy(files_of(os.path.join(trees, "mg-uneven"))[0], files_of(copy)[1])
         no_good(copy, "its args have another tensor_model_parallel_size than those of")
+    for case in "mg-qwen-bias-qknorm", "mg-uneven", "mg-vpp-distopt", "mg-moe-etp1":
+        with tap.test(f"{case}: two files are exchanged"):
+            copy = copy_of(trees, case, directory)
+            a, *_, b = files_of(copy)
+            os.rename(a, a + ".x")
+            os.rename(b, a)
+            os.rename(a + ".x", b)
+            no_good(copy, "it is of another rank: its args say rank")
+    for case, a, b in (("ms-llama-tp2pp2", 0, 2), ("ms-qwen3moe-te", 0, 1),
+                       ("ms-qwen3moe-te", 1, 3), ("ms-qwen3moe-extend", 2, 1)):
+        with tap.test(f"{case}: a file is there twice"):
+            copy = copy_of(trees, case, directory)
+            shutil.copy(files_of(copy)[a], files_of(copy)[b])
+            no_good(copy, "it has the weights of ", "which is of another rank")
+    with tap.test("two directories of one rank"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        shutil.copytree(os.path.dirname(files_of(copy)[1]),
+                        os.path.join(step_of(copy), "mp_rank_001"))
+        no_good(copy, "mp_rank_001", "are of the same rank")
     with tap.test("a directory with a number too many"):
         copy = copy_of(trees, "mg-few-groups", directory)
         os.rename(os.path.dirname(files_of(copy)[1]),

@@ -79,3 +79,11 @@ struct rsh_dcp *rsh_joined_begin(struct rsh_joined *j);
  * does not return 0, and returns that. */
 int rsh_joined_each(void *v, size_t n, size_t size,
 		    int (*take)(void *ctx, void *first, size_t n), void *ctx);
+
+/* Finds a part of a tensor that no file has; wrong->code stays 0 if there is
+ * none. */
+void rsh_joined_find_lost(const struct rsh_joined *j,
+			  const struct rsh_dcp_tensor *t,
+			  struct rsh_error *wrong);
+/* Does this for all tensors of the description, until one has such a part. */
+void rsh_joined_lost(const struct rsh_joined *j, struct rsh_error *wrong);

@@ -110,8 +110,7 @@ static int chunks_make(struct rsh_megatron_work *w,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
 			at += r[i - 1].e->dims[c->axis];
-		/* Megatron-LM loads the first copy of a state. */
-		if (!r->e->state || i == 0 || r[i].piece != r[i - 1].piece)
+		if (!rsh_megatron_is_spare(r, i))
 			rc = chunks_add(w, &r[i], c, at, t);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];
@@ -220,32 +219,43 @@ static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 	return r->name ? 0 : -ENOMEM;
 }
 
-/* States are used if all files of them can be. */
-static bool file_is_used(const struct rsh_source_megatron *st, uint32_t file)
+/* Returns the file of which `file` has the names, or had them; NULL: it is not
+ * used.  States are used if all files of them can be. */
+static const struct rsh_megatron_file *
+file_like(const struct rsh_source_megatron *st, uint32_t file, uint32_t *like)
 {
-	return st->all.files[file] && (file < st->n || !st->no_states);
+	*like = file;
+	if (file >= st->n && file < st->all.n && st->no_states)
+		return NULL;
+	for (size_t i = 0; i < st->n_lost; i++)
+		if (st->lost[i] == file)
+			*like = rsh_megatron_sibling(st, file);
+	return *like < st->all.n ? st->all.files[*like] : NULL;
 }
 
 static int refs_make(struct rsh_megatron_work *w)
 {
 	const struct rsh_source_megatron *st = w->st;
+	const struct rsh_megatron_file *f;
 	size_t n = 0;
+	uint32_t like;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < st->all.n; i++)
-		n += file_is_used(st, i) ? rsh_megatron_file_of(st, i)->n : 0;
+	for (uint32_t i = 0; i < st->n_places; i++) {
+		f = file_like(st, i, &like);
+		n += f ? f->n : 0;
+	}
 	w->refs = rsh_alloc_array(n + 1, sizeof(*w->refs));
 	if (!w->refs)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_megatron_file *f = st->all.files[i];
-
-		for (uint32_t k = 0; file_is_used(st, i) && k < f->n &&
-		     rc >= 0; k++) {
+	for (uint32_t i = 0; i < st->n_places; i++) {
+		f = file_like(st, i, &like);
+		for (uint32_t k = 0; f && k < f->n && rc >= 0; k++) {
 			struct rsh_megatron_ref *r = &w->refs[w->n_refs];
 
 			*r = (struct rsh_megatron_ref){
-				.e = &f->v[k], .file = i,
+				.e = &f->v[k], .file = i, .like = like,
+				.lost = like != i,
 				.order = rsh_megatron_chunk_order(
 					st, st->listed[i].stage,
 					f->v[k].chunk),
@@ -355,15 +365,15 @@ int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
 	w.d = rsh_joined_begin(&st->all);
 	if (!w.d)
 		return rsh_error_nomem(err);
-	files = rsh_arena_array(&w.d->arena_, const char *, st->all.n);
+	files = rsh_arena_array(&w.d->arena_, const char *, st->n_places);
 	rc = files ? states_decide(st) ?: tensors_make(&w) : -ENOMEM;
 	free(w.refs);
 	if (rc)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < st->all.n; i++)
+	for (uint32_t i = 0; i < st->n_places; i++)
 		files[i] = st->listed[i].name;
 	w.d->files = files;
-	w.d->n_files = st->all.n;
+	w.d->n_files = st->n_places;
 	st->all.described = true;
 	return 0;
 }

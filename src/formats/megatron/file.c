@@ -111,6 +111,25 @@ static int file_blame(struct rsh_megatron_file *f, const char *text)
 	return text ? 0 : -ENOMEM;
 }
 
+static void read_rank(struct rsh_megatron_file *f,
+		      const struct rsh_pickle_value *args)
+{
+	const struct rsh_pickle_value *rank = rsh_pickle_find(args, "rank");
+	const struct rsh_pickle_value *world = rsh_pickle_find(args,
+							       "world_size");
+	const struct rsh_pickle_value *inside =
+		rsh_pickle_find(args, "use_tp_pp_dp_mapping");
+
+	if (!rank || !world || rank->kind != RSH_PV_NUMBER ||
+	    world->kind != RSH_PV_NUMBER || rank->number < 0 ||
+	    rank->number >= world->number || world->number > NUMBER_MAX)
+		return;
+	f->rank = (uint64_t)rank->number;
+	f->world = (uint64_t)world->number;
+	f->stages_inside = inside && inside->kind == RSH_PV_BOOL &&
+			   inside->number;
+}
+
 static int read_args(struct rsh_megatron_file *f,
 		     const struct rsh_pickle_value *args)
 {
@@ -128,6 +147,7 @@ static int read_args(struct rsh_megatron_file *f,
 			return file_blame(f, rsh_arena_format(
 				&f->arena, "its args have an unknown form of "
 				"%s", arg_names[i]));
+	read_rank(f, args);
 	/* An absent argument is told from False. */
 	tied = rsh_pickle_find(args, "tie_word_embeddings");
 	if (rsh_pickle_find(args, arg_names[RSH_MEGATRON_UNTIED]))

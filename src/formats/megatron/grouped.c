@@ -37,7 +37,7 @@ struct sizes {
 static bool sizes_find(const struct rsh_source_megatron *st,
 		       const struct rsh_megatron_ref *r, struct sizes *out)
 {
-	const struct rsh_megatron_file *f = st->all.files[r->file];
+	const struct rsh_megatron_file *f = st->all.files[r->like];
 	const struct rsh_megatron_entry *one, *two;
 	char name[4096];
 	const size_t n = strlen(r->e->name) - 1;
@@ -102,8 +102,11 @@ static int chunks_make(struct rsh_megatron_work *w,
 	dims[1] = r->e->dims[1] * (first ? ranks : 1);
 	t->dims = dims;
 	for (size_t i = 0; i < n; i++) {
-		uint64_t *box = rsh_megatron_chunk_add(w, t, &r[i], "");
+		uint64_t *box;
 
+		if (rsh_megatron_is_spare(r, i))
+			continue;
+		box = rsh_megatron_chunk_add(w, t, &r[i], "");
 		if (!box)
 			return -ENOMEM;
 		box[0] = (first ? r[i].piece / ranks : r[i].piece) *

@@ -295,6 +295,7 @@ static void state_free(void *state)
 		return;
 	rsh_joined_clear(&st->all);
 	free(st->layers);
+	free(st->lost);
 	free(st->pairs);
 	free(st->folded);
 	rsh_arena_clear(&st->arena);

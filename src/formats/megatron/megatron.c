@@ -47,6 +47,16 @@ static void tell_optimizer(const struct rsh_source_megatron *st)
 				st->path, p->text);
 }
 
+/* Says which file is lost, before what it lacks. */
+static void tell_refused(const struct rsh_source_megatron *st,
+			 struct rsh_error *err)
+{
+	struct rsh_error lost = RSH_ERROR_INIT;
+
+	rsh_megatron_refuse_lost(st, st->lost[0], &lost);
+	rsh_error_prefix(err, "%s", lost.text);
+}
+
 static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 			 struct rsh_error *err)
 {
@@ -63,6 +73,14 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 				"%s", st->path, st->no_states);
 	tell_optimizer(st);
 	rc = rsh_dcp_read(job, out, err);
+	if (rc == -ENOENT && st->n_lost > 0)
+		tell_refused(st, err);
+	else if (rc == 0 && st->n_lost > 0)
+		rsh_log_notice("%s: %zu of %u files of the mesh cannot be "
+			       "read, such as %s; what they have is read from "
+			       "other files", st->path, st->n_lost,
+			       st->n + st->n_places - st->all.n,
+			       st->listed[st->lost[0]].name);
 	if (rc == 0 && rsh_megatron_fold(st, job, out)) {
 		rsh_catalogue_free(out->cat);
 		rc = rsh_error_nomem(err);
@@ -116,8 +134,14 @@ static int megatron_values(struct rsh_source *s,
 static int list_problems(const struct rsh_list_job *job,
 			 const struct rsh_source_megatron *st)
 {
-	int rc = rsh_tensor_problems_list(&st->all.problems, job);
+	struct rsh_error lost = RSH_ERROR_INIT;
+	int rc = 0;
 
+	rsh_joined_lost(&st->all, &lost);
+	if (lost.code && job->take)
+		rc = job->take(job->ctx, &(struct rsh_listed_tensor){
+			.name = "", .wrong = lost.text });
+	rc = rc ?: rsh_tensor_problems_list(&st->all.problems, job);
 	for (size_t i = 0; i < st->n_pairs && rc == 0; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
 
@@ -221,6 +245,8 @@ static int megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	p = first_problem(st, false);
 	if (p)
 		rsh_error_set(&out->wrong, p->code, "%s", p->text);
+	if (!p)
+		rsh_joined_lost(&st->all, &out->wrong);
 	tell_optimizer(st);
 	return 0;
 }
@@ -232,8 +258,13 @@ static int megatron_whole(const struct rsh_source *s, struct rsh_error *err)
 	const struct rsh_tensor_problem *p =
 		rc ? NULL : first_problem(st, false);
 
-	return !p ? rc : rsh_error_set(err, p->code, "%s: %s", st->path,
-				       p->text);
+	struct rsh_error lost = RSH_ERROR_INIT;
+
+	if (rc == 0)
+		rsh_joined_lost(&st->all, &lost);
+	return p ? rsh_error_set(err, p->code, "%s: %s", st->path, p->text) :
+	       lost.code ? rsh_error_set(err, lost.code, "%s: %s", st->path,
+					 lost.text) : rc;
 }
 
 /* ---- steps, for --resume ---- */

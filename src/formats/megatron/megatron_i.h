@@ -8,6 +8,7 @@
  *   states.c    states of the optimizer beside it
  *   names.c     the table of names: how slices of a tensor are joined
  *   mesh.c      all files together: their mesh, and the numbers of layers
+ *   places.c    which files are lost, or of another rank
  *   slices.c    the slices of one tensor, compared
  *   grouped.c   experts in weight1 and weight2
  *   describe.c  all tensors together, as a distributed checkpoint
@@ -109,6 +110,10 @@ struct rsh_megatron_entry {
 struct rsh_megatron_file {
 	struct rsh_arena arena;
 	uint64_t args[RSH_MEGATRON_ARGS];
+	/* The rank of the process and the number of all, from args; 0 of 0:
+	 * not known.  With stages_inside a stage is not a range of ranks. */
+	uint64_t rank, world;
+	bool stages_inside;
 	/* Why the file cannot be used, without its name; NULL: it can.  States
 	 * are left out then. */
 	const char *wrong;
@@ -216,7 +221,8 @@ struct rsh_source_megatron {
 	struct rsh_arena arena;
 	const char *path; /* of the source, for messages */
 	const char *dir; /* of the step below SOURCE, with a slash; or "" */
-	/* [all.n]; the first n are of the model, the others of states. */
+	/* [n_places]; the first n are of the model, then up to all.n of states,
+	 * and the others are not there. */
 	struct rsh_megatron_listed *listed;
 	uint32_t n;
 
@@ -224,7 +230,12 @@ struct rsh_source_megatron {
 	/* Sizes of the mesh.  Experts are cut over n_blocks, and each of these
 	 * over expert_tensor ranks. */
 	uint32_t tensor, pipeline, expert, expert_tensor, n_blocks, n_chunks;
-	const uint64_t *args; /* of the first file */
+	uint32_t first; /* file that can be read */
+	const uint64_t *args; /* of it */
+	uint32_t n_places;
+	/* Files that are not there, or cannot be read. */
+	uint32_t *lost;
+	size_t n_lost, cap_lost;
 	const char *no_states; /* why states are left out; NULL: they are not,
 				* or there are none */
 	struct rsh_megatron_layer *layers;
@@ -274,6 +285,17 @@ int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
  * missing. */
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err);
+/* Sets the places of the files, and which are lost.  Returns 0, or -errno with
+ * a sentence: a file has no place in the mesh, or is of another one; of a stage
+ * there is no file. */
+int rsh_megatron_places_find(struct rsh_source_megatron *st,
+			     struct rsh_error *err);
+/* Returns -errno with a sentence about a file that is lost. */
+int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
+			     uint32_t file, struct rsh_error *err);
+/* Returns a file that has the names which a lost one had. */
+uint32_t rsh_megatron_sibling(const struct rsh_source_megatron *st,
+			      uint32_t file);
 /* Returns the number of a chunk in the order of the model. */
 uint32_t rsh_megatron_chunk_order(const struct rsh_source_megatron *st,
 				  uint32_t stage, uint32_t chunk);
@@ -293,6 +315,9 @@ struct rsh_megatron_ref {
 	struct rsh_megatron_name is;
 	uint32_t file, order; /* of its chunk */
 	uint32_t piece; /* which slice it is */
+	/* The file is lost, and what it had is like that of another one. */
+	bool lost;
+	uint32_t like;
 };
 
 struct rsh_megatron_work {
@@ -324,6 +349,14 @@ struct rsh_megatron_cut {
 int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 			      struct rsh_megatron_ref *r, size_t n,
 			      const struct rsh_megatron_cut *c);
+/* Returns whether slice i of r, which ascend, needs no chunk: it is in another
+ * file.  Of a state Megatron-LM loads the first copy. */
+static inline bool rsh_megatron_is_spare(const struct rsh_megatron_ref *r,
+					 size_t i)
+{
+	return i > 0 && r[i].piece == r[i - 1].piece &&
+	       (r[i].lost || r[i].e->state);
+}
 /* Adds the chunk of a slice, or of one half of it, of which t->chunks has room.
  * Returns its box: the offsets, which are 0, and the sizes, which are those of
  * the slice; NULL: memory is out. */

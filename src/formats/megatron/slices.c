@@ -120,7 +120,7 @@ int rsh_megatron_ref_by_name(const void *a, const void *b)
 	const struct rsh_megatron_ref *x = a, *y = b;
 
 	return strcmp(x->name, y->name) ?: rsh_by_u32(&x->piece, &y->piece) ?:
-	       rsh_by_u32(&x->file, &y->file) ?:
+	       (int)x->lost - (int)y->lost ?: rsh_by_u32(&x->file, &y->file) ?:
 	       strcmp(x->e->key, y->e->key);
 }
 
@@ -175,7 +175,7 @@ static int check_everywhere(struct rsh_megatron_work *w,
 
 	/* Refs of a stage are in the order of the files. */
 	for (uint32_t i = 0; i < st->n; i++) {
-		if (st->listed[i].stage != stage ||
+		if (!st->all.files[i] || st->listed[i].stage != stage ||
 		    (r->is.n > 0 && rsh_megatron_block(st, i) != block))
 			continue;
 		while (at < n && r[at].file < i)
@@ -210,7 +210,7 @@ int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 		if (r[i].piece != r[first].piece)
 			first = i;
 		if (first < i)
-			rc = check_same(w, &r[first], &r[i]);
+			rc = r[i].lost ? 0 : check_same(w, &r[first], &r[i]);
 		else if (r[i].piece != next++)
 			rc = rsh_megatron_blame(w, r->name, ENOENT, "no file "
 						"has slice %u of %u", next - 1,

@@ -835,36 +835,6 @@ static bool is_of_optimizer(const struct rsh_source_ranks *st, const char *name)
 	return false;
 }
 
-/* Returns a chunk with elements that no file has; NULL: there is none. */
-static const struct rsh_dcp_chunk *find_lost(const struct rsh_source_ranks *st,
-					     const struct rsh_dcp_tensor *t)
-{
-	for (uint32_t i = 0; i < t->n_chunks; i++) {
-		const struct rsh_dcp_chunk *c = &t->chunks[i];
-
-		if (!rsh_dcp_chunk_is_empty(t, c) &&
-		    (c->file >= st->all.n || !st->all.files[c->file]))
-			return c;
-	}
-	return NULL;
-}
-
-static void say_lost(const struct rsh_source_ranks *st,
-		     const struct rsh_dcp_tensor *t,
-		     const struct rsh_dcp_chunk *lost, struct rsh_error *wrong)
-{
-	const struct rsh_dcp *d = st->all.dcp.pub;
-
-	if (lost->file < d->n_files)
-		rsh_error_set(wrong, ENOENT, "tensor %s: %s, which has a part "
-			      "of it, %s", t->name, d->files[lost->file],
-			      lost->file < st->all.n ? "cannot be read" :
-			      "is missing");
-	else
-		rsh_error_set(wrong, ENOENT, "tensor %s: a part of it is in no "
-			      "file", t->name);
-}
-
 /* Returns whether a file of the item, or of any item of the model, was read. */
 static bool item_is_read(const struct rsh_source_ranks *st, uint32_t item)
 {
@@ -953,29 +923,13 @@ int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
 	}
 	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++) {
 		const struct rsh_dcp_tensor *t = &d->tensors[i];
-		const struct rsh_dcp_chunk *lost;
 
 		if (is_of_optimizer(st, t->name) != optimizer)
 			continue;
 		if (rsh_dcp_check_covered(t, wrong) == -ENOMEM)
 			return -ENOMEM;
-		lost = wrong->code ? NULL : find_lost(st, t);
-		if (lost)
-			say_lost(st, t, lost, wrong);
+		if (!wrong->code)
+			rsh_joined_find_lost(&st->all, t, wrong);
 	}
 	return 0;
-}
-
-void rsh_ranks_find_lost(const struct rsh_source_ranks *st,
-			 struct rsh_error *wrong)
-{
-	const struct rsh_dcp *d = st->all.dcp.pub;
-
-	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++) {
-		const struct rsh_dcp_chunk *lost = find_lost(st,
-							     &d->tensors[i]);
-
-		if (lost)
-			say_lost(st, &d->tensors[i], lost, wrong);
-	}
 }

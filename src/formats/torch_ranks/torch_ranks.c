@@ -188,7 +188,7 @@ static int list_problems(const struct rsh_list_job *job,
 	struct rsh_error lost = RSH_ERROR_INIT;
 	int rc = 0;
 
-	rsh_ranks_find_lost(st, &lost);
+	rsh_joined_lost(&st->all, &lost);
 	if (lost.code && job->take)
 		rc = job->take(job->ctx, &(struct rsh_listed_tensor){
 			.name = "", .wrong = lost.text });

@@ -415,10 +415,6 @@ int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
  * be read, nor a rank that shares no tensor with others. */
 void rsh_ranks_judge_files(const struct rsh_source_ranks *st, bool optimizer,
 			   struct rsh_error *wrong);
-/* Finds the first part of any tensor that no file has. */
-void rsh_ranks_find_lost(const struct rsh_source_ranks *st,
-			 struct rsh_error *wrong);
-
 /* Finds out which parameter each number of the optimizer means, from the files
  * of the lowest rank. */
 int rsh_ranks_params_find(struct rsh_source_ranks *st);
