@@ -247,6 +247,30 @@ def run_differs(tap, trees):
             check(name not in model_hashes(mount.path), "shown")
 
 
+def shifted_norm(tree):
+    """It begins at other elements of its buffer."""
+    norm = tree["model1"]["decoder.final_layernorm.weight"]
+    function, args = norm.call
+    norm.call = (function, (args[0], args[1] - 64, *args[2:]))
+
+
+def run_uncompared(tap, trees, directory):
+    """Without checksums only verify compares, and the first copy is shown."""
+    case = "mg-vpp-distopt"
+    for changed_file in 1, 3:
+        with tap.test(f"{case}: a norm differs between ranks, file {changed_file} is changed"):
+            copy = changed(copy_of(trees, case, directory), shifted_norm,
+                           slice(changed_file, changed_file + 1))
+            with Alone(copy) as mount:
+                found = model_hashes(mount.path)
+            different = [n for n, value in CASES[case]["whole"].items() if found[n] != value]
+            check(different == (["decoder.final_layernorm.weight"] if changed_file == 1 else []),
+                  different)
+            got = run("verify", copy)
+            check(got.status != GOOD, repr(got))
+            demand(got.out + got.err, "tensor decoder.final_layernorm.weight", "and differs")
+
+
 # ---- steps ----
 
 def run_steps(tap, trees, directory):
@@ -502,6 +526,7 @@ def main():
         for function, arguments in (
                 (run_genuine, (trees,)), (run_states, (trees, directory)),
                 (run_convert, (trees,)), (run_differs, (trees,)),
+                (run_uncompared, (trees, directory)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
                 (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
                 (run_mutations, (trees, directory, words.seed, words.cases))):

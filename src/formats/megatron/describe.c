@@ -110,7 +110,7 @@ static int chunks_make(struct rsh_megatron_work *w,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
 			at += r[i - 1].e->dims[c->axis];
-		if (!rsh_megatron_is_spare(r, i))
+		if (!r[i].spare)
 			rc = chunks_add(w, &r[i], c, at, t);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];

@@ -104,7 +104,7 @@ static int chunks_make(struct rsh_megatron_work *w,
 	for (size_t i = 0; i < n; i++) {
 		uint64_t *box;
 
-		if (rsh_megatron_is_spare(r, i))
+		if (r[i].spare)
 			continue;
 		box = rsh_megatron_chunk_add(w, t, &r[i], "");
 		if (!box)

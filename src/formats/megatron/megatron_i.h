@@ -318,6 +318,7 @@ struct rsh_megatron_ref {
 	/* The file is lost, and what it had is like that of another one. */
 	bool lost;
 	uint32_t like;
+	bool spare; /* another file has it (rsh_megatron_slices_check()) */
 };
 
 struct rsh_megatron_work {
@@ -344,19 +345,12 @@ struct rsh_megatron_cut {
 	bool uneven;   /* slices may have different sizes on the axis */
 };
 /* Sorts slices by their pieces, and checks that each of c->n pieces is there,
- * that copies are equal, and that all have one type and shape.  Returns 0, 1
- * after a problem, or -ENOMEM. */
+ * that copies are equal, and that all have one type and shape.  Copies that
+ * were not compared are spare, and pairs of `st`.  Returns 0, 1 after a
+ * problem, or -ENOMEM. */
 int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 			      struct rsh_megatron_ref *r, size_t n,
 			      const struct rsh_megatron_cut *c);
-/* Returns whether slice i of r, which ascend, needs no chunk: it is in another
- * file.  Of a state Megatron-LM loads the first copy. */
-static inline bool rsh_megatron_is_spare(const struct rsh_megatron_ref *r,
-					 size_t i)
-{
-	return i > 0 && r[i].piece == r[i - 1].piece &&
-	       (r[i].lost || r[i].e->state);
-}
 /* Adds the chunk of a slice, or of one half of it, of which t->chunks has room.
  * Returns its box: the offsets, which are 0, and the sizes, which are those of
  * the slice; NULL: memory is out. */

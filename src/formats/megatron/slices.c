@@ -14,9 +14,6 @@
 #include "rsh/formats/files.h"
 #include "rsh/util/mem.h"
 
-/* Longer copies without a checksum are compared only by `verify`. */
-#define SMALL_BYTES (1 << 20)
-
 /* ---- problems ---- */
 
 int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
@@ -80,28 +77,30 @@ static bool must_compare(const struct rsh_megatron_work *w,
 		strcmp(a->e->name, b->e->name) != 0);
 }
 
-/* Compares two copies of a slice. */
+/* Compares a copy of a slice with the first one.  Without checksums this takes
+ * reads, which `verify` makes, and the copy is not used. */
 static int check_same(struct rsh_megatron_work *w,
 		      const struct rsh_megatron_ref *a,
-		      const struct rsh_megatron_ref *b)
+		      struct rsh_megatron_ref *b)
 {
 	struct rsh_source_megatron *st = w->st;
 	const struct rsh_megatron_pair pair = {
 		a->name, { a->file, b->file },
 		{ a->e->offset, b->e->offset }, a->e->bytes,
 	};
+	const bool summed = a->e->has_crc && b->e->has_crc;
 	struct rsh_error why = RSH_ERROR_INIT;
 	int rc;
 
-	if (a->e->row_major && b->e->row_major && a->e->has_crc &&
-	    b->e->has_crc && a->e->crc == b->e->crc)
+	b->spare = b->lost;
+	if (b->lost || (a->e->row_major && b->e->row_major && summed &&
+			a->e->crc == b->e->crc))
 		return 0;
 	if (!a->e->row_major || !b->e->row_major)
 		return rsh_megatron_blame(w, a->name, ENOTSUP, "its copies are "
 					  "not stored in row-major order");
-	if (a->e->state || (!(a->e->has_crc && b->e->has_crc) &&
-			    pair.bytes > SMALL_BYTES &&
-			    !must_compare(w, a, b))) {
+	if (a->e->state || (!summed && !must_compare(w, a, b))) {
+		b->spare = true;
 		if (rsh_grow(&st->pairs, &st->cap_pairs, st->n_pairs + 1,
 			     sizeof(*st->pairs)))
 			return -ENOMEM;
@@ -210,7 +209,7 @@ int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 		if (r[i].piece != r[first].piece)
 			first = i;
 		if (first < i)
-			rc = r[i].lost ? 0 : check_same(w, &r[first], &r[i]);
+			rc = check_same(w, &r[first], &r[i]);
 		else if (r[i].piece != next++)
 			rc = rsh_megatron_blame(w, r->name, ENOENT, "no file "
 						"has slice %u of %u", next - 1,
