@@ -15,6 +15,7 @@ import typing
 import adapters
 import dcp_trees
 import make_tree
+import megatron_random
 import random_models
 import rank_trees
 from demands import write
@@ -58,6 +59,13 @@ def _torch_ranks(directory, numbers):
     return Kind(f"files of ranks: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
 
 
+def _megatron(directory, numbers):
+    """A directory for each model parallel rank."""
+    tree = megatron_random.Tree(numbers.getrandbits(31))
+    tree.write(directory)
+    return Kind(f"Megatron: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
+
+
 def _transposed(directory, numbers):
     """Chunks with their columns first, larger than what is turned at a time."""
     tensors = {}
@@ -97,7 +105,7 @@ def _adapted(directory, numbers):
 def all_sources(directory, seed):
     """A Kind for each; what is random follows from the seed."""
     numbers = random.Random(seed)
-    ways = (_ranks, _transposed, _adapted, _torch_ranks, _torch_ranks,
+    ways = (_ranks, _transposed, _adapted, _torch_ranks, _torch_ranks, _megatron, _megatron,
             *(lambda d, n, kind=kind: _distributed(d, n, kind)
               for kind in ("torch", "torch", "hf", "hyper")),
             *(lambda d, n, table=table: _converted(d, n, table)

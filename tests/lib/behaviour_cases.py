@@ -26,6 +26,7 @@ import genuine  # noqa: E402
 import genuine_pairs  # noqa: E402
 import genuine_sets  # noqa: E402
 import make_tree  # noqa: E402
+import megatron_random  # noqa: E402
 import mistakes  # noqa: E402
 import random_jobs  # noqa: E402
 import rank_pickles  # noqa: E402
@@ -215,6 +216,17 @@ def torch_ranks(numbers, directory):
     return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
 
 
+def megatron(numbers, directory):
+    """A directory for each model parallel rank, one of which may be lost."""
+    tree = megatron_random.Tree(numbers.getrandbits(31))
+    source = os.path.join(directory, "source")
+    tree.write(source)
+    if numbers.random() < 0.2:
+        os.unlink(numbers.choice(sorted(glob.glob(os.path.join(source, "*", "*", "*.pt")))))
+    words = numbers.choice(([], ["--optimizer", "keep"], ["--format", "dcp"]))
+    return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
+
+
 def _model(numbers, directory):
     return weights_random.Case(numbers.getrandbits(31), directory)
 
@@ -353,7 +365,8 @@ WAYS = (_truncated, _truncated, _flipped, _flipped, _flipped, _longer, _renamed,
 def hostile(numbers, directory):
     """A tree of another kind in which one to three files are not what they were."""
     kind = numbers.choice((ranks, ranks_safetensors, meshes, checkpoint2, checkpoint2, distributed,
-                           distributed, models, models_back, resume, torch_ranks))
+                           distributed, models, models_back, resume, torch_ranks,
+                           megatron))
     case, said = kind(numbers, directory), []
     for _ in range(numbers.choice((1, 1, 2, 3))):
         # Strategies and tables as well.
@@ -372,7 +385,7 @@ def hostile(numbers, directory):
 # How often each kind comes, of as many cases as these are together.
 RANDOM = {ranks: 8, ranks_safetensors: 4, ranks_lost: 5, ranks_mistaken: 4, meshes: 2,
           checkpoint2: 5, distributed: 5, models: 5, models_back: 4, sources: 1, resume: 3,
-          hostile: 8, torch_ranks: 4}
+          hostile: 8, torch_ranks: 4, megatron: 4}
 _TURNS = [kind for kind, often in RANDOM.items() for _ in range(often)]
 
 

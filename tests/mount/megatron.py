@@ -21,11 +21,15 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Called  # noqa: E402
 from demands import check, demand, write  # noqa: E402
-from megatron_trees import (DATA, FILE, TRACKER, expected, files_of, model_bytes, step_of,  # noqa: E402
-                            unpack)
+from library_use import compare  # noqa: E402
+from megatron_random import Tree  # noqa: E402
+from megatron_trees import (DATA, FILE, TRACKER, expected, files_of,  # noqa: E402
+                            model_bytes, step_of, unpack)
 from rank_pickles import TorchFile, named  # noqa: E402
 from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
-from rsh_mount import Alone, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_mount import (Alone, Tap, expect_failure, require_mount,  # noqa: E402
+                       reshardfs_program)
+from safetensors_format import Tensors  # noqa: E402
 from shown_model import hashes, model_hashes, same, values_of_model  # noqa: E402
 
 CASES = expected()
@@ -478,6 +482,89 @@ def half_of_weight2(tree):
             value.call = (function, (*args[:2], (rows // 2, columns), *args[3:]))
 
 
+# ---- elsewhere: objects, the library, Python ----
+
+ELSEWHERE = "mg-vpp-distopt", "ms-qwen3moe-gemm", "mg-moe-etp1"
+
+
+def run_objects(tap, trees, directory):
+    import s3_trial
+    if "built without" in run("ls", "s3://bucket/x").err:
+        return
+    root = os.path.join(directory, "s3")
+    for name in ELSEWHERE:
+        shutil.copytree(os.path.join(trees, name), os.path.join(root, "bucket", name))
+    with s3_trial.Server(root) as server:
+        s3_trial.set_environment(server.port, directory)
+        for name in ELSEWHERE:
+            with tap.test(f"s3://: {name}"), Alone(f"s3://bucket/{name}") as mount:
+                same(model_hashes(mount.path), CASES[name]["whole"], name)
+        with tap.test("s3://: a tree takes few requests"):
+            server.requests()
+            got = s3_trial.run("plan", "s3://bucket/mg-moe-etp1")
+            check(got.status == GOOD, repr(got))
+            asked = [line for line in server.requests() if "list-type" not in line]
+            print(f"# {len(asked)} requests for 4 files")
+            check(len(asked) <= 4 * 6, asked)
+
+
+def run_library(tap, trees, directory):
+    for name in ELSEWHERE:
+        with tap.test(f"libreshard: {name}"), tempfile.TemporaryDirectory(dir=directory) as own:
+            for words in ["format=safetensors"], ["format=dcp"]:
+                compare(own, os.path.join(trees, name), None, None, *words)
+    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                            "libreshard.so.0")
+    if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
+        return  # Python does not load what has a sanitizer in it
+    import reshardfs
+    for name in ELSEWHERE:
+        with tap.test(f"the Python module: {name}"), \
+                reshardfs.Source(os.path.join(trees, name), src_strategy="none",
+                                 dst_strategy="none", format="safetensors") as opened:
+            same(hashes(Tensors(bytes(opened.read(0))).values()),
+                 {**CASES[name]["whole"], **CASES[name].get("states", {})}, name)
+
+
+# ---- random ones ----
+
+RANDOM_A_TEST = 20
+
+
+def expect_random(seed, directory):
+    """The whole of a random tree, and what becomes of it without one of its files."""
+    tree = Tree(seed)
+    what = f"seed {seed}: {tree.describe()}"
+    root, out = (os.path.join(directory, n) for n in ("source", "out"))
+    tree.write(root)
+    got = run("export", "--optimizer", "keep", root, out)
+    check(got.status == GOOD, f"{what}: {got!r}")
+    same(values_of_model(out), {**tree.tensors, **tree.states}, what)
+    said = run_json("ls", root)
+    check(said["whole"] and {t["name"] for t in said["tensors"]} ==
+          {*tree.tensors, *tree.states}, f"{what}: ls")
+    check(run_json("verify", root)["good"], f"{what}: verify")
+    if len(files_of(root)) == 1:
+        return
+    os.remove(random.Random(seed).choice(files_of(root)))
+    shutil.rmtree(out)
+    got = run("export", "--allow-missing", root, out)
+    what += " without a file"
+    if got.status == GOOD:
+        found = values_of_model(out)
+        same(found, {n: tree.tensors[n] for n in found}, what)
+    else:
+        demand(got.err, FILE)
+
+
+def run_random(tap, directory, first, count):
+    for begin in range(first, first + count, RANDOM_A_TEST):
+        with tap.test(f"random trees {begin} to {begin + RANDOM_A_TEST - 1}"):
+            for seed in range(begin, begin + RANDOM_A_TEST):
+                with tempfile.TemporaryDirectory(dir=directory) as own:
+                    expect_random(seed, own)
+
+
 # ---- mutations ----
 
 def run_mutations(tap, trees, directory, seed, cases):
@@ -529,6 +616,8 @@ def main():
                 (run_uncompared, (trees, directory)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
                 (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
+                (run_objects, (trees, directory)), (run_library, (trees, directory)),
+                (run_random, (directory, words.seed, words.cases)),
                 (run_mutations, (trees, directory, words.seed, words.cases))):
             if not words.only or function.__name__ in words.only:
                 function(tap, *arguments)

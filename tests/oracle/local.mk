@@ -67,6 +67,8 @@ EXTRA_DIST += \
 	lib/dcp_trees.py \
 	lib/rank_pickles.py \
 	lib/rank_trees.py \
+	lib/megatron_trees.py \
+	lib/megatron_random.py \
 	lib/rank_reader.py \
 	lib/verl_software.py \
 	lib/adapters.py \
