@@ -68,6 +68,11 @@ fuzz_torch_ranks_fuzz_SOURCES = fuzz/fuzz_torch_ranks.c $(FUZZ_SUPPORT)
 fuzz_torch_ranks_fuzz_LINK = $(FUZZ_LINK)
 fuzz_torch_ranks_fuzz_LDADD = $(PARSERS_FORMATS)
 
+FUZZ += fuzz/megatron.fuzz
+fuzz_megatron_fuzz_SOURCES = fuzz/fuzz_megatron.c $(FUZZ_SUPPORT)
+fuzz_megatron_fuzz_LINK = $(FUZZ_LINK)
+fuzz_megatron_fuzz_LDADD = $(PARSERS_FORMATS)
+
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)
 fuzz_source_map_fuzz_LINK = $(FUZZ_LINK)
@@ -222,4 +227,5 @@ EXTRA_DIST += \
 	fuzz/corpus/strategy.tar.gz \
 	fuzz/corpus/torch.tar.gz \
 	fuzz/corpus/torch_ranks.tar.gz \
+	fuzz/corpus/megatron.tar.gz \
 	fuzz/corpus/weight_map.tar.gz

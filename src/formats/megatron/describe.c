@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -108,17 +109,22 @@ static int chunks_make(struct rsh_megatron_work *w,
 	int rc = dims ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
-			at += r[i - 1].e->dims[c->axis];
+		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece &&
+		    !rsh_add_u64(at, r[i - 1].e->dims[c->axis], &at))
+			return rsh_megatron_blame(w, r->name, EBADMSG,
+						  RSH_MEGATRON_TOO_MANY);
 		if (!r[i].spare)
 			rc = chunks_add(w, &r[i], c, at, t);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];
-		if (c->n > 1)
-			dims[c->axis] += at;
+		if (c->n > 1 &&
+		    !rsh_add_u64(dims[c->axis], at, &dims[c->axis]))
+			return rsh_megatron_blame(w, r->name, EBADMSG,
+						  RSH_MEGATRON_TOO_MANY);
 	}
 	t->dims = dims;
-	return rc;
+	return rc || rsh_dcp_is_countable(t) ? rc :
+	       rsh_megatron_blame(w, r->name, EBADMSG, RSH_MEGATRON_TOO_MANY);
 }
 
 static int dense_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,
@@ -165,17 +171,6 @@ static int tensor_take(void *ctx, void *first, size_t n)
 
 /* ---- all tensors ---- */
 
-/* Returns the place of a layer in the model. */
-static size_t layer_number(const struct rsh_source_megatron *st, uint32_t order,
-			   uint64_t number)
-{
-	size_t i = 0;
-
-	while (st->layers[i].chunk != order || st->layers[i].number != number)
-		i++;
-	return i;
-}
-
 /* Sets the name that a tensor has in the whole model.  Returns 0, 1 after a
  * problem, or -ENOMEM. */
 static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
@@ -209,7 +204,8 @@ static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 	}
 	if (r->is.after_layer) {
 		snprintf(before, sizeof(before), "decoder.layers.%zu",
-			 layer_number(st, r->order, r->is.layer));
+			 rsh_megatron_layer_number(
+				 st, r->order, r->is.layer));
 		name = r->is.after_layer;
 	}
 	end = r->e->name + (r->is.n ? r->is.at : strlen(r->e->name));

@@ -343,17 +343,18 @@ static int file_unfold(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 	if (n == 0)
 		return 0;
 	for (uint32_t i = 0; i < of->n_tensors; i++) {
-		uint64_t *dims = rsh_arena_array(&of->arena_, uint64_t, 4);
+		uint64_t *dims;
 
 		v[i] = of->tensors[i];
 		rsh_torch_layout(&v[i], &l);
-		if (!dims)
-			return -ENOMEM;
 		if (!rsh_has_suffix(v[i].name, RSH_MEGATRON_WEIGHT1) ||
 		    !l.dense || v[i].n_dims != 2 || v[i].elements == 0 ||
 		    !rsh_torch_is_row_major(l.order, 2) ||
 		    v[i].dims[1] % n != 0)
 			continue;
+		dims = rsh_arena_array(&of->arena_, uint64_t, 4);
+		if (!dims)
+			return -ENOMEM;
 		dims[0] = v[i].dims[0] * n;
 		dims[1] = dims[2] = v[i].dims[1] / n;
 		dims[3] = 1;

@@ -21,6 +21,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/torch_dtype.h"
 
 /* ---- joining ---- */
 
@@ -60,6 +61,15 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 	return out->f > 0 && out->hidden == two->dims[1] &&
 	       (out->width == out->f || out->width / 2 == out->f) &&
 	       out->width % out->f == 0;
+}
+
+/* Returns whether n experts have no more elements than can be, even if a size
+ * is 0. */
+static bool is_countable(const struct sizes *z, uint64_t n)
+{
+	return rsh_mul_u64(n, rsh_max_u64(z->width, z->f), &n) &&
+	       rsh_mul_u64(n, rsh_max_u64(z->hidden, 1), &n) &&
+	       n <= INT64_MAX / RSH_TORCH_ELEMENT_MAX;
 }
 
 static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
@@ -125,7 +135,6 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 		.n = st->n_blocks * st->expert_tensor,
 	};
 	struct sizes z, other;
-	uint64_t elements;
 	int rc;
 
 	if (!sizes_find(st, r, &z))
@@ -139,9 +148,9 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 		    memcmp(&z, &other, sizeof(z)) != 0)
 			return rsh_megatron_blame_unknown(w, &r[i]);
 	}
-	if (!rsh_mul_u64(r->e->bytes, c.n, &elements) || elements > INT64_MAX)
-		return rsh_megatron_blame(w, r->name, EBADMSG, "it has more "
-					  "elements than can be");
+	if (!is_countable(&z, z.n * c.n))
+		return rsh_megatron_blame(w, r->name, EBADMSG,
+					  RSH_MEGATRON_TOO_MANY);
 	rc = rsh_megatron_slices_check(w, r, n, &c);
 	return rc ?: chunks_make(w, r, n, &z, t);
 }

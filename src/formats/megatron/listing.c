@@ -287,19 +287,21 @@ int rsh_megatron_open(struct rsh_source *s,
 
 /* ---- the chosen step ---- */
 
-static void state_free(void *state)
+void rsh_megatron_state_clear(struct rsh_source_megatron *st)
 {
-	struct rsh_source_megatron *st = state;
-
-	if (!st)
-		return;
 	rsh_joined_clear(&st->all);
 	free(st->layers);
 	free(st->lost);
 	free(st->pairs);
 	free(st->folded);
 	rsh_arena_clear(&st->arena);
-	free(st);
+}
+
+static void state_free(void *state)
+{
+	if (state)
+		rsh_megatron_state_clear(state);
+	free(state);
 }
 
 /* Takes the files of the candidate, in whose order they are. */

@@ -268,6 +268,7 @@ static inline uint32_t rsh_megatron_block(const struct rsh_source_megatron *st,
 	       l->expert * st->tensor + l->tensor : l->expert;
 }
 
+void rsh_megatron_state_clear(struct rsh_source_megatron *st);
 /* Reads "iter_5" and "release"; of the latter *step is 0. */
 bool rsh_megatron_step_read(const char *name, size_t n, uint64_t *step);
 int rsh_megatron_bid(const struct rsh_look *look, struct rsh_bid_more *more);
@@ -296,6 +297,9 @@ int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
 /* Returns a file that has the names which a lost one had. */
 uint32_t rsh_megatron_sibling(const struct rsh_source_megatron *st,
 			      uint32_t file);
+/* Returns the number of a layer in the model. */
+size_t rsh_megatron_layer_number(const struct rsh_source_megatron *st,
+				 uint32_t chunk, uint64_t number);
 /* Returns the number of a chunk in the order of the model. */
 uint32_t rsh_megatron_chunk_order(const struct rsh_source_megatron *st,
 				  uint32_t stage, uint32_t chunk);
@@ -335,6 +339,7 @@ int rsh_megatron_ref_by_name(const void *a, const void *b);
 int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
 		       const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+#define RSH_MEGATRON_TOO_MANY "it has more elements than can be"
 int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
 			       const struct rsh_megatron_ref *r);
 /* The slices of a tensor, in their order. */

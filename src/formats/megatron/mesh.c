@@ -161,6 +161,17 @@ static int layers_collect(struct rsh_source_megatron *st)
 	return 0;
 }
 
+size_t rsh_megatron_layer_number(const struct rsh_source_megatron *st,
+				 uint32_t chunk, uint64_t number)
+{
+	const struct rsh_megatron_layer key = { chunk, number };
+	const struct rsh_megatron_layer *found =
+		bsearch(&key, st->layers, st->n_layers, sizeof(key),
+			layer_by_place);
+
+	return (size_t)(found - st->layers);
+}
+
 /* Only layers that args call noop may be missing. */
 static int layers_check(const struct rsh_source_megatron *st,
 			struct rsh_error *err)

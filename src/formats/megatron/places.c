@@ -17,6 +17,9 @@
 
 #include "rsh/util/mem.h"
 
+/* A tree that lacks more files is none. */
+#define LOST_MAX 64
+
 /* ---- directories ---- */
 
 static int refuse_dir(const struct rsh_source_megatron *st, uint32_t i,
@@ -149,7 +152,8 @@ static int lose(struct rsh_source_megatron *st, uint32_t tensor, uint32_t stage,
 
 	if (file == RSH_MEGATRON_NO_FILE && absent_add(st, &at, &file))
 		return rsh_error_nomem(err);
-	if (rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
+	if (st->n_lost == LOST_MAX ||
+	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
 		return rsh_megatron_refuse_lost(st, file, err);
 	if (rsh_grow(&st->lost, &st->cap_lost, st->n_lost + 1,
 		     sizeof(*st->lost)))
