@@ -33,7 +33,8 @@ HUGGING_FACE = \
 	oracle/lora_mindformers.py \
 	oracle/dcp_loads_distributed.py \
 	oracle/hyperparallel_loads.py \
-	oracle/torch_ranks.py
+	oracle/torch_ranks.py \
+	oracle/megatron.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
@@ -71,6 +72,7 @@ EXTRA_DIST += \
 	lib/megatron_random.py \
 	lib/rank_reader.py \
 	lib/verl_software.py \
+	lib/megatron_software.py \
 	lib/adapters.py \
 	lib/quantised.py \
 	lib/dcp_reader.py \

@@ -1,0 +1,286 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Trees that Megatron-LM's own save_checkpoint writes (--ckpt-format torch) of random models,
+as the program shows them.
+
+RSH_MEGATRON names a directory with Megatron-LM (see lib/megatron_software.py), and
+RSH_HF_PYTHON a Python that has torch.  One process makes random weights and saves them as
+torch_dist; the processes of a random mesh load these, take a step of the optimizer, and save
+a tree and again torch_dist; one process loads that: its state_dict, and the states in
+torch_dist, are what has to be shown.
+
+    megatron.py [--seed N] [--models N]
+    megatron.py make|cut|join DIRECTORY SEED PORT    what the processes do
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "lib")]
+SHORT = {"float32": "F32", "bfloat16": "BF16"}
+STATES = "param", "exp_avg", "exp_avg_sq"
+
+
+class Case:
+    """model  options of the model
+    mesh   options of its mesh
+    """
+
+    def __init__(self, seed):
+        numbers = random.Random(seed)
+        choose = numbers.choice
+        self.kind = choose(("dense", "dense", "local", "local", "grouped", "latent"))
+        self.tensor, self.pipeline, self.expert, self.expert_tensor = choose({
+            "local": ((2, 1, 2, 2), (1, 2, 2, 1), (2, 1, 4, 1), (1, 1, 4, 1), (1, 1, 1, 1)),
+            "grouped": ((2, 1, 2, 2), (1, 2, 2, 1), (2, 2, 1, 2)),
+            "latent": ((2, 1, 1, 2), (2, 2, 1, 2)),
+            "dense": ((2, 2, 1, 2), (1, 3, 1, 1), (2, 1, 1, 2), (4, 1, 1, 4), (1, 1, 1, 1)),
+        }[self.kind])
+        self.world = max(self.tensor * self.pipeline,
+                         self.expert * self.expert_tensor * self.pipeline)
+        self.virtual = self.pipeline == 2 and numbers.random() < 0.5
+        layers = 4 if self.virtual else self.pipeline * choose((1, 2))
+        self.optimizer = numbers.random() < 0.5
+        self.release = not self.optimizer and numbers.random() < 0.3
+        self.step = numbers.randrange(1, 10 ** 4)
+        hidden, heads = 8 * choose((2, 3)), 4
+        self.model = [
+            "--num-layers", layers, "--hidden-size", hidden, "--num-attention-heads", heads,
+            "--ffn-hidden-size", 8 * choose((2, 3)), "--vocab-size", 8 * choose((3, 5)),
+            "--make-vocab-size-divisible-by", 8,
+            "--normalization", choose(("RMSNorm", "LayerNorm"))]
+        if numbers.random() < 0.7 or self.kind == "latent":
+            self.model += ["--swiglu"]
+        if numbers.random() < 0.7 or self.kind != "dense":
+            self.model += ["--disable-bias-linear"]
+        if numbers.random() < 0.6 or self.kind == "latent":
+            self.model += ["--untie-embeddings-and-output-weights"]
+        self.model += ["--position-embedding-type", "rope"] \
+            if numbers.random() < 0.7 or self.kind == "latent" else \
+            ["--position-embedding-type", "learned_absolute"]
+        if numbers.random() < 0.7:
+            self.model += ["--bf16"]
+        getattr(self, f"of_{self.kind}")(numbers)
+        self.mesh = [
+            "--tensor-model-parallel-size", self.tensor,
+            "--pipeline-model-parallel-size", self.pipeline,
+            "--expert-model-parallel-size", self.expert,
+            "--expert-tensor-parallel-size", self.expert_tensor]
+        if self.virtual:
+            self.mesh += ["--num-layers-per-virtual-pipeline-stage", 1]
+        elif self.pipeline == 3 and layers == 6:
+            self.mesh += ["--decoder-first-pipeline-num-layers", 1,
+                          "--decoder-last-pipeline-num-layers", choose((2, 3))]
+        if self.optimizer:
+            self.mesh += ["--use-distributed-optimizer"]
+
+    def of_dense(self, numbers):
+        if numbers.random() < 0.7:
+            self.model += ["--group-query-attention", "--num-query-groups",
+                           numbers.choice((1, 2, 4))]
+        if numbers.random() < 0.4:
+            self.model += ["--add-qkv-bias"]
+        if numbers.random() < 0.4:
+            self.model += ["--qk-layernorm"]
+
+    def of_local(self, numbers):
+        self.of_dense(numbers)
+        self.model += [
+            "--num-experts", 4, "--moe-ffn-hidden-size", 8, "--moe-router-topk", 2,
+            "--moe-token-dispatcher-type", "alltoall", "--moe-router-score-function", "sigmoid",
+            "--moe-router-enable-expert-bias", "--moe-router-load-balancing-type", "none"]
+        if numbers.random() < 0.5:
+            self.model += ["--moe-shared-expert-intermediate-size", 12]
+
+    def of_grouped(self, numbers):
+        self.of_local(numbers)
+        self.model += ["--moe-grouped-gemm", "--moe-use-legacy-grouped-gemm"]
+
+    def of_latent(self, numbers):
+        self.model += [
+            "--multi-latent-attention", "--q-lora-rank", 12, "--kv-lora-rank", 8,
+            "--qk-head-dim", 4, "--qk-pos-emb-head-dim", 4, "--v-head-dim", 6, "--qk-layernorm"]
+        if self.pipeline == 1:
+            self.model += ["--mtp-num-layers", 1]
+
+    def __str__(self):
+        return " ".join(map(str, (self.kind, *self.mesh)))
+
+
+# ---- under a Python that has torch ----
+
+def entry(tensor):
+    import torch
+    whole = tensor.detach().contiguous()
+    data = whole.reshape(-1).view(torch.uint8).numpy().tobytes()
+    return [SHORT[str(whole.dtype)[6:]], list(whole.shape), hashlib.sha256(data).hexdigest()[:16]]
+
+
+def states_of(directory, names):
+    """The states in torch_dist, where layers are stacked, and local experts too."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    step = next(n for n in os.listdir(directory) if n.startswith("iter"))
+    reader = dcp.FileSystemReader(os.path.join(directory, step))
+    stacked = {key: torch.empty(of.size, dtype=of.properties.dtype)
+               for key, of in reader.read_metadata().state_dict_metadata.items()
+               if key.startswith("optimizer.state.") and hasattr(of, "size")}
+    dcp.load(stacked, storage_reader=reader, no_dist=True)
+    found = {}
+    for name in names:
+        layer = re.match(r"decoder\.layers\.(\d+)\.(.*)", name)
+        key = name if not layer else "decoder.layers." + layer[2]
+        for old, new in (("layers.input_layernorm.", "layers.self_attention.linear_qkv.layer_norm_"),
+                         ("layers.pre_mlp_layernorm.", "layers.mlp.linear_fc1.layer_norm_")):
+            key = key.replace(old, new)
+        expert = re.search(r"local_experts\.(\d+)\.", key)
+        key = re.sub(r"local_experts\.\d+\.", "experts.", key)
+        for state in STATES:
+            value = stacked.get(f"optimizer.state.{state}.{key}")
+            if value is None:
+                continue
+            value = value[int(layer[1])] if layer else value
+            found[f"optimizer.state.{state}.{name}"] = entry(
+                value[int(expert[1])] if expert else value)
+    return found
+
+
+def work(what, directory, seed, port, rank):
+    import megatron_software as software
+    case = Case(seed)
+    whole = [str(o) for o in case.model]
+    form = ["--load", f"{directory}/{'first' if what == 'cut' else 'second'}"]
+    args, models = software.start(
+        rank, case.world if what == "cut" else 1, port,
+        [*whole, *(str(o) for o in case.mesh if what == "cut"), *(form if what != "make" else []),
+         "--save", f"{directory}/first"])
+    if what == "make":
+        software.draw(models, seed)
+        software.save(args, models, f"{directory}/first", case.step, "torch_dist")
+        return
+    software.load(models)
+    if what == "join":
+        state = software.state_of(models)
+        with open(f"{directory}/truth.json", "w", encoding="utf-8") as f:
+            json.dump([{n: entry(v) for n, v in state.items()},
+                       states_of(f"{directory}/second", state) if case.optimizer else {}], f)
+        return
+    optimizer, scheduler = software.train(args, models) if case.optimizer else (None, None)
+    software.save(args, models, f"{directory}/second", case.step, "torch_dist", optimizer)
+    args.iteration = case.step
+    software.save(args, models, f"{directory}/tree", case.step, "torch", optimizer, scheduler,
+                  case.release)
+
+
+def processes(what, directory, seed, port):
+    """Forks a process for each rank, which has imported Megatron; this file has its name."""
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
+    import megatron_software
+    megatron_software.enter()
+    import megatron.core.optimizer  # noqa: F401
+    import megatron.training.checkpointing  # noqa: F401
+    import megatron.training.training  # noqa: F401
+    ranks = []
+    for rank in range(Case(seed).world if what == "cut" else 1):
+        ranks.append(os.fork())
+        if not ranks[-1]:
+            status = 1
+            try:
+                work(what, directory, seed, port, rank)
+                status = 0
+            except BaseException:
+                import traceback
+                traceback.print_exc()
+            os._exit(status)
+    return max(os.waitpid(pid, 0)[1] for pid in ranks) != 0
+
+
+# ---- the test ----
+
+def free_port():
+    import socket
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def make_tree(directory, seed):
+    for what in "make", "cut", "join":
+        with open(os.path.join(directory, what + ".log"), "wb") as log:
+            got = subprocess.run(
+                [os.environ["RSH_HF_PYTHON"], os.path.abspath(__file__), what, directory,
+                 str(seed), str(free_port())], stdout=log, stderr=log, check=False, timeout=900)
+        if got.returncode:
+            with open(os.path.join(directory, what + ".log"), encoding="utf-8") as f:
+                raise AssertionError(f"seed {seed}: {what}: {f.read()[-1500:]}")
+    with open(os.path.join(directory, "truth.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def judge(tap, seed, work):
+    import reshardfs
+    from dcp_reader import Checkpoint
+    from rsh_cli import GOOD, run, run_json
+    from rsh_mount import Alone
+    from safetensors_format import Tensors
+    from shown_model import hashes, model_hashes, same
+    from demands import check
+    case = Case(seed)
+    with tempfile.TemporaryDirectory(dir=work) as directory:
+        weights, states = make_tree(directory, seed)
+        tree, what = os.path.join(directory, "tree"), f"--seed {seed} --models 1: {case}"
+        with tap.test(what), Alone(tree) as mount:
+            same(model_hashes(mount.path), weights, what)
+        with tap.test(f"{what}: exported with states"):
+            out = os.path.join(directory, "out")
+            got = run("export", "--format", "dcp", tree, out)
+            check(got.status == GOOD, repr(got))
+            found = hashes(Checkpoint(out).values())
+            # Of grouped experts torch_dist has states in another form.
+            known = {n: v for n, v in found.items()
+                     if n in weights or n in states or case.kind != "grouped"}
+            same(known, {**weights, **states}, what)
+            check(len(found) == len(weights) or case.optimizer, found.keys())
+        with tap.test(f"{what}: from Python, and verified"):
+            with reshardfs.Source(tree, src_strategy="none", dst_strategy="none",
+                                  format="safetensors") as opened:
+                found = hashes(Tensors(bytes(opened.read(0))).values())
+                same({n: found[n] for n in weights}, weights, what)
+            check(run_json("verify", tree)["good"], what)
+
+
+def main():
+    if sys.argv[1:2] and sys.argv[1] in ("make", "cut", "join"):
+        what, directory, seed, port = sys.argv[1:]
+        return processes(what, directory, int(seed), int(port))
+    sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+    from run_seed import run_seed
+    from rsh_mount import Tap, require_mount, reshardfs_program
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed() % 10 ** 6)
+    parser.add_argument("--models", type=int, default=4)
+    words = parser.parse_args()
+    for name, has in (("RSH_HF_PYTHON", "torch"), ("RSH_MEGATRON", "Megatron-LM")):
+        if not os.environ.get(name):
+            print(f"1..0 # SKIP {name} does not name a place that has {has}")
+            return 0
+    require_mount()
+    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                            "libreshard.so.0")
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as work:
+        for seed in range(words.seed, words.seed + words.models):
+            judge(tap, seed, work)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
