@@ -14,11 +14,13 @@ torch_dist, are what has to be shown.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -192,6 +194,7 @@ def processes(what, directory, seed, port):
     for rank in range(Case(seed).world if what == "cut" else 1):
         ranks.append(os.fork())
         if not ranks[-1]:
+            os.setpgid(0, 0)
             status = 1
             try:
                 work(what, directory, seed, port, rank)
@@ -200,7 +203,12 @@ def processes(what, directory, seed, port):
                 import traceback
                 traceback.print_exc()
             os._exit(status)
-    return max(os.waitpid(pid, 0)[1] for pid in ranks) != 0
+    failed = max([os.waitpid(pid, 0)[1] for pid in ranks]) != 0
+    # What a rank started, to write in parallel, does not end with it.
+    for pid in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+    return failed
 
 
 # ---- the test ----
