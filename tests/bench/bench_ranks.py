@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files of 8 ranks and their peers, run by a Python that has torch, a process a command.
+"""Files of 8 ranks, trees of Megatron-LM and their peers, run by a Python that has torch, a
+process a command.
 
     bench_ranks.py make DIRECTORY BYTES     a model of Qwen2's names, as verl saves it
     bench_ranks.py join DIRECTORY TARGET    torch.load of all files, cat, save_file
                             -> {"seconds": S, "first": S, "memory": BYTES}
     bench_ranks.py merge DIRECTORY TARGET   verl's merger, with RSH_VERL (lib/verl_software.py)
                             -> {"seconds": S, "first": S, "memory": BYTES}
+    bench_ranks.py make_megatron DIRECTORY BYTES    the same model, tensor 2, pipeline 2
+    bench_ranks.py join_megatron DIRECTORY TARGET   as join, and the names of Hugging Face
+    bench_ranks.py mindspeed DIRECTORY TARGET   MindSpeed-LLM's converter, with
+                            RSH_MINDSPEED_LLM (lib/mindspeed_llm.py)
     bench_ranks.py same TARGET MODEL        fails if any tensor differs
 
 What it prints is one line of JSON; seconds are without the start of Python and its imports,
@@ -115,6 +120,118 @@ def merge(directory, target):
     return {"seconds": seconds, "first": seconds, "memory": memory()}
 
 
+# ---- trees of Megatron-LM ----
+
+TENSOR, PIPELINE = 2, 2
+
+
+def megatron_files(directory):
+    """Of each stage, the files of its tensor ranks."""
+    return [[os.path.join(directory, "iter_0000001", f"mp_rank_{t:02}_{p:03}",
+                          "model_optim_rng.pt") for t in range(TENSOR)] for p in range(PIPELINE)]
+
+
+def make_megatron(directory, size):
+    import argparse
+
+    import torch
+    layer = {"input_layernorm.weight": (HIDDEN,), "pre_mlp_layernorm.weight": (HIDDEN,),
+             "self_attention.linear_qkv.weight": ((HIDDEN + 2 * KEY) // TENSOR, HIDDEN),
+             "self_attention.linear_qkv.bias": ((HIDDEN + 2 * KEY) // TENSOR,),
+             "self_attention.linear_proj.weight": (HIDDEN, HIDDEN // TENSOR),
+             "mlp.linear_fc1.weight": (2 * INNER // TENSOR, HIDDEN),
+             "mlp.linear_fc2.weight": (HIDDEN, INNER // TENSOR)}
+    each = max(1, (int(size) // 2 - 2 * WORDS * HIDDEN) // PIPELINE //
+               sum(map(elements, LAYER.values())))
+    args = argparse.Namespace(
+        num_layers=each * PIPELINE, hidden_size=HIDDEN, num_attention_heads=HEADS,
+        num_query_groups=KEYS, num_key_value_heads=KEYS, kv_channels=HIDDEN // HEADS,
+        ffn_hidden_size=INNER, padded_vocab_size=WORDS, make_vocab_size_divisible_by=1,
+        tensor_model_parallel_size=TENSOR, pipeline_model_parallel_size=PIPELINE,
+        expert_model_parallel_size=1, expert_tensor_parallel_size=1,
+        untie_embeddings_and_output_weights=True, num_layers_per_virtual_pipeline_stage=None,
+        num_experts=None, first_k_dense_replace=None, n_shared_experts=None, q_lora_rank=None)
+    for stage, files in enumerate(megatron_files(directory)):
+        for tensor, path in enumerate(files):
+            shapes = {f"decoder.layers.{i}.{name}": shape for i in range(each)
+                      for name, shape in layer.items()}
+            if stage == 0:
+                shapes["embedding.word_embeddings.weight"] = WORDS // TENSOR, HIDDEN
+            if stage == PIPELINE - 1:
+                shapes["decoder.final_layernorm.weight"] = (HIDDEN,)
+                shapes["output_layer.weight"] = WORDS // TENSOR, HIDDEN
+            model = {}
+            for number, (name, shape) in enumerate(shapes.items()):
+                # Norms are the same on both ranks.
+                torch.manual_seed(8 * number + 2 * stage + ("norm" not in name and tensor))
+                model[name] = torch.empty(shape, dtype=torch.bfloat16).uniform_(-1, 1)
+            os.makedirs(os.path.dirname(path))
+            torch.save({"args": args, "checkpoint_version": 3.0, "iteration": 1, "model": model},
+                       path)
+    with open(os.path.join(directory, "latest_checkpointed_iteration.txt"), "w",
+              encoding="ascii") as f:
+        f.write("1")
+    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({**CONFIG, "num_hidden_layers": each * PIPELINE}, f)
+    return {}
+
+
+def joined_layer(prefix, name, parts):
+    """What a tensor of a layer is in Hugging Face's form."""
+    import torch
+    if name.startswith("self_attention.linear_qkv"):
+        rows = torch.cat(parts)
+        groups = rows.reshape(KEYS, -1, *rows.shape[1:])
+        heads, width = HEADS // KEYS, HIDDEN // HEADS
+        for short, a, b in (("q", 0, heads), ("k", heads, heads + 1), ("v", heads + 1, heads + 2)):
+            yield f"{prefix}self_attn.{short}_proj.{name.split('.')[-1]}", \
+                groups[:, a * width:b * width].reshape(-1, *rows.shape[1:]).contiguous()
+    elif name == "mlp.linear_fc1.weight":
+        halves = [part.chunk(2) for part in parts]
+        yield prefix + "mlp.gate_proj.weight", torch.cat([gate for gate, _ in halves])
+        yield prefix + "mlp.up_proj.weight", torch.cat([up for _, up in halves])
+    elif "norm" in name:
+        yield prefix + name.replace("pre_mlp", "post_attention"), parts[0]
+    else:
+        yield prefix + name.replace("self_attention.linear_proj", "self_attn.o_proj").replace(
+            "linear_fc2", "down_proj"), torch.cat(parts, 1)
+
+
+def join_megatron(directory, target):
+    import torch
+    from safetensors.torch import save_file
+    os.makedirs(target)
+    begun, first, whole, number = time.perf_counter(), None, {}, 0
+    for files in megatron_files(directory):
+        models = [torch.load(path, map_location="cpu", weights_only=False)["model"]
+                  for path in files]
+        layers = 0
+        for name in list(models[0]):
+            parts = [model.pop(name) for model in models]
+            if name.startswith("decoder.layers."):
+                own, rest = name[len("decoder.layers."):].split(".", 1)
+                layers = max(layers, int(own) + 1)
+                whole.update(joined_layer(f"model.layers.{number + int(own)}.", rest, parts))
+            elif "norm" in name:
+                whole["model.norm.weight"] = parts[0]
+            else:
+                whole["model.embed_tokens.weight" if name[0] == "e" else "lm_head.weight"] = \
+                    torch.cat(parts)
+            first = first or time.perf_counter() - begun
+        number += layers
+    save_file(whole, os.path.join(target, "model.safetensors"))
+    return {"seconds": time.perf_counter() - begun, "first": first, "memory": memory()}
+
+
+def mindspeed(directory, target):
+    import mindspeed_llm
+    mindspeed_llm.enter()
+    begun = time.perf_counter()
+    mindspeed_llm.convert(directory, target, "qwen25", "hf")
+    seconds = time.perf_counter() - begun
+    return {"seconds": seconds, "first": seconds, "memory": memory()}
+
+
 def tensors_of(directory):
     from safetensors import safe_open
     for name in sorted(os.listdir(directory)):
@@ -142,8 +259,9 @@ def main():
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     with contextlib.redirect_stdout(sys.stderr):
-        reply = {"make": make, "join": join, "merge": merge, "same": same}[sys.argv[1]](
-            *sys.argv[2:])
+        reply = {"make": make, "join": join, "merge": merge, "make_megatron": make_megatron,
+                 "join_megatron": join_megatron, "mindspeed": mindspeed,
+                 "same": same}[sys.argv[1]](*sys.argv[2:])
     print(json.dumps(reply), file=replies)
 
 

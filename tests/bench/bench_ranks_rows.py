@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a whole model out of one torch.save() file for each of 8 ranks."""
+"""Rows of a whole model out of one torch.save() file for each of 8 ranks, and out of a tree
+of Megatron-LM."""
 
 import json
 import os
@@ -9,15 +10,18 @@ import time
 from bench_rows import both_took, export_sample, row, sooner
 from bench_tools import MIB, Measured, Sample, Skip, other_python
 
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "megatron",
+                     "tables", "dense.rules")
+
 
 def ranks(*words):
     return other_python("RSH_HF_PYTHON", "bench_ranks.py", words)
 
 
-def first_tensor(bench, source):
+def first_tensor(bench, source, words):
     """Seconds of a mount and of a read of the first tensor that it shows."""
     start = time.perf_counter()
-    with bench.mounted_at(source, None, None, ["--format", "hf"], described=True,
+    with bench.mounted_at(source, None, None, ["--format", "hf", *words], described=True,
                           cache=os.path.join(bench.work, "no-cache")) as mount:
         name = min(n for n in os.listdir(mount.path) if n.endswith(".safetensors"))
         with open(os.path.join(mount.path, name), "rb") as f:
@@ -31,18 +35,30 @@ def first_tensor(bench, source):
     return Sample(seconds, end - begin)
 
 
+def made_and_words(bench, peer, source):
+    """Makes what a peer joins; returns the options that make the same of it."""
+    if peer in ("merge", "join"):
+        bench.once("made torch_ranks", lambda _: ranks("make", source, bench.settings.size))
+        # What the merger writes.
+        return ["--cast", "bfloat16"] if peer == "merge" else []
+    bench.once("made megatron", lambda _: ranks("make_megatron", source, bench.settings.size))
+    return ["--convert", TABLE, "--from", "mindspore",
+            "--config", os.path.join(source, "config.json")]
+
+
 def out_of_files(bench, peer):
     """Exports, what a first tensor takes, and a peer of both."""
-    source, target, other = (os.path.join(bench.work, name)
-                             for name in ("torch_ranks", "exported", "peer"))
-    if peer == "merge" and not os.environ.get("RSH_VERL"):
-        raise Skip("RSH_VERL does not name a directory that has verl")
-    bench.once("made torch_ranks", lambda _: ranks("make", source, bench.settings.size))
-    # What the merger writes.
-    words = ["--cast", "bfloat16"] if peer == "merge" else []
+    for named, of, what in (("RSH_VERL", "merge", "verl"),
+                            ("RSH_MINDSPEED_LLM", "mindspeed", "MindSpeed-LLM")):
+        if peer == of and not os.environ.get(named):
+            raise Skip(f"{named} does not name a directory that has {what}")
+    source, target, other = (os.path.join(bench.work, name) for name in (
+        "torch_ranks" if peer in ("merge", "join") else "megatron", "exported", "peer"))
+    words = made_and_words(bench, peer, source)
     found, first = Measured(), Measured()
     for i in bench.each_repeat(most=5):
-        bench.read([os.path.join(source, n) for n in os.listdir(source) if n.endswith(".pt")])
+        bench.read([os.path.join(at, n) for at, _, names in os.walk(source) for n in names
+                    if n.endswith(".pt")])
         for place in target, other:
             shutil.rmtree(place, ignore_errors=True)
         theirs = ranks(peer, source, other)
@@ -51,7 +67,7 @@ def out_of_files(bench, peer):
             ranks("same", other, target)
         found.mount.append(mine)
         found.peer.append(Sample(theirs["seconds"], memory=theirs["memory"]))
-        first.mount.append(first_tensor(bench, source))
+        first.mount.append(first_tensor(bench, source, words if peer != "merge" else []))
         first.peer.append(Sample(theirs["first"]))
     return found, first
 
@@ -60,7 +76,8 @@ def measured(bench, peer, which):
     return bench.once(f"torch_ranks {peer}", lambda bench: out_of_files(bench, peer))[which]
 
 
-PEERS = {"merge": "verl's merger", "join": "torch.load of all, cat, save_file"}
+PEERS = {"merge": "verl's merger", "join": "torch.load of all, cat, save_file",
+         "mindspeed": "MindSpeed-LLM's converter"}
 
 
 @row("ranks_verl", "whole model out of files of 8 ranks, export", PEERS["merge"], (">=", 2), "x",
@@ -87,9 +104,42 @@ def ranks_join_first(bench):
     return both_took(measured(bench, "join", 1), "torch", sooner)
 
 
+def memory_of(bench, peer, who):
+    found = measured(bench, peer, 0)
+    result = Measured([sample.memory / MIB for sample in found.mount], found.mount, found.peer)
+    result.note(f"{who} {max(s.memory for s in found.peer) / MIB:.0f} MiB")
+    return result
+
+
 @row("ranks_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch")
 def ranks_memory(bench):
-    found = measured(bench, "join", 0)
-    result = Measured([sample.memory / MIB for sample in found.mount], found.mount, found.peer)
-    result.note(f"torch {max(s.memory for s in found.peer) / MIB:.0f} MiB")
-    return result
+    return memory_of(bench, "join", "torch")
+
+
+@row("megatron_mindspeed", "Hugging Face model out of mp_rank_* files, export",
+     PEERS["mindspeed"], (">=", 2), "x", tree="torch")
+def megatron_mindspeed(bench):
+    return both_took(measured(bench, "mindspeed", 0), "MindSpeed-LLM", sooner)
+
+
+@row("megatron_mindspeed_first", "the same, mount and the first tensor", PEERS["mindspeed"],
+     (">=", 10), "x", tree="torch")
+def megatron_mindspeed_first(bench):
+    return both_took(measured(bench, "mindspeed", 1), "MindSpeed-LLM", sooner)
+
+
+@row("megatron_join", "Hugging Face model out of mp_rank_* files, export", PEERS["join"],
+     (">=", 1), "x", tree="torch")
+def megatron_join(bench):
+    return both_took(measured(bench, "join_megatron", 0), "torch", sooner)
+
+
+@row("megatron_join_first", "the same, mount and the first tensor", PEERS["join"],
+     (">=", 10), "x", tree="torch")
+def megatron_join_first(bench):
+    return both_took(measured(bench, "join_megatron", 1), "torch", sooner)
+
+
+@row("megatron_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch")
+def megatron_memory(bench):
+    return memory_of(bench, "join_megatron", "torch")

@@ -36,7 +36,9 @@ ROWS = """
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold quantised_fp8 quantised_fp4 quantised_mxfp4 quantised_int4
     quantised_gptq quantised_awq quantised_first lora
-    ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory""".split()
+    ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory
+    megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first
+    megatron_memory""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -52,7 +54,8 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
             "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",
-            "ranks_memory"}
+            "ranks_memory", "megatron_mindspeed", "megatron_mindspeed_first", "megatron_join",
+            "megatron_join_first", "megatron_memory"}
 
 
 def run_bench(work, *options):
