@@ -9,8 +9,13 @@ torch_dist; the processes of a random mesh load these, take a step of the optimi
 a tree and again torch_dist; one process loads that: its state_dict, and the states in
 torch_dist, are what has to be shown.
 
-    megatron.py [--seed N] [--models N]
+RSH_MINDSPEED_LLM names a directory with MindSpeed-LLM (see lib/mindspeed_llm.py).  Its
+converter cuts Hugging Face models with random bytes for random meshes, and the mount has to
+make the same models of the trees.
+
+    megatron.py [--seed N] [--models N] [--only megatron|mindspeed]
     megatron.py make|cut|join DIRECTORY SEED PORT    what the processes do
+    megatron.py convert SOURCE TARGET MODEL OPTIONS
 """
 
 import argparse
@@ -211,6 +216,95 @@ def processes(what, directory, seed, port):
     return failed
 
 
+# ---- MindSpeed-LLM's converter ----
+
+# (Hugging Face's model, the converter's word, the table, options)
+CONVERTED = (
+    ("hf-llama", "llama2", "dense", ()), ("hf-qwen2", "qwen25", "dense", ()),
+    ("hf-qwen3-tied", "qwen3", "dense", ()), ("hf-phi3", "phi3.5", "phi3", ()),
+    ("hf-qwen3-tied", "qwen3", "dense-te", ("--transformer-impl", "transformer_engine")),
+    ("hf-qwen3-moe", "qwen3-moe", "moe-local", ()),
+    ("hf-qwen3-moe", "qwen3-moe", "moe-stacked", ("--moe-grouped-gemm",)),
+    ("hf-qwen3-moe", "qwen3-moe", "moe-te", ("--moe-grouped-gemm", "--transformer-impl",
+                                             "transformer_engine")),
+    ("hf-deepseek3", "deepseek3", "deepseek3-split", ("--mla-mm-split",)),
+    ("hf-deepseek3", "deepseek3", "deepseek3", ("--moe-grouped-gemm",)))
+
+
+def converter_mesh(numbers, model, table, options):
+    """Options of a random mesh that the converter can make of these small models."""
+    experts = "moe" in model or "deepseek" in model
+    tensor = numbers.choice((1, 2))
+    pipeline = 1 if "deepseek" in model else numbers.choice((1, 2))
+    expert = numbers.choice((1, 2, 4)) if experts else 1
+    words = ["--target-tensor-parallel-size", tensor, "--target-pipeline-parallel-size",
+             pipeline, "--target-expert-parallel-size", expert]
+    way = numbers.random()
+    if "--moe-grouped-gemm" in options and "deepseek" not in model and tensor > 1 and expert > 1:
+        if way < 0.3:
+            words += ["--expert-tensor-parallel-size", 1]
+        elif way < 0.5 and expert == 2 and table == "moe-stacked":
+            words += ["--moe-tp-extend-ep"]
+    elif not experts and pipeline == 2 and "phi3" not in model:
+        words += ["--num-layers-per-virtual-pipeline-stage", 1] if way < 0.3 else \
+            ["--num-layer-list", "1,3"] if way < 0.6 else \
+            ["--schedules-method", "dualpipev"] if way < 0.8 else []
+    return words
+
+
+def draw_hugging_face(directory, model, numbers):
+    """Random bytes in the shapes of a small genuine model; {name: (type, shape, bytes)}."""
+    from demands import write
+    from dcp_trees import TYPES
+    from megatron_trees import DATA, expected
+    from safetensors_format import safetensors_bytes
+    import math
+    case = next(c for c in expected().values() if c.get("hf") == model)
+    tensors = {n: (dtype, tuple(shape), numbers.randbytes(TYPES[dtype][0] * math.prod(shape)))
+               for n, (dtype, shape, _) in case["hf tensors"].items()}
+    if "model.embed_tokens.weight" in tensors and "tied" in model and "lm_head.weight" in tensors:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    part = "model-00001-of-00001.safetensors"
+    write(os.path.join(directory, part), safetensors_bytes(tensors))
+    write(os.path.join(directory, "model.safetensors.index.json"), json.dumps(
+        {"metadata": {}, "weight_map": {n: part for n in tensors}}).encode())
+    config = os.path.join(DATA, "configs", model + ".json")
+    with open(config, "rb") as f:
+        write(os.path.join(directory, "config.json"), f.read())
+    return tensors, config
+
+
+def judge_converted(tap, seed, work):
+    from demands import check
+    from megatron_trees import DATA
+    from rsh_cli import run_json
+    from rsh_mount import Alone
+    from shown_model import hashes, model_hashes, same
+    numbers = random.Random(seed)
+    model, word, table, options = numbers.choice(CONVERTED)
+    mesh = [str(w) for w in converter_mesh(numbers, model, table, options)]
+    what = f"--seed {seed} --models 1 --only mindspeed: {model}, {' '.join([*mesh, *options])}"
+    with tap.test(what), tempfile.TemporaryDirectory(dir=work) as directory:
+        source, tree = (os.path.join(directory, n) for n in ("source", "tree"))
+        tensors, config = draw_hugging_face(source, model, numbers)
+        got = subprocess.run(
+            [os.environ["RSH_HF_PYTHON"], os.path.abspath(__file__), "convert", source, tree,
+             word, *mesh, *options], capture_output=True, check=False, timeout=600)
+        check(got.returncode == 0, f"{what}: {got.stderr.decode()[-1500:]}")
+        with Alone(tree, extra=["--convert", os.path.join(DATA, "tables", table + ".rules"),
+                                "--from", "mindspore", "--config", config]) as mount:
+            same(model_hashes(mount.path), hashes(tensors), what)
+        check(run_json("verify", tree)["good"], what)
+
+
+def convert(source, target, model, *words):
+    import mindspeed_llm
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
+    mindspeed_llm.enter()
+    mindspeed_llm.convert(source, target, model, "mg", *words)
+    return 0
+
+
 # ---- the test ----
 
 def free_port():
@@ -266,6 +360,8 @@ def judge(tap, seed, work):
 
 
 def main():
+    if sys.argv[1:2] == ["convert"]:
+        return convert(*sys.argv[2:])
     if sys.argv[1:2] and sys.argv[1] in ("make", "cut", "join"):
         what, directory, seed, port = sys.argv[1:]
         return processes(what, directory, int(seed), int(port))
@@ -275,18 +371,26 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=run_seed() % 10 ** 6)
     parser.add_argument("--models", type=int, default=4)
+    parser.add_argument("--only", choices=("megatron", "mindspeed"))
     words = parser.parse_args()
-    for name, has in (("RSH_HF_PYTHON", "torch"), ("RSH_MEGATRON", "Megatron-LM")):
-        if not os.environ.get(name):
-            print(f"1..0 # SKIP {name} does not name a place that has {has}")
-            return 0
+    if not os.environ.get("RSH_HF_PYTHON"):
+        print("1..0 # SKIP RSH_HF_PYTHON does not name a Python that has torch")
+        return 0
     require_mount()
     os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
                                             "libreshard.so.0")
     tap = Tap()
     with tempfile.TemporaryDirectory() as work:
-        for seed in range(words.seed, words.seed + words.models):
-            judge(tap, seed, work)
+        for function, name, only, of in (
+                (judge, "RSH_MEGATRON", "megatron", "Megatron-LM"),
+                (judge_converted, "RSH_MINDSPEED_LLM", "mindspeed", "MindSpeed-LLM")):
+            if words.only not in (None, only):
+                continue
+            if not os.environ.get(name):
+                tap.skip(f"trees of {of}", f"{name} does not name a directory that has {of}")
+                continue
+            for seed in range(words.seed, words.seed + words.models):
+                function(tap, seed, work)
     return tap.finish()
 
 
