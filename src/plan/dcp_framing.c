@@ -89,11 +89,8 @@ static int dcp_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 		struct rsh_chunks k;
 		uint64_t around;
 
-		if (!rsh_torch_dtype_name(s->dtype))
-			return rsh_error_set(err, ENOTSUP, "parameter \"%s\" is "
-					     "of type %s, which PyTorch does "
-					     "not have; --drop leaves it out",
-					     s->name, rsh_dtype_name(s->dtype));
+		if (rsh_torch_check_dtype(s, err))
+			return -ENOTSUP;
 		dcp_chunks(s, &k);
 		f->slots[i].offset = at;
 		if (!rsh_mul_u64(k.n - 1, k.full_header + k.full_trailer,

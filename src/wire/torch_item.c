@@ -7,36 +7,28 @@
  *          archive/data/0       only the header of this entry
  *   the elements
  *   tail   archive/version      "3"
- *          the directory of the archive
- *
- * Numbers of more than 32 bits are in zip64 fields, which are written only if
- * needed. */
+ *          the directory of the archive */
 #include "config.h"
 
 #include "rsh/wire/torch_item.h"
 
+#include <errno.h>
 #include <string.h>
 #include <zlib.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/wire/pickle_emit.h"
+#include "rsh/wire/zip_emit.h"
 
 #define PICKLE_MAX 2048
-/* An entry with this many bytes, and the entries after it, may need 64 bits. */
-#define WIDE ((uint64_t)UINT32_MAX - RSH_TORCH_HEAD_MAX)
 
 enum { ENTRY_PICKLE, ENTRY_BYTEORDER, ENTRY_DATA, ENTRY_VERSION, N_ENTRIES };
 
 struct zip_item {
 	uint8_t pickle[PICKLE_MAX];
 	bool has_data;
-	struct {
-		const char *name;
-		const void *content; /* NULL: the elements */
-		uint64_t bytes;
-		uint64_t offset;     /* offset of the local header */
-		uint32_t crc;
-	} entries[N_ENTRIES];
+	const void *content[N_ENTRIES]; /* NULL: the elements */
+	struct rsh_zip_entry entries[N_ENTRIES];
 };
 
 /* These are bytes that are written one after the other. */
@@ -44,6 +36,16 @@ struct zip_out {
 	uint8_t *p;
 	size_t n;
 };
+
+int rsh_torch_check_dtype(const struct rsh_record_shape *s,
+			  struct rsh_error *err)
+{
+	if (rsh_torch_dtype_name(s->dtype))
+		return 0;
+	return rsh_error_set(err, ENOTSUP, "parameter \"%s\" is of type %s, "
+			     "which PyTorch does not have; --drop leaves it "
+			     "out", s->name, rsh_dtype_name(s->dtype));
+}
 
 /* ---- the pickle ---- */
 
@@ -62,13 +64,64 @@ static unsigned item_dim(const struct rsh_record_shape *s, unsigned i)
 	return s->order ? s->order[i] : i;
 }
 
+/* Puts a class or function.  Those that were put before are recalled, if there
+ * is a place for them. */
+static void item_put_global(struct rsh_pickle_out *o, uint32_t *place,
+			    const char *module, const char *name)
+{
+	if (place && *place) {
+		rsh_pickle_recall(o, *place - 1);
+		return;
+	}
+	rsh_pickle_put_global(o, module, name);
+	if (place)
+		*place = 1 + rsh_pickle_remember(o);
+}
+
+void rsh_torch_put_tensor(struct rsh_pickle_out *o,
+			  const struct rsh_torch_view *v,
+			  struct rsh_torch_memo *m)
+{
+	const char *class = rsh_torch_storage_name(v->dtype);
+	const char *type = rsh_torch_dtype_name(v->dtype);
+
+	item_put_global(o, m ? &m->rebuild[!class] : NULL, "torch._utils",
+			class ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	/* A storage is a persistent id that torch.load() resolves: ("storage",
+	 * class, name of the entry, device, number of elements). */
+	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+	rsh_pickle_put_text(o, "storage", 7);
+	item_put_global(o, m ? &m->storage[v->dtype] : NULL,
+			class ? "torch" : "torch.storage",
+			class ? class : "UntypedStorage");
+	rsh_pickle_put_text(o, v->key, strlen(v->key));
+	rsh_pickle_put_text(o, "cpu", 3);
+	rsh_pickle_put_number(o, v->bytes /
+			      (class ? rsh_dtype_size(v->dtype) : 1));
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_PERSID);
+	rsh_pickle_put_number(o, 0); /* offset of the tensor in it */
+	item_put_tuple(o, v->n_dims, v->sizes);
+	item_put_tuple(o, v->n_dims, v->strides);
+	rsh_pickle_put(o, RSH_PICKLE_OP_FALSE); /* requires_grad */
+	item_put_global(o, m ? &m->dictionary : NULL, "collections",
+			"OrderedDict");
+	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE); /* backward hooks: none */
+	if (!class)
+		item_put_global(o, m ? &m->type[v->dtype] : NULL, "torch",
+				type);
+	rsh_pickle_put(o, RSH_PICKLE_OP_TUPLE);
+	rsh_pickle_put(o, RSH_PICKLE_OP_REDUCE);
+}
+
 static size_t item_pickle(const struct rsh_record_shape *s,
 			  const struct rsh_torch_chunk *c, uint8_t *buf)
 {
 	struct rsh_pickle_out o = {
 		.data = buf, .cap = PICKLE_MAX, .fixed = true
 	};
-	const char *class = rsh_torch_storage_name(s->dtype);
 	uint64_t strides[RSH_MAX_DIMS], stride = 1;
 
 	for (unsigned i = s->n_dims; i-- > 0;) {
@@ -78,33 +131,10 @@ static size_t item_pickle(const struct rsh_record_shape *s,
 		stride *= rsh_max_u64(c->sizes[d], 1);
 	}
 	rsh_pickle_begin(&o);
-	rsh_pickle_put_global(&o, "torch._utils", class ?
-			      "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-	rsh_pickle_put(&o, RSH_PICKLE_OP_MARK);
-	/* A storage is a persistent id that torch.load() resolves: ("storage",
-	 * class, name of the entry, device, number of elements). */
-	rsh_pickle_put(&o, RSH_PICKLE_OP_MARK);
-	rsh_pickle_put_text(&o, "storage", 7);
-	rsh_pickle_put_global(&o, class ? "torch" : "torch.storage",
-			      class ? class : "UntypedStorage");
-	rsh_pickle_put_text(&o, "0", 1);
-	rsh_pickle_put_text(&o, "cpu", 3);
-	rsh_pickle_put_number(&o, c->bytes /
-				  (class ? rsh_dtype_size(s->dtype) : 1));
-	rsh_pickle_put(&o, RSH_PICKLE_OP_TUPLE);
-	rsh_pickle_put(&o, RSH_PICKLE_OP_PERSID);
-	rsh_pickle_put_number(&o, 0); /* offset of the tensor in it */
-	item_put_tuple(&o, s->n_dims, c->sizes);
-	item_put_tuple(&o, s->n_dims, strides);
-	rsh_pickle_put(&o, RSH_PICKLE_OP_FALSE); /* requires_grad */
-	rsh_pickle_put_global(&o, "collections", "OrderedDict");
-	rsh_pickle_put(&o, RSH_PICKLE_OP_EMPTY_TUPLE);
-	rsh_pickle_put(&o, RSH_PICKLE_OP_REDUCE); /* backward hooks: none */
-	if (!class)
-		rsh_pickle_put_global(&o, "torch",
-				      rsh_torch_dtype_name(s->dtype));
-	rsh_pickle_put(&o, RSH_PICKLE_OP_TUPLE);
-	rsh_pickle_put(&o, RSH_PICKLE_OP_REDUCE);
+	rsh_torch_put_tensor(&o, &(struct rsh_torch_view){
+		.dtype = s->dtype, .n_dims = s->n_dims, .sizes = c->sizes,
+		.strides = strides, .key = "0", .bytes = c->bytes,
+	}, NULL);
 	rsh_pickle_end(&o);
 	return o.n;
 }
@@ -117,93 +147,17 @@ static void zip_put(struct zip_out *o, const void *p, size_t n)
 	o->n += n;
 }
 
-/* Puts a little-endian number of `width` bytes. */
-static void zip_num(struct zip_out *o, unsigned width, uint64_t v)
-{
-	for (unsigned i = 0; i < width; i++)
-		o->p[o->n++] = (uint8_t)(v >> 8 * i);
-}
-
-/* Puts the fields that a local header and the directory have in common. */
-static void zip_put_common(struct zip_out *o, const struct zip_item *z,
-			   unsigned e, size_t n_extra)
-{
-	const uint64_t bytes = z->entries[e].bytes;
-	const uint64_t shown = bytes >= WIDE ? UINT32_MAX : bytes;
-
-	zip_num(o, 2, bytes >= WIDE ? 45 : 20); /* version needed */
-	zip_num(o, 2, 0);                       /* flags */
-	zip_num(o, 2, 0);                       /* method: stored */
-	zip_num(o, 4, 0x00210000);              /* 1 January 1980 */
-	zip_num(o, 4, z->entries[e].crc);
-	zip_num(o, 4, shown);
-	zip_num(o, 4, shown);
-	zip_num(o, 2, strlen(z->entries[e].name));
-	zip_num(o, 2, n_extra);
-}
-
-/* Puts the local header of an entry, and stores its offset. */
+/* Puts the local header of an entry, and its content if it is known. */
 static void zip_put_local(struct zip_out *o, struct zip_item *z, unsigned e,
 			  size_t from)
 {
-	const bool wide = z->entries[e].bytes >= WIDE;
-	size_t n_extra = wide ? 20 : 0, pad = 0, end;
+	struct rsh_zip_entry *entry = &z->entries[e];
 
-	z->entries[e].offset = from + o->n;
-	end = from + o->n + 30 + strlen(z->entries[e].name) + n_extra;
-	if (e == ENTRY_DATA) {
-		pad = (RSH_TORCH_ALIGNMENT - (end + 4) % RSH_TORCH_ALIGNMENT) %
-		      RSH_TORCH_ALIGNMENT;
-		n_extra += 4 + pad;
-	}
-	zip_num(o, 4, 0x04034b50);
-	zip_put_common(o, z, e, n_extra);
-	zip_put(o, z->entries[e].name, strlen(z->entries[e].name));
-	if (wide) {
-		zip_num(o, 2, 1);
-		zip_num(o, 2, 16);
-		zip_num(o, 8, z->entries[e].bytes);
-		zip_num(o, 8, z->entries[e].bytes);
-	}
-	if (e == ENTRY_DATA) {
-		/* torch also pads with a field of this name. */
-		zip_put(o, "FB", 2);
-		zip_num(o, 2, pad);
-		memset(o->p + o->n, 0, pad);
-		o->n += pad;
-	}
-	if (z->entries[e].content)
-		zip_put(o, z->entries[e].content, z->entries[e].bytes);
-}
-
-/* Puts an entry of the directory. */
-static void zip_put_central(struct zip_out *o, const struct zip_item *z,
-			    unsigned e)
-{
-	const uint64_t bytes = z->entries[e].bytes;
-	const uint64_t offset = z->entries[e].offset;
-	const size_t n_fields = (bytes >= WIDE ? 16 : 0) +
-				(offset >= WIDE ? 8 : 0);
-
-	zip_num(o, 4, 0x02014b50);
-	zip_num(o, 2, n_fields ? 45 : 20); /* version made by */
-	zip_put_common(o, z, e, n_fields ? 4 + n_fields : 0);
-	zip_num(o, 2, 0); /* bytes of a comment */
-	zip_num(o, 2, 0); /* disk */
-	zip_num(o, 2, 0); /* attributes */
-	zip_num(o, 4, 0);
-	zip_num(o, 4, offset >= WIDE ? UINT32_MAX : offset);
-	zip_put(o, z->entries[e].name, strlen(z->entries[e].name));
-	if (!n_fields)
-		return;
-	zip_num(o, 2, 1);
-	zip_num(o, 2, n_fields);
-	if (bytes >= WIDE) {
-		zip_num(o, 8, bytes);
-		zip_num(o, 8, bytes);
-	}
-	if (offset >= WIDE)
-		zip_num(o, 8, offset);
+	entry->offset = from + o->n;
+	o->n += rsh_zip_local(entry, e == ENTRY_DATA ? RSH_TORCH_ALIGNMENT : 0,
+			      o->p + o->n);
+	if (z->content[e])
+		zip_put(o, z->content[e], entry->bytes);
 }
 
 /* Puts the directory and the end records of the archive; the archive has `from`
@@ -213,55 +167,31 @@ static void zip_put_end(struct zip_out *o, const struct zip_item *z,
 {
 	const uint64_t at = from + o->n;
 	unsigned n = 0;
-	uint64_t bytes, end;
 
 	for (unsigned e = 0; e < N_ENTRIES; e++) {
 		if (e == ENTRY_DATA && !z->has_data)
 			continue;
-		zip_put_central(o, z, e);
+		o->n += rsh_zip_central(&z->entries[e], o->p + o->n);
 		n++;
 	}
-	end = from + o->n;
-	bytes = end - at;
-	if (at >= WIDE) {
-		zip_num(o, 4, 0x06064b50);
-		zip_num(o, 8, 44); /* bytes of this record after this field */
-		zip_num(o, 2, 45);
-		zip_num(o, 2, 45);
-		zip_num(o, 8, 0);  /* disks */
-		zip_num(o, 8, n);
-		zip_num(o, 8, n);
-		zip_num(o, 8, bytes);
-		zip_num(o, 8, at);
-		zip_num(o, 4, 0x07064b50);
-		zip_num(o, 4, 0);
-		zip_num(o, 8, end);
-		zip_num(o, 4, 1);
-	}
-	zip_num(o, 4, 0x06054b50);
-	zip_num(o, 4, 0);
-	zip_num(o, 2, n);
-	zip_num(o, 2, n);
-	zip_num(o, 4, bytes);
-	zip_num(o, 4, at >= WIDE ? UINT32_MAX : at);
-	zip_num(o, 2, 0);
+	o->n += rsh_zip_end(at, from + o->n - at, n, o->p + o->n);
 }
 
 static void zip_set(struct zip_item *z, unsigned e, const char *name,
 		    const void *content, uint64_t bytes)
 {
-	z->entries[e].name = name;
-	z->entries[e].content = content;
-	z->entries[e].bytes = bytes;
-	z->entries[e].crc = content ? (uint32_t)crc32(0, content, (uInt)bytes) :
-				      0;
+	z->content[e] = content;
+	z->entries[e] = (struct rsh_zip_entry){
+		.name = name, .bytes = bytes,
+		.crc = content ? (uint32_t)crc32(0, content, (uInt)bytes) : 0,
+	};
 }
 
 static void zip_set_all(struct zip_item *z, const void *pickle, size_t n)
 {
-	zip_set(z, ENTRY_PICKLE, "archive/data.pkl", pickle, n);
-	zip_set(z, ENTRY_BYTEORDER, "archive/byteorder", "little", 6);
-	zip_set(z, ENTRY_VERSION, "archive/version", "3\n", 2);
+	zip_set(z, ENTRY_PICKLE, RSH_TORCH_PICKLE_ENTRY, pickle, n);
+	zip_set(z, ENTRY_BYTEORDER, RSH_TORCH_ORDER_ENTRY, "little", 6);
+	zip_set(z, ENTRY_VERSION, RSH_TORCH_VERSION_ENTRY, "3\n", 2);
 }
 
 static size_t item_head(const struct rsh_record_shape *s,
@@ -272,7 +202,7 @@ static size_t item_head(const struct rsh_record_shape *s,
 
 	z->has_data = true;
 	zip_set_all(z, z->pickle, item_pickle(s, c, z->pickle));
-	zip_set(z, ENTRY_DATA, "archive/data/0", NULL, c->bytes);
+	zip_set(z, ENTRY_DATA, RSH_TORCH_DATA_ENTRY "0", NULL, c->bytes);
 	z->entries[ENTRY_DATA].crc = c->crc;
 	for (unsigned e = ENTRY_PICKLE; e <= ENTRY_DATA; e++)
 		zip_put_local(&o, z, e, 0);

@@ -17,6 +17,7 @@
 
 #include "rsh/tensor/box.h"
 #include "rsh/wire/ckpt.h"
+#include "rsh/wire/pickle_emit.h"
 
 /* The offset of the elements in an item is a multiple of this. */
 #define RSH_TORCH_ALIGNMENT 64
@@ -31,6 +32,13 @@
 /* A tensor in another order is one item up to this size: several would not have
  * whole rows. */
 #define RSH_TORCH_ORDERED_BYTES ((uint64_t)64 << 20)
+
+/* The entries of an archive of torch.save(); the name of a storage follows the
+ * last one. */
+#define RSH_TORCH_PICKLE_ENTRY "archive/data.pkl"
+#define RSH_TORCH_ORDER_ENTRY "archive/byteorder"
+#define RSH_TORCH_VERSION_ENTRY "archive/version"
+#define RSH_TORCH_DATA_ENTRY "archive/data/"
 
 /* This is a part of a tensor: it has `sizes` elements and begins at
  * `offsets`. */
@@ -47,6 +55,32 @@ const char *rsh_torch_dtype_name(enum rsh_dtype t);
 /* Returns the storage class of a type, as "FloatStorage"; NULL if its elements
  * are in an UntypedStorage. */
 const char *rsh_torch_storage_name(enum rsh_dtype t);
+
+/* Returns 0, or -ENOTSUP with a sentence if torch does not have the type of a
+ * parameter. */
+int rsh_torch_check_dtype(const struct rsh_record_shape *s,
+			  struct rsh_error *err);
+
+/* A tensor that is all of a storage. */
+struct rsh_torch_view {
+	enum rsh_dtype dtype; /* that torch has */
+	unsigned n_dims;
+	const uint64_t *sizes, *strides;
+	const char *key; /* the name of the storage */
+	uint64_t bytes;
+};
+
+/* 1 + the places in a pickle's memo of what tensors have in common; 0: it was
+ * not put yet. */
+struct rsh_torch_memo {
+	uint32_t rebuild[2], dictionary;
+	uint32_t storage[RSH_DTYPE_COUNT], type[RSH_DTYPE_COUNT];
+};
+
+/* Puts a tensor into a pickle.  `memo` may be NULL for the only tensor. */
+void rsh_torch_put_tensor(struct rsh_pickle_out *o,
+			  const struct rsh_torch_view *v,
+			  struct rsh_torch_memo *memo);
 
 /* Returns the size in bytes of all chunks of a tensor but the last.  A chunk is
  * whole rows of the first dimension in its order that is not 1, as many as fit
