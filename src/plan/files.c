@@ -17,18 +17,33 @@ static bool is_same_list(const struct rsh_slot_list *l,
 {
 	return l->n == f->n && l->bytes == f->bytes &&
 	       l->header_bytes == f->header_bytes &&
+	       l->trailer_bytes == f->trailer_bytes &&
 	       (f->n == 0 ||
 		memcmp(l->slots, f->slots, f->n * sizeof(*f->slots)) == 0) &&
 	       (f->header_bytes == 0 ||
-		memcmp(l->header, f->header, f->header_bytes) == 0);
+		memcmp(l->header, f->header, f->header_bytes) == 0) &&
+	       (f->trailer_bytes == 0 ||
+		memcmp(l->trailer, f->trailer, f->trailer_bytes) == 0);
+}
+
+/* Returns the plan's copy of bytes; NULL: out of memory. */
+static uint8_t *files_keep_bytes(struct rsh_plan *p, const uint8_t *bytes,
+				 size_t n)
+{
+	uint8_t *copy = rsh_arena_array(&p->arena, uint8_t, n);
+
+	if (copy && n)
+		memcpy(copy, bytes, n);
+	return copy;
 }
 
 /* Returns the plan's copy of a file's records, and takes over the layout's
- * header.  NULL: out of memory. */
+ * header and trailer.  NULL: out of memory. */
 static const struct rsh_slot_list *
 files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 {
 	cleanup_free uint8_t *header = f->header;
+	cleanup_free uint8_t *trailer = f->trailer;
 	struct rsh_arena *a = &p->arena;
 	struct rsh_slot_list *l;
 
@@ -42,11 +57,11 @@ files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 	l->n = f->n;
 	l->bytes = f->bytes;
 	l->header_bytes = f->header_bytes;
-	l->header = rsh_arena_array(a, uint8_t, f->header_bytes);
-	if (!l->header)
+	l->trailer_bytes = f->trailer_bytes;
+	l->header = files_keep_bytes(p, header, f->header_bytes);
+	l->trailer = files_keep_bytes(p, trailer, f->trailer_bytes);
+	if (!l->header || !l->trailer)
 		return NULL;
-	if (f->header_bytes)
-		memcpy(l->header, header, f->header_bytes);
 	if (f->n)
 		memcpy(l->slots, f->slots, f->n * sizeof(*l->slots));
 	p->lists[p->n_lists++] = l;
@@ -72,6 +87,7 @@ int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
 	struct rsh_file_layout layout = {
 		.n = f->n, .slots = f->slots, .shapes = f->shapes,
 		.remove_redundancy = p->b.remove_redundancy,
+		.form = p->b.form,
 	};
 	int rc = v ? p->b.framing->lay_out(&layout, err) : rsh_error_nomem(err);
 

@@ -19,6 +19,9 @@ struct offers_state {
 	uint32_t replaced; /* a parameter with slices that are read from
 			    * replicas, or RSH_NAME_NONE */
 	bool others;       /* there are more such parameters */
+	/* With a placement: [name] the number of the name in the files. */
+	uint32_t *written;
+	const struct rsh_names *names;
 };
 
 struct offering {
@@ -27,6 +30,9 @@ struct offering {
 	const struct rsh_offer *offers;
 	uint32_t n;
 	const struct rsh_strategy *dst;
+	const struct rsh_placement *placement; /* NULL: none */
+	uint32_t *blocks;   /* [name of the current stage]: of ranks */
+	uint32_t *here;     /* names of a file */
 	uint32_t *whole;    /* [offer]: the tensor that some stage shows whole,
 			     * or RSH_COPIED */
 	bool *offered;      /* [name]: there is an offer */
@@ -88,7 +94,8 @@ static const char *offers_written(const void *ctx, uint32_t name)
 {
 	const struct offers_state *a = ctx;
 
-	return rsh_name_filter_name(&a->filter, name);
+	return a->written ? rsh_names_text(a->names, a->written[name]) :
+			    rsh_name_filter_name(&a->filter, name);
 }
 
 static void offers_stands_in(void *ctx, uint32_t own_file, uint32_t name)
@@ -106,6 +113,7 @@ static void offers_free(void *ctx)
 	struct offers_state *a = ctx;
 
 	rsh_name_filter_clear(&a->filter);
+	free(a->written);
 	free(a);
 }
 
@@ -188,6 +196,7 @@ static int offers_cut(const struct offering *s, const struct rsh_offer *o,
 			      ignored, err);
 }
 
+/* Shows an offer, cut by its place or else by a layout. */
 static int offers_show(struct offering *s, uint32_t i,
 		       const struct rsh_strategy_item *item,
 		       struct rsh_error *err)
@@ -202,8 +211,12 @@ static int offers_show(struct offering *s, uint32_t i,
 			    .factored = o->factored },
 	};
 	struct rsh_recipe_part same;
-	int rc = offers_cut(s, o, item, &t.cut, err);
+	int rc = 0;
 
+	if (s->placement)
+		t.cut = s->placement->places[i].cut;
+	else
+		rc = offers_cut(s, o, item, &t.cut, err);
 	if (o->same) {
 		rsh_recipe_same(s->w->cat, o->same - 1, &same);
 		t.recipe.n_parts = 1;
@@ -265,6 +278,26 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 	return 0;
 }
 
+static int placed_stage(void *ctx, uint32_t stage, struct rsh_error *err)
+{
+	struct offering *s = ctx;
+
+	s->n_names = 0;
+	for (uint32_t i = 0; i < s->n; i++) {
+		const struct rsh_placed *place = &s->placement->places[i];
+		int rc;
+
+		if (place->stage != stage)
+			continue;
+		rc = offers_show(s, i, NULL, err);
+		if (rc)
+			return rc;
+		s->blocks[s->n_names] = place->block;
+		s->names[s->n_names++] = s->offers[i].name;
+	}
+	return 0;
+}
+
 static int offers_file(void *ctx, struct rsh_shown_file *f,
 		       struct rsh_file_names *out, struct rsh_error *err)
 {
@@ -272,6 +305,21 @@ static int offers_file(void *ctx, struct rsh_shown_file *f,
 
 	(void)f, (void)err;
 	*out = (struct rsh_file_names){ s->names, s->n_names, false };
+	return 0;
+}
+
+static int placed_file(void *ctx, struct rsh_shown_file *f,
+		       struct rsh_file_names *out, struct rsh_error *err)
+{
+	const struct offering *s = ctx;
+	const struct rsh_placement *p = s->placement;
+	const uint32_t block = f->member / p->block_ranks % p->n_blocks;
+
+	(void)err;
+	*out = (struct rsh_file_names){ s->here, 0, false };
+	for (uint32_t i = 0; i < s->n_names; i++)
+		if (s->blocks[i] == block || s->blocks[i] == RSH_EVERY_BLOCK)
+			s->here[out->n++] = s->names[i];
 	return 0;
 }
 
@@ -351,15 +399,38 @@ static int offers_begin(void *ctx, struct rsh_writer_state *w,
 	return 0;
 }
 
-int rsh_write_plan(const struct rsh_offers *offers,
-		   const struct rsh_strategy *dst,
-		   const struct rsh_plan_options *opts,
-		   struct rsh_plan **out, struct rsh_error *err)
+/* Takes the names of a placement, and makes room for those of a file. */
+static int placed_begin(void *ctx, struct rsh_writer_state *w,
+			struct rsh_error *err)
+{
+	struct offering *s = ctx;
+	struct offers_state *a = s->state;
+
+	s->blocks = rsh_alloc_array(s->n, sizeof(*s->blocks));
+	s->here = rsh_alloc_array(s->n, sizeof(*s->here));
+	a->written = rsh_alloc_array((size_t)w->cat->n_names + 1,
+				     sizeof(*a->written));
+	if (!s->blocks || !s->here || !a->written)
+		return rsh_error_nomem(err);
+	a->names = w->cat->names;
+	for (uint32_t i = 0; i < w->cat->n_names; i++)
+		a->written[i] = i;
+	for (uint32_t i = 0; i < s->n; i++)
+		a->written[s->offers[i].name] = s->placement->places[i].written;
+	return offers_begin(ctx, w, err);
+}
+
+static int offers_write(const struct rsh_offers *offers,
+			const struct rsh_strategy *dst,
+			const struct rsh_placement *placement,
+			const struct rsh_plan_options *opts,
+			struct rsh_plan **out, struct rsh_error *err)
 {
 	const uint32_t n = offers->n;
 	struct offering s = {
 		.state = calloc(1, sizeof(*s.state)),
 		.offers = offers->v, .n = n, .dst = dst,
+		.placement = placement,
 		.names = rsh_alloc_array(n, sizeof(*s.names)),
 	};
 	struct rsh_policy policy = {
@@ -380,6 +451,13 @@ int rsh_write_plan(const struct rsh_offers *offers,
 	};
 	int rc;
 
+	if (placement) {
+		policy.n_stages = placement->n_stages;
+		policy.stage_ranks = placement->stage_ranks;
+		policy.begin = placed_begin;
+		policy.stage = placed_stage;
+		policy.file = placed_file;
+	}
 	if (s.state && s.names) {
 		for (uint32_t i = 0; i < n; i++)
 			s.names[i] = offers->v[i].name;
@@ -395,5 +473,27 @@ int rsh_write_plan(const struct rsh_offers *offers,
 	free(s.names);
 	free(s.offered);
 	free(s.whole);
+	free(s.blocks);
+	free(s.here);
 	return rc;
+}
+
+int rsh_write_plan(const struct rsh_offers *offers,
+		   const struct rsh_strategy *dst,
+		   const struct rsh_plan_options *opts,
+		   struct rsh_plan **out, struct rsh_error *err)
+{
+	return offers_write(offers, dst, NULL, opts, out, err);
+}
+
+int rsh_write_placed(const struct rsh_offers *offers,
+		     const struct rsh_placement *placement,
+		     const struct rsh_plan_options *opts,
+		     struct rsh_plan **out, struct rsh_error *err)
+{
+	struct rsh_plan_options all = *opts;
+
+	all.wanted = NULL;
+	all.rename = NULL;
+	return offers_write(offers, NULL, placement, &all, out, err);
 }

@@ -73,7 +73,8 @@ static uint64_t slot_end(const struct rsh_piece_iter *it)
 {
 	const struct rsh_slot_list *l = it->f->list;
 
-	return it->slot + 1 < l->n ? l->slots[it->slot + 1].offset : l->bytes;
+	return it->slot + 1 < l->n ? l->slots[it->slot + 1].offset :
+				     l->bytes - l->trailer_bytes;
 }
 
 /* Makes an iterator over bytes [offset, offset+length) of `bytes`. */
@@ -199,6 +200,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 				  &it->codec);
 		rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
 	}
+	it->shape.number = it->slot;
 	p->b.framing->chunks(&it->shape, &it->chunks);
 	it->entered = room_for_header(it);
 	return it->entered;
@@ -646,6 +648,11 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 		out->is_header = true;
 		out->header = l->header + it->pos;
 		out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
+	} else if (it->pos >= l->bytes - l->trailer_bytes) {
+		out->is_header = true;
+		out->header = l->trailer + (it->pos - l->bytes) +
+			      l->trailer_bytes;
+		out->length = it->end - it->pos;
 	} else {
 		while (it->pos >= slot_end(it)) {
 			it->slot++;

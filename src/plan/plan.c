@@ -141,6 +141,7 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 	out->dims = w->slice_dims + (size_t)slice * w->n_dims;
 	out->order = w->order;
 	out->content_bytes = w->slice_bytes[slice];
+	out->number = 0;
 }
 
 void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
@@ -275,7 +276,9 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 		p->ops.copy_shape(p->ops.ctx, ix, rsh_ckpt_find(ix, s->name),
 				  &out->shape, &codec);
 	}
+	out->shape.number = i;
 	out->offset = s->offset;
 	out->total_bytes = (i + 1 < f->list->n ? f->list->slots[i + 1].offset :
-						 f->list->bytes) - s->offset;
+			    f->list->bytes - f->list->trailer_bytes) -
+			   s->offset;
 }

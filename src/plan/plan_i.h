@@ -162,8 +162,9 @@ bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
 /* The records of a virtual file; files with equal records share them. */
 struct rsh_slot_list {
 	uint64_t bytes;
-	uint8_t *header;        /* bytes before the first record */
-	size_t header_bytes;
+	/* Bytes before the first record, and after the last one. */
+	uint8_t *header, *trailer;
+	size_t header_bytes, trailer_bytes;
 	uint32_t n;
 	struct rsh_slot slots[];
 };

@@ -285,7 +285,7 @@ int rsh_write_plan_by(struct rsh_catalogue *cat,
 		      struct rsh_plan **out, struct rsh_error *err)
 {
 	const struct rsh_blueprint b = {
-		.framing = o->framing,
+		.framing = o->framing, .form = o->form,
 		/* With RSH_DIVIDE_KINDS another file has that metadata. */
 		.remove_redundancy = dst && o->remove_redundancy &&
 				     o->division != RSH_DIVIDE_KINDS,

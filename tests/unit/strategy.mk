@@ -15,6 +15,7 @@ UNIT += \
 	unit/test_plan_conversion \
 	unit/test_plan_errors \
 	unit/test_plan_framing \
+	unit/test_plan_unfold \
 	unit/test_plan_kinds \
 	unit/test_plan_pieces \
 	unit/test_plan_whole \
@@ -80,6 +81,9 @@ unit_test_plan_errors_SOURCES = unit/test_plan_errors.c $(PLAN_SUPPORT)
 unit_test_plan_errors_LDADD = $(L_PLAN)
 unit_test_plan_framing_SOURCES = unit/test_plan_framing.c $(PLAN_SUPPORT)
 unit_test_plan_framing_LDADD = $(L_PLAN)
+unit_test_plan_unfold_SOURCES = unit/test_plan_unfold.c unit/support.h \
+	unit/support.c $(PLAN_SUPPORT)
+unit_test_plan_unfold_LDADD = $(L_PLAN)
 unit_test_plan_kinds_SOURCES = unit/test_plan_kinds.c unit/support.c unit/support.h
 unit_test_plan_kinds_LDADD = $(L_PLAN)
 unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)

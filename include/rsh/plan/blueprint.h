@@ -130,6 +130,7 @@ struct rsh_plan_ops {
 /* This describes how the files are written. */
 struct rsh_blueprint {
 	const struct rsh_framing *framing; /* plan/framing.h */
+	const void *form; /* struct rsh_plan_options */
 	bool remove_redundancy; /* other ranks keep some of the records */
 	bool replicas; /* true: a missing slice marks its files as lost;
 			* false: it is an error */

@@ -28,10 +28,11 @@ struct rsh_file_layout {
 	struct rsh_slot *slots;
 	struct rsh_record_shape *shapes; /* [slot] */
 	bool remove_redundancy; /* other ranks keep some of the parameters */
-	/* lay_out() sets these: the bytes before the first record (from malloc;
-	 * NULL: none), and the size of the file. */
-	uint8_t *header;
-	size_t header_bytes;
+	const void *form; /* struct rsh_plan_options */
+	/* lay_out() sets these: the bytes before the first record and after the
+	 * last one (from malloc; NULL: none), and the size of the file. */
+	uint8_t *header, *trailer;
+	size_t header_bytes, trailer_bytes;
 	uint64_t bytes;
 };
 
@@ -47,8 +48,9 @@ struct rsh_chunks {
 
 struct rsh_framing {
 	enum rsh_file_type type;
-	/* Computes the layout.  0, or -errno with a message: -EFBIG, -ENOTSUP
-	 * for a parameter that the format cannot hold. */
+	/* Computes the layout; header and trailer are NULL before.  0, or
+	 * -errno with a message: -EFBIG, -ENOTSUP for a parameter that the
+	 * format cannot hold. */
 	int (*lay_out)(struct rsh_file_layout *f, struct rsh_error *err);
 	void (*chunks)(const struct rsh_record_shape *s,
 		       struct rsh_chunks *out);

@@ -21,6 +21,9 @@ struct rsh_plan_options {
 	const struct rsh_framing *framing;
 	enum rsh_division division;
 	uint64_t part_bytes; /* RSH_DIVIDE_PARTS: limit of a part, > 0 */
+	/* What the framing writes into each file beside the records, in the
+	 * form that it knows.  Not needed after the plan is made. */
+	const void *form;
 	/* Show the bytes that MindSpore's converter writes, even if they are
 	 * wrong or lossy.  This has no effect where the converter writes
 	 * nothing. */

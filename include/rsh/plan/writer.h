@@ -52,6 +52,44 @@ struct rsh_offers {
  * or -ENOMEM. */
 int rsh_offers_expand(struct rsh_offers *offers, struct rsh_arena *arena);
 
+/* Change the shape of an offer, which has parts and elements
+ * (rsh_offers_expand()): divide dimension d into two, of which the second has
+ * `inner` of its elements, which divides it; or join dimensions d and d + 1.
+ * Memory is the arena's.  Return 0, -ENOMEM, or -ENOTSUP if there would be too
+ * many dimensions or parts (unfold.c). */
+int rsh_offer_divide(const struct rsh_catalogue *c, struct rsh_arena *arena,
+		     struct rsh_offer *o, uint32_t d, uint64_t inner);
+int rsh_offer_join(const struct rsh_catalogue *c, struct rsh_arena *arena,
+		   struct rsh_offer *o, uint32_t d);
+
+/* Where files of ranks have an offer. */
+struct rsh_placed {
+	uint32_t stage;
+	/* How it is cut over the ranks of the stage, which count modulo the
+	 * ranks of the cut; the catalogue owns it. */
+	const struct rsh_cut *cut;
+	uint32_t block;   /* of ranks that have it; RSH_EVERY_BLOCK: all */
+	uint32_t written; /* number of the name in the files */
+};
+#define RSH_EVERY_BLOCK UINT32_MAX
+
+/* A layout of offers that no strategy has.  A rank r of a stage is in block
+ * r / block_ranks % n_blocks. */
+struct rsh_placement {
+	uint32_t n_stages, stage_ranks;
+	uint32_t block_ranks, n_blocks; /* > 0 */
+	const struct rsh_placed *places; /* [offer] */
+};
+
+/* Plans files in which offers have these places, with all offers and under the
+ * names of the placement: the options wanted, rename and unlisted have no
+ * effect.  Does else what rsh_write_plan() does; the placement need not outlive
+ * the plan. */
+int rsh_write_placed(const struct rsh_offers *offers,
+		     const struct rsh_placement *placement,
+		     const struct rsh_plan_options *opts,
+		     struct rsh_plan **out, struct rsh_error *err);
+
 /* Plans the files.  The options compat and n_shown_ranks have no effect.  Takes
  * the catalogue over, also on failure.  The catalogue's names and `dst` must
  * outlive the plan; the offers need not.  Returns what rsh_write_plan_by()

@@ -165,6 +165,7 @@ struct rsh_record_shape {
 	 * `keeps_order` (plan/framing.h) get other orders. */
 	const uint8_t *order;
 	uint64_t content_bytes;
+	uint32_t number; /* of the record in a file that is planned */
 };
 
 /* Returns the number of chunks in which a parameter is written.  All but the

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Offers whose dimensions are divided and joined: each element stays where it
+ * is. */
+#include "plan_support.h"
+#include "support.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/plan/writer.h"
+
+#define CASES 3000
+#define MAX_PARTS 8
+#define MAX_ELEMENTS 4096
+#define APART 3
+
+static struct numbers draws;
+
+static uint64_t below(uint64_t n)
+{
+	return numbers_below(&draws, n);
+}
+
+struct scene {
+	struct rsh_catalogue cat;
+	struct rsh_tensor tensors[MAX_PARTS], *all[MAX_PARTS];
+	uint64_t dims[MAX_PARTS][4];
+	struct rsh_recipe_part parts[MAX_PARTS];
+	uint64_t shown[3];
+	struct rsh_offer o;
+	uint64_t n; /* elements */
+};
+
+/* A place in the source: a tensor, and an element of it. */
+struct place {
+	uint32_t tensor;
+	uint64_t at;
+};
+
+/* Gives a part its own tensor, of which it is a box, with its dimensions in any
+ * order. */
+static void draw_tensor(struct scene *s, uint32_t i)
+{
+	struct rsh_recipe_part *p = &s->parts[i];
+	const uint32_t n = s->o.n_dims, turn = (uint32_t)below(n);
+
+	p->tensor = i;
+	for (uint32_t k = 0; k < n; k++) {
+		p->axis[k] = (uint8_t)((k + turn) % n);
+		p->base[k] = below(APART);
+		s->dims[i][k] = p->base[k] + p->box.size[p->axis[k]] +
+				below(APART);
+	}
+	s->tensors[i] = (struct rsh_tensor){
+		.n_dims = n, .dims = s->dims[i],
+	};
+	s->all[i] = &s->tensors[i];
+}
+
+/* Cuts the tensor that is shown into boxes. */
+static void draw(struct scene *s)
+{
+	*s = (struct scene){ .cat.tensors = s->all, .n = 1 };
+	s->o.n_dims = 1 + (uint32_t)below(3);
+	s->o.dims = s->shown;
+	s->o.parts = s->parts;
+	s->o.n_parts = 1;
+	for (uint32_t d = 0; d < s->o.n_dims; d++) {
+		s->shown[d] = 1 + below(12);
+		s->n *= s->shown[d];
+	}
+	s->parts[0].box = rsh_box_whole(s->shown, s->o.n_dims);
+	while (s->o.n_parts < MAX_PARTS && below(3)) {
+		struct rsh_box *a = &s->parts[below(s->o.n_parts)].box;
+		struct rsh_box *b = &s->parts[s->o.n_parts].box;
+		const uint32_t d = (uint32_t)below(s->o.n_dims);
+		const uint64_t n = a->size[d];
+
+		if (n < 2)
+			continue;
+		*b = *a;
+		a->size[d] = 1 + below(n - 1);
+		b->from[d] += a->size[d];
+		b->size[d] = n - a->size[d];
+		s->o.n_parts++;
+	}
+	for (uint32_t i = 0; i < s->o.n_parts; i++)
+		draw_tensor(s, i);
+}
+
+static uint64_t flat(const uint64_t *at, const uint64_t *dims, uint32_t n)
+{
+	uint64_t all = 0;
+
+	for (uint32_t d = 0; d < n; d++) {
+		assert_true(at[d] < dims[d]);
+		all = all * dims[d] + at[d];
+	}
+	return all;
+}
+
+/* Adds the elements of a factored part. */
+static void add_part(const struct scene *s, const struct rsh_factored_part *r,
+		     struct place *out)
+{
+	const struct rsh_tensor *t = s->cat.tensors[r->tensor];
+	uint64_t all = 1;
+
+	for (uint32_t i = 0; i < r->n_factors; i++)
+		all *= r->factors[i].size;
+	for (uint64_t number = 0; number < all; number++) {
+		uint64_t shown[RSH_MAX_DIMS], at[RSH_MAX_DIMS], left = number;
+		struct place *p;
+
+		memcpy(shown, r->shown_from, s->o.n_dims * sizeof(*shown));
+		memcpy(at, r->from, t->n_dims * sizeof(*at));
+		for (uint32_t i = 0; i < r->n_factors; i++) {
+			const struct rsh_factor *f = &r->factors[i];
+			const uint64_t digit = left % f->size;
+
+			left /= f->size;
+			shown[f->shown_dim] += digit * f->shown_step;
+			at[f->dim] += digit * f->step;
+		}
+		p = &out[flat(shown, s->o.dims, s->o.n_dims)];
+		assert_int_equal(p->tensor, UINT32_MAX);
+		*p = (struct place){ r->tensor, flat(at, t->dims, t->n_dims) };
+	}
+}
+
+/* Makes the factors of a box. */
+static void add_box(const struct scene *s, const struct rsh_recipe_part *p,
+		    struct place *out)
+{
+	struct rsh_factor f[4];
+	const struct rsh_factored_part r = {
+		.tensor = p->tensor, .n_factors = s->o.n_dims, .factors = f,
+		.shown_from = p->box.from, .from = p->base,
+	};
+
+	for (uint32_t k = 0; k < s->o.n_dims; k++)
+		f[k] = (struct rsh_factor){ p->box.size[p->axis[k]], 1, 1,
+					    p->axis[k], (uint8_t)k };
+	add_part(s, &r, out);
+}
+
+static void find_places(const struct scene *s, struct place *out)
+{
+	memset(out, 0xff, s->n * sizeof(*out));
+	for (uint32_t i = 0; i < s->o.n_parts; i++)
+		add_box(s, &s->o.parts[i], out);
+	for (uint32_t i = 0; i < s->o.n_factored; i++)
+		add_part(s, &s->o.factored[i], out);
+	for (uint64_t i = 0; i < s->n; i++)
+		assert_int_not_equal(out[i].tensor, UINT32_MAX);
+}
+
+/* Divides or joins dimensions. */
+static void change(struct scene *s, struct rsh_arena *arena)
+{
+	const uint32_t d = (uint32_t)below(s->o.n_dims);
+	uint64_t inner = 1 + below(s->o.dims[d]);
+
+	if (s->o.n_dims > 1 && d + 1 < s->o.n_dims && below(2)) {
+		assert_int_equal(rsh_offer_join(&s->cat, arena, &s->o, d), 0);
+		return;
+	}
+	while (s->o.dims[d] % inner)
+		inner--;
+	if (s->o.n_dims < 6)
+		assert_int_equal(rsh_offer_divide(&s->cat, arena, &s->o, d,
+						  inner), 0);
+}
+
+static void elements_stay_in_their_places(void **state)
+{
+	static struct place before[MAX_ELEMENTS], after[MAX_ELEMENTS];
+	struct rsh_arena arena = { 0 };
+	const uint64_t seed = numbers_seed();
+	struct scene s;
+
+	(void)state;
+	for (int i = 0; i < rounds(CASES); i++) {
+		draws.state = seed + (uint64_t)i;
+		draw(&s);
+		assert_true(s.n <= MAX_ELEMENTS);
+		find_places(&s, before);
+		for (unsigned k = 0; k < 5; k++) {
+			change(&s, &arena);
+			find_places(&s, after);
+			assert_memory_equal(before, after,
+					    s.n * sizeof(*before));
+		}
+	}
+	rsh_arena_clear(&arena);
+}
+
+/* A matrix of one part stays one, so that large ones take no memory. */
+static void halves_of_one_part_are_one_part(void **state)
+{
+	const uint64_t dims[] = { 1 << 20, 4096 };
+	struct rsh_tensor t = { .n_dims = 2, .dims = dims }, *all[] = { &t };
+	struct rsh_catalogue cat = { .tensors = all };
+	struct rsh_recipe_part part = {
+		.box = rsh_box_whole(dims, 2), .axis = { 0, 1 },
+	};
+	struct rsh_offer o = { .n_dims = 2, .dims = dims, .n_parts = 1,
+			       .parts = &part };
+	struct rsh_arena arena = { 0 };
+
+	(void)state;
+	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1 << 19), 0);
+	assert_int_equal(o.n_factored, 1);
+	assert_int_equal(o.factored->n_factors, 3);
+	assert_int_equal(rsh_offer_join(&cat, &arena, &o, 0), 0);
+	assert_int_equal(o.n_factored, 1);
+	assert_int_equal(o.factored->n_factors, 2);
+	assert_int_equal(o.dims[0], 1 << 20);
+	for (unsigned i = 2; i < RSH_MAX_DIMS; i++)
+		assert_int_equal(rsh_offer_divide(&cat, &arena, &o, i - 1, 1),
+				 0);
+	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1), -ENOTSUP);
+	rsh_arena_clear(&arena);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(elements_stay_in_their_places),
+		cmocka_unit_test(halves_of_one_part_are_one_part),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
