@@ -78,28 +78,33 @@ static mode_t dir_mode(const struct rsh_store_attr *root)
 static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 		       bool make, const char **name, int *out)
 {
-	cleanup_free char *dir = NULL;
-	const char *slash = strchr(f->path, '/');
+	cleanup_fd int fd = fcntl(j->dirfd, F_DUPFD_CLOEXEC, 0);
 	struct rsh_store_attr root;
-	int fd;
+	const char *slash;
 
-	*name = slash ? slash + 1 : f->path;
-	if (!slash) {
-		fd = fcntl(j->dirfd, F_DUPFD_CLOEXEC, 0);
-		*out = fd;
-		return fd < 0 ? -errno : 0;
-	}
-	dir = strndup(f->path, (size_t)(slash - f->path));
-	if (!dir)
-		return -ENOMEM;
+	if (fd < 0)
+		return -errno;
 	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
-	if (make)
-		fd = rsh_target_dir(j->dirfd, dir, dir_mode(&root));
-	else
-		fd = openat(j->dirfd, dir, O_RDONLY | O_DIRECTORY |
-			    O_NOFOLLOW | O_CLOEXEC);
-	*out = fd;
-	return fd < 0 ? (make ? fd : -errno) : 0;
+	*name = f->path;
+	/* No directory on the way may be a link. */
+	while ((slash = strchr(*name, '/'))) {
+		cleanup_free char *dir = strndup(*name,
+						 (size_t)(slash - *name));
+		int below = -ENOMEM;
+
+		if (dir && make)
+			below = rsh_target_dir(fd, dir, dir_mode(&root));
+		else if (dir)
+			below = openat(fd, dir, O_RDONLY | O_DIRECTORY |
+				       O_NOFOLLOW | O_CLOEXEC);
+		if (below < 0)
+			return make || !dir ? below : -errno;
+		close(fd);
+		fd = below;
+		*name = slash + 1;
+	}
+	*out = steal_fd(&fd);
+	return 0;
 }
 
 static bool is_todo(const struct job *j, size_t i)

@@ -46,7 +46,7 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 	return 0;
 }
 
-/* Lists the files of a directory.  Only the root of a tree has directories. */
+/* Lists the files of a directory and of those below it. */
 static int walk_dir(struct walk *w, uint64_t dir, const char *path)
 {
 	char name[NAME_MAX + 1];
@@ -55,12 +55,17 @@ static int walk_dir(struct walk *w, uint64_t dir, const char *path)
 	/* The first two entries are the directory and its parent. */
 	for (uint64_t i = 2; rsh_vfs_entry(w->vfs, dir, i, &child, name,
 					   sizeof(name)) == 0; i++) {
+		cleanup_free char *below = NULL;
 		struct stat st;
 		int rc = rsh_vfs_stat(w->vfs, child, &st);
 
-		if (rc == 0)
-			rc = S_ISDIR(st.st_mode) ? walk_dir(w, child, name) :
-				add_listed(w, child, &st, path, name);
+		if (rc == 0 && S_ISDIR(st.st_mode)) {
+			below = rsh_text_format("%s%s%s", path,
+						*path ? "/" : "", name);
+			rc = below ? walk_dir(w, child, below) : -ENOMEM;
+		} else if (rc == 0) {
+			rc = add_listed(w, child, &st, path, name);
+		}
 		if (rc)
 			return rc;
 	}
