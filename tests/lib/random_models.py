@@ -30,6 +30,15 @@ KINDS = {"qwen3": ("Qwen3ForCausalLM",), "qwen3-plain": ("Qwen3ForCausalLM",),
          "glm": ("GlmForCausalLM",), "chatglm": ("ChatGLMForConditionalGeneration",),
          "chatglm-rope": ("ChatGLMForConditionalGeneration",),
          **{table: (family[0],) for table, family in FAMILIES.items()}}
+# Tables for a model that another table converts, too.
+MADE_AS = {"megatron-dense": "llama", "megatron-dense-te": "llama",
+           "megatron-moe": "qwen3_moe", "megatron-moe-local": "qwen3_moe",
+           "megatron-moe-te": "qwen3_moe", "megatron-deepseek3": "deepseek_v3",
+           "megatron-deepseek3-mtp": "deepseek_v3", "megatron-deepseek3-split": "deepseek_v3",
+           "megatron-phi3": "phi3", "megatron-gemma2": "gemma2"}
+KINDS.update((table, KINDS[of]) for table, of in MADE_AS.items())
+KINDS.update((table, KINDS["megatron-layers"]) for table in ("megatron-dense",
+                                                             "megatron-dense-te"))
 
 
 class Model:
@@ -42,6 +51,7 @@ class Model:
         # In turn, and those more often of which there are more sorts.
         tables = [*KINDS, "qwen3_moe", "deepseek_v3", "qwen3_moe"]
         self.table = table or tables[seed % len(tables)]
+        self.kind = MADE_AS.get(self.table, self.table)
         self.architecture = pick(KINDS[self.table])
         self.tensors, self.features = {}, []
         self.dtype = pick(("F32", "BF16", "BF16", "F16"))
@@ -57,7 +67,7 @@ class Model:
         makers = {"deepseek_v3": self._deepseek3, "deepseek_v3-legacy": self._deepseek3,
                   "deepseek_v4": self._deepseek4, "chatglm": self._chatglm,
                   "chatglm-rope": self._chatglm}
-        makers.get(self.table, self._family if self.table in FAMILIES else self._plain)()
+        makers.get(self.kind, self._family if self.kind in FAMILIES else self._plain)()
 
     def __str__(self):
         return ", ".join([self.table, self.dtype, *self.features])
@@ -82,7 +92,7 @@ class Model:
     def _heads(self):
         pick = self.numbers.choice
         groups, repeats, size = pick((1, 2, 2, 3, 4)), pick((1, 2, 3, 4)), pick((2, 3, 4, 6))
-        if self.table == "llama-concat":
+        if self.kind == "llama-concat":
             # The script of this form knows heads of hidden / heads alone.
             self.hidden = self.config["hidden_size"] = groups * repeats * size
         if repeats > 1:
@@ -157,9 +167,9 @@ class Model:
     def _plain(self):
         self._heads()
         self.biases = self.architecture.startswith(("Qwen2", "Glm"))
-        if self.table == "qwen3_moe":
+        if self.kind == "qwen3_moe":
             self._experts()
-        dense = self.table == "qwen3_moe" and self.layers > 1 and \
+        dense = self.kind == "qwen3_moe" and self.layers > 1 and \
             self._chance("dense layers", 0.7)
         self.config["mlp_only_layers"] = [self.layers // 2] if dense else []
         self._ends()
@@ -167,7 +177,7 @@ class Model:
             at = f"model.layers.{layer}."
             self._norms(at)
             self._attention(at)
-            if self.table == "qwen3_moe" and layer not in self.config["mlp_only_layers"]:
+            if self.kind == "qwen3_moe" and layer not in self.config["mlp_only_layers"]:
                 self._mixture(f"{at}mlp.")
             elif self.architecture.startswith("Glm"):
                 self._add(f"{at}mlp.gate_up_proj.weight", 2 * self.inner, self.hidden)
@@ -185,8 +195,8 @@ class Model:
                  "n": groups * pick((1, 2, 4)), "d": pick((2, 4, 6)), "e": pick((2, 3, 12)),
                  "s": pick((2, 3)), "S": pick((2, 4)), "q": pick((4, 6)), "k": pick((4, 6)),
                  "a": pick((2, 4)), "R": pick((2, 4)), "v": pick((2, 3)), "D": pick((0, 1))}
-        _, keys, lines = FAMILIES[self.table]
-        if self.table == "phi3":
+        _, keys, lines = FAMILIES[self.kind]
+        if self.kind == "phi3":
             # The size of a head is that of the hidden state divided by the heads.
             self.hidden = self.config["hidden_size"] = sizes["h"] = sizes["n"] * sizes["d"]
         self.config.update((key, sizes[letter]) for key, letter in keys.items())
@@ -197,7 +207,7 @@ class Model:
             self.config["num_nextn_predict_layers"] = following
         words = {"maybe"} if pick((True, False)) else set()
         for name, shape, dtype, of in model_families.tensors(
-                self.table, sizes, self.layers, sizes["D"], following,
+                self.kind, sizes, self.layers, sizes["D"], following,
                 words | (set() if tied else {"own"})):
             if of is None:
                 self._add(name, *shape, dtype=dtype)
@@ -226,8 +236,9 @@ class Model:
 
     def _deepseek3(self):
         pick = self.numbers.choice
-        legacy = self.table.endswith("legacy")
-        self.latent_q = 0 if not legacy and self._chance("no q_lora", 0.3) else pick((4, 6))
+        legacy = self.kind.endswith("legacy")
+        plain = not legacy and self.table == self.kind
+        self.latent_q = 0 if plain and self._chance("no q_lora", 0.3) else pick((4, 6))
         self.config.update(
             num_attention_heads=pick((1, 2, 4, 5)), qk_nope_head_dim=pick((2, 4, 6)),
             qk_rope_head_dim=pick((2, 4)), v_head_dim=pick((2, 3, 4)),
@@ -241,7 +252,8 @@ class Model:
         for layer in range(self.layers):
             self._deepseek3_layer(f"model.layers.{layer}.",
                                   layer < self.config["first_k_dense_replace"])
-        if self._chance("prediction layers"):
+        if self.table.endswith("-mtp") or (self.table == self.kind and
+                                           self._chance("prediction layers")):
             self._prediction_layers(pick((1, 1, 2)))
         if self._chance("fp8"):
             self._quantise()

@@ -517,11 +517,14 @@ def halves(shape):
 
 @test
 def distributed(directory):
-    """a distributed checkpoint with stacked layers, as Megatron-Core saves it"""
+    """a distributed checkpoint with stacked layers, as Megatron-Core saves it, with states of
+    the optimizer"""
     root = os.path.join(directory, "iter")
+    states = [f"optimizer.state.{s}." for s in ("param", "fp32_param", "exp_avg", "exp_avg_sq")]
     with forward(model_of("llama"), "megatron") as mount:
-        tree = Tree("torch", {name: Tensor(dtype, shape, data, halves(shape), {}) for
-                              name, (dtype, shape, data) in values_in(mount.path).items()},
+        tree = Tree("torch", {state + name: Tensor(dtype, shape, data, halves(shape), {}) for
+                              name, (dtype, shape, data) in values_in(mount.path).items()
+                              for state in ["", *states]},
                     {"step": 17}, random.Random(1))
     tree.write(root)
     whole = hashes(values_in(model_of("llama")))
@@ -529,6 +532,10 @@ def distributed(directory):
     with Mounted(root, described=True, extra=[*words, "--from", "mindspore"]) as mount:
         same(hashes(values_in(mount.path)), whole, "of Megatron-Core's form")
         same_beside(mount.path, "llama")
+    with Mounted(root, described=True, extra=[*words, "--from", "mindspore", "--optimizer",
+                                              "keep"]) as mount:
+        same(hashes(values_in(mount.path)), {state + n: v for n, v in whole.items()
+                                             for state in ["", *states]}, "with states")
     part = sorted(n for n in os.listdir(root) if n.endswith(".distcp"))[0]
     os.unlink(os.path.join(root, part))
     _, said = expect_failure(root, described=True, extra=[*words, "--from", "mindspore"])
