@@ -244,7 +244,7 @@ static const char *new_name(void *ctx, const char *name)
 
 /* Plans by the rules of MindSpore's converter, or else what the format
  * offers. */
-static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
+static int plan_source(struct planning *p, const struct rsh_read_job *job,
 		       struct rsh_error *err)
 {
 	const struct rsh_format *f = rsh_source_format(job->source);
@@ -255,12 +255,12 @@ static int plan_source(const struct rsh_read_job *job, struct rsh_plan **out,
 	struct rsh_offers o;
 	int rc;
 
-	if (f->by_name)
+	if (f->by_name && !p->v->output->plan)
 		return rsh_convert(job->src, job->dst, job->view, job->opts,
-				   out, err);
+				   &p->v->plan, err);
 	in_arena.arena = &arena;
 	rc = f->read(&in_arena, &o, err) ?:
-	     rsh_write_plan(&o, job->dst, &opts, out, err);
+	     rsh_vfs_write_plan(p->v, p->cfg, &o, &opts, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }
@@ -299,7 +299,7 @@ static int convert(struct planning *p, bool allow_missing)
 				     "checkpoint file");
 	if (v->weights)
 		return rsh_vfs_plan_weights(v, cfg, &view, &opts, p->err);
-	return plan_source(&job, &v->plan, p->err) ?:
+	return plan_source(p, &job, p->err) ?:
 	       take_values(v, &opts, p->err);
 }
 

@@ -393,6 +393,7 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		.replicas = v->replicas,
 		.tell_lost = reshard_tell_lost, .ctx = v,
 	};
+	const struct rsh_output_mesh mesh = rsh_vfs_output_mesh(cfg);
 	int rc;
 
 	rsh_vfs_own(&v->vfs, v->source, cfg->tree.uid, cfg->tree.gid);
@@ -410,7 +411,7 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		.output = v->output, .tree = &v->vfs.tree,
 		.plan = v->plan, .source = v->source, .reader = v->reader,
 		.src = v->src, .dst = v->dst, .names = v->names,
-		.prefix = cfg->tree.prefix,
+		.prefix = cfg->tree.prefix, .mesh = &mesh,
 		.beside = {
 			cfg->model_files, cfg->shown_config, cfg->source,
 			&cfg->files.store, v->source,

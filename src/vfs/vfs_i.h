@@ -136,6 +136,23 @@ rsh_vfs_offer_options(const struct rsh_source *s,
 	return o;
 }
 
+/* Plans offers, whose catalogue is taken over, as the output does or else as
+ * the general writer does (weights.c). */
+int rsh_vfs_write_plan(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+		       const struct rsh_offers *offers,
+		       const struct rsh_plan_options *opts,
+		       struct rsh_error *err);
+
+/* Returns the mesh of an output with RSH_TAKES_MESH. */
+static inline struct rsh_output_mesh
+rsh_vfs_output_mesh(const struct rsh_vfs_config *cfg)
+{
+	return (struct rsh_output_mesh){
+		.axes = cfg->mesh, .layers = cfg->pipeline_layers,
+		.step = cfg->tree.prefix,
+	};
+}
+
 /* If weights are to be converted to the other form, loads the rule tables and
  * the model's config.json (weights.c).  The source must be open. */
 int rsh_vfs_load_weights(struct rsh_reshard *v,

@@ -397,6 +397,21 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	return 0;
 }
 
+int rsh_vfs_write_plan(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+		       const struct rsh_offers *offers,
+		       const struct rsh_plan_options *opts,
+		       struct rsh_error *err)
+{
+	const struct rsh_output_mesh mesh = rsh_vfs_output_mesh(cfg);
+
+	if (!v->output->plan)
+		return rsh_write_plan(offers, v->dst, opts, &v->plan, err);
+	return v->output->plan(&(struct rsh_output_job){
+		.offers = offers, .opts = opts, .mesh = &mesh,
+		.source = v->source, .config = cfg->weights.config,
+	}, &v->plan, err);
+}
+
 static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -443,7 +458,7 @@ static int weights_plan(struct weights_job *k,
 	form = rsh_vfs_offer_options(k->v->source, &form);
 	out = k->now;
 	k->now.cat = NULL;
-	rc = rsh_write_plan(&out, k->v->dst, &form, &k->v->plan, err);
+	rc = rsh_vfs_write_plan(k->v, k->cfg, &out, &form, err);
 	if (rc == 0 && w->note &&
 	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
 		rc = rsh_error_nomem(err);

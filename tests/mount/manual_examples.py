@@ -44,6 +44,7 @@ TABLE = "a table of --convert; mount/tables.py converts with it"
 # (manual, a line that begins so, what it is and why it is not run here)
 OTHERS = [
     ("reshardfs-mount.1", "latest_checkpointed_iteration.txt", "names of files"),
+    ("reshardfs-mount.1", "latest_checkpointed_iteration.txt", "names of files"),
     ("reshardfs-mount.1", ".metadata", "names of files"),
     ("reshardfs-mount.1", ".metadata", "names of files"),
     ("reshardfs-mount.1", "SOURCE=/data/ckpt8", "a file for systemd; mount/fstab.sh has one"),

@@ -16,6 +16,7 @@
 #include "rsh/formats/model_files.h"
 #include "rsh/formats/tree.h"
 #include "rsh/plan/framing.h"
+#include "rsh/plan/writer.h"
 #include "rsh/read/body.h"
 #include "rsh/source/format.h"
 #include "rsh/storage/store.h"
@@ -44,6 +45,26 @@ enum rsh_output_takes {
 	RSH_TAKES_OPTIMIZER = 1 << 6,
 	/* The adapter of the source alone, with PEFT's names. */
 	RSH_TAKES_ADAPTER = 1 << 8,
+	/* Ranks of a mesh that the output itself divides the model over:
+	 * --dst-mesh with --convert, --pipeline-layers, --config. */
+	RSH_TAKES_MESH = 1 << 9,
+};
+
+/* The mesh of an output with RSH_TAKES_MESH, as the user wrote it. */
+struct rsh_output_mesh {
+	const char *axes;   /* "tp=2,pp=4"; NULL: one rank */
+	const char *layers; /* of stages, "1,3,2"; NULL: equal */
+	const char *step;   /* the name of the step */
+};
+
+/* What `plan` gets. */
+struct rsh_output_job {
+	const struct rsh_offers *offers;
+	const struct rsh_plan_options *opts;
+	const struct rsh_output_mesh *mesh;
+	struct rsh_source *source;
+	const char *config; /* the model's config.json; NULL: that of SOURCE, if
+			     * there is one */
 };
 
 struct rsh_output_tree;
@@ -62,6 +83,16 @@ struct rsh_output {
 	/* The path of the file that shows readers that the others are complete.
 	 * An export writes it last.  NULL: there is none. */
 	const char *last;
+	/* With RSH_TAKES_MESH: the default of --prefix, and a function that
+	 * checks a mesh, which returns 0, or -EINVAL with a sentence. */
+	const char *step;
+	int (*check_mesh)(const struct rsh_output_mesh *mesh,
+			  struct rsh_error *err);
+	/* Plans the files.  Takes the catalogue of the offers over, also on
+	 * failure.  Returns 0 or -errno with a sentence.  NULL: the general
+	 * writer does it (plan/writer.h). */
+	int (*plan)(const struct rsh_output_job *job, struct rsh_plan **out,
+		    struct rsh_error *err);
 	/* Names the files of the plan, which are the nodes RSH_NODE_OF_FILE(i)
 	 * and the leaves i, and adds the files beside them.  Returns 0 or
 	 * -errno with a sentence.  The caller must call
@@ -99,6 +130,7 @@ struct rsh_output_tree {
 	/* The members below are valid while the tree is built.  The members
 	 * above must outlive it. */
 	const char *prefix; /* of the files of ranks */
+	const struct rsh_output_mesh *mesh;
 	/* The files that are shown beside a model. */
 	struct rsh_model_files_at beside;
 	bool partial; /* the options leave tensors out */

@@ -16,6 +16,7 @@
 	EACH(checkpoint2) \
 	EACH(dcp) \
 	EACH(hyperparallel) \
+	EACH(megatron) \
 	EACH(peft)
 
 #define RSH_OUTPUT_DECLARE(name) \

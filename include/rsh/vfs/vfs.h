@@ -142,6 +142,8 @@ struct rsh_vfs_config {
 		      const struct rsh_store *store, uint64_t *digest,
 		      struct rsh_error *err);
 	struct rsh_vfs_options tree;
+	/* For an output with RSH_TAKES_MESH; its step is tree.prefix. */
+	const char *mesh, *pipeline_layers;
 };
 
 /* Loads the source's strategy, and loads or derives the destination's.  If a

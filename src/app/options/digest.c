@@ -197,6 +197,14 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 			digest_file(hash, w->table, err);
 		rc = rc ?: digest_config(hash, cfg, store, err);
 	}
+	if (rc == 0 && cfg->output->takes & RSH_TAKES_MESH) {
+		const char *texts[] = { cfg->mesh, cfg->pipeline_layers };
+
+		for (size_t i = 0; i < 2; i++)
+			digest_bytes(hash, texts[i] ? texts[i] : "",
+				     texts[i] ? strlen(texts[i]) + 1 : 0);
+		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
+	}
 	if (rc == 0 && w->dequantise) {
 		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));
 		rc = w->table ? 0 : digest_config(hash, cfg, store, err);

@@ -64,7 +64,8 @@ const struct rsh_option rsh_output_rows[] = {
 	  "with hf: leave out optimizer states, or keep them (default: auto)",
 	  rsh_set_word, RSH_AT(vfs.keep_states), .takes = RSH_TAKES_OPTIMIZER },
 	{ "prefix", "STR",
-	  "show files as rank_N/STRN.ckpt (default: checkpoint_)", rsh_set_text,
+	  "show files as rank_N/STRN.ckpt (default: checkpoint_); with "
+	  "megatron: name of the step, iter_N (default: release)", rsh_set_text,
 	  .decides = RSH_DECIDES_TEXT, RSH_AT(vfs.tree.prefix),
 	  .check = check_prefix, .may_be_empty = true },
 	{ "only", "REGEX", "use only parameters whose name matches",

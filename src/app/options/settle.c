@@ -242,7 +242,8 @@ static int settle_weights(struct rsh_options *o, struct rsh_error *err)
 				     v->output->name);
 	rc = rsh_check_adapters(o, err);
 	if (rc == 0 && !rsh_weights_change(w))
-		return settle_unused_config(v, err);
+		return v->output->takes & RSH_TAKES_MESH ? 0 :
+		       settle_unused_config(v, err);
 	if (rc == 0 && w->table)
 		rc = settle_table(o, err);
 	/* The files that belong to a Hugging Face model are in the directory of
@@ -425,11 +426,31 @@ static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+/* An output that divides the model itself needs no strategy for its mesh. */
+static int settle_mesh(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+
+	if (!(v->output->takes & RSH_TAKES_MESH))
+		return v->mesh && v->weights.table ?
+		       rsh_error_set(err, EINVAL, "--dst-mesh and --convert "
+				     "cannot be used together") : 0;
+	if (v->dst.from == RSH_FROM_FILE)
+		return rsh_error_set(err, EINVAL, "--format %s needs "
+				     "--dst-mesh, and no strategy",
+				     v->output->name);
+	v->dst.from = RSH_FROM_NONE;
+	if (!rsh_option_given(o, "prefix"))
+		v->tree.prefix = v->output->step;
+	return v->output->check_mesh(&(struct rsh_output_mesh){
+		v->mesh, v->pipeline_layers, v->tree.prefix }, err);
+}
+
 int rsh_settle_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	int rc = rsh_rules_check(o, true, err) ?: settle_own_config(o, err) ?:
-		 settle_weights(o, err);
+		 settle_mesh(o, err) ?: settle_weights(o, err);
 
 	if (rc == 0 && o->format && o->format->layout == RSH_LAYOUT_WHOLE)
 		rc = settle_whole(o, err);

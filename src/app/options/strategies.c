@@ -34,6 +34,8 @@ static int set_derive(const struct rsh_setting *s)
 	/* A strategy that is given as well is refused later. */
 	if (s->def->min == RSH_DERIVE_MESH && !v->dst.from)
 		v->dst.from = RSH_FROM_DERIVED;
+	if (s->def->min == RSH_DERIVE_MESH)
+		v->mesh = s->value;
 	rc = rsh_derive_options_set(v->derive,
 				    (enum rsh_derive_option)s->def->min,
 				    s->value, s->err);
@@ -54,9 +56,13 @@ const struct rsh_option rsh_strategy_rows[] = {
 	  "destination strategy: file, directory, or none for whole tensors "
 	  "(required for rank files)", set_strategy, .opens_links = true,
 	  RSH_AT(vfs.dst), .first = true },
-	{ "dst-mesh", "MESH", "destination strategy by mesh: dp=2,mp=4[,pp=2]",
+	{ "dst-mesh", "MESH", "destination mesh: dp=2,mp=4[,pp=2][,ep=4]",
 	  set_derive, RSH_AT(vfs.derive), .min = RSH_DERIVE_MESH, .first = true,
-	  .excludes = "dst-strategy|convert" },
+	  .excludes = "dst-strategy" },
+	{ "pipeline-layers", "N,N,...",
+	  "with megatron: number of layers in each stage (default: equal)",
+	  rsh_set_text, RSH_AT(vfs.pipeline_layers),
+	  .takes = RSH_TAKES_MESH },
 	{ "dst-ranks", "N",
 	  "number of ranks to show if neither side has a strategy (default: 1)",
 	  rsh_set_number, RSH_AT(vfs.plan.n_shown_ranks), .min = 1,

@@ -35,6 +35,9 @@ static const char *const arg_names[RSH_MEGATRON_ARGS] = {
 	[RSH_MEGATRON_ROPE_DIM] = "qk_pos_emb_head_dim",
 	[RSH_MEGATRON_EXTENDS] = "moe_tp_extend_ep",
 	[RSH_MEGATRON_DUAL] = "schedules_method",
+	[RSH_MEGATRON_HEADS] = "num_attention_heads",
+	[RSH_MEGATRON_GROUPS] = "num_query_groups",
+	[RSH_MEGATRON_CHANNELS] = "kv_channels",
 };
 
 const char *rsh_megatron_arg_name(enum rsh_megatron_arg arg)

@@ -60,6 +60,10 @@ enum rsh_megatron_arg {
 	RSH_MEGATRON_ROPE_DIM,
 	RSH_MEGATRON_EXTENDS, /* experts are cut over tensor ranks too */
 	RSH_MEGATRON_DUAL,    /* the second chunks are in reverse order */
+	/* For an output alone. */
+	RSH_MEGATRON_HEADS,
+	RSH_MEGATRON_GROUPS,
+	RSH_MEGATRON_CHANNELS,
 	RSH_MEGATRON_ARGS
 };
 
