@@ -145,13 +145,13 @@ def over_gate(parts):
     return over_rows([over_rows(part) for part in zip(*map(halves, parts))])
 
 
-def joined(name, parts, latent):
+def joined(name, parts, latent, gated):
     """The whole of a tensor, by the slices of tensor ranks."""
     for part in parts:
         check(part[:2] == parts[0][:2], f"{name}: slices of {part[:2]} and {parts[0][:2]}")
     if len(parts) > 1:
         if ".linear_fc1." in name and "layer_norm" not in name:
-            return over_gate(parts)
+            return over_gate(parts) if gated else over_rows(parts)
         if name.endswith(("linear_fc2.weight", "linear_proj.weight")) or \
                 re.search(r"linear_fc2\.weight\d+$", name):
             return over_columns(parts)
@@ -199,8 +199,8 @@ def column_range(value, half):
 class Joined:
     """A whole model of the files of a mesh {tp, pp, ep, etp, vp}, by the names of chunks."""
 
-    def __init__(self, files, mesh, experts, latent):
-        self.mesh, self.experts, self.latent = mesh, experts, latent
+    def __init__(self, files, mesh, experts=0, latent=False, gated=True):
+        self.mesh, self.experts, self.latent, self.gated = mesh, experts, latent, gated
         self.values = {}
         self.layers = 0
         for chunk in range(mesh["pp"] * mesh["vp"]):
@@ -241,7 +241,8 @@ class Joined:
             if name.endswith((".experts.weight1", ".experts.weight2")):
                 value = joined_experts(name, parts, self.experts)
             else:
-                value = joined(name, [parts[k] for k in sorted(parts)], self.latent)
+                value = joined(name, [parts[k] for k in sorted(parts)], self.latent,
+                               self.gated)
             last = chunk == self.mesh["pp"] * self.mesh["vp"] - 1
             if name in self.values:
                 check(last and name == "embedding.word_embeddings.weight" and

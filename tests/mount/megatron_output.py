@@ -10,6 +10,7 @@ made up are joined again by tests/lib/megatron_files.py, and by the program.
 import argparse
 import os
 import random
+import re
 import sys
 import tempfile
 
@@ -19,7 +20,7 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
 
 import random_models  # noqa: E402
 from dcp_reader import Checkpoint  # noqa: E402
-from demands import check, content, demand  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
 from megatron_files import Joined, read_step, same_files  # noqa: E402
 from megatron_trees import DATA, TRACKER, expected, step_of, unpack  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, run, run_json  # noqa: E402
@@ -97,6 +98,16 @@ def run_mounted(tap, trees):
         check({t["name"]: t["shape"] for t in said["tensors"]} ==
               {n: e[1] for n, e in CASES["mg-moe-local"]["whole"].items()}, said)
         check(run_json("verify", "--check", "full", mount.path)["good"], mount.path)
+    with tap.test("without a number of heads there are no args"):
+        with tempfile.TemporaryDirectory() as own:
+            got = run("export", "--format", "dcp", os.path.join(trees, "mg-moe-local"), own)
+            check(got.status == GOOD, repr(got))
+            with Alone(own, extra=words) as mount:
+                demand(mount.log(), "the files have no args, since nothing says the number of "
+                       "heads")
+                files = read_step(step_of(mount.path))
+                check(all("args" not in f.value for f in files.values()), "args")
+                same_files(files, read_step(step_of(source)), source)
     with tap.test("the optimizer's states are left out"), \
             Alone(os.path.join(trees, "mg-vpp-distopt"), extra=WORDS) as mount:
         check(os.listdir(os.path.join(mount.path, "release")) == ["mp_rank_00"], mount.path)
@@ -134,6 +145,60 @@ def check_args(files, mesh, config):
                   "add_position_embedding": True}
         for arg, value in wanted.items():
             check(file.args[arg] == value, f"{arg}: {file.args[arg]}, not {value}")
+
+
+# ---- rank files of MindSpore ----
+
+DEMO = os.path.abspath(os.path.join(HERE, "data", "demo"))
+LAYER = {"ln1.gamma": "input_layernorm.weight", "ln1.beta": "input_layernorm.bias",
+         "qkv": "self_attention.linear_qkv", "proj": "self_attention.linear_proj",
+         "ln2.gamma": "pre_mlp_layernorm.weight", "ln2.beta": "pre_mlp_layernorm.bias",
+         "up": "mlp.linear_fc1", "down": "mlp.linear_fc2"}
+
+
+def renamed(directory):
+    """The names of the demonstration as those of Megatron."""
+    names = {}
+    for tensor in run_json("ls", os.path.join(DEMO, "checkpoint", "rank_0",
+                                                "gpt-1_20.ckpt"))["records"]:
+        name = tensor["name"]
+        match = re.match(r"blocks\.(\d+)\.(.*)", name)
+        if match:
+            for old, new in LAYER.items():
+                if match.group(2).startswith(old):
+                    names[name] = f"decoder.layers.{match.group(1)}." + \
+                        match.group(2).replace(old, new, 1)
+        elif name == "emb.embedding_table":
+            names[name] = "embedding.word_embeddings.weight"
+        elif name.startswith("head."):
+            names[name] = name.replace("head.", "output_layer.")
+        elif name.startswith("ln_f."):
+            names[name] = "decoder.final_layernorm." + \
+                {"gamma": "weight", "beta": "bias"}[name.split(".")[-1]]
+    path = os.path.join(directory, "names.json")
+    write(path, random_models.json.dumps(names).encode())
+    return path
+
+
+def run_ranks(tap, directory):
+    names = renamed(directory)
+    source = ["--src-strategy", os.path.join(DEMO, "strategy_8_cards.ckpt"), "--rename", names,
+              "--drop", "step|rate|epoch", os.path.join(DEMO, "checkpoint")]
+    plain = os.path.join(directory, "whole")
+    got = run("export", "--format", "dcp", *source, plain)
+    check(got.status == GOOD, repr(got))
+    whole = {n: (v[0], tuple(v[1]), bytes(v[2])) for n, v in Checkpoint(plain).values().items()}
+    for mesh in {"tp": 2, "pp": 1, "vp": 1}, {"tp": 4, "pp": 2, "vp": 2}, {"tp": 1, "pp": 4,
+                                                                             "vp": 1}:
+        mesh.update(ep=1, etp=mesh["tp"])
+        with tap.test(f"rank files of MindSpore for {mesh}"):
+            out = tempfile.mkdtemp(dir=directory)
+            got = run("export", *WORDS, "--dst-mesh", ",".join(f"{a}={n}" for a, n in
+                                                               mesh.items()), *source, out)
+            check(got.status == GOOD, repr(got))
+            found = Joined(read_step(step_of(out)), mesh, gated=False).values
+            same({n: (kind, tuple(shape), data) for n, (kind, shape, data) in found.items()},
+                 whole, mesh)
 
 
 # ---- models that are made up ----
@@ -202,7 +267,11 @@ def run_made(tap, directory, seed, cases):
                       env=ENV)
             check(got.status == GOOD, f"{what}: {got!r}")
             whole = dict(Checkpoint(plain).values())
-            shown = exported(hf, directory, *words, "--convert", table, "--from", "hf")
+            if chance.random() < 0.3:
+                what += ", of a distributed checkpoint"
+                shown = exported(plain, directory, *words, "--config", hf)
+            else:
+                shown = exported(hf, directory, *words, "--convert", table, "--from", "hf")
             compare(shown, mesh, model, whole, what)
             if table not in ONE_WAY:
                 come_back(shown, hf, model, table, directory, what)
@@ -315,7 +384,7 @@ def main():
         trees = unpack(os.path.join(directory, "trees"))
         for function, arguments in (
                 (run_genuine, (trees, directory)), (run_mounted, (trees,)),
-                (run_converted, (trees, directory)), (run_refused, (trees, directory)),
+                (run_converted, (trees, directory)), (run_ranks, (directory,)), (run_refused, (trees, directory)),
                 (run_made, (directory, words.seed, words.cases))):
             if not words.only or function.__name__ in words.only:
                 function(tap, *arguments)
