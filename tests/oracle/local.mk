@@ -33,8 +33,9 @@ HUGGING_FACE = \
 	oracle/lora_mindformers.py \
 	oracle/dcp_loads_distributed.py \
 	oracle/hyperparallel_loads.py \
-	oracle/torch_ranks.py \
-	oracle/megatron.py
+	oracle/megatron.py \
+	oracle/megatron_loads.py \
+	oracle/torch_ranks.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
@@ -66,9 +67,10 @@ EXTRA_DIST += \
 	lib/model_families.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
+	lib/megatron_files.py \
+	lib/megatron_trees.py \
 	lib/rank_pickles.py \
 	lib/rank_trees.py \
-	lib/megatron_trees.py \
 	lib/megatron_random.py \
 	lib/rank_reader.py \
 	lib/verl_software.py \
