@@ -54,6 +54,8 @@ EXTRA_DIST += \
 	bench/bench_adapter_tree.py \
 	bench/bench_ranks.py \
 	bench/bench_ranks_rows.py \
+	bench/bench_megatron.py \
+	bench/bench_megatron_rows.py \
 	bench/bench_quantised.py \
 	bench/bench_quantised_rows.py \
 	bench/bench_quantised_tree.py \

@@ -38,7 +38,8 @@ ROWS = """
     quantised_gptq quantised_awq quantised_first lora
     ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory
     megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first
-    megatron_memory""".split()
+    megatron_memory megatron_first megatron_all megatron_smaller
+    megatron_mount_memory""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -55,7 +56,8 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
             "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",
             "ranks_memory", "megatron_mindspeed", "megatron_mindspeed_first", "megatron_join",
-            "megatron_join_first", "megatron_memory"}
+            "megatron_join_first", "megatron_memory", "megatron_first", "megatron_all",
+            "megatron_smaller", "megatron_mount_memory"}
 
 
 def run_bench(work, *options):

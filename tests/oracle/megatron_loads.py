@@ -14,9 +14,11 @@ compared with the whole one that --format dcp shows.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,7 +109,6 @@ def prepare(rank, world, meeting, words):
         create_gloo_process_groups=True)
     tensor_parallel.random.initialize_rng_tracker()
     tracker = tensor_parallel.get_cuda_rng_tracker()
-    import contextlib
     tracker.fork = lambda *words, **more: contextlib.nullcontext()
     init_num_microbatches_calculator(rank, None, args.global_batch_size, args.micro_batch_size,
                                      args.data_parallel_size)
@@ -240,17 +241,22 @@ def start(world, step, job, env):
     logs = [open(f"{job}.{step}.{rank}", "w+b") for rank in range(world)]
     ranks = [subprocess.Popen([os.environ["RSH_HF_PYTHON"], "-W", "ignore", __file__, "rank",
                                str(rank), str(world), step, job], stdout=log,
-                              stderr=subprocess.STDOUT, env=env)
+                              stderr=subprocess.STDOUT, env=env, start_new_session=True)
              for rank, log in enumerate(logs)]
     said = ""
-    for rank, process in enumerate(ranks):
-        if process.wait(600):
-            logs[rank].seek(0)
-            said = said or logs[rank].read().decode()[-3000:]
-            for other in ranks:
-                other.kill()
-    for log in logs:
-        log.close()
+    try:
+        for rank, process in enumerate(ranks):
+            if not said and process.wait(1800):
+                logs[rank].seek(0)
+                said = logs[rank].read().decode()[-3000:]
+    finally:
+        # With those that Megatron-LM starts to save.
+        for process in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for log in logs:
+            log.close()
     return said
 
 
