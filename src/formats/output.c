@@ -42,10 +42,19 @@ void rsh_output_tree_clear(struct rsh_output_tree *t)
 int rsh_output_file_name(const struct rsh_tree *t, uint32_t file, char *name,
 			 size_t max)
 {
-	struct rsh_node node;
+	struct rsh_node node, above;
+	int n = 0;
 
 	rsh_tree_node(t, RSH_NODE_OF_FILE(file), &node);
-	return rsh_node_name(&node, name, max);
+	/* Files that all have one name differ in their directory. */
+	if (node.row->apart && node.row->items &&
+	    rsh_tree_node(t, node.parent, &above)) {
+		n = rsh_node_name(&above, name, max);
+		if (n + 1 >= (int)max)
+			return n;
+		name[n++] = '/';
+	}
+	return n + rsh_node_name(&node, name + n, max - (size_t)n);
 }
 
 /* The numbers of these files come after those of all directories. */

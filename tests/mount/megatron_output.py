@@ -98,6 +98,21 @@ def run_mounted(tap, trees):
         check({t["name"]: t["shape"] for t in said["tensors"]} ==
               {n: e[1] for n, e in CASES["mg-moe-local"]["whole"].items()}, said)
         check(run_json("verify", "--check", "full", mount.path)["good"], mount.path)
+    with tap.test("a plan has the names of directories"):
+        named = [f["name"] for f in run_json("plan", "--slices", *words,
+                                           source)["files"]]
+        check(named == [f"mp_rank_{t:02}_{e:03}/model_optim_rng.pt"
+                        for e in range(2) for t in range(2)], named)
+    with tap.test("another mesh is another conversion"):
+        with tempfile.TemporaryDirectory() as own:
+            for mesh, status in ("tp=2", GOOD), ("tp=2", GOOD), ("tp=2,ep=2", INPUT):
+                got = run("export", *WORDS, "--dst-mesh", mesh, source, own)
+                check(got.status == status, repr(got))
+            demand(got.err, "is not of this conversion")
+            for layers in "2", "1,1":
+                got = run("export", *WORDS, "--dst-mesh", "tp=2", "--pipeline-layers", layers,
+                          source, own)
+                check(got.status != GOOD, repr(got))
     with tap.test("without a number of heads there are no args"):
         with tempfile.TemporaryDirectory() as own:
             got = run("export", "--format", "dcp", os.path.join(trees, "mg-moe-local"), own)

@@ -174,7 +174,7 @@ int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
 /* Builds the tree of an output that has a directory for each rank and a file in
  * it.  See `build` of struct rsh_output. */
 int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err);
-/* Writes the name that a file of the plan has in the tree.  Returns the result
- * of snprintf(). */
+/* Writes the name that a file of the plan has in the tree, below its directory
+ * if all files have one name.  Returns the result of snprintf(). */
 int rsh_output_file_name(const struct rsh_tree *t, uint32_t file, char *name,
 			 size_t max);
