@@ -15,7 +15,8 @@ import json
 import os
 import sys
 import time
-import types
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "lib"))
 
 HIDDEN, INNER, HEADS, KEYS, WORDS = 1024, 4096, 16, 8, 2048
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": HIDDEN,
@@ -66,23 +67,9 @@ def memory():
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM:"))
 
 
-def package(name, path=None, **more):
-    """A package without what its __init__ imports: parts for training on Ascend."""
-    module = types.ModuleType(name)
-    module.__dict__.update(more)
-    if path:
-        module.__path__ = [path]
-    sys.modules[name] = module
-
-
 def convert(directory, target, tensor, pipeline):
-    root = os.environ["RSH_MINDSPEED_LLM"]
-    sys.path.insert(0, root)
-    for name in "mindspeed_llm", "mindspeed_llm.tasks", "mindspeed_llm.tasks.checkpoint":
-        package(name, os.path.join(root, *name.split(".")))
-    package("mindspeed_llm.training")
-    package("mindspeed_llm.training.utils", auto_coverage=lambda function: function)
-    import convert_ckpt_v2
+    import mindspeed_software
+    convert_ckpt_v2 = mindspeed_software.converter()
     sys.argv = ["convert_ckpt_v2.py", "--load-model-type", "hf", "--save-model-type", "mg",
                 "--load-dir", directory, "--save-dir", target, "--model-type-hf", "llama2",
                 "--target-tensor-parallel-size", tensor,

@@ -109,6 +109,7 @@ def conditions(build):
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
         "no-hyperparallel": lambda: not os.environ.get("RSH_HYPER_PARALLEL"),
         "no-megatron-lm": lambda: not os.environ.get("RSH_MEGATRON"),
+        "no-mindspeed": lambda: not os.environ.get("RSH_MINDSPEED_LLM"),
         "no-verl": lambda: not os.environ.get("RSH_VERL"),
         "no-megatron-lm": lambda: not os.environ.get("RSH_MEGATRON"),
         "no-mindspeed-llm": lambda: not os.environ.get("RSH_MINDSPEED_LLM"),

@@ -35,6 +35,7 @@ HUGGING_FACE = \
 	oracle/hyperparallel_loads.py \
 	oracle/megatron.py \
 	oracle/megatron_loads.py \
+	oracle/mindspeed_back.py \
 	oracle/torch_ranks.py
 
 # The libraries that they stand on, and what needs no oracle.
@@ -68,6 +69,7 @@ EXTRA_DIST += \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
 	lib/megatron_files.py \
+	lib/mindspeed_software.py \
 	lib/megatron_trees.py \
 	lib/rank_pickles.py \
 	lib/rank_trees.py \
