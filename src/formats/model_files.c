@@ -38,6 +38,7 @@ struct loading {
 	struct rsh_names *own; /* the files of SOURCE; NULL: weights are passed
 				* over */
 	struct rsh_model_files *out;
+	bool (*is_beside)(const char *name, bool is_dir);
 	struct unit *units;
 	size_t n, cap;
 };
@@ -185,6 +186,7 @@ static int units_add(struct loading *l, struct rsh_dir *dir, const char *name)
 	struct unit *u;
 
 	if ((rc == 0 && st.kind == RSH_IS_OTHER) ||
+	    (l->is_beside && !l->is_beside(name, is_dir)) ||
 	    (weights && !is_dir && are_shown(l, name)))
 		return 0;
 	if (rsh_grow(&l->units, &l->cap, l->n + 1, sizeof(*l->units)))
@@ -359,7 +361,7 @@ static int directory_load(const struct rsh_model_files_at *at,
 	struct rsh_store_options opts = {
 		.follow_outside = at->store->follow_outside,
 	};
-	struct loading l = { .out = out };
+	struct loading l = { .out = out, .is_beside = at->is_beside };
 	int rc = 0;
 
 	if (rsh_model_files_own(&(struct rsh_model_files_at){
@@ -374,6 +376,11 @@ static int directory_load(const struct rsh_model_files_at *at,
 	}
 	if (rsh_store_is_address(at->dir) &&
 	    strncmp(at->dir, at->source, strlen(at->source)) == 0) {
+		opts.objects = at->store->objects;
+		opts.place = at->store->place;
+	}
+	if (rsh_store_is_address(at->dir) &&
+	    strncmp(at->dir, at->source, strlen(at->dir)) == 0) {
 		opts.objects = at->store->objects;
 		opts.place = at->store->place;
 	}

@@ -148,6 +148,10 @@ static int show_dirs(struct rsh_resume *r)
 
 	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
 		rc = show_files(r, &r->saved[i], r->saved[i].dir);
+	if (rc == 0 && r->source->format->latest_is_text)
+		return show_entry(r, "", LATEST, RSH_RESUME_TEXT,
+				  first->first_file,
+				  show_printf(r, "%s", first->label));
 	if (rc == 0)
 		rc = show_entry(r, "", LATEST, RSH_RESUME_LINK,
 				first->first_file, first->label);

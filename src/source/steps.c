@@ -801,6 +801,14 @@ void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 	*end = i < s->n_candidates ? s->candidates[i].end : 0;
 }
 
+void rsh_source_put_first(struct rsh_source *s, uint32_t i)
+{
+	const struct rsh_candidate c = s->candidates[i];
+
+	memmove(s->candidates + 1, s->candidates, i * sizeof(*s->candidates));
+	s->candidates[0] = c;
+}
+
 int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
 			    const char *zero, uint64_t *step,
 			    struct rsh_error *err)
@@ -844,9 +852,7 @@ int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 		if (c.first == c.end ||
 		    s->listing.files[c.first].step.numbers[0] != step)
 			continue;
-		memmove(s->candidates + 1, s->candidates,
-			i * sizeof(*s->candidates));
-		s->candidates[0] = c;
+		rsh_source_put_first(s, i);
 		return 1;
 	}
 	rsh_log_warning("%s/%s: it names step %llu, which is not there; the "

@@ -40,6 +40,9 @@ struct rsh_model_files_at {
 	/* With it, *left_out also has files of weights in the directory of
 	 * SOURCE that are not files of SOURCE.  NULL: it does not. */
 	const struct rsh_source *own;
+	/* Returns whether an entry of the directory belongs to the model; NULL:
+	 * all do. */
+	bool (*is_beside)(const char *name, bool is_dir);
 };
 
 /* Loads the regular files of a directory and of its subdirectories.  Weights

@@ -247,8 +247,12 @@ struct rsh_format {
 		 * directory of the step. */
 		const char *below;
 		/* The directory in that of a step that has config.json and the
-		 * other files of the model.  NULL: there is none. */
+		 * other files of the model.  "..": SOURCE, if it has a
+		 * config.json, or else what is above it, of which only the
+		 * entries for which is_beside() returns true belong to
+		 * the model.  NULL: there is none. */
 		const char *beside;
+		bool (*is_beside)(const char *name, bool is_dir);
 		/* Records have the names of parameters, so that ranks can be
 		 * compared with each other and with a strategy, and the rules
 		 * of MindSpore's converter apply (plan/conversion.h).
@@ -280,6 +284,9 @@ struct rsh_format {
 		/* The directories in that of a step are not those of ranks, and
 		 * may have different files. */
 		bool unlike_units;
+		/* The framework finds the newest step by a file `latest`, which
+		 * has its name.  Otherwise `latest` is a link. */
+		bool latest_is_text;
 		/* The file by which the framework finds the newest step is
 		 * shown: Megatron's, if the names of steps begin with this, or
 		 * TensorFlow's, if it is "". */
@@ -464,6 +471,8 @@ int rsh_source_sort_steps(struct rsh_source *s,
 /* Sets the range of a candidate in the list, first .. end-1. */
 void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 				size_t *first, size_t *end);
+/* Moves a candidate before all others. */
+void rsh_source_put_first(struct rsh_source *s, uint32_t i);
 /* Reads the step that a tracker with this name has; `zero` is a word for step
  * 0, or NULL.  Logs why it cannot be used.  Returns 1 if it has a step, 0 if
  * not, or -errno with a sentence if it cannot be read now. */

@@ -123,6 +123,8 @@ struct rsh_vfs_config {
 	/* A directory with files that an output may show in the directory of a
 	 * model.  NULL: there is none. */
 	const char *model_files;
+	/* Which entries of it belong to the model; NULL: all. */
+	bool (*is_beside)(const char *name, bool is_dir);
 	/* The file that is shown as its config.json.  NULL: that of
 	 * model_files, if there is one. */
 	const char *shown_config;

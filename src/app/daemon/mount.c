@@ -344,10 +344,15 @@ static int open_network(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
 	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
+	/* The other files of the model may be above SOURCE. */
+	const char *above = o->vfs.model_files;
 	int rc = dir ? 0 : rsh_error_nomem(err);
 
 	if (rc == 0 && rsh_store_is_address(dir))
-		rc = rsh_objects_open(dir, &o->objects, &s->objects[0], err);
+		rc = rsh_objects_open(above && strncmp(above, dir,
+						       strlen(above)) == 0 ?
+				      above : dir, &o->objects, &s->objects[0],
+				      err);
 	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++) {
 		const char *at = o->vfs.weights.loras[i].directory;
 

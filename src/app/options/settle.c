@@ -10,6 +10,7 @@
 #include "rsh/app/check.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -294,22 +295,59 @@ static int settle_beside(struct rsh_options *o, struct rsh_error *err)
 		keep_model_files(o, dir, err) : 0;
 }
 
+/* Returns whether a directory has an entry of that name, or NULL: any. */
+static bool has_entry(const struct rsh_vfs_config *v, const char *dir,
+		      const char *wanted)
+{
+	struct rsh_store_options how = v->files.store;
+	cleanup_dir struct rsh_dir *at = NULL;
+	const char *name;
+
+	if (strlen(dir) < strlen(v->source))
+		how.place = NULL;
+	if (rsh_dir_open_path(dir, &how, &at))
+		return false;
+	while (rsh_dir_next(at, &name) > 0)
+		if (!wanted || strcmp(name, wanted) == 0)
+			return true;
+	return false;
+}
+
+/* Sets *out to the directory with the files beside the weights of a step, from
+ * malloc; NULL: there is none. */
+static int find_beside(const struct rsh_options *o, char **out,
+		       struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const bool above = strcmp(o->format->beside, "..") == 0;
+	cleanup_free char *dir = above ? strdup(v->source) :
+		rsh_text_format("%s/%s", v->source, o->format->beside);
+
+	*out = NULL;
+	if (above && dir && !has_entry(v, dir, RSH_MODEL_CONFIG_NAME)) {
+		char *step = dir;
+
+		dir = rsh_path_directory(step);
+		free(step);
+	}
+	if (!dir)
+		return rsh_error_nomem(err);
+	if (has_entry(v, dir, above ? RSH_MODEL_CONFIG_NAME : NULL))
+		*out = steal_pointer(&dir);
+	return 0;
+}
+
 /* Does the same for a format whose steps have a directory for these files, with
  * the config.json of the model. */
 static int settle_below(struct rsh_options *o, struct rsh_error *err)
 {
-	struct rsh_vfs_config *v = &o->vfs;
-	cleanup_free char *dir = rsh_text_format("%s/%s", v->source,
-						 o->format->beside);
-	cleanup_dir struct rsh_dir *at = NULL;
-	const char *name;
+	cleanup_free char *dir = NULL;
+	int rc = rsh_option_given(o, "model-files") ? 0 :
+		 find_beside(o, &dir, err);
 
-	if (!dir)
-		return rsh_error_nomem(err);
-	if (rsh_option_given(o, "model-files") ||
-	    rsh_dir_open_path(dir, &v->files.store, &at) ||
-	    rsh_dir_next(at, &name) <= 0)
-		return 0;
+	if (rc || !dir)
+		return rc;
+	o->vfs.is_beside = o->format->is_beside;
 	return keep_model_files(o, dir, err);
 }
 
@@ -412,13 +450,17 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_weights_at *w = &o->vfs.weights;
+	cleanup_free char *dir = NULL;
 	const char *path;
+	int rc;
 
 	if (!o->format || !o->format->beside || w->config ||
 	    (!w->table && !w->dequantise))
 		return 0;
-	path = rsh_arena_format(&o->memory, "%s/%s/" RSH_MODEL_CONFIG_NAME,
-				o->vfs.source, o->format->beside);
+	rc = find_beside(o, &dir, err);
+	if (rc || !dir)
+		return rc;
+	path = rsh_arena_format(&o->memory, "%s/" RSH_MODEL_CONFIG_NAME, dir);
 	if (!path)
 		return rsh_error_nomem(err);
 	if (rsh_is_file(path))
