@@ -16,5 +16,6 @@ const struct rsh_format *const rsh_formats[] = {
 	&rsh_hf_format,
 	&rsh_ms_parts_format,
 	&rsh_torch_ranks_format,
+	&rsh_deepspeed_format,
 	NULL,
 };

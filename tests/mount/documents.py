@@ -25,6 +25,7 @@ sys.path.insert(0, LIB)
 from daemon_use import mounts_below  # noqa: E402
 from demands import check, content, write  # noqa: E402
 import documents  # noqa: E402
+import deepspeed_trees  # noqa: E402
 from rank_pickles import unpack  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Skipped, Tap, hash_tree, require_mount,  # noqa: E402
@@ -104,6 +105,10 @@ class Place:
         with tempfile.TemporaryDirectory() as unpacked:
             ranks = os.path.join(unpack(unpacked), "verl", "global_step_20")
             shutil.copytree(ranks, self.at("global_step_20"))
+            zero = os.path.join(deepspeed_trees.unpack(unpacked), "trainer-z3", "checkpoint-2")
+            shutil.copytree(zero, self.at("checkpoint-500"))
+            os.rename(self.at("checkpoint-500/global_step2"),
+                      self.at("checkpoint-500/global_step500"))
         self._make_model()
         write(self.at("job.key"), os.urandom(32))
         self._make_programs()

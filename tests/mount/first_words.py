@@ -309,9 +309,9 @@ def first_commands(d, tree, src):
         "plan deepspeed": (INPUT, "zero_pp_rank_0_mp_rank_00_optim_states.pt is one rank's"),
         "mount run mnt": (INPUT, "iter_0000100/mp_rank_00/model_optim_rng.pt: damaged"),
         "ls run2": (NO, "global_step_10/actor/model_world_size_4_rank_0.pt can be read"),
-        "plan run3": (INPUT, "in global_step100: mp_rank_00_model_states.pt is one rank's slice "
-                             "of a model, as DeepSpeed writes them"),
-        "export run4 out": (INPUT, "in pipe: layer_01-model_00-model_states.pt is one rank's"),
+        "plan run3": (INPUT, "global_step100/mp_rank_00_model_states.pt: damaged"),
+        "export run4 out": (INPUT, "pipe/layer_01-model_00-model_states.pt: it is of a pipeline "
+                                   "parallel model: convert it with ds_to_universal.py"),
         # What it is, and where.
         "mount lora mnt": (INPUT, "it is an adapter: --lora DIR merges it"),
         "plan lora/adapter_model.safetensors": (INPUT, "it is an adapter: --lora DIR merges it"),

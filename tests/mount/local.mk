@@ -28,6 +28,7 @@ MOUNT += \
 	mount/torch_files.py \
 	mount/torch_ranks.py \
 	mount/torch_ranks_hostile.py \
+	mount/deepspeed.py \
 	mount/megatron.py \
 	mount/megatron_output.py \
 	mount/slices.py \

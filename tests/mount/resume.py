@@ -783,7 +783,7 @@ def attributes(tree):
 @case
 def nothing_there(tree):
     tree.write("rank_0/events.log", b"")
-    tree.refused(tree.path, "Megatron-LM, PyTorch DCP, MindSpore Transformers or verl")
+    tree.refused(tree.path, "Megatron-LM, PyTorch DCP, MindSpore Transformers, verl or DeepSpeed")
 
 
 @case

@@ -39,14 +39,17 @@ def deepspeed(tap, at):
     }
     for name, value in parts.items():
         refused(tap, f"DeepSpeed, {name}", torch_file(at, name, value, data),
-                "one rank's part", "zero_to_fp32.py")
+                "one rank's part of a checkpoint of DeepSpeed",
+                "SOURCE is the directory with the files of all ranks")
     model = torch_bytes({"w": ("F32", (1,), data)})
-    for name in ("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
-                 "expp_rank_1_mp_rank_00_optim_states.pt",
-                 "layer_0_expert_2_mp_rank_00_model_states.pt",
-                 "optim_world_size_4_rank_3.pt"):
+    for name, words in (
+            ("bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", "it is the part of rank 0 of"),
+            ("zero_pp_rank_3_mp_rank_00_model_states.pt", "it is the part of rank 3 of"),
+            ("expp_rank_1_mp_rank_00_optim_states.pt", "it is a part of a checkpoint of DeepSpeed"),
+            ("layer_0_expert_2_mp_rank_00_model_states.pt", "it is a part of a checkpoint of"),
+            ("optim_world_size_4_rank_3.pt", "one rank's slice")):
         write(os.path.join(at, name), model)
-        refused(tap, name, os.path.join(at, name), "one rank's slice")
+        refused(tap, name, os.path.join(at, name), words)
     write(os.path.join(at, "model.pt"), model)
     got = run("ls", os.path.join(at, "model.pt"))
     tap.ok(got.status == GOOD, "a model", f"{got}")

@@ -39,9 +39,9 @@ static int slice_check_deepspeed(const struct rsh_torch_reader *r,
 	      !rsh_pickle_find(states, "fp32_flat_groups"))))
 		return 0;
 	return rsh_error_set(r->err, ENOTSUP, "%s: one rank's part of a "
-			     "checkpoint of DeepSpeed, not a model: "
-			     "zero_to_fp32.py, which DeepSpeed writes with it, "
-			     "makes the whole model", r->src.path);
+			     "checkpoint of DeepSpeed: SOURCE is the directory "
+			     "with the files of all ranks, under the names "
+			     "that DeepSpeed gave them", r->src.path);
 }
 
 /* Returns the size of args that is 1 if nothing is said about it. */

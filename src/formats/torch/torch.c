@@ -76,6 +76,8 @@ static const char *torch_slice_advice(const char *name)
 	return strcmp(name, "model_optim_rng.pt") == 0 ?
 	       ": SOURCE is the directory of the iteration, with the mp_rank "
 	       "directories of all ranks" :
+	       rsh_has_suffix(name, "_states.pt") ?
+	       ": SOURCE is the directory with the files of all ranks" :
 	       "; nothing says how slices are joined";
 }
 

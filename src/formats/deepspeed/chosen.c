@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/deepspeed/chosen.c decides what the files of the chosen step are, and
+ * where its parameters are in them: the file of the model and that of rank 0 of
+ * the optimizer say it. */
+#include "config.h"
+
+#include "deepspeed_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/files.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+/* ---- the state ---- */
+
+static const char *listed_name(const void *state, uint32_t file)
+{
+	const struct rsh_source_ds *st = state;
+
+	return st->listed[file].name;
+}
+
+static int read_listed(void *state, uint32_t file,
+		       const struct rsh_byte_source *bytes, bool full,
+		       struct rsh_names *names, void **out,
+		       struct rsh_ckpt_index **index, struct rsh_error *err)
+{
+	const struct rsh_source_ds *st = state;
+	const struct rsh_ds_listed *l = &st->listed[file];
+	const struct rsh_ds_reading how = {
+		.role = l->is.role, .rank = l->is.rank, .layout = &st->layout,
+		.full = full,
+		.param = l->param && l->is.role == RSH_DS_STATE ?
+			 rsh_ds_param_find(st->head, l->param) : NULL,
+	};
+	struct rsh_ds_file *f;
+	int rc = rsh_ds_file_read(bytes, &how, names, &f, index, err);
+
+	*out = f;
+	return rc;
+}
+
+static const struct rsh_joined_format ds_files = {
+	listed_name, read_listed, rsh_ds_file_free,
+};
+
+static void state_free(void *state)
+{
+	struct rsh_source_ds *st = state;
+
+	if (!st)
+		return;
+	rsh_joined_clear(&st->all);
+	rsh_ds_file_free(st->head_file);
+	rsh_arena_clear(&st->arena);
+	free(st);
+}
+
+/* ---- names ---- */
+
+/* Sets what a file below zero/ is.  Returns false if it is not of the universal
+ * form, or -ENOMEM in *rc. */
+static bool read_universal(struct rsh_source_ds *st, const char *name,
+			   struct rsh_ds_listed *out, int *rc)
+{
+	const char *slash = strrchr(name, '/');
+
+	*rc = 0;
+	if (!slash) {
+		out->is.role = RSH_DS_VALUES;
+		return true;
+	}
+	out->is.role = RSH_DS_STATE;
+	out->param = rsh_arena_strndup(&st->arena, name,
+				       (size_t)(slash - name));
+	out->key = rsh_arena_strndup(&st->arena, slash + 1,
+				     strlen(slash + 1) - strlen(".pt"));
+	if (!out->param || !out->key)
+		*rc = -ENOMEM;
+	return true;
+}
+
+static int listed_add(struct rsh_source_ds *st, const char *name)
+{
+	static const char zero[] = "zero/";
+	struct rsh_ds_listed *l = &st->listed[st->all.n];
+	const char *rest = name + strlen(st->dir);
+	int rc = 0;
+
+	*l = (struct rsh_ds_listed){
+		.name = rsh_arena_strndup(&st->arena, name, strlen(name)),
+	};
+	if (!l->name)
+		return -ENOMEM;
+	if (strncmp(rest, zero, strlen(zero)) == 0) {
+		st->is_universal = true;
+		read_universal(st, rest + strlen(zero), l, &rc);
+	} else if (!rsh_ds_name_read(rest, &l->is)) {
+		return 0;
+	}
+	st->all.n += rc == 0;
+	return rc;
+}
+
+/* ---- which files there are ---- */
+
+static int refuse(const struct rsh_source_ds *st, const char *name, int code,
+		  const char *what, struct rsh_error *err)
+{
+	return rsh_error_set(err, code, "%s%s%s: %s",
+			     rsh_source_path(st->all.source),
+			     *name ? "/" : "", name, what);
+}
+
+/* Checks what the names say. */
+static int check_names(const struct rsh_source_ds *st, struct rsh_error *err)
+{
+	uint32_t n_models = 0, n_parts = 0;
+
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
+
+		if (l->is.role == RSH_DS_PIPELINE)
+			return refuse(st, l->name, ENOTSUP, "it is of a "
+				      "pipeline parallel model: convert it "
+				      "with ds_to_universal.py, and mount the "
+				      "result", err);
+		if (l->is.tensor > 0 && !st->is_universal)
+			return refuse(st, l->name, ENOTSUP, "it is of a tensor "
+				      "parallel model: convert it with "
+				      "ds_to_universal.py, and mount the "
+				      "result", err);
+		n_models += l->is.role == RSH_DS_MODEL && l->is.tensor == 0;
+		n_parts += l->is.role == RSH_DS_MODEL_PART &&
+			   l->is.tensor == 0;
+	}
+	if (n_models > 1)
+		return refuse(st, st->dir, EBADMSG, "two files are of the "
+			      "model of tensor parallel rank 0", err);
+	if (n_models > 0 && n_parts > 0)
+		return refuse(st, st->dir, EBADMSG, "files of models of ZeRO 3 "
+			      "and of another stage are side by side", err);
+	return n_models + n_parts > 0 ? 0 :
+	       refuse(st, st->dir, ENOENT, "it has no file of a model", err);
+}
+
+/* Returns the file of a role and a rank; all.n: there is none. */
+static uint32_t find_file(const struct rsh_source_ds *st,
+			  enum rsh_ds_role role, uint32_t rank)
+{
+	uint32_t i = 0;
+
+	while (i < st->all.n && (st->listed[i].is.role != role ||
+				 st->listed[i].is.rank != rank ||
+				 st->listed[i].is.tensor != 0))
+		i++;
+	return i;
+}
+
+/* Checks that each rank below `world` has one file of a role, and no other has
+ * one.  *missing is the first rank that has none, or `world`. */
+static int check_ranks(const struct rsh_source_ds *st, enum rsh_ds_role role,
+		       uint32_t world, uint32_t *missing,
+		       struct rsh_error *err)
+{
+	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
+
+	if (!has)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
+
+		if (l->is.role != role || l->is.tensor != 0)
+			continue;
+		if (l->is.rank >= world)
+			return rsh_error_set(err, EBADMSG, "%s/%s: %u rank%s "
+					     "wrote the checkpoint, and this "
+					     "is a file of rank %u",
+					     rsh_source_path(st->all.source),
+					     l->name, world,
+					     world == 1 ? "" : "s",
+					     l->is.rank);
+		if (has[l->is.rank])
+			return rsh_error_set(err, EBADMSG, "%s/%s: another "
+					     "file is of rank %u, too",
+					     rsh_source_path(st->all.source),
+					     l->name, l->is.rank);
+		has[l->is.rank] = true;
+	}
+	*missing = 0;
+	while (*missing < world && has[*missing])
+		++*missing;
+	return 0;
+}
+
+static int say_missing(const struct rsh_source_ds *st, const char *what,
+		       uint32_t rank, uint32_t world, struct rsh_error *err)
+{
+	return rsh_error_set(err, ENOENT, "%s%s%s: rank %u of %u has no file "
+			     "of the %s", rsh_source_path(st->all.source),
+			     *st->dir ? "/" : "", st->dir, rank, world, what);
+}
+
+/* ---- reading ---- */
+
+/* What is wrong with a damaged file is said when it is scanned. */
+static int read_file(const struct rsh_source_ds *st, uint32_t file,
+		     struct rsh_ds_file **out, struct rsh_error *err)
+{
+	const struct rsh_ds_reading how = { .role = st->listed[file].is.role };
+	cleanup_format_file struct rsh_format_file f;
+	int rc;
+
+	*out = NULL;
+	rc = rsh_format_file_open(st->all.source, st->listed[file].name, &f,
+				  err) ?:
+	     rsh_ds_file_read(&f.bytes, &how, NULL, out, NULL, err);
+	return rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc :
+	       refuse(st, st->listed[file].name, -rc, "it cannot be read, and "
+		      "no other file has what it has", err);
+}
+
+/* Finds and reads the file of the model, of ZeRO 3 that of rank 0. */
+static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
+{
+	int rc;
+
+	st->model = find_file(st, RSH_DS_MODEL, 0);
+	if (st->model == st->all.n)
+		st->model = find_file(st, RSH_DS_MODEL_PART, 0);
+	if (st->model == st->all.n)
+		return refuse(st, st->dir, ENOENT, "rank 0 has no file of the "
+			      "model", err);
+	rc = read_file(st, st->model, &st->head_file, err);
+	if (rc)
+		return rc;
+	st->head = &st->head_file->head;
+	st->layout.head = st->head;
+	return st->head->wrong && !st->is_universal ?
+	       refuse(st, st->listed[st->model].name, ENOTSUP,
+		      st->head->wrong, err) : 0;
+}
+
+/* Sets where parameters are, from the file of the optimizer of rank 0. */
+static int choose_layout(struct rsh_source_ds *st, uint32_t file,
+			 struct rsh_error *err)
+{
+	const char *name = st->listed[file].name;
+	cleanup_free uint64_t *piece = NULL;
+	struct rsh_ds_file *f = NULL;
+	int rc = read_file(st, file, &f, err);
+
+	if (rc == 0 && f->zero.wrong)
+		rc = refuse(st, name, ENOTSUP, f->zero.wrong, err);
+	if (rc == 0 && (f->zero.stage == 3) !=
+		       (st->listed[st->model].is.role == RSH_DS_MODEL_PART))
+		rc = refuse(st, name, EBADMSG, "its stage of ZeRO is not that "
+			    "of the model", err);
+	if (rc == 0) {
+		piece = rsh_alloc_array((size_t)f->zero.n_groups + 1,
+					sizeof(*piece));
+		rc = piece ? 0 : rsh_error_nomem(err);
+	}
+	for (uint32_t g = 0; rc == 0 && g < f->zero.n_groups; g++) {
+		const struct rsh_ds_flat *flat = rsh_ds_flat_find(f, g, "");
+
+		if (!flat || flat->is_odd)
+			rc = refuse(st, name, EBADMSG, "damaged: a group has "
+				    "no flat tensor", err);
+		else
+			piece[g] = flat->elements;
+	}
+	rc = rc ?: rsh_ds_layout_make(st->head, &f->zero, piece, name,
+				      &st->arena, &st->layout, err);
+	rsh_ds_file_free(f);
+	return rc;
+}
+
+/* ---- what is shown ---- */
+
+/* Returns whether the step has a file of that role. */
+static bool has_role(const struct rsh_source_ds *st, enum rsh_ds_role role)
+{
+	for (uint32_t i = 0; i < st->all.n; i++)
+		if (st->listed[i].is.role == role)
+			return true;
+	return false;
+}
+
+/* Each layer has all of its experts. */
+static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
+{
+	const struct rsh_ds_head *h = st->head;
+	uint32_t n_layers = h->n_layers;
+
+	if (n_layers == 0)
+		return refuse(st, st->dir, EBADMSG, "nothing says how many "
+			      "experts there are", err);
+	for (uint32_t i = 0; i < st->all.n; i++)
+		if (st->listed[i].is.role == RSH_DS_EXPERT &&
+		    st->listed[i].is.layer >= n_layers)
+			n_layers = st->listed[i].is.layer + 1;
+	for (uint32_t layer = 0; layer < n_layers; layer++) {
+		const uint64_t n = h->experts[layer < h->n_layers ? layer :
+					      h->n_layers - 1];
+
+		for (uint64_t k = 0; k < n; k++) {
+			uint32_t found = 0;
+
+			for (uint32_t i = 0; i < st->all.n; i++)
+				found += st->listed[i].is.role ==
+						 RSH_DS_EXPERT &&
+					 st->listed[i].is.layer == layer &&
+					 st->listed[i].is.expert == k;
+			if (found != 1)
+				return rsh_error_set(
+					err, found ? EBADMSG : ENOENT, "%s%s%s"
+					": expert %u of layer %u %s",
+					rsh_source_path(st->all.source),
+					*st->dir ? "/" : "", st->dir,
+					(uint32_t)k, layer,
+					found ? "is in two files" :
+						"is missing");
+		}
+	}
+	return 0;
+}
+
+/* The optimizer of ZeRO 1 to 3.  Without it a model of ZeRO 3 has no weights,
+ * and others have those of the module. */
+static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
+{
+	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
+	uint32_t first = find_file(st, RSH_DS_OPTIMIZER, 0), missing = 0;
+	uint32_t world = (uint32_t)rsh_max_u64(st->head->world, 1);
+	int rc = 0;
+
+	if (!st->head->has_shapes && (is_3 || has_role(st, RSH_DS_OPTIMIZER)))
+		return refuse(st, st->listed[st->model].name, EBADMSG,
+			      "damaged: it has no param_shapes", err);
+	if (!st->head->has_shapes)
+		return 0;
+	if (first < st->all.n)
+		rc = choose_layout(st, first, err);
+	if (rc)
+		return rc;
+	if (first < st->all.n && st->head->world > 0 &&
+	    st->head->world != st->layout.world)
+		return rsh_error_set(err, EBADMSG, "%s/%s: it is of %u ranks, "
+				     "and the model of %u",
+				     rsh_source_path(st->all.source),
+				     st->listed[first].name, st->layout.world,
+				     world);
+	world = first < st->all.n ? st->layout.world : world;
+	rc = check_ranks(st, RSH_DS_OPTIMIZER, world, &missing, err);
+	if (rc || missing == world)
+		return rc;
+	if (is_3)
+		return say_missing(st, "optimizer", missing, world, err);
+	st->lacks_optimizer = true;
+	st->from_module = "files of the optimizer are missing: the weights "
+			  "are those of the module, in the type of the "
+			  "training";
+	return 0;
+}
+
+/* The parts of a model of ZeRO 3 are on all ranks. */
+static int choose_parts(struct rsh_source_ds *st, struct rsh_error *err)
+{
+	uint32_t world = st->layout.world ? st->layout.world :
+			 (uint32_t)rsh_max_u64(st->head->world, 1), missing;
+	int rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);
+
+	if (rc == 0 && missing < world)
+		rc = say_missing(st, "model", missing, world, err);
+	rsh_ds_layout_frozen(st->head, world);
+	return rc;
+}
+
+/* Returns the file of the universal form with a tensor of a parameter; all.n:
+ * there is none. */
+static uint32_t find_state(const struct rsh_source_ds *st, const char *param,
+			   const char *key)
+{
+	uint32_t i = 0;
+
+	while (i < st->all.n && (st->listed[i].is.role != RSH_DS_STATE ||
+				 strcmp(st->listed[i].key, key) != 0 ||
+				 strcmp(st->listed[i].param, param) != 0))
+		i++;
+	return i;
+}
+
+/* Each parameter has its masters, and these must be those of the model. */
+static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
+{
+	bool same = true;
+	int rc = 0;
+
+	for (uint32_t g = 0; g < st->head->n_groups; g++)
+		for (uint32_t i = 0; i < st->head->groups[g].n; i++) {
+			const struct rsh_ds_param *p =
+				&st->head->groups[g].v[i];
+
+			if (p->elements > 0 &&
+			    find_state(st, p->name, RSH_DS_FP32) == st->all.n)
+				return rsh_error_set(
+					err, ENOENT, "%s/%szero/%s/fp32.pt is "
+					"missing",
+					rsh_source_path(st->all.source),
+					st->dir, p->name);
+		}
+	if (st->listed[st->model].is.role == RSH_DS_MODEL &&
+	    st->head->round_robin && st->head->world > 1)
+		rc = rsh_ds_compare(st, &same, err);
+	if (rc == 0 && !same)
+		st->from_module = "DeepSpeed's conversion mixed up the "
+				  "masters: the weights are those of the "
+				  "module, in the type of the training; mount "
+				  "the checkpoint that it was made from";
+	return rc;
+}
+
+static int choose_weights(struct rsh_source_ds *st, struct rsh_error *err)
+{
+	if (st->is_file) {
+		st->from_module = "SOURCE is the file of the module";
+		return st->head->n_layers > 0 ?
+		       refuse(st, st->listed[st->model].name, ENOTSUP,
+			      "experts of the model are in other files: "
+			      "SOURCE is the directory with all files", err) :
+		       0;
+	}
+	if (has_role(st, RSH_DS_EXPERT) || st->head->n_layers > 0) {
+		st->from_module = "the model has experts: masters and the "
+				  "optimizer are not shown";
+		return check_experts(st, err);
+	}
+	return st->is_universal ? choose_universal(st, err) :
+				  choose_zero(st, err);
+}
+
+/* ---- which files are read ---- */
+
+/* Returns whether the file is needed. */
+static bool is_needed(const struct rsh_source_ds *st,
+		      const struct rsh_ds_listed *l)
+{
+	switch (l->is.role) {
+	case RSH_DS_MODEL:
+	case RSH_DS_MODEL_PART:
+		return l->is.tensor == 0;
+	case RSH_DS_OPTIMIZER:
+		return !st->from_module && st->head->has_shapes;
+	case RSH_DS_STATE:
+		return !st->from_module &&
+		       rsh_ds_param_find(st->head, l->param);
+	case RSH_DS_EXPERT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Keeps the files that are needed; others are not files of the source. */
+static void keep_needed(struct rsh_source *s, struct rsh_source_ds *st,
+			size_t first, size_t end)
+{
+	uint32_t n = 0, k = 0;
+	const uint32_t model = st->model;
+
+	for (size_t i = first; i < end; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		const bool is = k < st->all.n &&
+				strcmp(c->name, st->listed[k].name) == 0;
+		const bool needed = is && is_needed(st, &st->listed[k]);
+
+		c->rank = needed ? 0 : RSH_RANK_UNKNOWN;
+		if (needed) {
+			if (k == model)
+				st->model = n;
+			st->listed[n++] = st->listed[k];
+		}
+		k += is;
+	}
+	st->all.n = n;
+}
+
+static int check_offloaded(const struct rsh_source_ds *st,
+			   struct rsh_error *err)
+{
+	cleanup_free char *name = rsh_text_format("%soffloaded_tensors",
+						  st->dir);
+	struct rsh_stat at;
+
+	if (!name)
+		return rsh_error_nomem(err);
+	return st->is_file || rsh_store_look(rsh_source_store(st->all.source),
+					     name, &at) ? 0 :
+	       refuse(st, name, ENOTSUP, "tensors are in files of NVMe "
+		      "offload, which are not supported", err);
+}
+
+static int choose_files(struct rsh_source *s, struct rsh_source_ds *st,
+			size_t first, size_t end, struct rsh_error *err)
+{
+	for (size_t i = first; i < end; i++)
+		if (listed_add(st, rsh_source_on_list(s, i)->name))
+			return rsh_error_nomem(err);
+	return check_names(st, err) ?: check_offloaded(st, err);
+}
+
+/* The directory of a step: that of its file of a model. */
+static const char *step_dir(struct rsh_source_ds *st,
+			    const struct rsh_source *s, size_t first,
+			    size_t end)
+{
+	for (size_t i = first; i < end; i++) {
+		const struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		struct rsh_ds_name is;
+
+		if (rsh_ds_name_read(c->base, &is))
+			return rsh_arena_strndup(&st->arena, c->name,
+						 (size_t)(c->base - c->name));
+	}
+	return "";
+}
+
+int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
+		  struct rsh_error *err)
+{
+	struct rsh_source_ds *st = calloc(1, sizeof(*st));
+	size_t first, end;
+	int rc;
+
+	rsh_source_keep(s, st, NULL, state_free);
+	rsh_source_candidate_range(s, candidate, &first, &end);
+	if (!st || rsh_joined_init(&st->all, &ds_files, s, end - first))
+		return rsh_error_nomem(err);
+	st->dir = step_dir(st, s, first, end);
+	st->states = st->left_out = "";
+	st->is_file = rsh_source_file(s);
+	st->listed = rsh_arena_array(&st->arena, struct rsh_ds_listed,
+				     end - first + 1);
+	if (!st->dir || !st->listed)
+		return rsh_error_nomem(err);
+	rc = choose_files(s, st, first, end, err);
+	if (rc)
+		return rc;
+	rc = choose_model(st, err) ?: choose_weights(st, err);
+	if (rc == 0 && st->listed[st->model].is.role == RSH_DS_MODEL_PART)
+		rc = choose_parts(st, err);
+	if (rc == 0)
+		keep_needed(s, st, first, end);
+	if (rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc))
+		return rc;
+	st->wrong = *err;
+	st->layout = (struct rsh_ds_layout){ .stage = 0 };
+	return 0;
+}

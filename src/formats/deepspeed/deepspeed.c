@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/deepspeed/deepspeed.c - the format of checkpoints of DeepSpeed. */
+#include "config.h"
+
+#include "deepspeed_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/files.h"
+#include "rsh/formats/formats.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+/* ---- tensors ---- */
+
+/* Says what is not shown as it was saved. */
+static void tell(const struct rsh_source *s)
+{
+	const struct rsh_source_ds *st = rsh_ds_of(s);
+
+	if (st->from_module && !st->is_file)
+		rsh_log_notice("%s: %s", rsh_source_path(s), st->from_module);
+	if (*st->left_out)
+		rsh_log_notice("%s: %s", rsh_source_path(s), st->left_out);
+}
+
+static int ds_read(const struct rsh_read_job *job, struct rsh_offers *out,
+		   struct rsh_error *err)
+{
+	struct rsh_source_ds *st = rsh_ds_of(job->source);
+	int rc = rsh_ds_describe(st, err) ?:
+		 rsh_tensor_problems_check(&st->all.problems, job->opts, err) ?:
+		 rsh_dcp_read(job, out, err);
+
+	if (rc == 0)
+		tell(job->source);
+	return rc;
+}
+
+/* ---- values ---- */
+
+/* What says where tensors are, and what belongs to a job of one size. */
+static bool is_of_layout(const char *key)
+{
+	static const char *const keys[] = {
+		"module", "buffer_names", "optimizer", "param_shapes",
+		"frozen_param_shapes", "frozen_param_fragments",
+		"shared_params", "ds_config", "ds_version", "dp_world_size",
+		"mp_world_size", "checkpoint_parallel_dimensions",
+		"sparse_tensor_module_names", "num_experts",
+		"universal_checkpoint_info",
+	};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (strcmp(keys[i], key) == 0)
+			return true;
+	return false;
+}
+
+/* Returns how many keys are before those that are shown; UINT32_MAX: the value
+ * is not shown. */
+static uint32_t keys_skipped(const struct rsh_torch_value *v,
+			     enum rsh_ds_role role)
+{
+	static const char *const before[] = {
+		"optimizer_state_dict", "base_optimizer_state",
+		"param_groups",
+	};
+	const char *first = v->n_keys ? v->keys[0].text : v->name;
+	uint32_t i = 0;
+
+	if (role != RSH_DS_OPTIMIZER && role != RSH_DS_VALUES)
+		return first && !is_of_layout(first) ? 0 : UINT32_MAX;
+	/* Numbers of parameters have no meaning. */
+	if (v->n_keys < 2 || (v->keys[v->n_keys - 1].text &&
+			      strcmp(v->keys[v->n_keys - 1].text, "params") == 0))
+		return UINT32_MAX;
+	while (i + 1 < v->n_keys && v->keys[i].text &&
+	       (strcmp(v->keys[i].text, before[0]) == 0 ||
+		strcmp(v->keys[i].text, before[1]) == 0))
+		i++;
+	return v->keys[i].text && strcmp(v->keys[i].text, before[2]) == 0 ?
+	       i : UINT32_MAX;
+}
+
+/* Makes the name of a value of the optimizer: optimizer.param_groups.0.lr. */
+static int value_name(struct rsh_arena *arena, const struct rsh_torch_value *v,
+		      uint32_t skipped, bool of_optimizer, const char **name,
+		      const struct rsh_path_key **keys, uint32_t *n)
+{
+	struct rsh_path_key *own = rsh_arena_array(arena, struct rsh_path_key,
+						   (size_t)v->n_keys + 1);
+	const char *rest = v->name;
+
+	*n = 0;
+	if (!own)
+		return -ENOMEM;
+	if (of_optimizer)
+		own[(*n)++].text = "optimizer";
+	for (uint32_t i = 0; i < skipped; i++)
+		rest += strlen(v->keys[i].text) + 1;
+	for (uint32_t i = skipped; i < v->n_keys; i++)
+		own[(*n)++] = v->keys[i];
+	*name = rsh_arena_format(arena, "%s%s", of_optimizer ? "optimizer." :
+			       "", rest);
+	*keys = rsh_path_keys_copy(own, *n, arena);
+	return *name && *keys ? 0 : -ENOMEM;
+}
+
+static int value_take(struct rsh_source_ds *st, enum rsh_ds_role role,
+		      const struct rsh_torch_value *v,
+		      const struct rsh_plan_options *opts,
+		      const struct rsh_store_attr *attr, struct rsh_values *out)
+{
+	const bool of_optimizer = role == RSH_DS_OPTIMIZER ||
+				  role == RSH_DS_VALUES;
+	const uint32_t skipped = v->make || !v->plain.pickle ? UINT32_MAX :
+				 keys_skipped(v, role);
+	const struct rsh_path_key *keys;
+	const char *name;
+	uint32_t n;
+	int rc;
+
+	if (skipped == UINT32_MAX)
+		return 0;
+	/* The file of torch is freed. */
+	if (value_name(&st->arena, v, skipped, of_optimizer, &name, &keys, &n))
+		return -ENOMEM;
+	if (opts->wanted && !opts->wanted(opts->ctx, name))
+		return 0;
+	rc = rsh_values_add(out, opts, name, &v->plain, attr);
+	return rc > 0 ? rsh_values_add_path(out, name, keys, n) : rc;
+}
+
+static int values_look(void *ctx, const char *path,
+		       const struct rsh_pickle_value *root,
+		       struct rsh_error *err)
+{
+	(void)ctx, (void)path, (void)root, (void)err;
+	return 0;
+}
+
+/* Takes the values of a file.  If they cannot be read, the tensors are still
+ * shown. */
+static int values_take(const struct rsh_source *s, const char *name,
+		       enum rsh_ds_role role,
+		       const struct rsh_plan_options *opts,
+		       struct rsh_values *out)
+{
+	static const struct rsh_torch_parts parts = { .look = values_look };
+	cleanup_format_file struct rsh_format_file file;
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_torch_file *f = NULL;
+	struct rsh_stat at = { .size = 0 };
+	int rc = rsh_format_file_open(s, name, &file, &why) ?:
+		 rsh_torch_file_read_parts(&file.bytes, &parts, &f, &why);
+
+	if (rc) {
+		if (rc != -ENOENT && rc != -ENOMEM)
+			rsh_log_warning("%s: its values are not shown",
+					why.text);
+		return rc == -ENOMEM ? rc : 0;
+	}
+	rsh_handle_look(file.handle, &at);
+	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
+		rc = value_take(rsh_ds_of(s), role, &f->values[i], opts,
+				&at.attr, out);
+	rsh_torch_file_free(f);
+	return rc;
+}
+
+/* The values are those of rank 0. */
+static int ds_values(struct rsh_source *s, const struct rsh_plan_options *opts,
+		     struct rsh_values *out, struct rsh_error *err)
+{
+	struct rsh_source_ds *st = rsh_ds_of(s);
+	int rc = st->all.dcp.pub ? rsh_dcp_add_paths(st->all.dcp.pub, out) : 0;
+
+	if (rc == 0)
+		rc = values_take(s, st->listed[st->model].name, RSH_DS_MODEL,
+				 opts, out);
+	for (uint32_t i = 0; i < st->all.n && rc == 0; i++)
+		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
+		    st->listed[i].is.rank == 0)
+			rc = values_take(s, st->listed[i].name,
+					 RSH_DS_OPTIMIZER, opts, out);
+	if (rc == 0 && st->is_universal && !st->from_module) {
+		cleanup_free char *name = rsh_text_format(
+			"%szero/optimizer_state.pt", st->dir);
+
+		rc = name ? values_take(s, name, RSH_DS_VALUES, opts, out) :
+			    -ENOMEM;
+	}
+	rsh_values_sort_paths(out);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- lists and checks ---- */
+
+/* Says what it is: "DeepSpeed 0.19.8, ZeRO 3 of 2 ranks, step 2; ...". */
+static const char *ds_about(const struct rsh_source_ds *st,
+			    struct rsh_arena *arena)
+{
+	const struct rsh_ds_head *h = st->head;
+	const uint32_t stage = st->layout.stage;
+	const uint64_t world = h->world ? h->world : st->layout.world;
+	char zero[32], more[160] = "";
+	size_t at = 0;
+
+	snprintf(zero, sizeof(zero), "ZeRO %u", stage);
+	if (st->n_frozen > 0)
+		rsh_text_add(more, sizeof(more), &at, "; %u frozen",
+			     st->n_frozen);
+	if (st->n_aliases > 0)
+		rsh_text_add(more, sizeof(more), &at, "; %u tied",
+			     st->n_aliases);
+	return rsh_arena_format(
+		arena, "%s%s, %s of %llu rank%s, step %llu%s; optimizer: %s%s%s"
+		"%s%s", *h->version ? "DeepSpeed " : "DeepSpeed", h->version,
+		st->is_universal ? "universal form" : stage || !h->has_shapes ?
+		zero : "ZeRO 1 or 2",
+		(unsigned long long)world, world == 1 ? "" : "s",
+		(unsigned long long)h->step, more,
+		*st->states ? st->states : "not shown",
+		st->from_module ? "; " : "",
+		st->from_module ? st->from_module : "",
+		*st->left_out ? "; " : "", st->left_out);
+}
+
+static int ds_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		   struct rsh_error *err)
+{
+	const struct rsh_source *s = job->source;
+	struct rsh_source_ds *st = rsh_ds_of(s);
+	const struct rsh_tensor_problems *problems = &st->all.problems;
+	int rc = job->part == RSH_LIST_RECORDS ? 0 : rsh_joined_load(s, err);
+
+	rc = rc ?: rsh_ds_describe(st, err) ?: rsh_dcp_list(job, out, err);
+	if (rc || job->part == RSH_LIST_TENSORS)
+		return rc;
+	out->about = ds_about(st, job->arena);
+	if (!out->about)
+		return rsh_error_nomem(err);
+	if (job->part == RSH_LIST_RECORDS)
+		return rsh_tensor_problems_list(problems, job) ?
+		       rsh_error_nomem(err) : 0;
+	if (problems->n > 0)
+		rsh_error_set(&out->wrong, problems->v[0].code, "%s",
+			      problems->v[0].text);
+	return 0;
+}
+
+/* Each rank writes its file of the model, then that of the optimizer, under
+ * their final names, and rank 0 then writes which step is the latest one. */
+static int ds_whole(const struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_source_ds *st = rsh_ds_of(s);
+	cleanup_free char *latest = NULL;
+	int rc = rsh_ds_describe(st, err);
+	size_t n;
+
+	if (rc == 0 && st->all.problems.n > 0)
+		return rsh_error_set(err, st->all.problems.v[0].code, "%s: %s",
+				     rsh_source_path(s),
+				     st->all.problems.v[0].text);
+	if (rc || !st->lacks_optimizer)
+		return rc;
+	/* They may not be written yet, or were removed later. */
+	n = strlen(st->dir);
+	while (n > 1 && st->dir[n - 2] != '/')
+		n--;
+	if (!*st->dir)
+		return rsh_error_set(err, ENOENT, "%s: files of the optimizer "
+				     "are missing", rsh_source_path(s));
+	latest = rsh_text_format("%.*s" RSH_DS_LATEST, (int)n - 1, st->dir);
+	return latest ? rsh_format_check_marker(s, latest, err) :
+			rsh_error_nomem(err);
+}
+
+/* Steps are directories.  The Trainer has the model's files beside them, and
+ * others that belong to its job. */
+static bool ds_is_beside(const char *name, bool is_dir)
+{
+	static const char *const own[] = {
+		RSH_DS_LATEST, RSH_DS_LATEST_UNIVERSAL, "zero_to_fp32.py",
+		"zero_to_torch.py", "trainer_state.json",
+	};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (strcmp(own[i], name) == 0)
+			return false;
+	return !is_dir;
+}
+
+const struct rsh_format rsh_deepspeed_format = {
+	.name = "deepspeed",
+	.says = "checkpoint of DeepSpeed",
+	.layout = RSH_LAYOUT_WHOLE,
+	.owner = RSH_OWNER_NOBODY,
+	.beside = "..",
+	.is_beside = ds_is_beside,
+	.shown = RSH_SHOWN_HF,
+	.words = RSH_WORDS_EITHER,
+	.bid = rsh_ds_bid,
+	.open = rsh_ds_open,
+	.choose = rsh_ds_choose,
+	.scan = rsh_joined_scan,
+	.whole = ds_whole,
+	.read = ds_read,
+	.values = ds_values,
+	.list = ds_list,
+	.framework = "DeepSpeed",
+	.step_dirs = true,
+	.unlike_units = true,
+	.part = rsh_ds_step_part,
+	.latest_is_text = true,
+	.check = rsh_ds_step_check,
+};

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/deepspeed/file.c reads what one file has.
+ *
+ * The index of a file has a record for each box of a parameter (layout.c), so
+ * that a reader of boxes finds them; and one for each tensor that is whole. */
+#include "config.h"
+
+#include "deepspeed_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+#define MODULE "module"
+#define FRAGMENTS "frozen_param_fragments"
+#define OPTIMIZER "optimizer_state_dict"
+#define PARAM "param"
+
+/* ---- looking at the object ---- */
+
+struct looking {
+	const struct rsh_ds_reading *how;
+	struct rsh_ds_file *f;
+	bool is_bare; /* the object is one tensor */
+};
+
+static int file_look(void *ctx, const char *path,
+		     const struct rsh_pickle_value *root, struct rsh_error *err)
+{
+	struct looking *l = ctx;
+	struct rsh_ds_file *f = l->f;
+
+	l->is_bare = root->kind == RSH_PV_OBJECT;
+	switch (l->how->role) {
+	case RSH_DS_MODEL:
+	case RSH_DS_MODEL_PART:
+		return rsh_ds_head_read(root, path, &f->arena, &f->head, err);
+	case RSH_DS_OPTIMIZER:
+		return rsh_ds_zero_read(root, path, &f->arena, &f->zero, err);
+	default:
+		return 0;
+	}
+}
+
+/* ---- what is kept ---- */
+
+static bool is_key(const struct rsh_torch_tensor *t, uint32_t i,
+		   const char *text)
+{
+	return i < t->n_keys && t->keys[i].text &&
+	       strcmp(t->keys[i].text, text) == 0;
+}
+
+static char *keep_text(struct rsh_ds_file *f, const char *text)
+{
+	return rsh_arena_strndup(&f->arena, text, strlen(text));
+}
+
+static int keep_tensor(struct rsh_ds_file *f, const struct rsh_torch_file *of,
+		       const struct rsh_torch_tensor *t, const char *name,
+		       struct rsh_ds_tensor *out)
+{
+	uint64_t *dims = rsh_arena_array(&f->arena, uint64_t, t->n_dims);
+	struct rsh_torch_layout l;
+
+	rsh_torch_layout(t, &l);
+	*out = (struct rsh_ds_tensor){
+		.name = keep_text(f, name), .record = keep_text(f, t->name),
+		.dtype = t->dtype, .n_dims = t->n_dims, .dims = dims,
+		.elements = t->elements,
+		.row_major = l.dense &&
+			     rsh_torch_is_row_major(l.order, t->n_dims),
+		.offset = of->storages[t->storage].offset +
+			  t->from * rsh_dtype_size(t->dtype),
+	};
+	if (!out->name || !out->record || !dims)
+		return -ENOMEM;
+	if (t->n_dims > 0)
+		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
+	return 0;
+}
+
+/* Sets the group and the key of a flat tensor, by the way to it.  Returns false
+ * if it is none. */
+static bool flat_place(const struct rsh_torch_tensor *t, uint32_t stage,
+		       uint64_t *group, const char **key)
+{
+	const char *text;
+
+	*key = "";
+	if (t->n_keys < 3 || !is_key(t, 0, OPTIMIZER))
+		return false;
+	if (t->n_keys == 3 &&
+	    is_key(t, 1, stage == 3 ? "fp32_flat_groups" :
+				      "single_partition_of_fp32_groups")) {
+		*group = t->keys[2].index;
+		return !t->keys[2].text;
+	}
+	if (!is_key(t, 1, stage == 3 ? OPTIMIZER : "base_optimizer_state"))
+		return false;
+	/* With elastic_checkpoint it is a list of groups. */
+	if (t->n_keys == 4 && stage != 3 && !t->keys[2].text &&
+	    t->keys[3].text) {
+		*group = t->keys[2].index;
+		*key = t->keys[3].text;
+		return true;
+	}
+	if (t->n_keys != 5 || !is_key(t, 2, "state") || !t->keys[4].text)
+		return false;
+	*key = t->keys[4].text;
+	text = t->keys[3].text;
+	return text && rsh_number_read(text, strlen(text), group);
+}
+
+/* Keys are parts of names of records. */
+static bool is_plain_key(const char *key)
+{
+	for (; *key; key++)
+		if ((unsigned char)*key < ' ')
+			return false;
+	return true;
+}
+
+/* Keeps a flat tensor.  Returns whether it is one. */
+static int keep_flat(struct rsh_ds_file *f, const struct rsh_torch_tensor *t,
+		     struct rsh_ds_flat *out)
+{
+	uint64_t group;
+	const char *key;
+
+	if (!flat_place(t, f->zero.stage, &group, &key) ||
+	    group >= f->zero.n_groups || !is_plain_key(key))
+		return 0;
+	*out = (struct rsh_ds_flat){
+		.group = (uint32_t)group, .key = keep_text(f, key),
+		.dtype = t->dtype, .elements = t->elements,
+		.is_scalar = t->n_dims == 0 && *key,
+		.is_odd = t->n_dims != 1 ||
+			  (t->elements > 1 && t->strides[0] != 1),
+		.record = keep_text(f, t->name),
+	};
+	return out->key && out->record ? 1 : -ENOMEM;
+}
+
+static int tensor_by_name(const void *a, const void *b)
+{
+	const struct rsh_ds_tensor *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int flat_order(const void *a, const void *b)
+{
+	const struct rsh_ds_flat *x = a, *y = b;
+
+	return rsh_by_u32(&x->group, &y->group) ?: strcmp(x->key, y->key);
+}
+
+const struct rsh_ds_tensor *rsh_ds_tensor_find(const struct rsh_ds_tensor *v,
+					       uint32_t n, const char *name)
+{
+	const struct rsh_ds_tensor key = { .name = name };
+
+	return n == 0 ? NULL : bsearch(&key, v, n, sizeof(*v), tensor_by_name);
+}
+
+const struct rsh_ds_flat *rsh_ds_flat_find(const struct rsh_ds_file *f,
+					   uint32_t group, const char *key)
+{
+	const struct rsh_ds_flat like = { .group = group, .key = key };
+
+	return f->n_flats == 0 ? NULL :
+	       bsearch(&like, f->flats, f->n_flats, sizeof(like), flat_order);
+}
+
+char *rsh_ds_record(struct rsh_arena *arena, const char *key, const char *name,
+		    uint32_t box)
+{
+	return rsh_arena_format(arena, "%s\2%s\2%u", key, name, box);
+}
+
+/* ---- records ---- */
+
+/* The tensors of which the index has records. */
+struct records {
+	struct rsh_torch_tensor *v;
+	size_t n, cap;
+};
+
+static int records_add(struct records *r, const struct rsh_torch_tensor *t)
+{
+	if (rsh_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v)))
+		return -ENOMEM;
+	r->v[r->n++] = *t;
+	return 0;
+}
+
+static void row_major_strides(uint32_t n_dims, const uint64_t *dims,
+			      uint64_t *strides)
+{
+	uint64_t n = 1;
+
+	for (uint32_t d = n_dims; d-- > 0; n *= rsh_max_u64(dims[d], 1))
+		strides[d] = n;
+}
+
+/* Adds the boxes of a run of a flat tensor. */
+static int records_add_run(struct records *r, struct rsh_torch_file *of,
+			   const struct rsh_torch_tensor *t, const char *key,
+			   const struct rsh_ds_param *p,
+			   const struct rsh_ds_run *run)
+{
+	struct rsh_box boxes[RSH_DS_BOXES_MAX];
+	const uint32_t n = rsh_ds_run_boxes(p, run, boxes);
+	struct rsh_torch_tensor one = *t;
+
+	/* A shorter tensor is a problem, which the description says. */
+	if (run->at > t->elements || run->n > t->elements - run->at)
+		return 0;
+	one.from += run->at;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t *dims = rsh_arena_array(&of->arena_, uint64_t,
+						 2 * (size_t)p->n_dims);
+
+		one.name = rsh_ds_record(&of->arena_, key, p->name, i);
+		if (!dims || !one.name)
+			return -ENOMEM;
+		memcpy(dims, boxes[i].size, p->n_dims * sizeof(*dims));
+		row_major_strides(p->n_dims, dims, dims + p->n_dims);
+		one.n_dims = p->n_dims;
+		one.dims = dims;
+		one.strides = dims + p->n_dims;
+		one.elements = rsh_box_elements(&boxes[i]);
+		one.n_keys = 0;
+		if (records_add(r, &one))
+			return -ENOMEM;
+		one.from += one.elements;
+	}
+	return 0;
+}
+
+/* Adds what the file has of each parameter of a group. */
+static int records_add_flat(struct records *r, struct rsh_torch_file *of,
+			    const struct rsh_torch_tensor *t,
+			    const struct rsh_ds_flat *flat,
+			    const struct rsh_ds_reading *how)
+{
+	const struct rsh_ds_params *params =
+		&how->layout->head->groups[flat->group];
+	int rc = 0;
+
+	for (uint32_t i = 0; i < params->n && rc == 0; i++) {
+		const struct rsh_ds_run run = rsh_ds_run_of(
+			how->layout, flat->group, &params->v[i], how->rank);
+
+		if (run.n > 0)
+			rc = records_add_run(r, of, t, flat->key,
+					     &params->v[i], &run);
+	}
+	return rc;
+}
+
+static bool has_runs(const struct rsh_ds_file *f,
+		     const struct rsh_ds_reading *how)
+{
+	return how->layout && how->layout->head &&
+	       how->layout->head->n_groups == f->zero.n_groups;
+}
+
+static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
+		     const struct rsh_torch_tensor *t,
+		     const struct rsh_ds_reading *how, struct records *r)
+{
+	struct rsh_ds_flat *flat = &f->flats[f->n_flats];
+	int is = keep_flat(f, t, flat);
+
+	if (is <= 0)
+		return is;
+	f->n_flats++;
+	if (flat->is_scalar)
+		return records_add(r, t);
+	return flat->is_odd || !has_runs(f, how) ? 0 :
+	       records_add_flat(r, of, t, flat, how);
+}
+
+/* Takes a tensor of the model. */
+static int take_module(struct rsh_ds_file *f, struct rsh_torch_file *of,
+		       const struct rsh_torch_tensor *t,
+		       const struct rsh_ds_reading *how, struct records *r)
+{
+	const struct rsh_ds_head *head = how->layout ? how->layout->head : NULL;
+	const bool contiguous = t->n_dims == 1 &&
+				(t->elements <= 1 || t->strides[0] == 1);
+	struct rsh_ds_run run;
+
+	if (t->n_keys != 2 || !t->keys[1].text)
+		return 0;
+	if (is_key(t, 0, MODULE))
+		return keep_tensor(f, of, t, t->keys[1].text,
+				   &f->tensors[f->n_tensors++]) ?:
+		       records_add(r, t);
+	if (how->role != RSH_DS_MODEL_PART || !is_key(t, 0, FRAGMENTS))
+		return 0;
+	if (keep_tensor(f, of, t, t->keys[1].text,
+			&f->fragments[f->n_fragments++]))
+		return -ENOMEM;
+	for (uint32_t i = 0; head && contiguous && i < head->frozen.n; i++) {
+		const struct rsh_ds_param *p = &head->frozen.v[i];
+
+		if (strcmp(p->name, t->keys[1].text) != 0)
+			continue;
+		run = rsh_ds_share_of(p, how->rank);
+		run.at = 0;
+		return run.n == 0 ? 0 :
+		       records_add_run(r, of, t, RSH_DS_FROZEN, p, &run);
+	}
+	return 0;
+}
+
+/* Takes the tensor of a file of the universal form, which may be flat. */
+static int take_param(struct rsh_ds_file *f, struct rsh_torch_file *of,
+		      const struct rsh_torch_tensor *t,
+		      const struct rsh_ds_reading *how, struct records *r)
+{
+	const struct rsh_ds_param *p = how->param;
+	struct rsh_torch_tensor one = *t;
+
+	if (f->n_tensors > 0 || (*t->name && strcmp(t->name, PARAM) != 0))
+		return 0;
+	one.name = PARAM;
+	if (p && p->n_dims != 1 && t->n_dims == 1 && t->strides[0] == 1 &&
+	    t->elements == p->elements) {
+		uint64_t *strides = rsh_arena_array(&of->arena_, uint64_t,
+						    p->n_dims);
+
+		if (!strides)
+			return -ENOMEM;
+		row_major_strides(p->n_dims, p->dims, strides);
+		one.n_dims = p->n_dims;
+		one.dims = p->dims;
+		one.strides = strides;
+	}
+	return keep_tensor(f, of, &one, "", &f->tensors[f->n_tensors++]) ?:
+	       records_add(r, &one);
+}
+
+static int file_take(struct rsh_ds_file *f, struct rsh_torch_file *of,
+		     const struct rsh_ds_reading *how, struct records *r)
+{
+	const size_t n = of->n_tensors;
+	int rc = 0;
+
+	f->tensors = rsh_arena_array(&f->arena, struct rsh_ds_tensor, n);
+	f->fragments = rsh_arena_array(&f->arena, struct rsh_ds_tensor, n);
+	f->flats = rsh_arena_array(&f->arena, struct rsh_ds_flat, n);
+	if (!f->tensors || !f->fragments || !f->flats)
+		return -ENOMEM;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_torch_tensor *t = &of->tensors[i];
+
+		if (how->role == RSH_DS_OPTIMIZER)
+			rc = take_flat(f, of, t, how, r);
+		else if (how->role == RSH_DS_STATE)
+			rc = take_param(f, of, t, how, r);
+		else if (how->role == RSH_DS_EXPERT && t->n_keys == 0)
+			rc = keep_tensor(f, of, t, t->name,
+					 &f->tensors[f->n_tensors++]) ?:
+			     records_add(r, t);
+		else if (how->role != RSH_DS_EXPERT)
+			rc = take_module(f, of, t, how, r);
+	}
+	if (f->n_tensors > 0)
+		qsort(f->tensors, f->n_tensors, sizeof(*f->tensors),
+		      tensor_by_name);
+	if (f->n_fragments > 0)
+		qsort(f->fragments, f->n_fragments, sizeof(*f->fragments),
+		      tensor_by_name);
+	if (f->n_flats > 0)
+		qsort(f->flats, f->n_flats, sizeof(*f->flats), flat_order);
+	return rc;
+}
+
+/* A tensor of a kind that is not known must not be left out silently. */
+static int check_known(const struct rsh_torch_file *of, const char *path,
+		       const struct rsh_ds_reading *how, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < of->n_values; i++) {
+		const struct rsh_torch_value *v = &of->values[i];
+		const bool of_model =
+			how->role == RSH_DS_EXPERT ||
+			((how->role == RSH_DS_MODEL ||
+			  how->role == RSH_DS_MODEL_PART) && v->n_keys == 2 &&
+			 v->keys[0].text &&
+			 (strcmp(v->keys[0].text, MODULE) == 0 ||
+			  strcmp(v->keys[0].text, FRAGMENTS) == 0));
+
+		if (v->make && of_model)
+			return rsh_error_set(err, ENOTSUP, "%s: tensor %s is "
+					     "of a kind that is not supported "
+					     "(%s)", path, v->name, v->make);
+	}
+	return 0;
+}
+
+/* No group has two tensors of one key. */
+static int check_flats(const struct rsh_ds_file *f, const char *path,
+		       struct rsh_error *err)
+{
+	for (uint32_t i = 1; i < f->n_flats; i++)
+		if (flat_order(&f->flats[i - 1], &f->flats[i]) == 0)
+			return rsh_error_set(err, EBADMSG, "%s: damaged: group "
+					     "%u has two tensors of one name, "
+					     "such as %s", path,
+					     f->flats[i].group,
+					     f->flats[i].record);
+	return 0;
+}
+
+/* ---- reading ---- */
+
+void rsh_ds_file_free(void *file)
+{
+	struct rsh_ds_file *f = file;
+
+	if (!f)
+		return;
+	rsh_arena_clear(&f->arena);
+	free(f);
+}
+
+static int file_open(const struct rsh_byte_source *bytes, struct looking *l,
+		     struct rsh_torch_file **of, struct rsh_error *err)
+{
+	const struct rsh_torch_parts parts = { .ctx = l, .look = file_look };
+	char path[RSH_TORCH_ITEM_PATH];
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = rsh_torch_file_read_parts(bytes, &parts, of, &why);
+
+	/* The universal form has tensors without a dictionary. */
+	if (rc == -ENOTSUP && l->is_bare && l->how->role == RSH_DS_STATE)
+		return rsh_torch_item_read(bytes, 0, bytes->size, path, of,
+					   err);
+	return rc ? rsh_error_set(err, -rc, "%s", why.text) : 0;
+}
+
+int rsh_ds_file_read(const struct rsh_byte_source *bytes,
+		     const struct rsh_ds_reading *how, struct rsh_names *names,
+		     struct rsh_ds_file **out, struct rsh_ckpt_index **index,
+		     struct rsh_error *err)
+{
+	struct rsh_ds_file *f = calloc(1, sizeof(*f));
+	struct looking l = { .how = how, .f = f };
+	struct records r = { .n = 0 };
+	struct rsh_torch_file *of = NULL;
+	int rc;
+
+	*out = NULL;
+	if (!f)
+		return rsh_error_nomem(err);
+	rc = file_open(bytes, &l, &of, err) ?:
+	     check_known(of, bytes->path, how, err);
+	if (rc == 0 && file_take(f, of, how, &r))
+		rc = rsh_error_nomem(err);
+	rc = rc ?: check_flats(f, bytes->path, err);
+	if (rc == 0 && names) {
+		of->tensors = r.v;
+		of->n_tensors = (uint32_t)r.n;
+		rc = rsh_torch_index_by_name(of, bytes, how->full, names, index,
+					     err);
+	}
+	rsh_torch_file_free(of);
+	free(r.v);
+	if (rc)
+		rsh_ds_file_free(f);
+	else
+		*out = f;
+	return rc;
+}

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/deepspeed/head.c reads what the pickle of a file says about all
+ * tensors: of a model its parameters by group, of an optimizer the stage and
+ * the number of ranks. */
+#include "config.h"
+
+#include "deepspeed_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+/* No size of a parameter is larger, so that products of two fit. */
+#define NUMBER_MAX (INT64_C(1) << 62)
+
+struct reading {
+	struct rsh_arena *arena;
+	const char *path;
+	struct rsh_error *err;
+};
+
+static int read_bad(const struct reading *r, const char *what)
+{
+	return rsh_error_set(r->err, EBADMSG, "%s: damaged: %s", r->path, what);
+}
+
+/* ---- plain values ---- */
+
+/* Sets *out to a number from 0 to `max`; false: the value, which may be NULL,
+ * is none. */
+static bool is_number(const struct rsh_pickle_value *v, int64_t max,
+		      uint64_t *out)
+{
+	if (!v || v->kind != RSH_PV_NUMBER || v->number < 0 || v->number > max)
+		return false;
+	*out = (uint64_t)v->number;
+	return true;
+}
+
+/* Returns the items of a list or a tuple; NULL: it is neither. */
+static const struct rsh_pickle_value *
+items_of(const struct rsh_pickle_value *v, uint32_t *n)
+{
+	*n = 0;
+	if (!v || (v->kind != RSH_PV_LIST && v->kind != RSH_PV_TUPLE))
+		return NULL;
+	*n = v->kind == RSH_PV_LIST ? v->list->n : v->n;
+	return v->kind == RSH_PV_LIST ? v->list->values : v->items;
+}
+
+static bool is_absent(const struct rsh_pickle_value *v)
+{
+	return !v || v->kind == RSH_PV_NONE;
+}
+
+/* Names are parts of names of records, which have characters below a space in
+ * them. */
+static const char *name_of(const struct reading *r,
+			   const struct rsh_pickle_value *v)
+{
+	if (v->kind != RSH_PV_TEXT || v->n == 0 || v->n > 4096)
+		return NULL;
+	for (uint32_t i = 0; i < v->n; i++)
+		if ((unsigned char)v->text[i] < ' ')
+			return NULL;
+	return rsh_arena_strndup(r->arena, v->text, v->n);
+}
+
+/* ---- parameters ---- */
+
+/* Reads torch.Size((n, ...)), which is an object, or a tuple. */
+static int read_shape(const struct reading *r, const struct rsh_pickle_value *v,
+		      struct rsh_ds_param *out)
+{
+	const struct rsh_pickle_value *items;
+	uint64_t *dims, all = 1;
+
+	if (v->kind == RSH_PV_OBJECT && v->object->class &&
+	    strcmp(v->object->class->name, "Size") == 0 &&
+	    v->object->args.kind == RSH_PV_TUPLE && v->object->args.n == 1)
+		v = v->object->args.items;
+	items = items_of(v, &out->n_dims);
+	if ((!items && out->n_dims > 0) || out->n_dims > RSH_MAX_DIMS ||
+	    (v->kind != RSH_PV_LIST && v->kind != RSH_PV_TUPLE))
+		return read_bad(r, "the shape of a parameter");
+	dims = rsh_arena_array(r->arena, uint64_t, out->n_dims);
+	if (!dims)
+		return rsh_error_nomem(r->err);
+	out->elements = 1;
+	for (uint32_t d = 0; d < out->n_dims; d++) {
+		if (!is_number(&items[d], NUMBER_MAX, &dims[d]) ||
+		    !rsh_mul_u64(all, rsh_max_u64(dims[d], 1), &all) ||
+		    all > NUMBER_MAX)
+			return read_bad(r, "a parameter has more elements than "
+					   "can be");
+		out->elements *= dims[d];
+	}
+	out->dims = dims;
+	return 0;
+}
+
+static int read_params(const struct reading *r,
+		       const struct rsh_pickle_value *v,
+		       struct rsh_ds_params *out)
+{
+	int rc = 0;
+
+	if (v->kind != RSH_PV_DICT)
+		return read_bad(r, "shapes of parameters are not a dictionary");
+	out->v = rsh_arena_array(r->arena, struct rsh_ds_param, v->list->n / 2);
+	if (!out->v)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i + 1 < v->list->n && rc == 0; i += 2) {
+		struct rsh_ds_param *p = &out->v[out->n++];
+
+		p->name = name_of(r, &v->list->values[i]);
+		rc = p->name ? read_shape(r, &v->list->values[i + 1], p) :
+			       read_bad(r, "the name of a parameter");
+	}
+	return rc;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* No name is twice in all groups. */
+static int check_names(const struct reading *r, const struct rsh_ds_head *h)
+{
+	cleanup_free const char **names = NULL;
+	size_t n = h->frozen.n, k = 0;
+
+	for (uint32_t g = 0; g < h->n_groups; g++)
+		n += h->groups[g].n;
+	names = rsh_alloc_array(n + 1, sizeof(*names));
+	if (!names)
+		return rsh_error_nomem(r->err);
+	for (uint32_t g = 0; g <= h->n_groups; g++) {
+		const struct rsh_ds_params *p = g < h->n_groups ?
+						&h->groups[g] : &h->frozen;
+
+		/* An empty parameter may be in both. */
+		for (uint32_t i = 0; i < p->n; i++)
+			if (g < h->n_groups || p->v[i].elements > 0)
+				names[k++] = p->v[i].name;
+	}
+	if (k > 0)
+		qsort(names, k, sizeof(*names), by_text);
+	for (size_t i = 1; i < k; i++)
+		if (strcmp(names[i - 1], names[i]) == 0)
+			return rsh_error_set(r->err, EBADMSG, "%s: damaged: "
+					     "parameter %s is there twice",
+					     r->path, names[i]);
+	return 0;
+}
+
+static int read_groups(const struct reading *r,
+		       const struct rsh_pickle_value *v,
+		       struct rsh_ds_head *out)
+{
+	const struct rsh_pickle_value *items;
+	int rc = 0;
+
+	if (is_absent(v))
+		return 0;
+	items = items_of(v, &out->n_groups);
+	if (v->kind != RSH_PV_LIST)
+		return read_bad(r, "param_shapes is not a list");
+	out->has_shapes = true;
+	out->groups = rsh_arena_array(r->arena, struct rsh_ds_params,
+				      out->n_groups);
+	if (!out->groups)
+		return rsh_error_nomem(r->err);
+	for (uint32_t g = 0; g < out->n_groups && rc == 0; g++)
+		rc = read_params(r, &items[g], &out->groups[g]);
+	return rc;
+}
+
+/* ---- other names ---- */
+
+static int read_buffers(const struct reading *r,
+			const struct rsh_pickle_value *v,
+			struct rsh_ds_head *out)
+{
+	uint32_t n;
+	const struct rsh_pickle_value *items = items_of(v, &n);
+
+	out->buffers = rsh_arena_array(r->arena, const char *, n);
+	if (!out->buffers)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < n; i++) {
+		out->buffers[out->n_buffers] = name_of(r, &items[i]);
+		if (!out->buffers[out->n_buffers++])
+			return read_bad(r, "the name of a buffer");
+	}
+	if (n > 0)
+		qsort(out->buffers, n, sizeof(*out->buffers), by_text);
+	return 0;
+}
+
+bool rsh_ds_is_buffer(const struct rsh_ds_head *h, const char *name)
+{
+	return h->n_buffers > 0 &&
+	       bsearch(&name, h->buffers, h->n_buffers, sizeof(*h->buffers),
+		       by_text);
+}
+
+static int read_aliases(const struct reading *r,
+			const struct rsh_pickle_value *v,
+			struct rsh_ds_head *out)
+{
+	if (is_absent(v))
+		return 0;
+	if (v->kind != RSH_PV_DICT)
+		return read_bad(r, "shared_params is not a dictionary");
+	out->aliases = rsh_arena_array(r->arena, struct rsh_ds_alias,
+				       v->list->n / 2);
+	if (!out->aliases)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i + 1 < v->list->n; i += 2) {
+		struct rsh_ds_alias *a = &out->aliases[out->n_aliases++];
+
+		a->name = name_of(r, &v->list->values[i]);
+		a->of = name_of(r, &v->list->values[i + 1]);
+		if (!a->name || !a->of)
+			return read_bad(r, "the name of a shared parameter");
+	}
+	return 0;
+}
+
+/* ---- what cannot be shown ---- */
+
+/* Returns the number at a key; 1 if there is none. */
+static uint64_t size_of(const struct rsh_pickle_value *of, const char *key)
+{
+	uint64_t n;
+
+	return is_number(rsh_pickle_find(of, key), NUMBER_MAX, &n) ? n : 1;
+}
+
+static const char *find_wrong(const struct rsh_pickle_value *root)
+{
+	const struct rsh_pickle_value *dims =
+		rsh_pickle_find(root, "checkpoint_parallel_dimensions");
+	const struct rsh_pickle_value *module =
+		rsh_pickle_find(root, "module");
+
+	if (size_of(root, "mp_world_size") > 1 ||
+	    size_of(dims, "pp_degree") > 1 || size_of(dims, "tp_degree") > 1)
+		return "it is tensor or pipeline parallel: convert it with "
+		       "ds_to_universal.py, and mount the result";
+	if (!is_absent(rsh_pickle_find(root, "ds_autoep_layers")))
+		return "its experts were divided by AutoEP, which is not "
+		       "supported";
+	return !module || module->kind != RSH_PV_DICT ?
+	       "it has no dictionary of a module" : NULL;
+}
+
+static int read_experts(const struct reading *r,
+			const struct rsh_pickle_value *v,
+			struct rsh_ds_head *out)
+{
+	uint32_t n;
+	const struct rsh_pickle_value *items = items_of(v, &n);
+
+	out->experts = rsh_arena_array(r->arena, uint64_t, (size_t)n + 1);
+	if (!out->experts)
+		return rsh_error_nomem(r->err);
+	if (is_number(v, RSH_DS_RANKS_MAX, &out->experts[0]))
+		out->n_layers = out->experts[0] > 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!is_number(&items[i], RSH_DS_RANKS_MAX,
+			       &out->experts[i]))
+			return read_bad(r, "the number of experts");
+		out->n_layers++;
+	}
+	return 0;
+}
+
+static const char *text_at(const struct reading *r,
+			   const struct rsh_pickle_value *of, const char *key)
+{
+	const struct rsh_pickle_value *v = rsh_pickle_find(of, key);
+	const char *text = v && v->kind == RSH_PV_TEXT && v->n < 64 ?
+			   name_of(r, v) : NULL;
+
+	return text ? text : "";
+}
+
+int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
+		     struct rsh_arena *arena, struct rsh_ds_head *out,
+		     struct rsh_error *err)
+{
+	const struct reading r = { arena, path, err };
+	const struct rsh_pickle_value *frozen =
+		rsh_pickle_find(root, "frozen_param_shapes");
+	const struct rsh_pickle_value *robin = rsh_pickle_find(
+		rsh_pickle_find(rsh_pickle_find(root, "ds_config"),
+				"zero_optimization"), "round_robin_gradients");
+	int rc;
+
+	*out = (struct rsh_ds_head){ .wrong = find_wrong(root) };
+	out->version = text_at(&r, root, "ds_version");
+	is_number(rsh_pickle_find(root, "dp_world_size"), RSH_DS_RANKS_MAX,
+		  &out->world);
+	is_number(rsh_pickle_find(root, "global_steps"), INT64_MAX, &out->step);
+	out->round_robin = robin && robin->kind == RSH_PV_BOOL &&
+			   robin->number;
+	out->has_frozen = !is_absent(frozen);
+	rc = read_groups(&r, rsh_pickle_find(root, "param_shapes"), out);
+	if (rc == 0 && out->has_frozen)
+		rc = read_params(&r, frozen, &out->frozen);
+	return rc ?: check_names(&r, out) ?:
+	       read_buffers(&r, rsh_pickle_find(root, "buffer_names"), out) ?:
+	       read_aliases(&r, rsh_pickle_find(root, "shared_params"), out) ?:
+	       read_experts(&r, rsh_pickle_find(root, "num_experts"), out);
+}
+
+const struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
+					     const char *name)
+{
+	for (uint32_t g = 0; h && g < h->n_groups; g++)
+		for (uint32_t i = 0; i < h->groups[g].n; i++)
+			if (strcmp(h->groups[g].v[i].name, name) == 0)
+				return &h->groups[g].v[i];
+	return NULL;
+}
+
+static bool params_alike(const struct rsh_ds_params *a,
+			 const struct rsh_ds_params *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct rsh_ds_param *p = &a->v[i], *q = &b->v[i];
+
+		if (strcmp(p->name, q->name) != 0 || p->n_dims != q->n_dims ||
+		    (p->n_dims > 0 && memcmp(p->dims, q->dims, p->n_dims *
+					     sizeof(*p->dims)) != 0))
+			return false;
+	}
+	return true;
+}
+
+bool rsh_ds_heads_alike(const struct rsh_ds_head *a,
+			const struct rsh_ds_head *b)
+{
+	bool alike = a->n_groups == b->n_groups && a->world == b->world &&
+		     a->step == b->step &&
+		     params_alike(&a->frozen, &b->frozen);
+
+	for (uint32_t g = 0; alike && g < a->n_groups; g++)
+		alike = params_alike(&a->groups[g], &b->groups[g]);
+	return alike;
+}
+
+/* ---- the optimizer ---- */
+
+/* The stage is a number, or an enum: a call of a class with it. */
+static bool read_stage(const struct rsh_pickle_value *v, uint64_t *out)
+{
+	if (v->kind == RSH_PV_OBJECT && v->object->args.kind == RSH_PV_TUPLE &&
+	    v->object->args.n == 1)
+		v = v->object->args.items;
+	return is_number(v, 3, out);
+}
+
+/* Reads a number, or a list with one for each group, of which the greatest
+ * counts: experts are on fewer ranks. */
+static bool read_world(const struct rsh_pickle_value *v, uint32_t *out)
+{
+	uint32_t n;
+	const struct rsh_pickle_value *items = items_of(v, &n);
+	uint64_t count = 0;
+
+	if (!items)
+		n = 1;
+	*out = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!is_number(items ? &items[i] : v, RSH_DS_RANKS_MAX, &count))
+			return false;
+		*out = rsh_max_u64(*out, count) == count ? (uint32_t)count :
+							   *out;
+	}
+	return *out > 0;
+}
+
+static int read_paddings(const struct reading *r,
+			 const struct rsh_pickle_value *v,
+			 struct rsh_ds_zero *out)
+{
+	uint32_t n;
+	const struct rsh_pickle_value *groups = items_of(v, &n);
+
+	if (is_absent(v))
+		return 0;
+	if (n != out->n_groups)
+		return read_bad(r, "param_alignment_paddings has another "
+				   "number of groups");
+	out->n_paddings = rsh_arena_array(r->arena, uint32_t, n);
+	out->paddings = rsh_arena_array(r->arena, uint64_t *, n);
+	if (!out->n_paddings || !out->paddings)
+		return rsh_error_nomem(r->err);
+	for (uint32_t g = 0; g < n; g++) {
+		const struct rsh_pickle_value *items =
+			items_of(&groups[g], &out->n_paddings[g]);
+		uint64_t *to = rsh_arena_array(r->arena, uint64_t,
+					       out->n_paddings[g]);
+
+		if (!to)
+			return rsh_error_nomem(r->err);
+		out->paddings[g] = to;
+		for (uint32_t i = 0; i < out->n_paddings[g]; i++)
+			if (!is_number(&items[i], NUMBER_MAX, &to[i]))
+				return read_bad(r, "param_alignment_paddings "
+						   "has a value that is not a padding");
+	}
+	return 0;
+}
+
+/* Reads a fragment_address, whose state is {numel, start}. */
+static bool read_slice(const struct rsh_pickle_value *v,
+		       struct rsh_ds_slice *out)
+{
+	return v->kind == RSH_PV_OBJECT &&
+	       is_number(rsh_pickle_find(&v->object->state, "numel"),
+			 NUMBER_MAX, &out->n) &&
+	       is_number(rsh_pickle_find(&v->object->state, "start"),
+			 NUMBER_MAX, &out->at);
+}
+
+/* Reads what the file has of which parameter.  A form that is not known is
+ * passed over. */
+static int read_slices(const struct reading *r,
+		       const struct rsh_pickle_value *v,
+		       struct rsh_ds_zero *out)
+{
+	uint32_t n_groups;
+	const struct rsh_pickle_value *groups = items_of(v, &n_groups);
+	size_t n = 0;
+
+	for (uint32_t g = 0; g < n_groups; g++)
+		n += groups[g].kind == RSH_PV_DICT ? groups[g].list->n / 2 : 0;
+	out->slices = rsh_arena_array(r->arena, struct rsh_ds_slice, n);
+	if (!out->slices)
+		return rsh_error_nomem(r->err);
+	for (uint32_t g = 0; g < n_groups && n > 0; g++) {
+		const struct rsh_pickle_list *l =
+			groups[g].kind == RSH_PV_DICT ? groups[g].list : NULL;
+
+		for (uint32_t i = 0; l && i + 1 < l->n; i += 2) {
+			struct rsh_ds_slice *s = &out->slices[out->n_slices++];
+
+			s->group = g;
+			s->name = name_of(r, &l->values[i]);
+			if (!s->name || !read_slice(&l->values[i + 1], s)) {
+				out->n_slices = 0;
+				return 0;
+			}
+		}
+	}
+	return 0;
+}
+
+int rsh_ds_zero_read(const struct rsh_pickle_value *root, const char *path,
+		     struct rsh_arena *arena, struct rsh_ds_zero *out,
+		     struct rsh_error *err)
+{
+	const struct reading r = { arena, path, err };
+	const struct rsh_pickle_value *of =
+		rsh_pickle_find(root, "optimizer_state_dict");
+	const struct rsh_pickle_value *stage = rsh_pickle_find(of,
+							       "zero_stage");
+	const struct rsh_pickle_value *flat = rsh_pickle_find(
+		of, "single_partition_of_fp32_groups");
+	const bool is_3 = !flat;
+	uint64_t number = 1;
+
+	*out = (struct rsh_ds_zero){ .stage = 0 };
+	if (is_3)
+		flat = rsh_pickle_find(of, "fp32_flat_groups");
+	if (!flat) {
+		out->wrong = "it has no flat groups of parameters";
+		return 0;
+	}
+	/* BF16_Optimizer does not say its stage, which is 1. */
+	if (stage ? !read_stage(stage, &number) || (number == 3) != is_3 :
+		    is_3)
+		return read_bad(&r, "zero_stage is not that of its groups");
+	out->stage = (uint32_t)number;
+	if (flat->kind != RSH_PV_LIST || out->stage == 0)
+		return read_bad(&r, "flat groups are not a list");
+	out->n_groups = flat->list->n;
+	if (!read_world(rsh_pickle_find(of, "partition_count"), &out->world))
+		return read_bad(&r, "partition_count does not say the number "
+				    "of ranks");
+	return is_3 ? 0 :
+	       read_paddings(&r, rsh_pickle_find(of,
+						 "param_alignment_paddings"),
+			     out) ?:
+	       read_slices(&r, rsh_pickle_find(of, "param_slice_mappings"),
+			   out);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/deepspeed/layout.c computes where parameters are in flat tensors.
+ *
+ * ZeRO 1 and 2: a group is one vector, in which its parameters follow one
+ * another; rank r has elements r * piece to (r + 1) * piece.  The pieces are
+ * cut anywhere in the row-major order of a parameter.  ZeRO 3: each rank has an
+ * equal share of each parameter, and these follow one another in the flat
+ * tensor of the rank.
+ *
+ * The order is that of param_shapes.  With round_robin_gradients
+ * param_slice_mappings has another one, which is wrong. */
+#include "config.h"
+
+#include "deepspeed_i.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* ---- places ---- */
+
+static int layout_bad(const char *path, uint32_t group, const char *what,
+		      struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s: damaged: group %u of its "
+			     "parameters %s", path, group, what);
+}
+
+static uint64_t share(uint64_t elements, uint32_t world)
+{
+	return elements / world + (elements % world != 0);
+}
+
+/* Sets the places of a group in a vector; *end is its length. */
+static bool place_in_vector(struct rsh_ds_params *of, uint32_t n_paddings,
+			    const uint64_t *paddings, uint64_t *end)
+{
+	*end = 0;
+	for (uint32_t i = 0; i < of->n; i++) {
+		of->v[i].at = *end;
+		if (!rsh_add_u64(*end, of->v[i].elements, end) ||
+		    (i < n_paddings && !rsh_add_u64(*end, paddings[i], end)) ||
+		    *end > INT64_MAX)
+			return false;
+	}
+	return true;
+}
+
+static bool place_shares(struct rsh_ds_params *of, uint32_t world,
+			 uint64_t *end)
+{
+	*end = 0;
+	for (uint32_t i = 0; i < of->n; i++) {
+		of->v[i].at = *end;
+		of->v[i].share = share(of->v[i].elements, world);
+		if (!rsh_add_u64(*end, of->v[i].share, end) ||
+		    *end > INT64_MAX)
+			return false;
+	}
+	return true;
+}
+
+static int layout_group(struct rsh_ds_layout *l, struct rsh_ds_params *of,
+			const struct rsh_ds_zero *z, uint32_t group,
+			const char *path, struct rsh_error *err)
+{
+	const uint32_t n_paddings = z->paddings ? z->n_paddings[group] : 0;
+	uint64_t all;
+
+	if (l->stage == 3) {
+		if (!place_shares(of, l->world, &l->elements[group]))
+			return layout_bad(path, group, "has more elements than "
+						       "can be", err);
+		return l->elements[group] == l->piece[group] ? 0 :
+		       layout_bad(path, group, "does not have the length of "
+					       "its flat tensor", err);
+	}
+	if (n_paddings != 0 && n_paddings != of->n)
+		return layout_bad(path, group, "does not have as many "
+					       "paddings as parameters", err);
+	if (!place_in_vector(of, n_paddings,
+			     n_paddings ? z->paddings[group] : NULL,
+			     &l->elements[group]))
+		return layout_bad(path, group, "has more elements than can be",
+				  err);
+	/* The length of the last one may lack padding. */
+	if (!rsh_mul_u64(l->piece[group], l->world, &all) ||
+	    all > INT64_MAX || all < l->elements[group])
+		return layout_bad(path, group, "does not have the length of "
+					       "its flat tensors", err);
+	return 0;
+}
+
+int rsh_ds_layout_make(struct rsh_ds_head *h, const struct rsh_ds_zero *z,
+		       const uint64_t *piece, const char *path,
+		       struct rsh_arena *arena, struct rsh_ds_layout *out,
+		       struct rsh_error *err)
+{
+	int rc = 0;
+
+	*out = (struct rsh_ds_layout){
+		.stage = z->stage, .world = z->world, .head = h,
+		.piece = rsh_arena_array(arena, uint64_t, h->n_groups),
+		.elements = rsh_arena_array(arena, uint64_t, h->n_groups),
+	};
+	if (!out->piece || !out->elements)
+		return rsh_error_nomem(err);
+	if (z->n_groups != h->n_groups)
+		return rsh_error_set(err, EBADMSG, "%s: the optimizer has %u "
+				     "groups of parameters, and the model %u",
+				     path, z->n_groups, h->n_groups);
+	for (uint32_t g = 0; g < h->n_groups && rc == 0; g++) {
+		out->piece[g] = piece[g];
+		rc = layout_group(out, &h->groups[g], z, g, path, err);
+	}
+	return rc;
+}
+
+void rsh_ds_layout_frozen(struct rsh_ds_head *h, uint32_t world)
+{
+	for (uint32_t i = 0; i < h->frozen.n; i++)
+		h->frozen.v[i].share = share(h->frozen.v[i].elements, world);
+}
+
+/* ---- runs ---- */
+
+struct rsh_ds_run rsh_ds_share_of(const struct rsh_ds_param *p, uint32_t rank)
+{
+	struct rsh_ds_run run = { .from = p->elements, .at = p->at };
+	uint64_t from;
+
+	if (rsh_mul_u64(p->share, rank, &from) && from < p->elements) {
+		run.from = from;
+		run.n = rsh_min_u64(p->share, p->elements - from);
+	}
+	return run;
+}
+
+struct rsh_ds_run rsh_ds_run_of(const struct rsh_ds_layout *l, uint32_t group,
+				const struct rsh_ds_param *p, uint32_t rank)
+{
+	/* The product of the piece and the number of ranks fits. */
+	const uint64_t piece = l->piece[group], first = piece * rank;
+	const uint64_t from = rsh_max_u64(p->at, first);
+	const uint64_t end = rsh_min_u64(p->at + p->elements, first + piece);
+
+	if (l->stage == 3)
+		return rsh_ds_share_of(p, rank);
+	if (from >= end)
+		return (struct rsh_ds_run){ .n = 0 };
+	return (struct rsh_ds_run){
+		.from = from - p->at, .n = end - from, .at = from - first,
+	};
+}
+
+/* Returns the number of elements of one index of dimension d. */
+static uint64_t stride_of(const struct rsh_ds_param *p, uint32_t d)
+{
+	uint64_t n = 1;
+
+	while (++d < p->n_dims)
+		n *= p->dims[d];
+	return n;
+}
+
+/* Sets the largest box of at most n elements that begins at an element. */
+static uint64_t box_at(const struct rsh_ds_param *p, uint64_t at, uint64_t n,
+		       struct rsh_box *out)
+{
+	uint64_t elements = 1;
+
+	out->n_dims = p->n_dims;
+	for (uint32_t d = 0, whole = false; d < p->n_dims; d++) {
+		const uint64_t stride = stride_of(p, d);
+		const uint64_t index = at / stride % p->dims[d];
+
+		out->from[d] = index;
+		if (whole) {
+			out->from[d] = 0;
+			out->size[d] = p->dims[d];
+			continue;
+		}
+		out->size[d] = 1;
+		if (at % stride == 0 && stride <= n) {
+			out->size[d] = rsh_min_u64(n / stride,
+						   p->dims[d] - index);
+			elements = out->size[d] * stride;
+			whole = true;
+		}
+	}
+	return elements;
+}
+
+uint32_t rsh_ds_run_boxes(const struct rsh_ds_param *p,
+			  const struct rsh_ds_run *run,
+			  struct rsh_box boxes[RSH_DS_BOXES_MAX])
+{
+	uint32_t k = 0;
+
+	for (uint64_t done = 0; done < run->n && k < RSH_DS_BOXES_MAX; k++)
+		done += box_at(p, run->from + done, run->n - done, &boxes[k]);
+	return k;
+}

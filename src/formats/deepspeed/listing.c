@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/deepspeed/listing.c finds checkpoints of DeepSpeed:
+ *
+ *   SOURCE/TAG/mp_rank_00_model_states.pt ...   SOURCE may also be TAG/, or
+ *                                               above checkpoint-N/TAG/ of the
+ *                                               Trainer
+ *   SOURCE/TAG/zero/NAME/fp32.pt ...            the universal form
+ *
+ * SOURCE/latest is written last of all: it names a step that was complete. */
+#include "config.h"
+
+#include "deepspeed_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/formats/files.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
+#define RUN_STEP "checkpoint-"
+#define ZERO "zero"
+/* So many directories are looked at to recognise a source. */
+#define DIRS_LOOKED_AT 16
+#define TAG_BYTES 256
+
+/* ---- directories ---- */
+
+/* Returns a path below SOURCE, from malloc. */
+static char *path_join(const char *dir, const char *name)
+{
+	return rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+}
+
+static bool is_gone(int rc)
+{
+	return rc == -ENOENT || rc == -ENOTDIR;
+}
+
+/* Returns 1 if a directory has the files of a step, 0 if not, or -errno. */
+static int has_step(const struct rsh_store *store, const char *path)
+{
+	cleanup_dir struct rsh_dir *d = NULL;
+	int more = rsh_dir_open(store, path, &d);
+	const char *name;
+
+	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0)
+		if (rsh_ds_name_is_model(name))
+			return 1;
+	return is_gone(more) ? 0 : more;
+}
+
+/* Returns whether weights of Hugging Face are there, which are preferred. */
+static bool is_of_weights(const char *name)
+{
+	return strcmp(name, "model.safetensors") == 0 ||
+	       strcmp(name, "model.safetensors.index.json") == 0 ||
+	       strcmp(name, "pytorch_model.bin") == 0 ||
+	       strcmp(name, "pytorch_model.bin.index.json") == 0;
+}
+
+/* Returns whether a directory with that name may be that of a step: nothing
+ * else has such a number at its end, or it is beside a file that says so. */
+static bool may_be_tag(const char *name, bool any)
+{
+	static const char usual[] = "global_step";
+
+	return strncmp(name, usual, strlen(usual)) == 0 ||
+	       (any && name[0] != '.' && !strchr(name, '.') &&
+		strcmp(name, RSH_DS_LATEST) != 0 &&
+		strcmp(name, RSH_DS_LATEST_UNIVERSAL) != 0);
+}
+
+/* Returns whether a file that DeepSpeed writes beside its steps is there. */
+static bool is_mark(const char *name)
+{
+	return strcmp(name, RSH_DS_LATEST) == 0 ||
+	       strcmp(name, RSH_DS_LATEST_UNIVERSAL) == 0 ||
+	       strcmp(name, "zero_to_fp32.py") == 0;
+}
+
+static bool any_mark(const struct rsh_path_list *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		if (is_mark(names->v[i]))
+			return true;
+	return false;
+}
+
+/* Adds the directories of steps in `dir` to a list.  Stops after the first one
+ * if only one is asked for.  Returns 0 or -errno. */
+static int tags_list(const struct rsh_store *store, const char *dir,
+		     bool only_one, struct rsh_path_list *out)
+{
+	struct rsh_path_list names = { 0 };
+	int rc = rsh_path_list_read(&names, store, dir);
+	const bool any = any_mark(&names);
+	unsigned looked_at = 0;
+
+	for (size_t i = names.n; i-- > 0 && rc == 0;) {
+		cleanup_free char *path = NULL;
+		int has;
+
+		if (!may_be_tag(names.v[i], any) ||
+		    (only_one && looked_at++ >= DIRS_LOOKED_AT))
+			continue;
+		path = path_join(dir, names.v[i]);
+		has = path ? has_step(store, path) : -ENOMEM;
+		rc = has > 0 ? rsh_path_list_add(out, names.v[i]) : has;
+		if (has > 0 && only_one)
+			break;
+	}
+	rsh_path_list_clear(&names);
+	return rc;
+}
+
+/* ---- the Trainer ---- */
+
+static bool run_step_read(const char *name, uint64_t *step)
+{
+	const size_t n = strlen(RUN_STEP);
+
+	return strncmp(name, RUN_STEP, n) == 0 &&
+	       rsh_number_read(name + n, strlen(name + n), step);
+}
+
+/* Returns 1 if a checkpoint-N has steps of DeepSpeed and no weights beside
+ * them, 0 if not, or -errno. */
+static int is_run_step(const struct rsh_store *store, const char *dir)
+{
+	struct rsh_path_list tags = { 0 };
+	cleanup_dir struct rsh_dir *d = NULL;
+	int more = rsh_dir_open(store, dir, &d), rc;
+	const char *name;
+	bool any = false;
+
+	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0) {
+		if (is_of_weights(name))
+			return 0;
+		any |= is_mark(name) || may_be_tag(name, false);
+	}
+	if (more < 0 || !any)
+		return is_gone(more) ? 0 : more;
+	rc = tags_list(store, dir, true, &tags);
+	rc = rc ?: tags.n > 0;
+	rsh_path_list_clear(&tags);
+	return rc;
+}
+
+/* ---- bidding ---- */
+
+static bool look_has(const struct rsh_look *l, bool (*is)(const char *name))
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (is(l->names[i]))
+			return true;
+	return false;
+}
+
+/* Returns whether SOURCE has a step. */
+static bool look_finds_tag(const struct rsh_look *l)
+{
+	const struct rsh_store *store = rsh_source_store(l->source);
+	const bool any = look_has(l, is_mark);
+	unsigned looked_at = 0;
+	int has = 0;
+
+	for (size_t i = l->n; i-- > 0 && has <= 0 &&
+	     looked_at < DIRS_LOOKED_AT;) {
+		if (!may_be_tag(l->names[i], any))
+			continue;
+		looked_at++;
+		has = has_step(store, l->names[i]);
+		rsh_look_fail(l, l->names[i], has < 0 ? has : 0);
+	}
+	return has > 0;
+}
+
+static bool look_finds_run(const struct rsh_look *l)
+{
+	const struct rsh_store *store = rsh_source_store(l->source);
+	unsigned looked_at = 0;
+	uint64_t step;
+	int is = 0;
+
+	for (size_t i = l->n; i-- > 0 && is <= 0 &&
+	     looked_at < DIRS_LOOKED_AT;) {
+		if (!run_step_read(l->names[i], &step))
+			continue;
+		looked_at++;
+		is = is_run_step(store, l->names[i]);
+		rsh_look_fail(l, l->names[i], is < 0 ? is : 0);
+	}
+	return is > 0;
+}
+
+int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	struct rsh_ds_name is;
+
+	if (!rsh_look_is_plain(l) || rsh_look_is_sharded(l))
+		return RSH_BID_NO;
+	/* Any file of torch.save() is one of PyTorch. */
+	if (l->file)
+		return rsh_ds_name_read(l->file, &is) ? RSH_BID_SURE + 1 :
+							RSH_BID_NO;
+	more->is_step = look_has(l, rsh_ds_name_is_model);
+	if (more->is_step)
+		return RSH_BID_SURE;
+	return !look_has(l, is_of_weights) &&
+	       (look_finds_tag(l) || look_finds_run(l)) ? RSH_BID_SURE :
+							 RSH_BID_NO;
+}
+
+/* ---- listing ---- */
+
+static bool step_take(const char *name, struct rsh_checkpoint *c)
+{
+	struct rsh_ds_name is;
+
+	(void)c;
+	return rsh_ds_name_read(name, &is);
+}
+
+static bool state_take(const char *name, struct rsh_checkpoint *c)
+{
+	(void)c;
+	return rsh_has_suffix(name, ".pt");
+}
+
+/* Adds the files of the universal form below zero/. */
+static int list_universal(const struct rsh_format_step *d)
+{
+	const struct rsh_store *store = rsh_source_store(d->source);
+	cleanup_free char *zero = path_join(d->dir, ZERO);
+	struct rsh_path_list names = { 0 };
+	int rc = zero ? rsh_path_list_read(&names, store, zero) : -ENOMEM;
+
+	for (size_t i = 0; i < names.n && rc == 0; i++) {
+		struct rsh_format_step of = *d;
+		cleanup_free char *dir = path_join(zero, names.v[i]);
+
+		if (*names.v[i] == '.')
+			continue;
+		of.dir = dir;
+		rc = dir ? rsh_format_list_step(&of, state_take) : -ENOMEM;
+		rc = is_gone(rc) ? 0 : rc;
+	}
+	rsh_path_list_clear(&names);
+	return is_gone(rc) ? 0 : rc;
+}
+
+/* Adds the files of a step: `dir` is its directory, or "". */
+static int list_step(struct rsh_source *s, const char *dir, const char *label,
+		     const struct rsh_step *step, struct rsh_error *err)
+{
+	const size_t n = rsh_source_n_on_list(s);
+	const struct rsh_format_step d = {
+		.source = s, .dir = dir, .label = label, .step = *step,
+	};
+	int rc = rsh_format_list_step(&d, step_take) ?: list_universal(&d);
+
+	/* Two steps may have one number. */
+	for (size_t i = n; i < rsh_source_n_on_list(s) && rc == 0; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+
+		c->series = strdup(label);
+		rc = c->series ? 0 : -ENOMEM;
+	}
+	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
+}
+
+static int list_failed(const struct rsh_source *s, const char *dir, int rc,
+		       struct rsh_error *err)
+{
+	return rc == -ENOMEM ? rsh_error_nomem(err) :
+	       rsh_store_open_error(rsh_source_store(s), dir, rc, err);
+}
+
+/* Reads the name of a step in `latest`, from malloc; NULL: nothing there names
+ * one. */
+static int latest_read(const struct rsh_source *s, const char *dir,
+		       const char *name, char **out, struct rsh_error *err)
+{
+	static const struct rsh_small_file kind = { "tracker", TAG_BYTES };
+	cleanup_free char *path = path_join(dir, name);
+	struct rsh_error why = RSH_ERROR_INIT;
+	cleanup_free uint8_t *data = NULL;
+	size_t len, n = 0;
+
+	*out = NULL;
+	if (!path)
+		return rsh_error_nomem(err);
+	if (rsh_store_load(rsh_source_store(s), path, &kind, &data, &len,
+			   &why)) {
+		if (rsh_errno_is_unread(why.code))
+			return rsh_error_set(err, why.code, "%s: try again, or "
+					     "mount one step", why.text);
+		if (why.code != ENOENT)
+			rsh_log_warning("%s; the newest complete step is "
+					"taken", why.text);
+		return 0;
+	}
+	while (n < len && data[n] > ' ' && data[n] != '/')
+		n++;
+	if (n == 0 || (n < len && data[n] == '/') || data[0] == '.') {
+		rsh_log_warning("%s/%s: it does not name a step; the newest "
+				"complete step is taken", rsh_source_path(s),
+				path);
+		return 0;
+	}
+	*out = strndup((const char *)data, n);
+	return *out ? 0 : rsh_error_nomem(err);
+}
+
+/* Adds the steps in SOURCE. */
+static int list_tags(struct rsh_source *s, struct rsh_error *err)
+{
+	struct rsh_path_list tags = { 0 };
+	int rc = tags_list(rsh_source_store(s), "", false, &tags);
+
+	if (rc)
+		rc = list_failed(s, "", rc, err);
+	for (size_t i = 0; i < tags.n && rc == 0; i++) {
+		struct rsh_step step = { .n = 1 };
+
+		if (!rsh_ds_step_read(tags.v[i], &step.numbers[0]))
+			step.n = 0;
+		rc = list_step(s, tags.v[i], tags.v[i], &step, err);
+	}
+	rsh_path_list_clear(&tags);
+	return rc;
+}
+
+/* Adds the step of a checkpoint-N: the one that `latest` names, or the newest
+ * one. */
+static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
+			 struct rsh_error *err)
+{
+	const struct rsh_step step = { .n = 1, .numbers = { number } };
+	struct rsh_path_list tags = { 0 };
+	cleanup_free char *latest = NULL, *path = NULL;
+	const char *tag = NULL;
+	int rc = tags_list(rsh_source_store(s), dir, false, &tags);
+
+	rc = rc ? list_failed(s, dir, rc, err) :
+		  latest_read(s, dir, RSH_DS_LATEST, &latest, err);
+	rsh_path_list_sort(&tags);
+	for (size_t i = 0; i < tags.n; i++)
+		if (!tag || !latest || strcmp(tag, latest) != 0)
+			tag = tags.v[i];
+	if (rc == 0 && tag) {
+		path = path_join(dir, tag);
+		rc = path ? list_step(s, path, dir, &step, err) :
+			    rsh_error_nomem(err);
+	}
+	rsh_path_list_clear(&tags);
+	return rc;
+}
+
+static int list_run(struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_store *store = rsh_source_store(s);
+	struct rsh_path_list names = { 0 };
+	uint64_t step;
+	int rc = rsh_path_list_read(&names, store, "");
+
+	if (rc)
+		rc = list_failed(s, "", rc, err);
+	for (size_t i = 0; i < names.n && rc == 0; i++) {
+		int is;
+
+		if (!run_step_read(names.v[i], &step))
+			continue;
+		is = is_run_step(store, names.v[i]);
+		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
+		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
+	}
+	rsh_path_list_clear(&names);
+	return rc;
+}
+
+/* ---- opening ---- */
+
+static int list_file(struct rsh_source *s, const char *file,
+		     struct rsh_error *err)
+{
+	struct rsh_ds_name is;
+
+	rsh_ds_name_read(file, &is);
+	if (is.role == RSH_DS_OPTIMIZER || is.role == RSH_DS_MODEL_PART)
+		return rsh_error_set(err, EINVAL, "%s/%s: it is the part of "
+				     "rank %u of a checkpoint of DeepSpeed: "
+				     "SOURCE is the directory with the files "
+				     "of all ranks", rsh_source_path(s), file,
+				     is.rank);
+	if (is.role != RSH_DS_MODEL)
+		return rsh_error_set(err, EINVAL, "%s/%s: it is a part of a "
+				     "checkpoint of DeepSpeed: SOURCE is the "
+				     "directory with the files of all ranks",
+				     rsh_source_path(s), file);
+	return rsh_format_list_file(s, file) ? rsh_error_nomem(err) : 0;
+}
+
+static const char *label_of(const struct rsh_source *s, uint32_t candidate)
+{
+	size_t first, end;
+
+	rsh_source_candidate_range(s, candidate, &first, &end);
+	return first < end ? rsh_source_on_list(s, first)->label : "";
+}
+
+static uint64_t number_of(const struct rsh_source *s, uint32_t candidate)
+{
+	size_t first, end;
+
+	rsh_source_candidate_range(s, candidate, &first, &end);
+	return first < end ? rsh_source_on_list(s, first)->step.numbers[0] : 0;
+}
+
+/* Moves the step that a file names before all others: a newer one was perhaps
+ * not saved completely. */
+static int try_latest(struct rsh_source *s, const char *file,
+		      struct rsh_error *err)
+{
+	const uint32_t n = rsh_source_n_candidates(s);
+	cleanup_free char *latest = NULL;
+	uint32_t found = 0;
+	int rc = latest_read(s, "", file, &latest, err);
+
+	if (rc || !latest)
+		return rc;
+	while (found < n && strcmp(label_of(s, found), latest) != 0)
+		found++;
+	if (found == n) {
+		rsh_log_warning("%s/%s: it names %s, which is not there; the "
+				"newest complete step is taken",
+				rsh_source_path(s), file, latest);
+		return 0;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		if (number_of(s, i) > number_of(s, found))
+			rsh_log_notice("%s/%s: %s names an older step, so this "
+				       "one may not be complete",
+				       rsh_source_path(s), label_of(s, i),
+				       file);
+	rsh_source_put_first(s, found);
+	return 1;
+}
+
+static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
+{
+	const struct rsh_step none = { .n = 0 };
+	int has = has_step(rsh_source_store(s), ""), rc;
+
+	*steps = false;
+	if (has < 0)
+		return list_failed(s, "", has, err);
+	if (has > 0)
+		return list_step(s, "", rsh_path_name(rsh_source_path(s)),
+				 &none, err);
+	rc = list_tags(s, err);
+	if (rc || rsh_source_n_on_list(s) > 0) {
+		*steps = true;
+		return rc;
+	}
+	return list_run(s, err);
+}
+
+int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
+		struct rsh_error *err)
+{
+	const char *file = rsh_source_file(s);
+	bool steps = false;
+	int rc = file ? list_file(s, file, err) : list_all(s, &steps, err);
+
+	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+		rc = rsh_error_set(err, ENOENT, "%s: the files of its ranks "
+				   "were removed", rsh_source_path(s));
+	rc = rc ?: rsh_source_sort_steps(s, opts, err);
+	if (rc == 0 && steps && opts->select == RSH_SELECT_NEWEST) {
+		rc = try_latest(s, RSH_DS_LATEST, err);
+		if (rc == 0)
+			rc = try_latest(s, RSH_DS_LATEST_UNIVERSAL, err);
+	}
+	/* `ls` shows the only step without choosing it. */
+	return rc < 0 ? rc : rsh_source_n_candidates(s) > 1 ? 0 :
+	       rsh_ds_choose(s, 0, err);
+}
