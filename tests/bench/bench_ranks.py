@@ -12,6 +12,9 @@ process a command.
     bench_ranks.py join_megatron DIRECTORY TARGET   as join, and the names of Hugging Face
     bench_ranks.py mindspeed DIRECTORY TARGET   MindSpeed-LLM's converter, with
                             RSH_MINDSPEED_LLM (lib/mindspeed_llm.py)
+    bench_ranks.py make_zero DIRECTORY BYTES    the same model, as ZeRO 3 of DeepSpeed on 2 ranks
+    bench_ranks.py zero DIRECTORY TARGET    DeepSpeed's zero_to_fp32.py, to safetensors
+                            -> {"seconds": S, "first": S, "memory": BYTES}
     bench_ranks.py same TARGET MODEL        fails if any tensor differs
 
 What it prints is one line of JSON; seconds are without the start of Python and its imports,
@@ -83,6 +86,48 @@ def make(directory, size):
         with open(os.path.join(directory, name), "w", encoding="utf-8") as f:
             json.dump(value, f)
     return {}
+
+
+def make_zero(directory, size, ranks="2"):
+    """Flat groups as the engine saves them: each rank has a share of each parameter."""
+    import collections
+    import torch
+    ranks = int(ranks)
+    layers = max(1, (int(size) // 4 - 2 * WORDS * HIDDEN) //
+                 sum(map(elements, LAYER.values())))
+    shapes = collections.OrderedDict((n, torch.Size(s)) for n, s in shapes_of(layers).items())
+    shares = [-(-elements(s) // ranks) for s in shapes.values()]
+    step = os.path.join(directory, "global_step1")
+    os.makedirs(step)
+    for rank in range(ranks):
+        name = f"zero_pp_rank_{rank}_mp_rank_00"
+        torch.manual_seed(rank)
+        torch.save({"module": collections.OrderedDict((n, torch.empty(0, dtype=torch.bfloat16))
+                                                      for n in shapes),
+                    "buffer_names": [], "param_shapes": [shapes], "frozen_param_shapes": None,
+                    "shared_params": {}, "frozen_param_fragments": None, "global_steps": 1,
+                    "dp_world_size": ranks, "mp_world_size": 1, "ds_version": "0.19.8"},
+                   os.path.join(step, f"{name}_model_states.pt"))
+        torch.save({"optimizer_state_dict": {
+            "zero_stage": 3, "partition_count": ranks,
+            "fp32_flat_groups": [torch.empty(sum(shares)).uniform_(-1, 1)],
+            "optimizer_state_dict": {"state": {}, "param_groups": []}}, "ds_version": "0.19.8"},
+                   os.path.join(step, f"bf16_{name}_optim_states.pt"))
+    with open(os.path.join(directory, "latest"), "w", encoding="ascii") as f:
+        f.write("global_step1")
+    return {}
+
+
+def zero(directory, target):
+    """As its command does; and as a program does that asks for the tensors."""
+    from deepspeed.utils import zero_to_fp32
+    begun = time.perf_counter()
+    zero_to_fp32.convert_zero_checkpoint_to_fp32_state_dict(directory, target,
+                                                            safe_serialization=True)
+    seconds = time.perf_counter() - begun
+    most, begun = memory(), time.perf_counter()
+    zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(directory)
+    return {"seconds": seconds, "first": time.perf_counter() - begun, "memory": most}
 
 
 def memory():
@@ -260,8 +305,8 @@ def main():
     os.dup2(2, 1)
     with contextlib.redirect_stdout(sys.stderr):
         reply = {"make": make, "join": join, "merge": merge, "make_megatron": make_megatron,
-                 "join_megatron": join_megatron, "mindspeed": mindspeed,
-                 "same": same}[sys.argv[1]](*sys.argv[2:])
+                 "join_megatron": join_megatron, "mindspeed": mindspeed, "zero": zero,
+                 "make_zero": make_zero, "same": same}[sys.argv[1]](*sys.argv[2:])
     print(json.dumps(reply), file=replies)
 
 

@@ -15,7 +15,8 @@ TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "
 
 
 def ranks(*words):
-    return other_python("RSH_HF_PYTHON", "bench_ranks.py", words)
+    variable = "RSH_DEEPSPEED_PYTHON" if "zero" in words[0] else "RSH_HF_PYTHON"
+    return other_python(variable, "bench_ranks.py", words)
 
 
 def first_tensor(bench, source, words):
@@ -41,6 +42,9 @@ def made_and_words(bench, peer, source):
         bench.once("made torch_ranks", lambda _: ranks("make", source, bench.settings.size))
         # What the merger writes.
         return ["--cast", "bfloat16"] if peer == "merge" else []
+    if peer == "zero":
+        bench.once("made zero", lambda _: ranks("make_zero", source, bench.settings.size))
+        return []
     bench.once("made megatron", lambda _: ranks("make_megatron", source, bench.settings.size))
     return ["--convert", TABLE, "--from", "mindspore",
             "--config", os.path.join(source, "config.json")]
@@ -53,7 +57,8 @@ def out_of_files(bench, peer):
         if peer == of and not os.environ.get(named):
             raise Skip(f"{named} does not name a directory that has {what}")
     source, target, other = (os.path.join(bench.work, name) for name in (
-        "torch_ranks" if peer in ("merge", "join") else "megatron", "exported", "peer"))
+        "torch_ranks" if peer in ("merge", "join") else "zero" if peer == "zero" else "megatron",
+        "exported", "peer"))
     words = made_and_words(bench, peer, source)
     found, first = Measured(), Measured()
     for i in bench.each_repeat(most=5):
@@ -77,7 +82,7 @@ def measured(bench, peer, which):
 
 
 PEERS = {"merge": "verl's merger", "join": "torch.load of all, cat, save_file",
-         "mindspeed": "MindSpeed-LLM's converter"}
+         "mindspeed": "MindSpeed-LLM's converter", "zero": "zero_to_fp32.py"}
 
 
 @row("ranks_verl", "whole model out of files of 8 ranks, export", PEERS["merge"], (">=", 2), "x",
@@ -143,3 +148,15 @@ def megatron_join_first(bench):
 @row("megatron_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch")
 def megatron_memory(bench):
     return memory_of(bench, "join_megatron", "torch")
+
+
+@row("ranks_zero", "whole model out of ZeRO 3 of 2 ranks, export", PEERS["zero"], (">=", 1.5), "x",
+     tree="torch")
+def ranks_zero(bench):
+    return both_took(measured(bench, "zero", 0), "DeepSpeed", sooner)
+
+
+@row("ranks_zero_first", "the same, mount and the first tensor", PEERS["zero"], (">=", 5), "x",
+     tree="torch")
+def ranks_zero_first(bench):
+    return both_took(measured(bench, "zero", 1), "DeepSpeed", sooner)
