@@ -33,6 +33,7 @@ HUGGING_FACE = \
 	oracle/lora_mindformers.py \
 	oracle/dcp_loads_distributed.py \
 	oracle/hyperparallel_loads.py \
+	oracle/deepspeed_engine.py \
 	oracle/megatron.py \
 	oracle/megatron_loads.py \
 	oracle/mindspeed_back.py \
