@@ -73,6 +73,11 @@ fuzz_megatron_fuzz_SOURCES = fuzz/fuzz_megatron.c $(FUZZ_SUPPORT)
 fuzz_megatron_fuzz_LINK = $(FUZZ_LINK)
 fuzz_megatron_fuzz_LDADD = $(PARSERS_FORMATS)
 
+FUZZ += fuzz/deepspeed.fuzz
+fuzz_deepspeed_fuzz_SOURCES = fuzz/fuzz_deepspeed.c $(FUZZ_SUPPORT)
+fuzz_deepspeed_fuzz_LINK = $(FUZZ_LINK)
+fuzz_deepspeed_fuzz_LDADD = $(PARSERS_FORMATS)
+
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)
 fuzz_source_map_fuzz_LINK = $(FUZZ_LINK)
@@ -226,6 +231,7 @@ EXTRA_DIST += \
 EXTRA_DIST += \
 	fuzz/corpus/strategy.tar.gz \
 	fuzz/corpus/torch.tar.gz \
+	fuzz/corpus/deepspeed.tar.gz \
 	fuzz/corpus/torch_ranks.tar.gz \
 	fuzz/corpus/megatron.tar.gz \
 	fuzz/corpus/weight_map.tar.gz

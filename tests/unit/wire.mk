@@ -28,6 +28,7 @@ UNIT += \
 	unit/test_formats_dcp_damage \
 	unit/test_formats_torch_ranks \
 	unit/test_formats_megatron \
+	unit/test_formats_deepspeed \
 	unit/test_formats_checkpoint2_text \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
@@ -96,6 +97,9 @@ unit_test_formats_torch_ranks_LDADD = $(L_FORMATS)
 unit_test_formats_megatron_SOURCES = unit/test_formats_megatron.c \
 	unit/support.h unit/support.c
 unit_test_formats_megatron_LDADD = $(L_FORMATS)
+unit_test_formats_deepspeed_SOURCES = unit/test_formats_deepspeed.c \
+	unit/support.h unit/support.c
+unit_test_formats_deepspeed_LDADD = $(L_FORMATS)
 unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT) \
 	unit/support.h unit/support.c
 unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)
