@@ -441,7 +441,7 @@ def run_refusals(tap, trees, directory):
         scale="x"), "damaged: the shape of a parameter")
     case("a parameter in two groups", "z2-fp16", model_of, lambda v: v["param_shapes"][1].update(
         {"embed.weight": v["param_shapes"][0]["embed.weight"]}),
-         "damaged: parameter embed.weight is there twice")
+         "damaged: it has parameter embed.weight twice")
     case("shared_params that are no dictionary", "z1-bf16", model_of, lambda v: v.update(
         shared_params=[1]), "shared_params is not a dictionary")
     case("the name of a shared parameter", "z1-bf16", model_of, lambda v: v.update(
@@ -544,6 +544,16 @@ def run_refusals(tap, trees, directory):
         {"fixed.weight": Called(named("torch._utils", "_rebuild_sparse_tensor"),
                                 v["module"]["fixed.weight"])}),
         "tensor module.fixed.weight is of a kind that is not supported")
+    with tap.test("a tensor of the module that no list has"):
+        def renamed(value):
+            value["param_shapes"][0]["other"] = value["param_shapes"][0].pop(
+                next(reversed(value["param_shapes"][0])))
+        root = edited(trees, "z2-fp16", directory, model_of, renamed)
+        found, _, said = shown_by(root)
+        check(found["layers.1.up.weight"] == CASES["z2-fp16"]["module"]["layers.1.up.weight"] and
+              found["other"] == CASES["z2-fp16"]["model"]["layers.1.up.weight"], found)
+        demand(said, "tensor layers.1.up.weight is in no list of parameters, and is shown as the "
+               "module has it")
     run_universal(tap, trees, directory)
     run_calls(tap, trees, directory)
 

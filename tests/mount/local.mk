@@ -29,6 +29,7 @@ MOUNT += \
 	mount/torch_ranks.py \
 	mount/torch_ranks_hostile.py \
 	mount/deepspeed.py \
+	mount/deepspeed_hostile.py \
 	mount/megatron.py \
 	mount/megatron_output.py \
 	mount/slices.py \

@@ -24,6 +24,10 @@ static void tell(const struct rsh_source *s)
 
 	if (st->from_module && !st->is_file)
 		rsh_log_notice("%s: %s", rsh_source_path(s), st->from_module);
+	if (st->extra)
+		rsh_log_notice("%s: tensor %s is in no list of parameters, and "
+			       "is shown as the module has it",
+			       rsh_source_path(s), st->extra);
 	if (*st->left_out)
 		rsh_log_notice("%s: %s", rsh_source_path(s), st->left_out);
 }

@@ -279,6 +279,9 @@ struct rsh_source_ds {
 
 	/* ---- set by rsh_ds_describe() ---- */
 	uint32_t n_frozen, n_aliases;
+	/* A tensor of the module that is neither a buffer nor in a list of
+	 * parameters; NULL: none. */
+	const char *extra;
 	const char *states; /* "exp_avg, exp_avg_sq, step"; "": none */
 	const char *left_out; /* what is not shown, and why; "": nothing */
 };

@@ -455,6 +455,22 @@ static bool has_shape(const struct rsh_ds_param *p,
 					 sizeof(*p->dims)) == 0);
 }
 
+/* ZeRO 1 does not list frozen parameters. */
+static bool is_extra(const struct rsh_source_ds *st,
+		     const struct rsh_ds_tensor *t,
+		     const struct rsh_ds_param *p)
+{
+	const struct rsh_ds_head *h = st->head;
+
+	if (p || st->from_module || !h->has_shapes || st->layout.stage < 2 ||
+	    t->elements == 0 || rsh_ds_is_buffer(h, t->name))
+		return false;
+	for (uint32_t i = 0; i < h->frozen.n; i++)
+		if (strcmp(h->frozen.v[i].name, t->name) == 0)
+			return false;
+	return true;
+}
+
 static int module_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
@@ -477,6 +493,8 @@ static int module_take(struct describing *w)
 		}
 		if (!is_of_module(st, t, p))
 			continue;
+		if (is_extra(st, t, p))
+			st->extra = t->name;
 		st->n_frozen += !p && !rsh_ds_is_buffer(st->head, t->name) &&
 				st->head->has_shapes && !st->from_module;
 		rc = tensor_add_whole(w, t->name, st->model, t);
@@ -752,6 +770,7 @@ int rsh_ds_describe(struct rsh_source_ds *st, struct rsh_error *err)
 	if (rc)
 		return rc;
 	st->n_frozen = st->n_aliases = 0;
+	st->extra = NULL;
 	w.d = rsh_joined_begin(&st->all);
 	if (!w.d)
 		return rsh_error_nomem(err);

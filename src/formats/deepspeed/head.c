@@ -154,7 +154,7 @@ static int check_names(const struct reading *r, const struct rsh_ds_head *h)
 	for (size_t i = 1; i < k; i++)
 		if (strcmp(names[i - 1], names[i]) == 0)
 			return rsh_error_set(r->err, EBADMSG, "%s: damaged: "
-					     "parameter %s is there twice",
+					     "it has parameter %s twice",
 					     r->path, names[i]);
 	return 0;
 }

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of files of torch.save() that a seed draws, in a value of the pickle or in bytes,
+and a run of the program with its limits of time and memory.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+
+from demands import content, write
+from dcp_trees import Called
+from rank_pickles import Object, TorchFile, dumps, named
+from rsh_cli import PLAIN
+from rsh_mount import TIMEOUT_SCALE, reshardfs_program
+
+NUMBERS = (0, 1, -1, 2, 3, 255, 65536, 10 ** 9, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32,
+           1 << 40, 1 << 60, (1 << 61) + 1, 1 << 62, (1 << 63) - 1, 1 << 63, -(1 << 63), 1 << 64,
+           1 << 2000)
+SECONDS, MEMORY = 20, 64 << 10
+
+
+# ---- changes of a value ----
+
+def places(value, seen=None):
+    """(container, key) of all that a value consists of, each once."""
+    seen = set() if seen is None else seen
+    if id(value) in seen or isinstance(value, (int, str, float)):
+        return
+    seen.add(id(value))
+    if isinstance(value, (dict, list)):
+        for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            yield value, key, inner
+            yield from places(inner, seen)
+    elif isinstance(value, tuple):
+        for inner in value:
+            yield from places(inner, seen)
+    elif isinstance(value, (Object, Called)):
+        inner = value.args if isinstance(value, Object) else value.call[1]
+        yield value, None, inner
+        yield from places(inner, seen)
+        if getattr(value, "state", None) is not None:
+            yield value, "state", value.state
+            yield from places(value.state, seen)
+
+
+def put(container, key, value):
+    if isinstance(container, (dict, list)):
+        container[key] = value
+    elif key == "state":
+        container.state = value
+    elif isinstance(container, Object):
+        container.args = value
+    else:
+        container.call = container.call[0], value
+
+
+def with_number(numbers, value):
+    """The value with another number in one place, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, tuple)):
+        return None
+    if isinstance(value, int):
+        return numbers.choice((*NUMBERS, value + 1, value - 1, 2 * value))
+    tried = list(range(len(value)))
+    numbers.shuffle(tried)
+    for at in tried:
+        changed = with_number(numbers, value[at])
+        if changed is not None:
+            return value[:at] + (changed,) + value[at + 1:]
+    return None
+
+
+def changed_number(numbers, file):
+    found = list(places(file.value))
+    numbers.shuffle(found)
+    for container, key, inner in found:
+        changed = with_number(numbers, inner)
+        if changed is not None:
+            put(container, key, changed)
+            return
+
+
+def exchanged(numbers, file):
+    """Two members of one type change their places."""
+    found = list(places(file.value))
+    first = numbers.choice(found)
+    others = [f for f in found if type(f[2]) is type(first[2]) and f[2] is not first[2]]
+    if others:
+        second = numbers.choice(others)
+        put(first[0], first[1], second[2])
+        put(second[0], second[1], first[2])
+
+
+def removed(numbers, file):
+    found = [f for f in places(file.value) if isinstance(f[0], dict)]
+    if found:
+        container, key, _ = numbers.choice(found)
+        del container[key]
+
+
+def renamed(numbers, file):
+    """A class, a function or a type is another one that the file names, or a stranger."""
+    names = [f for f in places(file.value) if isinstance(f[0], Object) and f[1] is None]
+    if names:
+        numbers.choice(names)[0].cls = numbers.choice((
+            numbers.choice(names)[0].cls, named("os", "system"), named("builtins", "dict"),
+            named("torch", "Size"), named("torch._utils", "_rebuild_tensor_v2")))
+
+
+def nothing(numbers, file):
+    """A member is another kind of value."""
+    container, key, _ = numbers.choice(list(places(file.value)))
+    put(container, key, numbers.choice((None, (), {}, [], "x", 1.5, b"x", True, ((),) * 3))
+        if isinstance(container, (dict, list)) or key == "state" else ())
+
+
+# ---- changes of bytes ----
+
+def flipped(numbers, data):
+    data = bytearray(data)
+    for _ in range(numbers.choice((1, 1, 1, 2, 4))):
+        data[numbers.randrange(len(data))] ^= 1 << numbers.randrange(8)
+    return bytes(data)
+
+
+def swapped(numbers, data):
+    a, b, c = sorted(numbers.randrange(len(data)) for _ in range(3))
+    length = min(b - a, c - b, 40)
+    return data[:a] + data[b:b + length] + data[a + length:b] + data[a:a + length] + \
+        data[b + length:]
+
+
+def cut(numbers, data):
+    return data[:numbers.randrange(len(data))]
+
+
+def doubled(numbers, data):
+    a, b = sorted(numbers.randrange(len(data)) for _ in range(2))
+    return data[:b] + data[a:]
+
+
+def spoil(numbers, root):
+    """What was done to the tree."""
+    paths = sorted(os.path.join(at, n) for at, _, names in os.walk(root) for n in names
+                   if n.endswith((".pt", ".pkl", ".safetensors")) and "extra" not in n)
+    path = numbers.choice([p for p in paths if p.endswith(".pkl")] * 4 or paths)
+    name = os.path.relpath(path, root)
+    if not path.endswith(".pt") or numbers.random() < 0.12:
+        change = numbers.choice((flipped, flipped, cut, swapped))
+        write(path, change(numbers, content(path)))
+        return f"{name} {change.__name__}"
+    file = TorchFile(path)
+    change = numbers.choice((changed_number, changed_number, changed_number, exchanged, removed,
+                             renamed, nothing, flipped, flipped, swapped, cut, doubled))
+    if change in (flipped, swapped, cut, doubled):
+        file.write(path, change(numbers, file.pickle()))
+    else:
+        state = numbers.getstate()
+        change(numbers, file)
+        try:
+            data = dumps(file.value)
+        except (RecursionError, AttributeError):    # it holds itself, or has a number as class
+            return None
+        file.write(path, data)
+        if numbers.random() < 0.4:    # all ranks lie alike
+            for other in paths:
+                if other != path and os.path.basename(other)[:5] == os.path.basename(path)[:5]:
+                    numbers.setstate(state)
+                    file = TorchFile(other)
+                    change(numbers, file)
+                    try:
+                        file.write(other)
+                    except (RecursionError, AttributeError):
+                        break
+            return f"{name} and others {change.__name__}"
+    return f"{name} {change.__name__}"
+
+
+# ---- the program ----
+
+def ran(*words):
+    """(status, what it said, seconds, KiB)"""
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen([reshardfs_program(), *words], stdout=said, stderr=said,
+                                   stdin=subprocess.DEVNULL, env=PLAIN)
+        started = time.monotonic()
+        while True:
+            pid, status, used = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() - started > SECONDS * TIMEOUT_SCALE:
+                process.kill()
+                os.waitpid(process.pid, 0)
+                process.returncode = -9
+                return "no end", "", SECONDS, 0
+            time.sleep(0.001)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        return (process.returncode, said.read().decode("utf-8", "replace"),
+                time.monotonic() - started, used.ru_maxrss)
