@@ -166,7 +166,8 @@ class Watch:
 
 def python_of(variable):
     """The Python that an environment variable names."""
-    packages = {"RSH_ORACLE_PYTHON": "MindSpore", "RSH_HF_PYTHON": "torch"}
+    packages = {"RSH_ORACLE_PYTHON": "MindSpore", "RSH_HF_PYTHON": "torch",
+                "RSH_DEEPSPEED_PYTHON": "deepspeed"}
     python = os.environ.get(variable)
     if not python:
         raise Skip(f"{variable} does not name a Python that has {packages[variable]}")

@@ -67,7 +67,8 @@ def run_bench(work, *options):
     if os.path.exists(path):
         os.remove(path)
     env = {k: v for k, v in os.environ.items()
-           if k not in ("RSH_ORACLE_PYTHON", "RSH_HF_PYTHON") and not k.startswith("BENCH_")}
+           if k not in ("RSH_ORACLE_PYTHON", "RSH_HF_PYTHON", "RSH_DEEPSPEED_PYTHON") and
+           not k.startswith("BENCH_")}
     done = subprocess.run(
         [sys.executable, "-B", os.path.join(BENCH, "bench.py"), "--reader", READER,
          "--dir", os.path.join(work, "data"), "--out", out, *TINY, *options],
