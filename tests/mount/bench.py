@@ -37,9 +37,9 @@ ROWS = """
     program_tensors_inner program_numpy program_torch program_cold quantised_fp8 quantised_fp4 quantised_mxfp4 quantised_int4
     quantised_gptq quantised_awq quantised_first lora
     ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory ranks_zero
-    megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first
+    ranks_zero_first megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first
     megatron_memory megatron_first megatron_all megatron_smaller
-    megatron_mount_memory ranks_zero_first""".split()
+    megatron_mount_memory""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -55,8 +55,8 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
             "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",
-            "ranks_memory", "ranks_zero", "ranks_zero_first", "megatron_mindspeed", "megatron_mindspeed_first", "megatron_join",
-            "megatron_join_first", "megatron_memory", "megatron_first", "megatron_all",
+            "ranks_memory", "ranks_zero", "ranks_zero_first", "megatron_mindspeed",
+            "megatron_mindspeed_first", "megatron_join", "megatron_join_first", "megatron_memory", "megatron_first", "megatron_all",
             "megatron_smaller", "megatron_mount_memory"}
 
 
