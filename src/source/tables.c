@@ -182,7 +182,7 @@ int rsh_tables_none(struct rsh_error *err)
 static int table_unknown(const char *word, const struct rsh_table_list *l,
 			 struct rsh_error *err)
 {
-	char names[640];
+	char names[1200];
 	size_t at = 0;
 
 	if (l->n == 0)

@@ -16,6 +16,7 @@ class AdapterTree:
     """source: a directory of about `size` bytes of BFloat16 matrices; adapter: another."""
 
     def __init__(self, directory, _kind, size, blocks):
+        self.directory = directory
         self.source, self.adapter = (os.path.join(directory, n) for n in ("model", "adapter"))
         rows = 1024 if size < 128 << 20 else 8192
         layers = max(1, size // (2 * rows * INNER))

@@ -349,7 +349,9 @@ class Conversion:
         if self.source == "hf":
             for rule in self.table.skipped + self.table.also:
                 name = rule.sides["hf"][0].name
-                self.left = {n for n in self.left if name.match(n, self.known) is None}
+                for before in ("", *(left for left, _ in self.table.states)):
+                    self.left = {n for n in self.left if not n.startswith(before) or
+                                 name.match(n[len(before):], self.known) is None}
 
     def _make_copies(self):
         for rule in self.table.also:

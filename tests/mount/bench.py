@@ -36,10 +36,10 @@ ROWS = """
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold quantised_fp8 quantised_fp4 quantised_mxfp4 quantised_int4
     quantised_gptq quantised_awq quantised_first lora
-    ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory ranks_zero
-    ranks_zero_first megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first
-    megatron_memory megatron_first megatron_all megatron_smaller
-    megatron_mount_memory""".split()
+    ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory
+    megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first megatron_memory
+    ranks_zero ranks_zero_first
+    megatron_first megatron_all megatron_smaller megatron_mount_memory""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -56,8 +56,8 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
             "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",
             "ranks_memory", "ranks_zero", "ranks_zero_first", "megatron_mindspeed",
-            "megatron_mindspeed_first", "megatron_join", "megatron_join_first", "megatron_memory", "megatron_first", "megatron_all",
-            "megatron_smaller", "megatron_mount_memory"}
+            "megatron_mindspeed_first", "megatron_join", "megatron_join_first", "megatron_memory",
+            "megatron_first", "megatron_all", "megatron_smaller", "megatron_mount_memory"}
 
 
 def run_bench(work, *options):

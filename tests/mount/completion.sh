@@ -33,7 +33,7 @@ if command -v bash >/dev/null; then
 	equal "a command behind options" "$(offers -q --log-level debug um)" umount
 	equal "an option of it" "$(offers --log-level = debug ls --js)" --json
 	equal "the value of one" "$(offers --log-level e)" error
-	equal "the words of a value" "$(offers mount --format '')" "checkpoint2 ckpt dcp hf hyperparallel peft safetensors"
+	equal "the words of a value" "$(offers mount --format '')" "checkpoint2 ckpt dcp hf hyperparallel megatron peft safetensors"
 	equal "after an equals sign" "$(offers mount --format = s)" safetensors
 	equal "right at it" "$(offers mount --replicas =)" "auto off"
 	equal "a value that may be anything" "$(offers mount --prefix '')" ""
@@ -79,7 +79,7 @@ if command -v zsh >/dev/null; then
 		"$(zsh_asks '' | sed -n 's/^\([a-z]*\):.*/\1/p' | sort | xargs)" "$commands"
 	zsh_asks ls --json x >"$T/asked"
 	check "an option of ls for zsh" grep -qx -e '--json\[print JSON\]' "$T/asked"
-	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf checkpoint2 dcp hyperparallel peft)$' "$T/asked"
+	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf checkpoint2 dcp hyperparallel megatron peft)$' "$T/asked"
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
 		grep -q -e '^:.*:(show merge check derive infer)$' "$T/asked.strategy"
