@@ -312,7 +312,8 @@ static int latest_read(const struct rsh_source *s, const char *dir,
 				path);
 		return 0;
 	}
-	*out = strndup((const char *)data, n);
+	data[n] = '\0';
+	*out = strdup((const char *)data);
 	return *out ? 0 : rsh_error_nomem(err);
 }
 
