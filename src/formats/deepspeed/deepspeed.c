@@ -91,90 +91,53 @@ static uint32_t keys_skipped(const struct rsh_torch_value *v,
 	       i : UINT32_MAX;
 }
 
-/* Makes the name of a value of the optimizer: optimizer.param_groups.0.lr. */
-static int value_name(struct rsh_arena *arena, const struct rsh_torch_value *v,
-		      uint32_t skipped, bool of_optimizer, const char **name,
-		      const struct rsh_path_key **keys, uint32_t *n)
+/* The values of a file. */
+struct file_values {
+	struct rsh_source_ds *st;
+	enum rsh_ds_role role;
+};
+
+/* Names those of the optimizer optimizer.param_groups.0.lr. */
+static int value_take(void *ctx, const struct rsh_torch_value *v,
+		      struct rsh_joined_value *out)
 {
-	struct rsh_path_key *own = rsh_arena_array(arena, struct rsh_path_key,
-						   (size_t)v->n_keys + 1);
+	const struct file_values *of = ctx;
+	struct rsh_arena *arena = &of->st->arena;
+	const uint32_t skipped = v->make || !v->plain.pickle ? UINT32_MAX :
+				 keys_skipped(v, of->role);
+	struct rsh_path_key *own;
 	const char *rest = v->name;
 
-	*n = 0;
-	if (!own)
-		return -ENOMEM;
-	if (of_optimizer)
-		own[(*n)++].text = "optimizer";
-	for (uint32_t i = 0; i < skipped; i++)
-		rest += strlen(v->keys[i].text) + 1;
-	for (uint32_t i = skipped; i < v->n_keys; i++)
-		own[(*n)++] = v->keys[i];
-	*name = rsh_arena_format(arena, "%s%s", of_optimizer ? "optimizer." :
-			       "", rest);
-	*keys = rsh_path_keys_copy(own, *n, arena);
-	return *name && *keys ? 0 : -ENOMEM;
-}
-
-static int value_take(struct rsh_source_ds *st, enum rsh_ds_role role,
-		      const struct rsh_torch_value *v,
-		      const struct rsh_plan_options *opts,
-		      const struct rsh_store_attr *attr, struct rsh_values *out)
-{
-	const bool of_optimizer = role == RSH_DS_OPTIMIZER ||
-				  role == RSH_DS_VALUES;
-	const uint32_t skipped = v->make || !v->plain.pickle ? UINT32_MAX :
-				 keys_skipped(v, role);
-	const struct rsh_path_key *keys;
-	const char *name;
-	uint32_t n;
-	int rc;
-
+	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
 	if (skipped == UINT32_MAX)
 		return 0;
-	/* The file of torch is freed. */
-	if (value_name(&st->arena, v, skipped, of_optimizer, &name, &keys, &n))
+	if (of->role != RSH_DS_OPTIMIZER && of->role != RSH_DS_VALUES)
+		return 1;
+	own = rsh_arena_array(arena, struct rsh_path_key,
+			      (size_t)v->n_keys + 1);
+	if (!own)
 		return -ENOMEM;
-	if (opts->wanted && !opts->wanted(opts->ctx, name))
-		return 0;
-	rc = rsh_values_add(out, opts, name, &v->plain, attr);
-	return rc > 0 ? rsh_values_add_path(out, name, keys, n) : rc;
+	own[0].text = "optimizer";
+	for (uint32_t i = 0; i < skipped; i++)
+		rest += strlen(v->keys[i].text) + 1;
+	memcpy(own + 1, v->keys + skipped,
+	       (v->n_keys - skipped) * sizeof(*own));
+	*out = (struct rsh_joined_value){
+		rsh_arena_format(arena, "optimizer.%s", rest), own,
+		v->n_keys - skipped + 1,
+	};
+	return out->name ? 1 : -ENOMEM;
 }
 
-static int values_look(void *ctx, const char *path,
-		       const struct rsh_pickle_value *root,
-		       struct rsh_error *err)
-{
-	(void)ctx, (void)path, (void)root, (void)err;
-	return 0;
-}
-
-/* Takes the values of a file.  If they cannot be read, the tensors are still
- * shown. */
 static int values_take(const struct rsh_source *s, const char *name,
 		       enum rsh_ds_role role,
 		       const struct rsh_plan_options *opts,
 		       struct rsh_values *out)
 {
-	static const struct rsh_torch_parts parts = { .look = values_look };
-	cleanup_format_file struct rsh_format_file file;
-	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_torch_file *f = NULL;
-	struct rsh_stat at = { .size = 0 };
-	int rc = rsh_format_file_open(s, name, &file, &why) ?:
-		 rsh_torch_file_read_parts(&file.bytes, &parts, &f, &why);
+	struct rsh_source_ds *st = rsh_ds_of(s);
 
-	if (rc) {
-		if (rc != -ENOENT && rc != -ENOMEM)
-			rsh_log_warning("%s: its values are not shown",
-					why.text);
-		return rc == -ENOMEM ? rc : 0;
-	}
-	rsh_handle_look(file.handle, &at);
-	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
-		rc = value_take(rsh_ds_of(s), role, &f->values[i], opts,
-				&at.attr, out);
-	rsh_torch_file_free(f);
-	return rc;
+	return rsh_joined_values(s, name, opts, &st->arena, value_take,
+				 &(struct file_values){ st, role }, out);
 }
 
 /* The values are those of rank 0. */
