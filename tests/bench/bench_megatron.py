@@ -69,14 +69,12 @@ def memory():
 
 def convert(directory, target, tensor, pipeline):
     import mindspeed_software
-    convert_ckpt_v2 = mindspeed_software.converter()
-    sys.argv = ["convert_ckpt_v2.py", "--load-model-type", "hf", "--save-model-type", "mg",
-                "--load-dir", directory, "--save-dir", target, "--model-type-hf", "llama2",
-                "--target-tensor-parallel-size", tensor,
-                "--target-pipeline-parallel-size", pipeline]
+    mindspeed_software.converter()
     output, sys.stdout = sys.stdout, sys.stderr
     begun = time.perf_counter()
-    convert_ckpt_v2.main()
+    mindspeed_software.convert(directory, target, "llama2", "mg",
+                               "--target-tensor-parallel-size", tensor,
+                               "--target-pipeline-parallel-size", pipeline)
     seconds = time.perf_counter() - begun
     sys.stdout = output
     return {"seconds": seconds, "memory": memory()}

@@ -11,7 +11,7 @@ process a command.
     bench_ranks.py make_megatron DIRECTORY BYTES    the same model, tensor 2, pipeline 2
     bench_ranks.py join_megatron DIRECTORY TARGET   as join, and the names of Hugging Face
     bench_ranks.py mindspeed DIRECTORY TARGET   MindSpeed-LLM's converter, with
-                            RSH_MINDSPEED_LLM (lib/mindspeed_llm.py)
+                            RSH_MINDSPEED_LLM (lib/mindspeed_software.py)
     bench_ranks.py make_zero DIRECTORY BYTES    the same model, as ZeRO 3 of DeepSpeed on 2 ranks
     bench_ranks.py zero DIRECTORY TARGET    DeepSpeed's zero_to_fp32.py, to safetensors
                             -> {"seconds": S, "first": S, "memory": BYTES}
@@ -269,10 +269,10 @@ def join_megatron(directory, target):
 
 
 def mindspeed(directory, target):
-    import mindspeed_llm
-    mindspeed_llm.enter()
+    import mindspeed_software
+    mindspeed_software.converter()
     begun = time.perf_counter()
-    mindspeed_llm.convert(directory, target, "qwen25", "hf")
+    mindspeed_software.convert(directory, target, "qwen25", "hf")
     seconds = time.perf_counter() - begun
     return {"seconds": seconds, "first": seconds, "memory": memory()}
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The converter of MindSpeed-LLM out of the directory RSH_MINDSPEED_LLM, a checkout, run by a
-Python that has torch, transformers, safetensors and tqdm.
+"""The converter of MindSpeed-LLM (convert_ckpt_v2.py) out of the directory
+RSH_MINDSPEED_LLM, which has its source of 2026-08, under a Python that has torch,
+transformers, safetensors and tqdm.
 
+    git clone https://gitcode.com/Ascend/MindSpeed-LLM DIRECTORY
     mindspeed_software.py WORD...    the words of convert_ckpt_v2.py
 """
 
@@ -29,6 +31,19 @@ def converter():
     package("mindspeed_llm.training.utils", auto_coverage=lambda function: function)
     import convert_ckpt_v2
     return convert_ckpt_v2
+
+
+def convert(source, target, model, to, *words):
+    """From a tree ("mg") to a Hugging Face directory ("hf"), or the other way; converter()
+    was called before."""
+    import logging
+
+    import convert_ckpt_v2
+    logging.getLogger().setLevel(logging.WARNING)
+    sys.argv = ["convert_ckpt_v2.py", "--load-model-type", "mg" if to == "hf" else "hf",
+                "--save-model-type", to, "--load-dir", source, "--save-dir", target,
+                "--model-type-hf", model, *map(str, words)]
+    convert_ckpt_v2.main()
 
 
 if __name__ == "__main__":

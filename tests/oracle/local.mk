@@ -78,7 +78,6 @@ EXTRA_DIST += \
 	lib/rank_reader.py \
 	lib/verl_software.py \
 	lib/megatron_software.py \
-	lib/mindspeed_llm.py \
 	lib/adapters.py \
 	lib/quantised.py \
 	lib/dcp_reader.py \

@@ -9,7 +9,7 @@ torch_dist; the processes of a random mesh load these, take a step of the optimi
 a tree and again torch_dist; one process loads that: its state_dict, and the states in
 torch_dist, are what has to be shown.
 
-RSH_MINDSPEED_LLM names a directory with MindSpeed-LLM (see lib/mindspeed_llm.py).  Its
+RSH_MINDSPEED_LLM names a directory with MindSpeed-LLM (see lib/mindspeed_software.py).  Its
 converter cuts Hugging Face models with random bytes for random meshes, and the mount has to
 make the same models of the trees.
 
@@ -300,10 +300,10 @@ def judge_converted(tap, seed, work):
 
 
 def convert(source, target, model, *words):
-    import mindspeed_llm
+    import mindspeed_software
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != HERE]
-    mindspeed_llm.enter()
-    mindspeed_llm.convert(source, target, model, "mg", *words)
+    mindspeed_software.converter()
+    mindspeed_software.convert(source, target, model, "mg", *words)
     return 0
 
 
