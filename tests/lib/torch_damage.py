@@ -3,21 +3,26 @@
 and a run of the program with its limits of time and memory.
 """
 
+import argparse
 import os
 import subprocess
 import tempfile
 import time
+import traceback
 
-from demands import content, write
+from demands import check, content, write
 from dcp_trees import Called
 from rank_pickles import Object, TorchFile, dumps, named
 from rsh_cli import PLAIN
-from rsh_mount import TIMEOUT_SCALE, reshardfs_program
+from rsh_mount import SUSPICIOUS, TIMEOUT_SCALE, reshardfs_program
+from run_seed import half_if_sanitized
+from shown_model import hashes, model_hashes
 
 NUMBERS = (0, 1, -1, 2, 3, 255, 65536, 10 ** 9, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32,
            1 << 40, 1 << 60, (1 << 61) + 1, 1 << 62, (1 << 63) - 1, 1 << 63, -(1 << 63), 1 << 64,
            1 << 2000)
 SECONDS, MEMORY = 20, 64 << 10
+A_TEST = 50
 
 
 # ---- changes of a value ----
@@ -198,3 +203,61 @@ def ran(*words):
         said.seek(0)
         return (process.returncode, said.read().decode("utf-8", "replace"),
                 time.monotonic() - started, used.ru_maxrss)
+
+
+# ---- what became of a change ----
+
+def exported(numbers, what, root, directory, base):
+    """(what was shown of the model, or None if it was refused; what was done and said)"""
+    out = os.path.join(directory, "out")
+    words = ["--optimizer", "keep"] if numbers.random() < 0.3 else []
+    status, said, seconds, memory = ran("export", "--check", "full", *words, root, out)
+    what = f"{what}: status {status}, {seconds:.1f} s, {memory} KiB\n{said}"
+    check(isinstance(status, int) and 0 <= status < 5 and not SUSPICIOUS.search(said), what)
+    check(memory < base + MEMORY, what)
+    if status:
+        check(": error: " in said or said.startswith("reshardfs: "), what)
+        return None, what
+    return {n: v for n, v in model_hashes(out).items() if not n.startswith("optimizer.")}, what
+
+
+def read_alone(read, root):
+    """What the independent reader finds; None: it refuses or cannot, or there is none."""
+    try:
+        return read and hashes(read(root))
+    except Exception:  # whatever is wrong with it
+        return None
+
+
+def as_read_alone(found, alone, what):
+    """The program shows what the independent reader finds."""
+    different = sorted(n for n in set(found) | set(alone or {})
+                       if found.get(n) != (alone or {}).get(n))
+    check(alone is not None, f"{what}shown, and the reader refuses it")
+    check(not different, f"{what}{different} differ")
+
+
+def words_of_changes():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=400)
+    return parser.parse_args()
+
+
+def run_changes(tap, words, directory, one):
+    """one(seed, directory of its own) says what became of it, or raises."""
+    kinds = {}
+    for begin in range(words.seed, words.seed + words.cases, A_TEST):
+        seeds = range(begin, min(begin + A_TEST, words.seed + words.cases))
+        wrong = []
+        for seed in half_if_sanitized(seeds):
+            with tempfile.TemporaryDirectory(dir=directory) as own:
+                try:
+                    kind = one(seed, own)
+                    kinds[kind] = kinds.get(kind, 0) + 1
+                except AssertionError as error:
+                    wrong.append(str(error))
+                except Exception:  # of the test itself
+                    wrong.append(f"seed {seed}: {traceback.format_exc()}")
+        tap.ok(not wrong, f"changes {seeds[0]} to {seeds[-1]}", "\n".join(wrong))
+    tap.diag(f"{kinds}")
