@@ -190,6 +190,18 @@ struct rsh_model_config {
 	char path[];
 };
 
+/* jansson before 2.14 has no json_object_getn(). */
+static json_t *model_member(json_t *object, const char *key, size_t n)
+{
+	const char *name;
+	json_t *v;
+
+	json_object_foreach(object, name, v)
+		if (strncmp(name, key, n) == 0 && !name[n])
+			return v;
+	return NULL;
+}
+
 /* Finds a key at the top, or else in the configuration of the text model; one
  * with dots in the objects that it names. */
 static json_t *model_find(const struct rsh_model_config *c, const char *key)
@@ -200,7 +212,7 @@ static json_t *model_find(const struct rsh_model_config *c, const char *key)
 	if (strchr(key, '.')) {
 		for (v = c->root; v && key; key = key[n] ? key + n + 1 : NULL) {
 			n = strcspn(key, ".");
-			v = json_object_getn(v, key, n);
+			v = model_member(v, key, n);
 		}
 		return v;
 	}
