@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					     "fuzz" };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_dcp_builder *both;
-	struct rsh_dcp *d, *joined;
+	struct rsh_dcp *d, *joined = NULL;
 	int rc = rsh_dcp_parse(&src, &d, &err);
 
 	if (rc) {

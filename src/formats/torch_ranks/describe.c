@@ -351,7 +351,7 @@ static int cuts_find(struct describing *w, const struct ref *r,
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
 	size_t at[RSH_MAX_DIMS] = { 0 };
-	struct known_cut *found;
+	struct known_cut *found = NULL;
 	uint64_t from, n;
 	int rc = 0;
 
