@@ -289,8 +289,8 @@ class Model:
         rows, columns = block = [self.numbers.choice((2, 4, 5, 128)) for _ in range(2)]
         self.config["quantization_config"] = {
             "quant_method": "fp8", "fmt": "e4m3", "weight_block_size": block}
-        for name in [n for n in self.tensors if n.endswith("_proj.weight")
-                     and "eh_proj" not in n]:
+        for name in [n for n in self.tensors if "eh_proj" not in n and
+                     n.endswith(("_proj.weight", "_proj_with_mqa.weight"))]:
             m, n = self.tensors[name][1]
             # No NaN, whose bits no two programs make alike.
             content = bytes(b for b in self.numbers.randbytes(2 * m * n + 64)

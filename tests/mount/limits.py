@@ -117,7 +117,8 @@ def try_values(tap, job, name, kind, values, all_work):
 
 def address_space(tap, job, numbers):
     for name, kind in (("ulimit -v", resource.RLIMIT_AS), ("ulimit -d", resource.RLIMIT_DATA)):
-        values = sorted({2 * MIB, 1024 * MIB} | {int(2 * MIB * 600 ** numbers.random()) // KIB * KIB
+        # The kernel kills a program that it cannot map.
+        values = sorted({3 * MIB, 1024 * MIB} | {int(3 * MIB * 400 ** numbers.random()) // KIB * KIB
                                                 for _ in range(24)})
         try_values(tap, job, name, kind, values, 1024 * MIB)
     with tap.test("ulimit -v: the foreground says so as well"):
