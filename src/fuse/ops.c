@@ -38,8 +38,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	s->direct_io = s->io_mode == RSH_IO_DIRECT ||
 		       (s->io_mode != RSH_IO_CACHED && s->may_map);
 	rsh_passthrough_init(s, conn);
-	if (s->ready)
-		s->ready(s->ready_ctx);
+	s->events.ready(s->events.ctx);
 }
 
 /* ---- names and attributes ---- */
@@ -322,6 +321,56 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 
 /* ---- files ---- */
 
+/* ---- files that programs map ----
+ *
+ * When a program maps a file that was opened with direct I/O, the kernel drops
+ * all pages of the file, also those that others have mapped: workers that map a
+ * model one after the other would each read it again.  So a file is opened
+ * through the page cache once a page of it was read.  A file that is not mapped
+ * is read faster without. */
+
+/* Only reads past the page cache say who reads. */
+static bool mapped_is_page(const struct rsh_request *r)
+{
+	return r->fi.lock_owner == 0;
+}
+
+static _Atomic uint64_t *mapped_word(struct rsh_server *s, fuse_ino_t ino,
+				     uint64_t *bit)
+{
+	const uint64_t at = ino % RSH_MAPPED_BITS;
+
+	*bit = UINT64_C(1) << at % 64;
+	return &s->mapped.bits[at / 64];
+}
+
+static bool mapped_has(struct rsh_server *s, fuse_ino_t ino)
+{
+	uint64_t bit;
+
+	return atomic_load(mapped_word(s, ino, &bit)) & bit;
+}
+
+/* The kernel refuses the page cache for a file that it passes through, and it
+ * may do so at the next open, so such a file stays as it is. */
+static void mapped_add(struct rsh_server *s, fuse_ino_t ino)
+{
+	uint64_t bit;
+	_Atomic uint64_t *word = mapped_word(s, ino, &bit);
+	uint32_t file;
+
+	if (!s->direct_io || s->io_mode == RSH_IO_DIRECT ||
+	    (atomic_load(word) & bit) ||
+	    (s->passthrough.granted &&
+	     rsh_vfs_backing(s->vfs, ino, &file) != -ENODATA))
+		return;
+	atomic_fetch_or(word, bit);
+	if (!atomic_exchange(&s->mapped.any, true))
+		s->events.mapped(s->events.ctx);
+}
+
+/* ---- open, read, release ---- */
+
 /* Closes what the file has; `req` is as in rsh_passthrough_close(). */
 static void op_close_file(struct rsh_server *s, fuse_req_t req,
 			  struct rsh_open_file *f)
@@ -387,7 +436,7 @@ static void serve_open(const struct rsh_request *r, int rc)
 		rsh_passthrough_fill(f->backing, &fi);
 	} else {
 		fi.keep_cache = 1;
-		fi.direct_io = s->direct_io;
+		fi.direct_io = s->direct_io && !mapped_has(s, r->ino);
 	}
 	rsh_log_debug("open node %llu%s", (unsigned long long)r->ino,
 		      f->backing ? ", passed through" : "");
@@ -433,6 +482,8 @@ static void serve_read(const struct rsh_request *r, int rc)
 	if (n == 0 && rsh_pending_is_over(r->pending))
 		n = -EINTR;
 	if (n == 0) {
+		if (mapped_is_page(r))
+			mapped_add(r->server, r->ino);
 		n = rsh_stream_read(r->stream, (uint64_t)r->off, r->size,
 				    &view);
 		rsh_log_debug("read node %llu offset %lld size %zu: %zd",

@@ -51,6 +51,14 @@ struct rsh_open_file {
 	LIST_ENTRY(rsh_open_file) next;
 };
 
+/* The numbers of files that programs map (ops.c).  A bit stands for many nodes,
+ * so a file may be taken for one that is mapped, which only costs time. */
+#define RSH_MAPPED_BITS 65536
+struct rsh_mapped_nodes {
+	atomic_bool any;
+	_Atomic uint64_t bits[RSH_MAPPED_BITS / 64];
+};
+
 /* All open files.  Some may still be open when the mount ends, or their release
  * may not have arrived. */
 struct rsh_open_files {
@@ -107,7 +115,9 @@ struct rsh_server {
 	struct rsh_streams *streams;
 	unsigned max_read;  /* bytes of a request */
 	enum rsh_io_mode io_mode;
-	bool direct_io; /* reads bypass the page cache; INIT sets it */
+	bool direct_io; /* reads bypass the page cache, but for files that are
+			 * mapped; INIT sets it */
+	struct rsh_mapped_nodes mapped;
 	struct fuse_session *session;
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	unsigned n_threads, max_threads;
@@ -134,9 +144,7 @@ struct rsh_server {
 	struct rsh_request_queue queue;
 	struct rsh_interrupts interrupts;
 
-	/* Called once, by the thread that answers the kernel's INIT. */
-	void (*ready)(void *ctx);
-	void *ready_ctx;
+	struct rsh_server_events events;
 };
 
 /* open_files.c: all members of a new open file are NULL.  Returns NULL if

@@ -186,12 +186,11 @@ static void server_unmount(struct rsh_server *s)
 		rsh_mounter_unmount(s->mounter);
 }
 
-int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
+int rsh_server_run(struct rsh_server *s, const struct rsh_server_events *e)
 {
 	int rc;
 
-	s->ready = ready;
-	s->ready_ctx = ctx;
+	s->events = *e;
 	rc = rsh_loop_run(s);
 	server_unmount(s);
 	if (!rsh_streams_stop(s->streams))

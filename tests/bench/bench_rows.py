@@ -920,52 +920,6 @@ def null_python(bench):
                      "from memory", "file")
 
 
-def mapped(bench, readers, held=False):
-    """Readers that map the virtual files, beside those of a server from memory, which
-    has one megabyte or all of the files."""
-    tree = the_tree(bench, "contiguous")
-    shown = ["-m", *tree.converted_files()] if held else [tree.content]
-    with bench.mounted(tree) as mount, bench.nothing(*shown) as nothing:
-        bench.verify(mount, tree)
-        bench.raise_readahead(nothing.path)
-
-        def sample(files):
-            return bench.read(bench.forget(files), readers, mapped=True)
-
-        files = bench.files(mount, tree)
-        memory = [os.path.join(nothing.path, str(i))
-                  for i in range(len(files) if held else 1)]
-        result = rates(bench.compare(lambda: sample(files), lambda: sample(memory),
-                                     warm=tree.source_files()), peer="from memory")
-        plain = bench.read(tree.converted_files(), readers) and \
-            bench.read(tree.converted_files(), readers, mapped=True)
-        result.note(f"plain files {rate_text(plain.rate)}")
-        return result
-
-
-@row("mapped", "contiguous reshard, one reader that maps the files",
-     "a server from memory, mapped", (">=", 0.9))
-def mapped_one(bench):
-    return mapped(bench, 1)
-
-
-@row("mapped_many", "the same, 16 readers", "a server from memory, mapped", (">=", 0.9))
-def mapped_many(bench):
-    return mapped(bench, 16)
-
-
-@row("mapped_held", "one reader that maps the files",
-     "a server that has them in memory, mapped", (">=", 0.9))
-def mapped_held(bench):
-    return mapped(bench, 1, held=True)
-
-
-@row("mapped_held_many", "the same, 16 readers",
-     "a server that has them in memory, mapped", (">=", 0.9))
-def mapped_held_many(bench):
-    return mapped(bench, 16, held=True)
-
-
 @row("copy_one", "a server that copies plain files, one reader", "direct read")
 def copy_one(bench):
     return copy_against_direct(bench, 1)

@@ -54,6 +54,8 @@ EXTRA_DIST += \
 	bench/bench_adapter_tree.py \
 	bench/bench_ranks.py \
 	bench/bench_ranks_rows.py \
+	bench/bench_mapped_rows.py \
+	bench/bench_loading.py \
 	bench/bench_megatron.py \
 	bench/bench_megatron_rows.py \
 	bench/bench_quantised.py \

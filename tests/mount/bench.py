@@ -29,7 +29,7 @@ ROWS = """
     convert_back convert_back_memory convert_rank export
     export_inner export_cp export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
-    mapped mapped_many mapped_held mapped_held_many copy_one copy_two
+    copy_one copy_two
     big_mount big_list big_memory big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
     requests requests_inner sizes cache_trained cache_trained_processor cache_holds
     cache_holds_moments cache_again cache_disk cache_servers s3 s3_many s3_inner
@@ -39,7 +39,9 @@ ROWS = """
     ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory
     megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first megatron_memory
     ranks_zero ranks_zero_first
-    megatron_first megatron_all megatron_smaller megatron_mount_memory""".split()
+    megatron_first megatron_all megatron_smaller megatron_mount_memory
+    mapped mapped_many mapped_held mapped_held_many mapped_workers mapped_slices mapped_again
+    from_pretrained""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -50,7 +52,8 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "read_once_columns", "cold", "cold_inner", "program_checkpoint",
             "program_checkpoint_inner", "program_network", "program_tensors",
             "program_tensors_inner", "program_numpy", "program_torch", "program_cold",
-            "mapped", "mapped_many", "mapped_held", "mapped_held_many", "s3",
+            "mapped", "mapped_many", "mapped_held", "mapped_held_many",
+            "mapped_slices", "from_pretrained", "s3",
             "s3_many", "s3_inner", "cache_again", "cache_servers", "big_mount",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",

@@ -81,6 +81,7 @@ MOUNT += \
 	mount/faults.py \
 	mount/memory.py \
 	mount/leaks.py \
+	mount/mapped.py \
 	mount/pages.py \
 	mount/hanging.sh \
 	mount/killed.py \

@@ -18,8 +18,10 @@ struct rsh_mounter;
 
 enum rsh_io_mode {
 	/* Passthrough for the files that allow it.  Other files are read with
-	 * direct I/O, unless the kernel (before Linux 6.6) would then refuse
-	 * shared mappings of files. */
+	 * direct I/O until a program maps them, and then through the page
+	 * cache: the kernel drops the pages of a file with direct I/O whenever
+	 * another program maps it.  Before Linux 6.6 direct I/O would not allow
+	 * shared mappings, so all files use the page cache. */
 	RSH_IO_AUTO,
 	/* Like RSH_IO_AUTO, but a warning is logged if the mount cannot use
 	 * passthrough.
@@ -115,17 +117,26 @@ void rsh_mounter_end(struct rsh_mounter *m);
  * with a sentence; after an error nothing remains mounted. */
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err);
+/* These are called once, from other threads.  They must not wait. */
+struct rsh_server_events {
+	/* The kernel's first request is being answered: from now on the mount
+	 * answers requests. */
+	void (*ready)(void *ctx);
+	/* A program has mapped a file that was opened with direct I/O.  From
+	 * now on such files are in the page cache of the mount. */
+	void (*mapped)(void *ctx);
+	void *ctx;
+};
+
 /* Serves until the tree is unmounted or SIGTERM, SIGINT or SIGHUP arrives, then
- * unmounts (lazily if the mount is busy).  Calls ready(ctx), from another
- * thread, when the kernel's first request is being answered: from then on the
- * mount answers requests.  Returns 0 or -errno. */
-int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx);
+ * unmounts (lazily if the mount is busy).  Returns 0 or -errno. */
+int rsh_server_run(struct rsh_server *s, const struct rsh_server_events *e);
 /* Returns, after rsh_server_run(), whether a thread is still stuck in a read of
  * its source.  If so, the objects that were passed to the server must not be
  * freed. */
 bool rsh_server_is_stuck(const struct rsh_server *s);
-/* Returns whether reads bypass the page cache.  The result is valid when
- * ready() is called. */
+/* Returns whether reads bypass the page cache, but for files that are mapped.
+ * The result is valid when ready() is called. */
 bool rsh_server_is_direct(const struct rsh_server *s);
 void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
 void rsh_server_free(struct rsh_server *s);

@@ -88,6 +88,8 @@ void rsh_store_io_free(struct rsh_store_io *io);
  * all reads are dropped, because the kernel caches the files of the mount.  Any
  * thread may call this. */
 void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes, bool all);
+/* Sets `all` later.  Any thread may call this. */
+void rsh_store_io_drop_all(struct rsh_store_io *io);
 
 void rsh_store_io_stats_get(const struct rsh_store_io *io,
 			     struct rsh_store_io_stats *out);

@@ -152,6 +152,13 @@ static void on_ready(void *ctx)
 	rsh_notify("READY=1");
 }
 
+static void on_mapped(void *ctx)
+{
+	const struct service *s = ctx;
+
+	rsh_store_io_drop_all(s->io);
+}
+
 static void log_statistics(const struct service *s, enum rsh_log_level level)
 {
 	struct rsh_stream_stats stats;
@@ -477,7 +484,8 @@ static int run_service(struct service *s)
 	int rc;
 
 	rsh_log_info("%s mounted on %s", o->vfs.source, o->mountpoint);
-	rc = rsh_server_run(s->server, on_ready, s);
+	rc = rsh_server_run(s->server, &(struct rsh_server_events){
+		on_ready, on_mapped, s });
 	rsh_notify("STOPPING=1");
 	log_statistics(s, RSH_LOG_INFO);
 	if (rc)

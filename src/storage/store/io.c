@@ -100,6 +100,11 @@ void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes, bool all)
 	atomic_store(&io->drop_all, all);
 }
 
+void rsh_store_io_drop_all(struct rsh_store_io *io)
+{
+	atomic_store(&io->drop_all, true);
+}
+
 void rsh_store_io_stats_get(const struct rsh_store_io *io,
 			     struct rsh_store_io_stats *out)
 {
