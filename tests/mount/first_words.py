@@ -270,10 +270,10 @@ def first_commands(d, tree, src):
          safetensors_bytes(deltas, dict.fromkeys(deltas, "0f" * 16)))
     rank = "source/rank_0"
     return {
-        "mount Qwen/Qwen3-8B mnt": (INPUT, "No such file or directory; a model of the Hugging "
-                                           "Face Hub is downloaded first: hf download"),
-        "ls Qwen/Qwen3-8B": (INPUT, "hf download"),
-        "plan meta-llama/Llama-3": (INPUT, "hf download"),
+        "mount Qwen/Qwen3-8B mnt": (INPUT, "No such file or directory; it is not a model of the "
+                                           "Hugging Face Hub that was downloaded either"),
+        "ls Qwen/Qwen3-8B": (INPUT, "models--Qwen--Qwen3-8B): hf download Qwen/Qwen3-8B gets it"),
+        "plan meta-llama/Llama-3": (INPUT, "hf download meta-llama/Llama-3 gets it"),
         "mount empty mnt": (INPUT, "the directory is empty"),
         "ls empty": (INPUT, "the directory is empty"),
         "export empty out": (INPUT, "the directory is empty"),

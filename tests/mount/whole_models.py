@@ -19,7 +19,7 @@ import genuine  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
-from safetensors_format import Tensors, read_model, safetensors_bytes, values_of  # noqa: E402
+from safetensors_format import Tensors, read_model, safetensors_bytes, values_in, values_of  # noqa: E402
 from ms_formats import Record, checkpoint_bytes, read_checkpoint  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
@@ -614,6 +614,74 @@ def what_is_lost_is_said(directory):
         check("MindSpore's converter" not in m.said, m.said)
     with Shown("--log-level", "info", *words) as m:
         demand(m.said, "MindSpore's converter refuses a source of which ranks have no valid file")
+
+
+def downloaded(hub, name, revision="2abc"):
+    """Puts the model of Qwen3 into a cache of Hugging Face; its snapshot."""
+    model = os.path.join(hub, "models--" + name.replace("/", "--"))
+    snapshot = os.path.join(model, "snapshots", revision)
+    os.makedirs(snapshot)
+    for number, part in enumerate(sorted(os.listdir(QWEN3))):
+        write(os.path.join(model, "blobs", str(number)), content(os.path.join(QWEN3, part)))
+        os.symlink(f"../../blobs/{number}", os.path.join(snapshot, part))
+    write(os.path.join(model, "refs", "main"), revision.encode())
+    return snapshot
+
+
+@test
+def a_model_by_its_name_on_the_hub(directory):
+    """In each place where huggingface_hub puts its cache."""
+    home = os.path.join(directory, "home")
+    places = [({"HF_HUB_CACHE": "A"}, "A"), ({"HF_HOME": "B"}, "B/hub"),
+              ({"HF_HUB_CACHE": "", "HF_HOME": "~/C"}, "home/C/hub"),
+              ({"XDG_CACHE_HOME": "D"}, "D/huggingface/hub"),
+              ({"XDG_CACHE_HOME": ""}, "home/.cache/huggingface/hub")]
+    for number, (names, hub) in enumerate(places):
+        env = {"HOME": home, **{name: os.path.join(directory, value) if value[:1] not in "~" else
+                                value for name, value in names.items()}}
+        snapshot = downloaded(os.path.join(directory, hub), f"me/Model-{number}.5_x")
+        got = run("ls", f"me/Model-{number}.5_x", env=env, cwd=directory)
+        check(got.status == GOOD and f"mount {snapshot} mnt" in got.out, repr((names, got)))
+        got = run("ls", f"me/Other-{number}", env=env, cwd=directory)
+        check(got.status == INPUT and f"there is no {os.path.join(directory, hub)}/models--me--"
+              f"Other-{number}): hf download me/Other-{number} gets it" in got.err, repr(got))
+    downloaded(os.path.join(directory, "A"), "alone")
+    env = {"HF_HUB_CACHE": os.path.join(directory, "A")}
+    for words in (["ls", "alone"], ["plan", "alone"], ["verify", "alone"],
+                  ["convert", "check", "qwen3", "alone"],
+                  ["ls", "A/models--alone"], ["ls", "A/models--alone/"]):
+        got = run(*words, env=env, cwd=directory)
+        check(got.status == GOOD, repr((words, got)))
+    got = run("export", "alone", "out", env=env, cwd=directory)
+    check(got.status == GOOD and values_in(os.path.join(directory, "out")) ==
+          values_in(QWEN3), repr(got))
+    os.environ.update(env)
+    try:
+        check("config.json" in [os.path.basename(f.name) for f in reshardfs.files("alone")],
+              "the library does not show the model")
+    finally:
+        del os.environ["HF_HUB_CACHE"]
+
+
+@test
+def a_name_that_the_cache_cannot_give(directory):
+    hub = os.path.join(directory, "hub")
+    model = os.path.join(hub, "models--me--one")
+    downloaded(hub, "me/one")
+    env = {"HF_HUB_CACHE": hub}
+    # What lies in the working directory is meant, also if it cannot be mounted.
+    write(os.path.join(directory, "me", "one", "note.txt"), b"")
+    refused(run("ls", "me/one", env=env, cwd=directory), INPUT, "me/one: ")
+    shutil.rmtree(os.path.join(directory, "me"))
+    for ref, words in ((b"gone", "snapshots/gone: No such file or directory: "),
+                       (b"../x", "refs/main: it names no revision: name a directory below "),
+                       (b"", "refs/main: it names no revision")):
+        write(os.path.join(model, "refs", "main"), ref)
+        refused(run("plan", "me/one", env=env, cwd=directory), INPUT, words)
+        refused(run("ls", model, env=env, cwd=directory), INPUT, "snapshots/2abc in it is a")
+    os.unlink(os.path.join(model, "refs", "main"))
+    refused(run("plan", "me/one", env=env, cwd=directory), INPUT,
+            "refs/main: No such file or directory: name a directory below")
 
 
 def main():

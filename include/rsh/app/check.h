@@ -15,6 +15,11 @@
 int rsh_rules_check(const struct rsh_options *o, bool converts,
 		    struct rsh_error *err);
 
+/* Replaces the name of a model in the cache of Hugging Face (storage/hub.h) by
+ * the path of its snapshot; any other SOURCE stays as it is. */
+int rsh_check_source(struct rsh_options *o, char **source,
+		     struct rsh_error *err);
+
 /* Looks at SOURCE, checks the rules of conversions, and settles what all
  * commands that describe one have in common: strategies, the form of the
  * weights, the output, and the files beside the weights.  The operands must be

@@ -126,9 +126,6 @@ bool rsh_store_is_address(const char *path);
 /* Returns the most requests in progress at a time to such an address; 0 for a
  * path. */
 unsigned rsh_store_far(const char *path, const struct rsh_store_options *o);
-/* Returns a hint for "No such file or directory" if a path looks like a
- * mistyped address, else "". */
-const char *rsh_store_hint(const char *path);
 /* Opens the directory.  The caller frees the store.  Returns 0 or -errno with a
  * sentence. */
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,

@@ -5,11 +5,13 @@
 #include "commands.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "ls.h"
 #include "rsh/source/format.h"
+#include "rsh/storage/hub.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
@@ -155,6 +157,7 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 			struct rsh_error *err)
 {
 	struct stat st;
+	char hint[PATH_MAX];
 	const struct rsh_format *format = NULL;
 	/* Whoever opens the file says what is wrong with it. */
 	struct rsh_error unused = RSH_ERROR_INIT;
@@ -165,10 +168,13 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 		return rsh_error_nomem(err);
 	if (rsh_store_is_address(o->vfs.source))
 		return open_directory(o, s, err);
-	if (stat(o->vfs.source, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s%s", o->vfs.source,
-				     strerror(errno),
-				     rsh_store_hint(o->vfs.source));
+	if (stat(o->vfs.source, &st) != 0) {
+		const int missing = errno;
+
+		rsh_hub_hint(o->vfs.source, hint, sizeof(hint));
+		return rsh_error_set(err, missing, "%s: %s%s", o->vfs.source,
+				     strerror(missing), hint);
+	}
 	/* A single file may be a source.  Of one that has records these are
 	 * listed. */
 	if (!S_ISDIR(st.st_mode))

@@ -170,6 +170,7 @@ int reshard_open(const char *source, const char *const *options,
 	     rsh_error_nomem(&err) : 0;
 	r->options.command = &library;
 	r->path = path;
+	rc = rc ?: rsh_check_source(&r->options, &path, &err);
 	r->options.vfs.source = path;
 	for (; rc == 0 && options && *options; options++)
 		rc = rsh_options_set(&r->options, *options, &err);

@@ -10,9 +10,23 @@
 
 #include "options_i.h"
 #include "rsh/formats/formats.h"
+#include "rsh/storage/hub.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/manifest.h"
+
+int rsh_check_source(struct rsh_options *o, char **source,
+		     struct rsh_error *err)
+{
+	cleanup_free char *snapshot = NULL;
+	int rc = rsh_hub_find(*source, &snapshot, err);
+
+	o->look = rc;
+	if (rc || !snapshot)
+		return rc;
+	*source = rsh_arena_format(&o->memory, "%s", snapshot);
+	return *source ? 0 : rsh_error_nomem(err);
+}
 
 /* If both strategies are given or known, ls prints what a mount would show. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)

@@ -374,8 +374,13 @@ static int take_operands(struct rsh_options *o, struct rsh_error *err)
 			o->vfs.weights.table = o->operands[i];
 		else if (strcmp(names[i], "[RANK...]") == 0)
 			return rsh_ranks_check(o, i, err);
-		else if (!o->vfs.source)
+		else if (!o->vfs.source) {
+			rc = strstr(names[i], "SOURCE") ?
+			     rsh_check_source(o, &o->operands[i], err) : 0;
 			o->vfs.source = o->operands[i];
+		}
+		if (rc)
+			return rc;
 		/* What follows the name of a form depends on it. */
 		if (strstr(names[i], "...") || o->command->forms)
 			return 0;

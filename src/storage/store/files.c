@@ -18,6 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "rsh/storage/hub.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/compat.h"
 #include "rsh/util/mem.h"
@@ -669,30 +670,11 @@ static int files_open_root(struct rsh_files *f, const char *path)
 	return 0;
 }
 
-/* Names of models on the Hub are OWNER/MODEL. */
-static bool files_is_hub_name(const char *path)
-{
-	const char *slash = strchr(path, '/');
-	cleanup_free char *owner =
-		slash ? strndup(path, (size_t)(slash - path)) : NULL;
-
-	return owner && !strchr("/.~", *path) && slash[1] &&
-	       !strchr(slash + 1, '/') && access(owner, F_OK) != 0;
-}
-
-const char *rsh_store_hint(const char *path)
-{
-	if (strstr(path, ":/") && !strchr("/.", *path))
-		return "; addresses begin with s3://, https:// or http://";
-	return files_is_hub_name(path) && access(path, F_OK) != 0 ?
-	       "; a model of the Hugging Face Hub is downloaded first: "
-	       "hf download OWNER/MODEL --local-dir DIR" : "";
-}
-
 int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_medium **out, struct rsh_error *err)
 {
 	struct rsh_files *f = calloc(1, sizeof(*f));
+	char hint[PATH_MAX];
 	int rc;
 
 	if (!f)
@@ -705,8 +687,9 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 	rc = files_open_root(f, path);
 	if (rc) {
 		files_free(&f->base);
+		rsh_hub_hint(path, hint, sizeof(hint));
 		return rsh_error_set(err, -rc, "source %s: %s%s", path,
-				     strerror(-rc), rsh_store_hint(path));
+				     strerror(-rc), hint);
 	}
 	*out = &f->base;
 	return 0;
