@@ -26,9 +26,10 @@ _ADDRESS = re.compile("(s3|https?)://")
 
 def placed(source: Path) -> str:
     """A source as an absolute path, which stays valid if the program changes its
-    directory; an address as it is."""
+    directory; an address, or the name of a model on the Hugging Face Hub, as it is."""
     text = os.fspath(source)
-    return text if _ADDRESS.match(text) else os.path.abspath(text)
+    known = _ADDRESS.match(text) or not os.path.lexists(text)
+    return text if known else os.path.abspath(text)
 
 
 class Error(Exception):

@@ -50,6 +50,7 @@ NOT_RUN = {
     ("doc/install.md", "make -C build/install uninstall"):
         "mount/install.sh, tests/package.sh and mount/wheel.py do",
     ("doc/python.md", "pip install ."): "mount/wheel.py does",
+    ("doc/python.md", "import reshardfs.dcp"): "oracle/dcp_loads_distributed.py does",
     ("doc/jobs.md", "/data/ckpt8 /mnt/ckpt4 reshardfs"): "mount/fstab.sh does",
     ("doc/jobs.md", "ln -s /usr/local"): "mount/fstab.sh does",
     ("doc/jobs.md", "SOURCE="): "there is no systemd; mount/fstab.sh reads the unit",

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What --format dcp shows, loaded by four processes of torch.
+"""What --format dcp shows, loaded by four processes of torch, and what the module's
+StorageReader gives them without a mount.
 
 RSH_HF_PYTHON names a Python that has torch.  Four processes under gloo load a mount into
 DTensors on a mesh of 2 x 2, each with placements drawn at random: every process gets the
 elements that the safetensors form of the same source has.  Sources are rank files, and a
-checkpoint with transposed tensors, whose items say so by strides.  If that Python has
+checkpoint with transposed tensors, whose items say so by strides.  Some of the tensors
+that they load into have another type or order of dimensions.  If that Python has
 Megatron-Core, its loader reads the same mounts.
 
     dcp_loads_distributed.py [--seed N]
-    dcp_loads_distributed.py rank R SEED DIRECTORY MOUNT    what a process does
+    dcp_loads_distributed.py rank R SEED DIRECTORY MOUNT [OPTIONS]    what a process does
     dcp_loads_distributed.py megatron DIRECTORY MOUNT
 """
 
@@ -41,7 +43,15 @@ def same(found, expected):
         expected.contiguous().reshape(-1).view(torch.uint8))
 
 
-def load_rank(rank, seed, directory, root):
+def reader_of(source, options):
+    """The keywords of dcp.load() for a mount, or for a source and its options."""
+    if options is None:
+        return {"checkpoint_id": source}
+    import reshardfs.dcp
+    return {"storage_reader": reshardfs.dcp.Reader(source, **json.loads(options))}
+
+
+def load_rank(rank, seed, directory, root, options=None):
     import torch
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
@@ -59,10 +69,19 @@ def load_rank(rank, seed, directory, root):
         placements = [numbers.choice(ways) for _ in range(2)]
         wanted[name] = distribute_tensor(tensor, mesh, placements)
     found = {name: torch.zeros_like(tensor) for name, tensor in wanted.items()}
-    dcp.load(found, checkpoint_id=root)
+    # A tensor whose memory is in another order, and one of another type.
+    for name, tensor in sorted(whole.items()):
+        if tensor.dim() > 1 and numbers.random() < 0.5:
+            wanted[name] = tensor
+            found[name] = torch.zeros_like(tensor.transpose(0, 1).contiguous()).transpose(0, 1)
+        elif tensor.dtype == torch.float16 and numbers.random() < 0.5:
+            wanted[name], found[name] = tensor.float(), torch.zeros_like(tensor.float())
+    dcp.load(found, **reader_of(root, options))
+    wanted, found = ({name: t.to_local() if hasattr(t, "to_local") else t
+                      for name, t in of.items()} for of in (wanted, found))
     wrong = [name for name in wanted
-             if not same(found[name].to_local(), wanted[name].to_local())]
-    cut = sum(any(p.is_shard() for p in t.placements) for t in wanted.values())
+             if not same(found[name], wanted[name])]
+    cut = sum(wanted[name].shape != whole[name].shape for name in wanted)
     print(json.dumps([wrong, len(wanted), cut]))
     dist.barrier()
     dist.destroy_process_group()
@@ -85,6 +104,32 @@ def load_megatron(directory, root):
     dist.destroy_process_group()
 
 
+def load_values(root):
+    """A checkpoint of torch whole, by torch's reader and by the module's."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+    described = dcp.FileSystemReader(root).read_metadata().state_dict_metadata
+
+    def load(reader):
+        found = {name: torch.zeros(d.size, dtype=d.properties.dtype)
+                 if isinstance(d, TensorStorageMetadata) else None
+                 for name, d in described.items()}
+        dcp.load(found, storage_reader=reader)
+        return found
+
+    import reshardfs.dcp
+    theirs, ours = load(dcp.FileSystemReader(root)), load(reshardfs.dcp.Reader(root))
+    wrong = [name for name, value in theirs.items()
+             if not (same(ours[name], value) if isinstance(value, torch.Tensor) else
+                     ours[name] == value)]
+    values = sum(not isinstance(value, torch.Tensor) for value in theirs.values())
+    print(json.dumps([wrong, len(theirs), values]))
+
+
+if sys.argv[1:2] == ["values"]:
+    load_values(*sys.argv[2:])
+    sys.exit(0)
 if sys.argv[1:2] == ["rank"]:
     load_rank(int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
     sys.exit(0)
@@ -97,20 +142,23 @@ from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
+from rsh_mount import (Mounted, Tap, require_mount, reshardfs_program,  # noqa: E402
+                       skip_all)  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
 
-def judge(tap, what, said):
+def judge(tap, what, said, kind="cut"):
     for line in said:
         wrong, count, cut = json.loads(line.stdout.splitlines()[-1]) if line.returncode == 0 \
             else (["failed"], 0, 0)
-        tap.ok(not wrong and count > 0, f"{what}: {count} tensors, {cut} of them cut",
+        tap.ok(not wrong and count > 0, f"{what}: {count} names, {cut} of them {kind}",
                f"{wrong[:5]}\n{line.stderr[-3000:]}")
 
 
 def python(*words):
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    library = os.path.join(os.path.dirname(reshardfs_program()), ".libs", "libreshard.so.0")
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "LIBRESHARD": library,
+                   "PYTHONPATH": os.path.join(HERE, "..", "..", "python")}
     return subprocess.Popen([os.environ["RSH_HF_PYTHON"], os.path.abspath(__file__), *words],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=environment)
@@ -140,6 +188,12 @@ def transposed(numbers, directory):
     return [], os.path.join(directory, "source")
 
 
+def keywords(words):
+    """Options of the command line as those of the module."""
+    return {"dst_strategy": "none", **{name[2:].replace("-", "_"): value
+                                       for name, value in zip(words[::2], words[1::2])}}
+
+
 def are_strided(root):
     shown = Checkpoint(root)
     return {name for name in shown.tensors
@@ -156,6 +210,9 @@ def main():
     tap = Tap()
     tap.diag(f"--seed {options.seed}")
     numbers = random.Random(options.seed)
+    for name in ("torch-2.15/again", "torch-2.15/fsdp2", "torch-2.15/fsdp_tp"):
+        judge(tap, f"{name} and its values", [ended(python(
+            "values", os.path.join(HERE, "..", "data", "dcp", name)))], "values")
     for make in rank_files, rank_files, rank_files, transposed:
         with tempfile.TemporaryDirectory() as directory:
             words, source = make(numbers, directory)
@@ -170,6 +227,11 @@ def main():
                 ranks = [python("rank", str(r), str(options.seed), directory, mount.path)
                          for r in range(WORLD)]
                 judge(tap, f"four processes, {make.__name__}", [ended(p) for p in ranks])
+                if os.path.exists(os.path.join(directory, "meeting")):
+                    os.unlink(os.path.join(directory, "meeting"))
+                ranks = [python("rank", str(r), str(options.seed), directory, source,
+                                json.dumps(keywords(words))) for r in range(WORLD)]
+                judge(tap, f"without a mount, {make.__name__}", [ended(p) for p in ranks])
                 if subprocess.run([os.environ["RSH_HF_PYTHON"], "-c", "import megatron.core"],
                                   capture_output=True, check=False).returncode:
                     tap.skip("Megatron-Core loads it",

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A StorageReader for torch.distributed.checkpoint, without a mount.
+
+    import torch.distributed.checkpoint as dcp
+    import reshardfs.dcp
+
+    dcp.load(state_dict, storage_reader=reshardfs.dcp.Reader("ckpt8", src_strategy="s8.ckpt"))
+
+SOURCE is anything that the program reads.  Each rank reads the parts of its tensors,
+into their memory if they are on the CPU and contiguous.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import struct
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch.distributed.checkpoint import StorageReader
+from torch.distributed.checkpoint.planner import LoadItemType
+from torch.futures import Future
+
+from ._library import CWant, Error, Path, Source, placed
+from ._memory import numpy
+from ._sharing import shared
+from ._slices import Dimension, Runs
+
+_METADATA = ".metadata"
+_AT_ONCE = 1 << 18  # runs in one call of the library
+_HEAD = 2048  # bytes that have data.pkl, the first member of an item
+
+
+class _Layout(pickle.Unpickler):
+    """Loads the arguments of torch._utils._rebuild_tensor_v2 in place of a tensor:
+    storage, offset, size, stride and so on."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return lambda *arguments: arguments
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid
+
+
+def _in_rows(head: bytes, shape: Tuple[int, ...]) -> bool:
+    """Whether an item that begins so has its elements in the order of rows, from the
+    first one of its storage on."""
+    name, extra = struct.unpack_from("<HH", head, 26)
+    try:
+        _, offset, size, stride, *_ = _Layout(io.BytesIO(head[30 + name + extra:])).load()
+    except (pickle.UnpicklingError, EOFError, TypeError, ValueError):
+        return False
+    n, rows = 1, []
+    for length in reversed(shape):
+        rows.append(n)
+        n *= length
+    return offset == 0 and tuple(size) == shape and tuple(stride) == tuple(reversed(rows))
+
+
+class Reader(StorageReader):
+    """Reads a SOURCE with dcp.load().
+
+    source     a path or an address, as `reshardfs mount` takes it
+    options    those of `reshardfs mount` as keywords, without `format`
+
+    The names are those of `--format dcp`: `reshardfs ls --format dcp SOURCE`, or
+    Reader(...).read_metadata().state_dict_metadata, lists them.  A load that fails
+    raises reshardfs.Error, and the tensors have undefined content then.  Any process
+    of a job makes its own Reader; one that was made before a fork opens the source
+    again.
+    """
+
+    def __init__(self, source: Path, **options: Any) -> None:
+        super().__init__()
+        if "format" in options:
+            raise TypeError("a Reader has no option format")
+        self._opened = placed(source), {**options, "format": "dcp"}
+        self._source: Optional[Source] = None
+        self._process = 0
+        self._files: Dict[str, int] = {}
+        # Records by file and offset, as storage_data has them.
+        self._records: Dict[Tuple[str, int], Tuple[int, int, int]] = {}
+        self._metadata: Any = None
+
+    def __repr__(self) -> str:
+        path, options = self._opened
+        given = "".join(f", {name}={value!r}" for name, value in options.items()
+                        if name != "format")
+        return f"reshardfs.dcp.Reader({path!r}{given})"
+
+    def _open(self) -> Source:
+        if self._source is None or self._process != os.getpid():
+            path, options = self._opened
+            source = shared(path, **options)
+            self._files = {f.name: i for i, f in enumerate(source.files())}
+            self._records = {
+                (name, record.offset): (file, number, record.bytes)
+                for name, file in self._files.items() if name.endswith(".distcp")
+                for number, record in enumerate(source.records(file))}
+            self._metadata = pickle.loads(bytes(source.read(self._files[_METADATA])))
+            self._source, self._process = source, os.getpid()
+        return self._source
+
+    # ---- what torch calls ----
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        """Begin another load, of the source `checkpoint_id` if it is given."""
+        if checkpoint_id is not None:
+            self._opened = placed(checkpoint_id), self._opened[1]
+        self._source = None
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        """Whether it may be a SOURCE."""
+        return isinstance(checkpoint_id, (str, os.PathLike))
+
+    def read_metadata(self, *_: Any, **__: Any) -> Any:
+        """The names, types and shapes of the source."""
+        self._open()
+        return self._metadata
+
+    def set_up_storage_reader(self, metadata: Any, *_: Any, **__: Any) -> None:
+        """Does nothing: each process opens the source by itself."""
+
+    def prepare_local_plan(self, plan: Any) -> Any:
+        """The plan as it is."""
+        return plan
+
+    def prepare_global_plan(self, plans: List[Any]) -> List[Any]:
+        """The plans as they are."""
+        return plans
+
+    def read_data(self, plan: Any, planner: Any) -> Future[None]:
+        """Reads what the plan of this rank wants."""
+        self._open()
+        direct, copied = [], []
+        for item in plan.items:
+            if item.type == LoadItemType.BYTE_IO:
+                planner.load_bytes(item, self._value(item))
+                continue
+            target = planner.resolve_tensor(item).detach()
+            if tuple(target.shape) != tuple(item.lengths):
+                raise Error(f"{item.storage_index.fqn}: a part of {tuple(item.lengths)} is "
+                            f"wanted in a tensor of {tuple(target.shape)}")
+            fits = (target.device.type == "cpu" and target.is_contiguous() and
+                    target.dtype == self._dtype(item) and self._is_in_rows(item))
+            (direct if fits else copied).append((item, target))
+        self._load(direct)
+        for item, target in direct:
+            planner.commit_tensor(item, target)
+        for item, target in copied:
+            target.copy_(self._part(item))
+            planner.commit_tensor(item, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    # ---- reading ----
+
+    def _place(self, item: Any) -> Any:
+        index = item.storage_index
+        try:
+            return self._metadata.storage_data[index]
+        except KeyError:
+            raise Error(f"{index.fqn} at {index.offset} is not in the source") from None
+
+    def _dtype(self, item: Any) -> Any:
+        return self._metadata.state_dict_metadata[item.storage_index.fqn].properties.dtype
+
+    def _value(self, item: Any, most: Optional[int] = None) -> io.BytesIO:
+        """An item, or its first bytes."""
+        place = self._place(item)
+        length = place.length if most is None else min(most, place.length)
+        return io.BytesIO(self._open().read(self._files[place.relative_path], place.offset,
+                                            length))
+
+    def _is_in_rows(self, item: Any) -> bool:
+        return _in_rows(self._value(item, _HEAD).getvalue(), self._chunk(item))
+
+    def _part(self, item: Any) -> Any:
+        """A part in memory of its own."""
+        if self._is_in_rows(item):
+            read = torch.empty(tuple(item.lengths), dtype=self._dtype(item))
+            self._load([(item, read)])
+            return read
+        read = torch.load(self._value(item), map_location="cpu", weights_only=True)
+        for d, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
+            read = read.narrow(d, start, length)
+        return read
+
+    def _chunk(self, item: Any) -> Tuple[int, ...]:
+        """The shape of the stored chunk that has the part."""
+        index = item.storage_index
+        described = self._metadata.state_dict_metadata[index.fqn]
+        for chunk in described.chunks:
+            if index.offset is None or tuple(chunk.offsets) == tuple(index.offset):
+                return tuple(chunk.sizes)
+        raise Error(f"{index.fqn} at {index.offset} is not in the source")
+
+    def _wants(self, item: Any, target: Any) -> Any:
+        """The structs CWant of a part."""
+        np = numpy()
+        place = self._place(item)
+        file, record, stored = self._records[place.relative_path, place.offset]
+        shape, size = self._chunk(item), target.element_size()
+        starts, lengths = tuple(item.storage_offsets), tuple(item.lengths)
+        whole = size
+        for n in shape:
+            whole *= n
+        if stored != whole or any(a < 0 or a + n > d
+                                  for a, n, d in zip(starts, lengths, shape)):
+            raise Error(f"{item.storage_index.fqn}: {lengths} at {starts} is not a part of "
+                        f"{shape}")
+        if 0 in lengths:
+            return np.empty(0, CWant)
+        runs = Runs([Dimension(d, a, n, 1, True)
+                     for d, a, n in zip(shape, starts, lengths)], size)
+        wants = np.empty(runs.n, CWant)
+        wants["file"], wants["record"] = file, record
+        wants["offset"] = runs.offsets(0, runs.n)
+        wants["bytes"] = runs.bytes
+        wants["to"] = target.data_ptr() + runs.bytes * np.arange(runs.n, dtype=np.uint64)
+        return wants
+
+    def _load(self, parts: List[Tuple[Any, Any]]) -> None:
+        np = numpy()
+        source, held, n = self._open(), [], 0
+        for number, (item, target) in enumerate(parts):
+            held.append(self._wants(item, target))
+            n += len(held[-1])
+            if n < _AT_ONCE and number + 1 < len(parts):
+                continue
+            wants = np.concatenate(held)
+            if len(wants):
+                source._load_wants(wants.ctypes.data, len(wants), int(wants["bytes"].sum()))
+            held, n = [], 0
