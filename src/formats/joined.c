@@ -162,6 +162,7 @@ int rsh_joined_values(const struct rsh_source *s, const char *file,
 {
 	static const struct rsh_torch_parts parts = {
 		.take = parts_ignore, .look = object_ignore,
+		.values_only = true,
 	};
 	cleanup_format_file struct rsh_format_file opened;
 	struct rsh_error why = RSH_ERROR_INIT;

@@ -149,6 +149,7 @@ struct rsh_torch_parts {
 	 * 0, or -errno with a sentence. */
 	int (*look)(void *ctx, const char *path,
 		    const struct rsh_pickle_value *root, struct rsh_error *err);
+	bool values_only; /* tensors are not collected */
 };
 /* Does the same as rsh_torch_file_read(), but the file may have parts of
  * tensors; only zip archives can. */

@@ -572,6 +572,8 @@ static int walk_object(struct rsh_torch_reader *r,
 	bool is = false;
 	int rc = 0;
 
+	if (part && r->parts->values_only)
+		return 0;
 	if (part)
 		return walk_part(r, part);
 	if (v->object->class)
@@ -583,6 +585,8 @@ static int walk_object(struct rsh_torch_reader *r,
 		return walk_opaque(r, v);
 	if (w.make)
 		return walk_add_value(r, v, w.make, false);
+	if (r->parts && r->parts->values_only)
+		return 0;
 	if (r->unnamed)
 		return walk_bad(r, "a tensor whose name is not a text");
 	rc = walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);

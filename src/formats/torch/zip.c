@@ -463,22 +463,29 @@ static int zip_read(struct zip_reader *z, struct rsh_pickle_value *root)
 	return rc;
 }
 
-int rsh_torch_read_zip(struct rsh_torch_reader *r)
+/* What only reading needs is freed before the tensors are collected. */
+static int zip_load(struct rsh_torch_reader *r, struct rsh_pickle_value *root)
 {
 	cleanup_zip struct zip_reader z = { .r = r };
+	int rc = zip_open(&z, r) ?: zip_read(&z, root);
+
+	if (rc == 0)
+		rsh_torch_view_clear(&r->view);
+	return rc;
+}
+
+int rsh_torch_read_zip(struct rsh_torch_reader *r)
+{
 	struct rsh_pickle_value root;
 
-	return zip_open(&z, r) ?: zip_read(&z, &root) ?:
-	       rsh_torch_walk(r, &root);
+	return zip_load(r, &root) ?: rsh_torch_walk(r, &root);
 }
 
 int rsh_torch_read_zip_tensor(struct rsh_torch_reader *r)
 {
-	cleanup_zip struct zip_reader z = { .r = r };
 	struct rsh_pickle_value root;
 
-	return zip_open(&z, r) ?: zip_read(&z, &root) ?:
-	       rsh_torch_walk_tensor(r, &root);
+	return zip_load(r, &root) ?: rsh_torch_walk_tensor(r, &root);
 }
 
 int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
