@@ -118,7 +118,7 @@ static int note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
 
 /* ---- values that are not tensors ---- */
 
-/* Adds a note about the wanted values that the output cannot show. */
+/* Adds a note to the plan about the values that the output cannot show. */
 static int values_note(struct rsh_reshard *v)
 {
 	const bool pickles = v->output->takes & RSH_TAKES_PICKLES;
@@ -178,8 +178,7 @@ static int values_of_training(struct rsh_source *s,
 }
 
 /* Reads the wanted values that are not tensors into v->extra, if the output
- * shows such values.  Adds a note to the plan about those that it
- * cannot show.  Returns 0, or -errno with a sentence. */
+ * shows such values.  Returns 0, or -errno with a sentence. */
 static int take_values(struct rsh_reshard *v,
 		       const struct rsh_plan_options *opts,
 		       struct rsh_error *err)
@@ -195,8 +194,6 @@ static int take_values(struct rsh_reshard *v,
 	else if (f->layout == RSH_LAYOUT_OWN &&
 		 v->output->takes & RSH_TAKES_PICKLES &&
 		 values_of_training(v->source, opts, &v->extra))
-		rc = rsh_error_nomem(err);
-	if (rc == 0 && values_note(v))
 		rc = rsh_error_nomem(err);
 	return rc;
 }
@@ -299,8 +296,10 @@ static int convert(struct planning *p, bool allow_missing)
 				     "checkpoint file");
 	if (v->weights)
 		return rsh_vfs_plan_weights(v, cfg, &view, &opts, p->err);
-	return plan_source(p, &job, p->err) ?:
-	       take_values(v, &opts, p->err);
+	/* A file may be read again for values: there is more memory for this
+	 * before the plan is made. */
+	return take_values(v, &opts, p->err) ?: plan_source(p, &job, p->err) ?:
+	       values_note(v) ? rsh_error_nomem(p->err) : 0;
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the

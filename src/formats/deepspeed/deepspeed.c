@@ -145,8 +145,11 @@ static int ds_values(struct rsh_source *s, const struct rsh_plan_options *opts,
 		     struct rsh_values *out, struct rsh_error *err)
 {
 	struct rsh_source_ds *st = rsh_ds_of(s);
-	int rc = st->all.dcp.pub ? rsh_dcp_add_paths(st->all.dcp.pub, out) : 0;
+	int rc = rsh_ds_describe(st, err);
 
+	if (rc)
+		return rc;
+	rc = rsh_dcp_add_paths(st->all.dcp.pub, out);
 	if (rc == 0)
 		rc = values_take(s, st->listed[st->model].name, RSH_DS_MODEL,
 				 opts, out);

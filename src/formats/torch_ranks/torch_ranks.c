@@ -155,8 +155,11 @@ static int ranks_values(struct rsh_source *s,
 			struct rsh_values *out, struct rsh_error *err)
 {
 	struct rsh_source_ranks *st = rsh_ranks_of(s);
-	int rc = st->all.dcp.pub ? rsh_dcp_add_paths(st->all.dcp.pub, out) : 0;
+	int rc = rsh_ranks_describe(st, err);
 
+	if (rc)
+		return rc;
+	rc = rsh_dcp_add_paths(st->all.dcp.pub, out);
 	for (uint32_t item = 0; item < st->n_items && rc == 0; item++) {
 		const struct rsh_ranks_listed *lowest = NULL;
 
