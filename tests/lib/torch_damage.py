@@ -5,7 +5,9 @@ and a run of the program with its limits of time and memory.
 
 import argparse
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -183,26 +185,32 @@ def spoil(numbers, root):
 
 # ---- the program ----
 
+# A process has at least the greatest memory of the one that starts it, so a small one does.
+SMALL = """import os, sys
+_, status, used = os.wait4(os.posix_spawn(sys.argv[2], sys.argv[2:], os.environ), 0)
+os.write(int(sys.argv[1]), b"%d %d" % (os.waitstatus_to_exitcode(status), used.ru_maxrss))"""
+
+
 def ran(*words):
     """(status, what it said, seconds, KiB)"""
-    with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen([reshardfs_program(), *words], stdout=said, stderr=said,
-                                   stdin=subprocess.DEVNULL, env=PLAIN)
+    ours, its = os.pipe()
+    with tempfile.TemporaryFile() as said, os.fdopen(ours, "rb") as figures:
         started = time.monotonic()
-        while True:
-            pid, status, used = os.wait4(process.pid, os.WNOHANG)
-            if pid:
-                break
-            if time.monotonic() - started > SECONDS * TIMEOUT_SCALE:
-                process.kill()
-                os.waitpid(process.pid, 0)
-                process.returncode = -9
-                return "no end", "", SECONDS, 0
-            time.sleep(0.001)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        process = subprocess.Popen([sys.executable, "-I", "-S", "-c", SMALL, str(its),
+                                    reshardfs_program(), *words], stdout=said, stderr=said,
+                                   stdin=subprocess.DEVNULL, env=PLAIN, pass_fds=[its],
+                                   start_new_session=True)
+        os.close(its)
+        try:
+            process.wait(SECONDS * TIMEOUT_SCALE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return "no end", "", SECONDS, 0
+        status, memory = map(int, figures.read().split())
         said.seek(0)
-        return (process.returncode, said.read().decode("utf-8", "replace"),
-                time.monotonic() - started, used.ru_maxrss)
+        return (status, said.read().decode("utf-8", "replace"), time.monotonic() - started,
+                memory)
 
 
 # ---- what became of a change ----
