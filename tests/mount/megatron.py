@@ -31,6 +31,7 @@ from rsh_mount import (Alone, Tap, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import Tensors  # noqa: E402
 from shown_model import hashes, model_hashes, same, values_of_model  # noqa: E402
+from torch_damage import ran  # noqa: E402
 
 CASES = expected()
 # What is said, beside the word in expected.json.
@@ -526,6 +527,32 @@ def run_library(tap, trees, directory):
                  {**CASES[name]["whole"], **CASES[name].get("states", {})}, name)
 
 
+# ---- many tensors ----
+
+def made_up(root, count, name):
+    """A file of `count` small tensors."""
+    args = {"tensor_model_parallel_size": 1, "pipeline_model_parallel_size": 1,
+            "num_layers": count if "layers.{" in name else 1, "num_experts": count,
+            "untie_embeddings_and_output_weights": True}
+    tensors = {name.format(i): ("BF16", (2, 2), bytes(8)) for i in range(count)}
+    write(os.path.join(root, "iter_0000001", "mp_rank_00", FILE),
+          model_bytes(args, {"model": tensors}))
+    return root
+
+
+def run_many(tap, trees, directory):
+    if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
+        return  # they take memory themselves
+    base = ran("plan", os.path.join(trees, "mg-uneven"))[3]
+    for count, name in ((20000, "decoder.layers.{}.mlp.linear_fc2.weight"),
+                        (16000, "decoder.layers.0.mlp.experts.local_experts.{}.linear_fc2."
+                         "weight")):
+        with tap.test(f"{count} tensors in one file take less than 40 MiB"):
+            status, said, _, memory = ran("plan", made_up(os.path.join(directory, str(count)),
+                                                          count, name))
+            check(status == GOOD and memory < base + (40 << 10), f"{memory} KiB: {said}")
+
+
 # ---- random ones ----
 
 RANDOM_A_TEST = 20
@@ -619,6 +646,7 @@ def main():
                 (run_uncompared, (trees, directory)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
                 (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
+                (run_many, (trees, directory)),
                 (run_objects, (trees, directory)), (run_library, (trees, directory)),
                 (run_random, (directory, words.seed, words.cases)),
                 (run_mutations, (trees, directory, words.seed, words.cases))):
