@@ -98,6 +98,13 @@ def run_case(tap, name, case, trees):
         said = run_json("ls", step_of(source))
         check({t["name"]: t["shape"] for t in said["tensors"]} ==
               {n: e[1] for n, e in everything.items()} and said["whole"], said)
+        check(all(t["chunks"] for t in said["tensors"]), "a tensor without chunks")
+        for t in said["tensors"]:
+            if t["name"].endswith("experts.weight1"):
+                ranks = mesh["ep"] * (mesh.get("etp") or 1)
+                check(len({c["file"] for c in t["chunks"]}) >= ranks and
+                      all(c["from"] is c["size"] is None and c["file"]
+                          for c in t["chunks"]), t)
         for how in "structure", "full":
             check(run_json("verify", "--check", how, source)["good"], how)
 

@@ -129,7 +129,8 @@ struct rsh_values {
 
 /* This is what a step has. */
 struct rsh_listed_chunk {
-	const uint64_t *from, *size; /* [n_dims] */
+	/* [n_dims]; NULL: its elements are not a box. */
+	const uint64_t *from, *size;
 	const char *file; /* NULL: no file has it */
 	bool placed;      /* offset and length are known */
 	uint64_t offset, length;

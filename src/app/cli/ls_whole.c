@@ -203,8 +203,9 @@ static void put_chunks(struct rsh_printer *out, const void *ctx)
 		const struct rsh_listed_chunk *c = &t->chunks[i];
 
 		rsh_json(out, "{from:% size:% file:% offset:% length:%}",
-			 rsh_v_sizes(c->from, t->n_dims),
-			 rsh_v_sizes(c->size, t->n_dims), c->file,
+			 RSH_V_IF(c->from, rsh_v_sizes(c->from, t->n_dims)),
+			 RSH_V_IF(c->size, rsh_v_sizes(c->size, t->n_dims)),
+			 c->file,
 			 RSH_V_IF(c->placed, c->offset),
 			 RSH_V_IF(c->placed, c->length));
 	}

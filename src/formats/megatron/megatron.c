@@ -175,16 +175,28 @@ static const char *megatron_about(const struct rsh_source_megatron *st,
 
 /* A tensor is listed in the shape that is shown, in which its chunks are no
  * boxes. */
-static void list_fold(const struct rsh_source_megatron *st,
-		      struct rsh_listed_tensor *t)
+static int list_fold(const struct rsh_list_job *job,
+		     struct rsh_listed_tensor *t)
 {
-	const struct rsh_megatron_folded *f =
-		rsh_megatron_folded_find(st, t->name);
+	const struct rsh_megatron_folded *f = rsh_megatron_folded_find(
+		rsh_megatron_of(job->source), t->name);
+	struct rsh_listed_chunk *chunks;
 
-	if (f) {
-		t->dims = f->dims;
-		t->n_chunks = 0;
+	if (!f)
+		return 0;
+	t->dims = f->dims;
+	if (t->n_chunks == 0)
+		return 0;
+	chunks = rsh_arena_array(job->arena, struct rsh_listed_chunk,
+				 t->n_chunks);
+	if (!chunks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		chunks[i] = t->chunks[i];
+		chunks[i].from = chunks[i].size = NULL;
 	}
+	t->chunks = chunks;
+	return 0;
 }
 
 static int take_folded(void *ctx, const struct rsh_listed_tensor *t)
@@ -192,8 +204,7 @@ static int take_folded(void *ctx, const struct rsh_listed_tensor *t)
 	const struct rsh_list_job *job = ctx;
 	struct rsh_listed_tensor shown = *t;
 
-	list_fold(rsh_megatron_of(job->source), &shown);
-	return job->take(job->ctx, &shown);
+	return list_fold(job, &shown) ?: job->take(job->ctx, &shown);
 }
 
 static int list_tensors(const struct rsh_list_job *job, struct rsh_listed *out,
@@ -219,7 +230,8 @@ static int list_tensors(const struct rsh_list_job *job, struct rsh_listed *out,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < out->n_tensors; i++) {
 		v[i] = out->tensors[i];
-		list_fold(rsh_megatron_of(job->source), &v[i]);
+		if (list_fold(job, &v[i]))
+			return rsh_error_nomem(err);
 	}
 	out->tensors = v;
 	return 0;
