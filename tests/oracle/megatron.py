@@ -247,10 +247,14 @@ def converter_mesh(numbers, model, table, options):
             words += ["--expert-tensor-parallel-size", 1]
         elif way < 0.5 and expert == 2 and table == "moe-stacked":
             words += ["--moe-tp-extend-ep"]
+    elif pipeline == 2 and way < 0.3:
+        words += ["--noop-layers", ",".join(map(str, sorted(numbers.sample(range(
+            (2 if experts else 4) + 2), 2))))]
     elif not experts and pipeline == 2 and "phi3" not in model:
-        words += ["--num-layers-per-virtual-pipeline-stage", 1] if way < 0.3 else \
-            ["--num-layer-list", "1,3"] if way < 0.6 else \
-            ["--schedules-method", "dualpipev"] if way < 0.8 else []
+        words += ["--num-layers-per-virtual-pipeline-stage", 1] if way < 0.5 else \
+            ["--num-layer-list", "1,3"] if way < 0.65 else \
+            ["--schedules-method", "dualpipev"] if way < 0.8 else \
+            ["--schedules-method", "dualpipev", "--noop-layers", "1,3,4,6"] if way < 0.9 else []
     return words
 
 
