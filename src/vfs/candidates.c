@@ -111,9 +111,11 @@ static int note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
 		snprintf(size, sizeof(size), "%.1f MB", (double)s.bytes / 1e6);
 	return rsh_blueprint_note(v->plan, rsh_text_format(
 		"%u tensor%s of an optimizer, %s in the source, "
-		"%s left out, such as %s (--optimizer keep shows %s)",
+		"%s left out, such as %s (%s %s)",
 		s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",
-		s.example, s.n > 1 ? "them" : "it"));
+		s.example, v->output->takes & RSH_TAKES_OPTIMIZER ?
+		"--optimizer keep shows" : "--format dcp has",
+		s.n > 1 ? "them" : "it"));
 }
 
 /* ---- values that are not tensors ---- */

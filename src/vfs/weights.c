@@ -338,8 +338,9 @@ static bool weights_leave_states(const struct rsh_vfs_config *cfg)
 	const unsigned takes = cfg->output->takes |
 			       (follows ? follows->takes : 0);
 
-	return takes & RSH_TAKES_OPTIMIZER && !cfg->keep_states &&
-	       !cfg->only && !cfg->drop;
+	return takes & RSH_TAKES_WEIGHTS_ALONE ||
+	       (takes & RSH_TAKES_OPTIMIZER && !cfg->keep_states &&
+		!cfg->only && !cfg->drop);
 }
 
 /* Converts the weights by the table that is used. */

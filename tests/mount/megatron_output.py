@@ -123,9 +123,14 @@ def run_mounted(tap, trees):
                 files = read_step(step_of(mount.path))
                 check(all("args" not in f.value for f in files.values()), "args")
                 same_files(files, read_step(step_of(source)), source)
-    with tap.test("the optimizer's states are left out"), \
-            Alone(os.path.join(trees, "mg-vpp-distopt"), extra=WORDS) as mount:
-        check(os.listdir(os.path.join(mount.path, "release")) == ["mp_rank_00"], mount.path)
+    for more in [], ["--drop", "nothing"]:
+        with tap.test(f"the optimizer's states are left out {' '.join(more)}"), \
+                Alone(os.path.join(trees, "mg-vpp-distopt"), extra=[*WORDS, *more]) as mount:
+            check(os.listdir(os.path.join(mount.path, "release")) == ["mp_rank_00"], mount.path)
+            for file in read_step(step_of(mount.path)).values():
+                check("optimizer" not in str(file.chunks), file.chunks)
+            demand(mount.log(), "tensors of an optimizer, ", "are left out, such as "
+                   "optimizer.state.exp_avg.", "(--format dcp has them)")
 
 
 def run_converted(tap, trees, directory):
@@ -352,6 +357,8 @@ def run_refused(tap, trees, directory):
             "4 experts cannot be divided over expert parallel size 3")
     refused(os.path.join(trees, "mg-moe-grouped"), INPUT, [*WORDS, "--dst-mesh", "ep=3"],
             "weight1: 4 experts cannot be divided over expert parallel size 3")
+    refused(os.path.join(trees, "mg-vpp-distopt"), USAGE, [*WORDS, "--optimizer", "keep"],
+            "--optimizer needs --format hf")
     refused(dense, USAGE, ["--pipeline-layers", "1,3"],
             "--pipeline-layers needs --format megatron")
     refused(dense, USAGE, [*WORDS, "--dst-strategy", os.path.join(trees, "x.ckpt")],

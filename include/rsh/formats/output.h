@@ -48,6 +48,9 @@ enum rsh_output_takes {
 	/* Ranks of a mesh that the output itself divides the model over:
 	 * --dst-mesh with --convert, --pipeline-layers, --config. */
 	RSH_TAKES_MESH = 1 << 9,
+	/* No option, but a form without an optimizer: its tensors are always
+	 * left out. */
+	RSH_TAKES_WEIGHTS_ALONE = 1 << 10,
 };
 
 /* The mesh of an output with RSH_TAKES_MESH, as the user wrote it. */

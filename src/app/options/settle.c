@@ -435,9 +435,11 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 	/* If a Hugging Face model is shown with the files beside its weights,
 	 * its optimizer states belong to the model and are kept. */
 	v->leave_states = out->takes & RSH_TAKES_OPTIMIZER && !v->keep_states &&
-			  !v->only && !v->drop && !v->weights.table &&
+			  !v->only && !v->drop &&
 			  !(o->format &&
 			    o->format->shown == RSH_SHOWN_HF_BESIDE);
+	v->leave_states |= (out->takes & RSH_TAKES_WEIGHTS_ALONE) != 0;
+	v->leave_states &= !v->weights.table;
 	if (rsh_rules_check_output(o, out->takes | (other ? other->takes : 0),
 				   err))
 		return -EINVAL;
