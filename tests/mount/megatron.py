@@ -382,6 +382,61 @@ def run_lost(tap, trees, directory):
         no_good(copy, "mp_rank_01", "cannot be read")
 
 
+def damaged(path):
+    with open(path, "r+b") as f:
+        f.seek(os.path.getsize(path) // 2)
+        f.write(b"other bytes" * 9)
+
+
+def replaced(path):
+    write(path + ".new", bytes(os.path.getsize(path)))
+    os.rename(path + ".new", path)
+
+
+def read_tensors(path):
+    """{name: its bytes, or the error of reading them} of a mounted model."""
+    found = {}
+    part, = [n for n in os.listdir(path) if n.endswith(".safetensors")]
+    fd = os.open(os.path.join(path, part), os.O_RDONLY)
+    try:
+        size = int.from_bytes(os.pread(fd, 8, 0), "little")
+        for name, of in json.loads(os.pread(fd, size, 8)).items():
+            if name != "__metadata__":
+                begin, end = of["data_offsets"]
+                try:
+                    found[name] = os.pread(fd, end - begin, 8 + size + begin)
+                except OSError as error:
+                    found[name] = error.errno
+    finally:
+        os.close(fd)
+    return found
+
+
+def run_while_mounted(tap, trees, directory):
+    """Right bytes of another expert rank, or an error with its reason."""
+    case, of_expert = "mg-moe-local", ".experts.local"
+    source = os.path.join(trees, case)
+    with Alone(source, extra=["--cache", "off"]) as mount:
+        whole = read_tensors(mount.path)
+    for what, change in (("damaged", damaged), ("cut", lambda path: os.truncate(path, 900)),
+                         ("replaced", replaced), ("removed", os.remove)):
+        for number in range(4):
+            copy = copy_of(trees, case, directory)
+            path = files_of(copy)[number]
+            with tap.test(f"{case}: file {number} is {what} while mounted"), \
+                    Alone(copy, extra=["--cache", "off"]) as mount:
+                change(path)
+                found = read_tensors(mount.path)
+                lost = [n for n in whole if found[n] != whole[n]]
+                check(all(isinstance(found[n], int) and of_expert in n for n in lost), lost)
+                # A file that is open stays as it was.
+                check(bool(lost) == (what in ("damaged", "cut")), lost)
+                said = [line for line in mount.log().splitlines()
+                        if os.path.relpath(path, copy) in line]
+                check(len(said) <= 2 and bool(said) == bool(lost), mount.log())
+            shutil.rmtree(copy)
+
+
 def run_mixed(tap, trees, directory):
     with tap.test("a file of a run with other args"):
         copy = copy_of(trees, "mg-few-groups", directory)
@@ -652,6 +707,7 @@ def main():
                 (run_convert, (trees,)), (run_differs, (trees,)),
                 (run_uncompared, (trees, directory)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
+                (run_while_mounted, (trees, directory)),
                 (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
                 (run_many, (trees, directory)),
                 (run_objects, (trees, directory)), (run_library, (trees, directory)),
