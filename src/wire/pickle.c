@@ -13,7 +13,7 @@ enum pickle_operand {
 	UNKNOWN, /* there is no such instruction */
 	NOTHING,
 	BYTES_1, BYTES_2, BYTES_4, BYTES_8,
-	INDEX_1, INDEX_4, /* a place in the memo */
+	INDEX_1, INDEX_4, /* a place in the memo, or the protocol */
 	INTEGER_1, INTEGER_2, INTEGER_4,
 	COUNTED_1, COUNTED_4, COUNTED_8, /* a length, then so many bytes */
 	LONG_1,                          /* a length, then an integer */
@@ -52,7 +52,7 @@ static const struct pickle_instruction {
 	[')'] = { NOTHING, 0, 1, 0 }, ['u'] = { NOTHING, TO_MARK, 0, 0 },
 	['G'] = { BYTES_8, 0, 1, 0 }, ['B'] = { COUNTED_4, 0, 1, 0 },
 	['C'] = { COUNTED_1, 0, 1, 0 },
-	[0x80] = { BYTES_1, 0, 0, 0 }, [0x81] = { NOTHING, 2, 1, 0 },
+	[0x80] = { INDEX_1, 0, 0, 0 }, [0x81] = { NOTHING, 2, 1, 0 },
 	[0x82] = { BYTES_1, 0, 1, 0 }, [0x83] = { BYTES_2, 0, 1, 0 },
 	[0x84] = { BYTES_4, 0, 1, 0 }, [0x85] = { NOTHING, 1, 1, 0 },
 	[0x86] = { NOTHING, 2, 1, 0 }, [0x87] = { NOTHING, 3, 1, 0 },

@@ -14,6 +14,7 @@
 #define POP_MARK '1'
 #define DUP '2'
 #define PROTO 0x80
+#define PROTOCOL_MAX 5
 #define LONG4 0x8b
 #define BINBYTES8 0x8e
 #define EMPTY_SET 0x8f
@@ -417,7 +418,10 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 	    machine_needs(s))
 		return machine_bad(m, "a pickle that takes more than there is");
 	switch (s->instruction) {
-	case PROTO: case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
+	case PROTO:
+		return s->number <= PROTOCOL_MAX ? 0 :
+		       machine_bad(m, "a pickle of a later protocol than 5");
+	case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
 		return 0;
 	case RSH_PICKLE_MARK:
 		if (rsh_push(m->marks, m->n_marks, m->cap_marks, m->n))

@@ -642,6 +642,8 @@ static const struct made made[] = {
 	MADE("a dictionary that holds itself", "\x80\2}q\0" KEY("\1", "w")
 	     "h\0s.", EBADMSG, ""),
 	MADE("no pickle", "{}", EBADMSG, "no pickle"),
+	MADE("a protocol that is not known", "\x80\x22}.", EBADMSG,
+	     "a pickle of a later protocol than 5"),
 	MADE("a number", "\x80\2K\1.", ENOTSUP, "neither"),
 	MADE("a bare tensor", "\x80\2" TENSOR ".", ENOTSUP, "without a name"),
 };
