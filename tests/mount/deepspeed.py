@@ -168,7 +168,8 @@ def run_listed(tap, trees):
     for name, words in (
             ("z1-bf16", ("DeepSpeed 0.19.8, ZeRO 1 of 2 ranks, step 2; 3 frozen; 1 tied; "
                          "optimizer: exp_avg, exp_avg_sq, step",)),
-            ("z3-fp16", ("ZeRO 3 of 2 ranks",)), ("z0-bf16", ("ZeRO 0 of 2 ranks",)),
+            ("z3-fp16", ("ZeRO 3 of 2 ranks",)),
+            ("z0-bf16", ("ZeRO 0 of 2 ranks", "numbers in place of names")),
             ("z3-bf16-w1", ("global_step2", "ZeRO 3 of 1 rank, step 2")),
             ("universal-z1", ("universal form of 2 ranks",)),
             ("moe-z2", ("the model has experts: masters and the optimizer are not shown",)),

@@ -83,6 +83,7 @@ struct rsh_ds_params {
 /* What a file of a model says. */
 struct rsh_ds_head {
 	bool has_shapes;     /* false: ZeRO 0 */
+	bool has_optimizer;  /* in the same file, of ZeRO 0 */
 	uint32_t n_groups;
 	struct rsh_ds_params *groups;
 	bool has_frozen;

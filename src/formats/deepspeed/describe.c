@@ -738,6 +738,9 @@ static int say_states(struct describing *w)
 		st->left_out = rsh_arena_format(
 			&st->arena, "%s of the optimizer does not have the "
 			"length of its group, and is not shown", w->odd);
+	else if (!st->head->has_shapes && st->head->has_optimizer)
+		st->left_out = "the optimizer's states have numbers in place "
+			       "of names, and are not shown";
 	return st->states && st->left_out ? 0 : -ENOMEM;
 }
 

@@ -312,6 +312,7 @@ int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 	out->round_robin = robin && robin->kind == RSH_PV_BOOL &&
 			   robin->number;
 	out->has_frozen = !is_absent(frozen);
+	out->has_optimizer = !is_absent(rsh_pickle_find(root, "optimizer"));
 	rc = read_groups(&r, rsh_pickle_find(root, "param_shapes"), out);
 	if (rc == 0 && out->has_frozen)
 		rc = read_params(&r, frozen, &out->frozen);
