@@ -14,6 +14,7 @@ import typing
 
 import adapters
 import dcp_trees
+import deepspeed_trees
 import make_tree
 import megatron_random
 import random_models
@@ -66,6 +67,13 @@ def _megatron(directory, numbers):
     return Kind(f"Megatron: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
 
 
+def _deepspeed(directory, numbers):
+    """Masters and states of ZeRO 1, 2 or 3, or in the universal form."""
+    tree = deepspeed_trees.random_tree(numbers.getrandbits(31))
+    tree.write(directory)
+    return Kind(f"DeepSpeed: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
+
+
 def _transposed(directory, numbers):
     """Chunks with their columns first, larger than what is turned at a time."""
     tensors = {}
@@ -106,6 +114,7 @@ def all_sources(directory, seed):
     """A Kind for each; what is random follows from the seed."""
     numbers = random.Random(seed)
     ways = (_ranks, _transposed, _adapted, _torch_ranks, _torch_ranks, _megatron, _megatron,
+            _deepspeed, _deepspeed,
             *(lambda d, n, kind=kind: _distributed(d, n, kind)
               for kind in ("torch", "torch", "hf", "hyper")),
             *(lambda d, n, table=table: _converted(d, n, table)

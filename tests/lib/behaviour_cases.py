@@ -21,6 +21,7 @@ sys.path[:0] = [LIB, os.path.join(os.path.dirname(LIB), "oracle")]
 import all_sources  # noqa: E402
 import checkpoint2_random  # noqa: E402
 import dcp_trees  # noqa: E402
+import deepspeed_trees  # noqa: E402
 import framework_formats  # noqa: E402
 import genuine  # noqa: E402
 import genuine_pairs  # noqa: E402
@@ -227,6 +228,17 @@ def megatron(numbers, directory):
     return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
 
 
+def deepspeed(numbers, directory):
+    """Files of ZeRO, one of which may be lost."""
+    tree = deepspeed_trees.random_tree(numbers.getrandbits(31))
+    source = os.path.join(directory, "source")
+    tree.write(source)
+    if numbers.random() < 0.2:
+        os.unlink(numbers.choice([path for path in _files(source) if path.endswith(".pt")]))
+    words = numbers.choice(([], ["--optimizer", "keep"], ["--format", "dcp"]))
+    return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
+
+
 def _model(numbers, directory):
     return weights_random.Case(numbers.getrandbits(31), directory)
 
@@ -366,7 +378,7 @@ def hostile(numbers, directory):
     """A tree of another kind in which one to three files are not what they were."""
     kind = numbers.choice((ranks, ranks_safetensors, meshes, checkpoint2, checkpoint2, distributed,
                            distributed, models, models_back, resume, torch_ranks,
-                           megatron))
+                           megatron, deepspeed))
     case, said = kind(numbers, directory), []
     for _ in range(numbers.choice((1, 1, 2, 3))):
         # Strategies and tables as well.
@@ -385,7 +397,7 @@ def hostile(numbers, directory):
 # How often each kind comes, of as many cases as these are together.
 RANDOM = {ranks: 8, ranks_safetensors: 4, ranks_lost: 5, ranks_mistaken: 4, meshes: 2,
           checkpoint2: 5, distributed: 5, models: 5, models_back: 4, sources: 1, resume: 3,
-          hostile: 8, torch_ranks: 4, megatron: 4}
+          hostile: 8, torch_ranks: 4, megatron: 4, deepspeed: 4}
 _TURNS = [kind for kind, often in RANDOM.items() for _ in range(often)]
 
 
