@@ -15,6 +15,7 @@ const struct rsh_format *const rsh_formats[] = {
 	&rsh_checkpoint2_format,
 	&rsh_hf_format,
 	&rsh_ms_parts_format,
+	&rsh_peft_format,
 	&rsh_torch_ranks_format,
 	&rsh_deepspeed_format,
 	NULL,

@@ -421,6 +421,8 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			    !cfg->only && !cfg->drop &&
 			    cfg->plan.cast == RSH_DTYPE_UNKNOWN,
 		.lora_alpha = cfg->weights.lora_alpha,
+		.adapter_config = v->weights ?
+			rsh_vfs_weights_adapter_config(v->weights) : NULL,
 		.hold_config = v->weights ? rsh_vfs_weights_hold : NULL,
 		.ctx = v->weights,
 		.values = &v->extra,

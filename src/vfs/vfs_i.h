@@ -164,6 +164,9 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 			 const struct rsh_source_view *view,
 			 const struct rsh_plan_options *opts,
 			 struct rsh_error *err);
+/* Returns the adapter_config.json of the adapter that was planned last; NULL:
+ * SOURCE is none. */
+const char *rsh_vfs_weights_adapter_config(const struct rsh_vfs_weights *w);
 /* Returns whether the candidate that was planned last has weights in
  * MindSpore's form.  Only these can be sharded by a strategy. */
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v);

@@ -23,6 +23,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/weights/own_adapters.h"
+#include "rsh/weights/peft.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 #include "rsh/weights/wrapped.h"
@@ -45,6 +46,12 @@ struct rsh_vfs_weights {
 	bool untied; /* an adapter made two weights of embedding and head */
 	struct rsh_adapter adapters[RSH_LORAS_MAX]; /* that are merged */
 	uint32_t n_adapters;
+	/* Of SOURCE, if it is an adapter: its adapter_config.json as it is, and
+	 * as it is shown. */
+	struct rsh_adapter_config *own;
+	uint8_t *own_text;
+	size_t own_len;
+	char *shown_text;
 	char *note; /* a note for the plan; NULL: none */
 	const struct rsh_rule_table *table; /* the table that is used */
 	struct let_size *lets; /* [let of the table] */
@@ -61,6 +68,9 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 	rsh_arena_clear(&w->arena);
 	while (w->n_adapters > 0)
 		rsh_adapter_config_free(w->adapters[--w->n_adapters].config);
+	rsh_adapter_config_free(w->own);
+	free(w->own_text);
+	free(w->shown_text);
 	free(w->note);
 	free(w);
 }
@@ -86,6 +96,17 @@ static int weights_load_adapter(struct rsh_vfs_weights *w,
 	a->scale = scale;
 	w->n_adapters += rc == 0;
 	return rc;
+}
+
+static int weights_load_own(struct rsh_vfs_weights *w,
+			    const struct rsh_store *store,
+			    struct rsh_error *err)
+{
+	return rsh_store_load(store, RSH_ADAPTER_CONFIG_NAME,
+			      &rsh_adapter_config_file, &w->own_text,
+			      &w->own_len, err) ?:
+	       rsh_adapter_config_parse(w->own_text, w->own_len,
+					RSH_ADAPTER_CONFIG_NAME, &w->own, err);
 }
 
 /* Other programs say in a file of their own that weights are quantised.  Checks
@@ -131,6 +152,8 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 		rc = weights_load_adapter(v->weights, store,
 					  at->loras[i].directory,
 					  at->loras[i].scale, err);
+	if (rc == 0 && rsh_source_format(v->source)->is_adapter)
+		rc = weights_load_own(v->weights, store, err);
 	rc = rc ?: vfs_check_quantisation(v, cfg, err);
 	if (rc || !at->table)
 		return rc;
@@ -149,6 +172,7 @@ struct weights_job {
 	 * which tables make their names. */
 	struct rsh_own_adapters own;
 	struct rsh_offers stand_ins;
+	struct rsh_peft_adapter peft; /* SOURCE, if it is an adapter */
 };
 
 static bool weights_wanted(void *ctx, const char *name)
@@ -281,6 +305,9 @@ static int weights_take_own(struct weights_job *k, struct rsh_error *err)
 	char text[96];
 	int rc;
 
+	if (w->own)
+		return rsh_weights_take_peft(&k->now, w->own, &w->arena,
+					     &k->peft, err);
 	if (!k->cfg->weights.lora_alpha)
 		return 0;
 	rc = rsh_weights_take_own(&k->now, &w->arena, &k->own, err);
@@ -413,6 +440,23 @@ int rsh_vfs_write_plan(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 	}, &v->plan, err);
 }
 
+/* Gives the converted adapter of SOURCE PEFT's names and configuration. */
+static int weights_show_peft(struct weights_job *k, struct rsh_error *err)
+{
+	struct rsh_vfs_weights *w = k->v->weights;
+	struct rsh_adapter_module *modules;
+	uint32_t n;
+	size_t len;
+	int rc = rsh_weights_show_peft(&k->peft, &w->arena, &k->now, &modules,
+				       &n, err);
+
+	free(w->shown_text);
+	w->shown_text = NULL;
+	return rc ?: rsh_adapter_config_edit((const char *)w->own_text,
+			w->own_len, RSH_ADAPTER_CONFIG_NAME, modules, n,
+			&w->shown_text, &len, err);
+}
+
 static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -441,7 +485,9 @@ static int weights_plan(struct weights_job *k,
 		rc = weights_by_table(k, err);
 	else if (rc == 0)
 		w->from = k->v->src ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-	if (rc == 0 && weights_alone(k))
+	if (rc == 0 && w->own)
+		rc = weights_show_peft(k, err);
+	else if (rc == 0 && weights_alone(k))
 		/* The adapters get PEFT's names. */
 		rc = w->from == RSH_SIDE_HF ?
 		     rsh_error_set(err, EINVAL, "the weights of SOURCE have "
@@ -622,6 +668,11 @@ int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 		if (w->lets[i].sizes == LET_ONE)
 			rc = weights_hold_let(w, i, e, path, err);
 	return rc;
+}
+
+const char *rsh_vfs_weights_adapter_config(const struct rsh_vfs_weights *w)
+{
+	return w->shown_text;
 }
 
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights/adapters_i.h - what adapters do to an offer; for adapters.c,
- * adapters_merge.c and own_adapters.c only. */
+ * adapters_merge.c, own_adapters.c and peft.c only. */
 #pragma once
 
 #include "rsh/plan/writer.h"
@@ -118,3 +118,10 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  const struct adapters_change *c, struct rsh_offer *o,
 			  struct rsh_error *err);
+
+/* ---- own_adapters.c ---- */
+
+/* Checks that a matrix of an adapter has two dimensions and a type of floats,
+ * and is a tensor of the catalogue.  Returns 0, or -ENOTSUP with a sentence. */
+int own_check_matrix(const struct rsh_catalogue *cat, const struct rsh_offer *o,
+		     struct rsh_error *err);

@@ -78,16 +78,18 @@ static int own_matrix(const char *name)
 	return -1;
 }
 
-static int own_check_matrix(const struct own_work *w, const struct rsh_offer *o,
-			    struct rsh_error *err)
+int own_check_matrix(const struct rsh_catalogue *cat, const struct rsh_offer *o,
+		     struct rsh_error *err)
 {
+	const char *name = rsh_names_text(cat->names, o->name);
+
 	if (o->n_dims != 2)
 		return rsh_error_set(err, ENOTSUP, "%.400s is not a matrix",
-				     own_text(w, o));
-	if (!rsh_quantised_plain(o->dtype) || !rsh_offer_tensor(w->cat, o))
+				     name);
+	if (!rsh_quantised_plain(o->dtype) || !rsh_offer_tensor(cat, o))
 		return rsh_error_set(err, ENOTSUP, "%.400s is %s, and not "
 				     "BFloat16, Float16 or Float32, or is "
-				     "transposed", own_text(w, o),
+				     "transposed", name,
 				     rsh_dtype_name(o->dtype));
 	return 0;
 }
@@ -95,8 +97,8 @@ static int own_check_matrix(const struct own_work *w, const struct rsh_offer *o,
 static int own_check(const struct own_work *w, const struct rsh_own_adapter *x,
 		     struct rsh_error *err)
 {
-	int rc = own_check_matrix(w, &x->a, err) ?:
-		 own_check_matrix(w, &x->b, err);
+	int rc = own_check_matrix(w->cat, &x->a, err) ?:
+		 own_check_matrix(w->cat, &x->b, err);
 
 	if (rc == 0 && (x->a.dims[0] != x->b.dims[1] || x->a.dims[0] == 0 ||
 			x->a.dims[0] > UINT32_MAX))

@@ -313,7 +313,7 @@ def first_commands(d, tree, src):
         "export run4 out": (INPUT, "pipe/layer_01-model_00-model_states.pt: it is of a pipeline "
                                    "parallel model: convert it with ds_to_universal.py"),
         # What it is, and where.
-        "mount lora mnt": (INPUT, "it is an adapter: --lora DIR merges it"),
+        "mount lora mnt": (USAGE, "it is an adapter: --lora DIR merges it"),
         "plan lora/adapter_model.safetensors": (INPUT, "it is an adapter: --lora DIR merges it"),
         "ls lora2": (INPUT, "in inner: it is an adapter: --lora DIR merges it"),
         "mount lfs mnt": (INPUT, "lfs/model.safetensors: this is a pointer of git-lfs"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One model in two forms of names: files of transformers 4 and 5, torchtitan, Meta, and
-names with the words of wrappers.
+"""One model in two forms of names: files of transformers 4 and 5, torchtitan, Meta, names
+with the words of wrappers, and adapters of experts.
 
 Genuine models in both forms, and random ones that a second reading of the tables converts.
 """
@@ -19,7 +19,9 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 import rule_tables  # noqa: E402
+from adapters import PREFIX  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
+from quantised import encoded  # noqa: E402
 from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
@@ -38,6 +40,7 @@ def words_of(case, side, trees):
     words = ["--unwrap"] if case["table"] == "unwrap" else ["--convert", case["table"]]
     if case.get("config"):
         words += ["--config", os.path.join(trees, case["config"])]
+    words += ["--format", "peft"] if case.get("adapter") else []
     return words + (["--from", FROM[side]] if case.get("from") else [])
 
 
@@ -47,8 +50,8 @@ def exported(directory, source, *words):
     os.rmdir(to)
     got = run("export", *words, source, to)
     check(got.status == GOOD, repr(got))
-    config = os.path.join(to, "config.json")
-    found = model_hashes(to), os.path.exists(config) and json.loads(content(config))
+    config = next((os.path.join(to, n) for n in os.listdir(to) if n.endswith("config.json")), "")
+    found = hashes(values_in(to)) if "peft" in words else model_hashes(to), os.path.exists(config) and json.loads(content(config))
     shutil.rmtree(to)
     return *found, got.err
 
@@ -76,6 +79,10 @@ def run_genuine(tap, trees, directory):
             with tap.test(f"{name}: {side}"):
                 found, config, _ = exported(directory, source, *words)
                 same(found, case["to"][OTHER[side]], name)
+                if case.get("adapter"):
+                    wanted = case.get("says", {}).get(OTHER[side], {})
+                    check({k: config[k] for k in wanted} == wanted, config)
+                    continue
                 given = os.path.join(trees, case.get("config") or path)
                 given = given if given.endswith(".json") else os.path.join(given, "config.json")
                 if os.path.exists(given):
@@ -207,6 +214,158 @@ def run_random(tap, directory, seed, cases):
         tap.ok(not wrong, f"random models {begin} to {begin + A_TEST - 1}", "\n".join(wrong))
 
 
+# ---- adapters ----
+
+class Tuned:
+    """A model with experts apart, an adapter for it, and the adapter as PEFT fuses it."""
+
+    def __init__(self, seed):
+        numbers = self.numbers = random.Random(seed)
+        self.at, self.parts = numbers.choice((
+            ("block_sparse_moe", ("w1", "w3", "w2")),
+            ("mlp", ("gate_proj", "up_proj", "down_proj"))))
+        self.experts, self.rank = numbers.choice((1, 2, 3, 12)), numbers.choice((1, 2, 5))
+        self.hidden, self.ffn = numbers.randint(1, 5), numbers.randint(1, 5)
+        self.kind = numbers.choice(("F32", "F16", "BF16"))
+        self.adapted = numbers.choice(((0, 1, 2), (0, 1), (2,)))
+        self.layers = numbers.choice((1, 2, 11))
+        self.model, self.apart, self.fused = {}, {}, {}
+        for layer in range(self.layers):
+            self.layer(f"model.layers.{layer}.")
+        self.config = {"architectures": ["MixtralForCausalLM" if self.at != "mlp" else
+                                         "Qwen3MoeForCausalLM"], "num_local_experts": self.experts}
+
+    def matrix(self, rows, columns):
+        """Whole numbers, of which sums are exact."""
+        return [[self.numbers.randint(-2, 2) for _ in range(columns)] for _ in range(rows)]
+
+    def tensor(self, rows):
+        return self.kind, (len(rows), len(rows[0])), b"".join(
+            encoded(float(x), self.kind) for row in rows for x in row)
+
+    def both(self, to, module, a, b):
+        to[f"{PREFIX}{module}.lora_A.weight"] = self.tensor(a)
+        to[f"{PREFIX}{module}.lora_B.weight"] = self.tensor(b)
+
+    def layer(self, layer):
+        drawn = {}
+        for expert in range(self.experts):
+            for i, part in enumerate(self.parts):
+                rows, columns = ((self.hidden, self.ffn) if i == 2 else (self.ffn, self.hidden))
+                name = f"{layer}{self.at}.experts.{expert}.{part}"
+                self.model[name + ".weight"] = self.tensor(self.matrix(rows, columns))
+                if i in self.adapted:
+                    drawn[expert, i] = (self.matrix(self.rank, columns),
+                                        self.matrix(rows, self.rank))
+                    self.both(self.apart, name, *drawn[expert, i])
+        q = layer + "self_attn.q_proj"
+        self.model[q + ".weight"] = self.tensor(self.matrix(3, self.hidden))
+        a, b = self.matrix(self.rank, self.hidden), self.matrix(3, self.rank)
+        self.both(self.apart, q, a, b)
+        self.both(self.fused, q, a, b)
+        module = layer + "mlp.experts"
+        for parts in ((0, 1), (2,)):
+            if parts[0] in self.adapted:
+                inner = ".base_layer" if len(parts) == 2 and 2 in self.adapted else ""
+                self.both(self.fused, module + inner, *self.fuse(drawn, parts))
+
+    def fuse(self, drawn, parts):
+        """A: experts slowest; B: ranks slowest, zeros where another part has its ranks."""
+        a = [row for e in range(self.experts) for i in parts for row in drawn[e, i][0]]
+        b = []
+        for i in parts:
+            for row in range(len(drawn[0, i][1])):
+                b.append([drawn[e, k][1][row][r] if k == i else 0 for k in parts
+                          for r in range(self.rank) for e in range(self.experts)])
+        return a, b
+
+    def save(self, directory, name, tensors, **config):
+        at = os.path.join(directory, name)
+        write(os.path.join(at, "adapter_model.safetensors"), safetensors_bytes(tensors))
+        write(os.path.join(at, "adapter_config.json"), json.dumps(
+            {"peft_type": "LORA", "r": self.rank, "lora_alpha": 4 * self.rank, **config}).encode())
+        return at
+
+
+def one_adapter(seed, directory):
+    tuned = Tuned(seed)
+    base = os.path.join(directory, "base")
+    write(os.path.join(base, "config.json"), json.dumps(tuned.config).encode())
+    write(os.path.join(base, "model.safetensors"), safetensors_bytes(tuned.model))
+    apart = tuned.save(directory, "apart", tuned.apart, target_modules=[
+        "q_proj", *(tuned.parts[i] for i in tuned.adapted)])
+    words = ["--convert", "hf5", "--format", "peft", "--config", base]
+    wanted, shown = model_hashes(base), os.path.join(directory, "shown")
+    got = run("export", *words, apart, shown)
+    check(got.status == GOOD, repr(got))
+    same(hashes(values_in(shown)), hashes(tuned.fused), "fused")
+    merged = [exported(directory, base, "--lora", adapter)[0] for adapter in (apart, shown)]
+    same(merged[1], merged[0], "the fused adapter, merged")
+    check(merged[0] != wanted or tuned.numbers, "nothing is merged")
+    back = os.path.join(directory, "back")
+    got = run("export", *words, shown, back)
+    check(got.status == GOOD, repr(got))
+    check(set(values_in(back)) == set(tuned.apart), sorted(values_in(back)))
+    same(exported(directory, base, "--lora", back)[0], merged[0], "back, merged")
+    with Alone(apart, extra=words) as mount:
+        same(hashes(values_in(mount.path)), hashes(tuned.fused), "through a mount")
+
+
+def run_adapters(tap, trees, directory, seed, cases):
+    for begin in range(0, cases, A_TEST):
+        wrong = []
+        for case in half_if_sanitized(range(begin, min(begin + A_TEST, cases))):
+            with tempfile.TemporaryDirectory(dir=directory) as own:
+                try:
+                    one_adapter(seed + case, own)
+                except AssertionError as error:
+                    wrong.append(f"--seed {seed + case} --cases 1: {error}")
+        tap.ok(not wrong, f"random adapters {begin} to {begin + A_TEST - 1}", "\n".join(wrong))
+    place = os.path.join(trees, "adapter-qwen3_moe")
+    words = ["--convert", "hf5", "--format", "peft", "--config", os.path.join(place, "base")]
+    with tap.test("ls says what an adapter is"):
+        for side, form in (("left", "apart"), ("right", "stacked")):
+            said = run("ls", os.path.join(place, side)).out
+            demand(said, "an adapter: ", f"it is an adapter of PEFT, and its experts are {form}: "
+                   "--lora DIR merges it", "--convert hf5 --format peft --config MODEL shows")
+            check("next:" not in said, said)
+    with tap.test("an adapter is shown alone"):
+        for extra in ([], ["--convert", "hf5"], [*words, "--lora-alpha", "4"]):
+            got = run("plan", *extra, os.path.join(place, "left"))
+            check(got.status != GOOD and "it is an adapter: --lora DIR merges it" in got.err,
+                  repr(got))
+    expert = PREFIX + "model.layers.0.mlp.experts."
+    for what, side, change, said in (
+            ("gate without up", "left", lambda t, _: [t.pop(n) for n in list(t) if "up_proj" in n],
+             "experts.0.up_proj.weight is missing"),
+            ("half an adapter", "left", lambda t, _: t.pop(expert + "1.up_proj.lora_B.weight"),
+             "1.up_proj.lora_B.weight is missing"),
+            ("ranks that differ", "left", lambda t, c: (c.update(rank_pattern={"up_proj": 1}), [
+                t.update({n: (t[n][0], (1, t[n][1][1]), t[n][2][:4 * t[n][1][1]])})
+                if "_A" in n else t.update({n: (t[n][0], (t[n][1][0], 1), t[n][2][
+                    :4 * t[n][1][0]])}) for n in list(t) if "up_proj" in n]),
+             "become one, but have ranks 2 and 1"),
+            ("scalings that differ", "left", lambda t, c: c.update(alpha_pattern={"up_proj": 9}),
+             "become one, but have ranks 2 and 2 and scalings 2 and 4.5"),
+            ("another rank", "left", lambda t, c: c.update(r=3), "has 2 rows, its other matrix has "
+             "2 columns, and the rank in adapter_config.json is 3"),
+            ("no parameters", "right", lambda t, c: c.update(target_parameters=[]),
+             'is not the name of a parameter that "target_parameters" of'),
+            ("another tensor", "left", lambda t, c: t.update({
+                expert + "0.up_proj.lora_magnitude_vector": ("F32", (1,), b"\0\0\0\0")}),
+             "lora_magnitude_vector is a part of an adapter that is not supported"),
+            ("no prefix", "left", lambda t, c: t.update({"x": ("F32", (1,), b"\0\0\0\0")}),
+             "x does not begin with base_model.model.")):
+        with tap.test(f"an adapter that has no other form: {what}"):
+            tensors = values_in(os.path.join(place, side))
+            config = json.loads(content(os.path.join(place, side, "adapter_config.json")))
+            change(tensors, config)
+            with tempfile.TemporaryDirectory(dir=directory) as own:
+                write(os.path.join(own, "adapter_model.safetensors"), safetensors_bytes(tensors))
+                write(os.path.join(own, "adapter_config.json"), json.dumps(config).encode())
+                refuse(own, said, extra=words)
+
+
 # ---- what is refused ----
 
 def without(trees, directory, case, change):
@@ -292,6 +451,7 @@ def main():
             tar.extractall(trees)
         run_genuine(tap, trees, directory)
         run_random(tap, directory, words.seed, words.cases)
+        run_adapters(tap, trees, directory, words.seed, words.cases)
         run_refused(tap, trees, directory)
     return tap.finish()
 

@@ -17,6 +17,7 @@ extern const struct rsh_format rsh_dcp_format;
 extern const struct rsh_format rsh_checkpoint2_format;
 extern const struct rsh_format rsh_hf_format;
 extern const struct rsh_format rsh_ms_parts_format;
+extern const struct rsh_format rsh_peft_format;
 
 /* This list has all formats; NULL ends it. */
 extern const struct rsh_format *const rsh_formats[];

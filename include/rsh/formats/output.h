@@ -139,6 +139,8 @@ struct rsh_output_tree {
 	bool partial; /* the options leave tensors out */
 	bool as_saved; /* the options change no tensor and no name */
 	unsigned lora_alpha; /* of an adapter that is shown */
+	/* The adapter_config.json that is shown; NULL: that of lora_alpha. */
+	const char *adapter_config;
 	/* Compares a config.json with the sizes with which the weights were
 	 * made, and adds missing sizes.  NULL: the config.json is shown
 	 * unchanged.  Returns 0, 1 if it is complete and the output changes

@@ -276,6 +276,8 @@ struct rsh_format {
 			RSH_WORDS_EITHER,
 			RSH_WORDS_MINDSPORE
 		} words;
+		/* It is an adapter (LoRA), which is shown alone. */
+		bool is_adapter;
 		/* This is the framework whose steps --resume shows; NULL: it
 		 * shows none. */
 		const char *framework;

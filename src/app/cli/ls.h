@@ -30,6 +30,7 @@ void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
 
 struct rsh_ls_model {
 	char *architecture; /* from config.json; NULL: unknown */
+	bool is_adapter;
 	bool is_other;	    /* no weight is one of the architecture */
 	char other[RSH_ERROR_TEXT_MAX]; /* a sentence about that */
 	char form[256]; /* which form the names have; "": there is one */

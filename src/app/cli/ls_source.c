@@ -517,7 +517,7 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	rsh_json(out, "model:%",
 		 RSH_V_IF(t->is_model,
 			  rsh_v_call(rsh_ls_model_print, &t->model)));
-	next = *t->newest_whole && !t->refused &&
+	next = *t->newest_whole && !t->refused && !t->model.is_adapter &&
 	       (t->asked || t->is_model ||
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
 	rsh_ls_next(out, t->options, next);

@@ -119,6 +119,29 @@ static int model_take_config(struct rsh_ls_model *m, const char *path,
 	return rc;
 }
 
+/* Says how the experts of an adapter are named. */
+static void model_say_adapter(const struct listed_names *l, char *text,
+			      size_t size)
+{
+	static const char experts[] = ".experts.";
+	bool apart = false, stacked = false;
+
+	for (uint32_t i = 0; i < l->n; i++) {
+		const char *at = strstr(rsh_names_text(l->names, l->v[i].name),
+					experts);
+		const char next = at ? at[strlen(experts)] : '\0';
+
+		apart = apart || (next >= '0' && next <= '9');
+		stacked = stacked || (at && !(next >= '0' && next <= '9'));
+	}
+	snprintf(text, size, "it is an adapter of PEFT%s: --lora DIR merges it "
+		 "into the model of SOURCE%s", apart && !stacked ?
+		 ", and its experts are apart" : stacked && !apart ?
+		 ", and its experts are stacked" : "", apart || stacked ?
+		 "; --convert hf5 --format peft --config MODEL shows the other "
+		 "form" : "");
+}
+
 int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		      const struct rsh_source *source,
 		      const struct rsh_source_view *view)
@@ -150,7 +173,13 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		rsh_decoder_names_add(&names.known,
 				      rsh_names_text(view->names, r->name));
 	}
-	rc = model_take_config(m, path, source, &names);
+	if (rsh_source_format(source)->is_adapter) {
+		m->is_adapter = true;
+		model_say_adapter(&names, m->form, sizeof(m->form));
+		rc = 0;
+	} else {
+		rc = model_take_config(m, path, source, &names);
+	}
 	free(names.v);
 	return rc;
 }
@@ -173,7 +202,7 @@ void rsh_ls_model_print(struct rsh_printer *out, const void *model)
 		 m->architecture, m->n_parts, m->n_tensors, m->bytes);
 	rsh_say(out, "%: % tensor{|s}, %, in % part{|s} of %\n",
 		m->architecture ? m->architecture :
-		"a model without an architecture in its config.json",
+		m->is_adapter ? "an adapter" : "a model without an architecture in its config.json",
 		m->n_tensors, rsh_v_bytes(m->bytes), m->n_parts,
 		rsh_v_bytes(m->file_bytes));
 	for (unsigned d = 0; d < RSH_DTYPE_COUNT; d++) {

@@ -35,6 +35,10 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 
 	if (rc)
 		return rc;
+	/* An adapter is shown only if the options ask for it. */
+	if (o->format && o->format->is_adapter &&
+	    !rsh_weights_change(&o->vfs.weights))
+		return 0;
 	if (o->vfs.src.from)
 		rsh_settle_dst(&o->vfs);
 	return o->format || rsh_options_convert(o) ||

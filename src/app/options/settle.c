@@ -234,8 +234,16 @@ static int settle_weights(struct rsh_options *o, struct rsh_error *err)
 	cleanup_free char *dir = NULL;
 	int rc;
 
-	if ((v->output->takes & RSH_TAKES_ADAPTER) &&
-	    (!w->table || !w->lora_alpha))
+	if (o->format && o->format->is_adapter) {
+		if (!(v->output->takes & RSH_TAKES_ADAPTER) || !w->table ||
+		    w->lora_alpha)
+			return rsh_error_set(err, EINVAL, "%s: it is an "
+				"adapter: --lora DIR merges it into the model "
+				"of SOURCE; --convert hf5 --format peft "
+				"--config MODEL shows it with other names",
+				v->source);
+	} else if ((v->output->takes & RSH_TAKES_ADAPTER) &&
+		   (!w->table || !w->lora_alpha))
 		return rsh_error_set(err, EINVAL, "--format %s needs --convert "
 				     "and --lora-alpha: PEFT has Hugging "
 				     "Face's names and lora_alpha, and a "

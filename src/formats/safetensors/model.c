@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/safetensors/model.c - two formats of whole models.  The first is
+/* formats/safetensors/model.c - formats of whole models.  The first is
  * Hugging Face's model.safetensors.index.json and the files that it names, or
  * model.safetensors alone; other frameworks give them other names, and
  * mindformers writes .ckpt files.  The second is MindSpore's
  * param_name_map.json with part*.safetensors and hyper_param.safetensors. In
- * both, the parts are files of one rank. */
+ * both, the parts are files of one rank.  The third is an adapter of PEFT. */
 #include "config.h"
 
 #include <errno.h>
@@ -557,6 +557,25 @@ static int ms_parts_open(struct rsh_source *s,
 	return rc;
 }
 
+/* ---- an adapter of PEFT ---- */
+
+static int peft_bid(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	(void)more;
+	return model_is_asked(l) && !l->file &&
+	       rsh_look_has(l, RSH_ADAPTER_CONFIG_NAME) &&
+	       rsh_look_has(l, RSH_ADAPTER_FILE_NAME) ? RSH_BID_MODEL - 2 :
+							RSH_BID_NO;
+}
+
+static int peft_open(struct rsh_source *s,
+		     const struct rsh_source_options *opts,
+		     struct rsh_error *err)
+{
+	(void)opts;
+	return model_list_single(s, RSH_ADAPTER_FILE_NAME, NULL, err);
+}
+
 #define MODEL                                                   \
 	.says = "whole model", .layout = RSH_LAYOUT_WHOLE,      \
 	.owner = RSH_OWNER_MODEL, .by_name = true,              \
@@ -576,4 +595,17 @@ const struct rsh_format rsh_ms_parts_format = {
 	.name = "mindspore-parts",
 	.bid = ms_parts_bid,
 	.open = ms_parts_open,
+};
+
+const struct rsh_format rsh_peft_format = {
+	.name = "peft",
+	.says = "adapter of PEFT",
+	.layout = RSH_LAYOUT_WHOLE,
+	.owner = RSH_OWNER_MODEL,
+	.by_name = true,
+	.words = RSH_WORDS_EITHER,
+	.is_adapter = true,
+	.read = rsh_ranks_offer,
+	.bid = peft_bid,
+	.open = peft_open,
 };

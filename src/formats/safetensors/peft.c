@@ -4,8 +4,8 @@
  *   /adapter_model.safetensors
  *   /adapter_config.json
  *
- * The config lists the modules by their full names, so it is the same whether
- * all layers have an adapter or some. */
+ * The config of an adapter of MindSpore lists the modules by their full names,
+ * so it is the same whether all layers have an adapter or some. */
 #include "config.h"
 
 #include <errno.h>
@@ -90,7 +90,10 @@ static int peft_build(struct rsh_output_tree *t, struct rsh_error *err)
 
 	if (!config || !items)
 		return rsh_error_nomem(err);
-	peft_put_config(t, config);
+	if (t->adapter_config)
+		rsh_json_text_puts(config, t->adapter_config);
+	else
+		peft_put_config(t, config);
 	text.body = rsh_body_of_text(config->data, config->len);
 	items[0] = (struct rsh_item){ RSH_ADAPTER_FILE_NAME, RSH_NODE_FILE, 0 };
 	items[1] = (struct rsh_item){ RSH_ADAPTER_CONFIG_NAME, RSH_NODE_FILE,
