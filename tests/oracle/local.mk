@@ -27,6 +27,7 @@ ORACLE += \
 HUGGING_FACE = \
 	oracle/hugging_face.py \
 	oracle/transformers_opens.py \
+	oracle/model_names_load.py \
 	oracle/quantised_opens.py \
 	oracle/config_says.py \
 	oracle/lora_peft.py \
