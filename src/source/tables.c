@@ -369,6 +369,26 @@ static int tables_refuse(const char *word,
 			     has ? has : "a model without architectures");
 }
 
+/* Loads a table if it may be for the model's architecture, of which the name is
+ * then in its text: most tables need not be parsed.  Sets NULL if it is not. */
+static int table_load_suiting(const char *path,
+			      const struct rsh_model_config *c,
+			      struct rsh_rule_table **out,
+			      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	const char *has;
+	size_t len;
+	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
+
+	*out = NULL;
+	for (uint32_t i = 0; rc == 0 && !*out &&
+			     (has = rsh_model_config_architecture(c, i)); i++)
+		if (memmem(data, len, has, strlen(has)))
+			rc = rsh_rule_table_parse(data, len, path, out, err);
+	return rc;
+}
+
 static int tables_load_suiting(const char *word,
 			       const struct rsh_model_config *config,
 			       struct rsh_table_set *out, struct rsh_error *err)
@@ -382,12 +402,12 @@ static int tables_load_suiting(const char *word,
 		struct rsh_error why = RSH_ERROR_INIT;
 		struct rsh_rule_table *t;
 
-		rc = rsh_rule_table_load(l.v[i].path, &t, &why);
+		rc = table_load_suiting(l.v[i].path, config, &t, &why);
 		if (rc == -ENOMEM)
 			break;
 		if (rc)
 			rsh_log_warning("%s", why.text);
-		else if (table_is_of(t, word) && table_suits(t, config))
+		else if (t && table_is_of(t, word) && table_suits(t, config))
 			rc = table_set_add(out, t, err);
 		else
 			rsh_rule_table_free(t);

@@ -62,7 +62,7 @@ struct rsh_table_set {
 };
 /* Loads the table at a path, or all installed tables for the model's
  * architecture: of the group that the word names or, for RSH_TABLE_AUTO, of
- * none; of those, a table that cannot be read is left out
+ * none; of those, a table that cannot be parsed is left out
  * with a warning.  `config` may be NULL.  Returns 0 or -errno with a sentence.
  * The caller clears the set, also after a failure. */
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,
