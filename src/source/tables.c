@@ -197,11 +197,12 @@ static int table_unknown(const char *word, const struct rsh_table_list *l,
 			     "convert list`)", word);
 }
 
-/* Returns whether the table is chosen by a word: a group's, or RSH_TABLE_AUTO,
- * with which the right side is MindSpore's. */
+/* Returns whether the table is chosen by a word: a group's, RSH_TABLE_ANY, or
+ * RSH_TABLE_AUTO, with which the right side is MindSpore's. */
 static bool table_is_of(const struct rsh_rule_table *t, const char *word)
 {
-	return strcmp(word, RSH_TABLE_AUTO) == 0 ? !t->group :
+	return strcmp(word, RSH_TABLE_ANY) == 0 ? true :
+	       strcmp(word, RSH_TABLE_AUTO) == 0 ? !t->group :
 	       t->group && strcmp(t->group, word) == 0;
 }
 
@@ -355,6 +356,8 @@ static int tables_refuse(const char *word,
 {
 	const char *has = config ? rsh_model_config_architecture(config, 0) :
 				   NULL;
+	const bool of_group = strcmp(word, RSH_TABLE_AUTO) != 0 &&
+			      strcmp(word, RSH_TABLE_ANY) != 0;
 
 	if (!config)
 		return rsh_error_set(err, EINVAL,
@@ -364,8 +367,7 @@ static int tables_refuse(const char *word,
 					  "one with --convert (`reshardfs "
 					  "convert list`)",
 			     rsh_model_config_path(config),
-			     strcmp(word, RSH_TABLE_AUTO) ? " of " : "",
-			     strcmp(word, RSH_TABLE_AUTO) ? word : "",
+			     of_group ? " of " : "", of_group ? word : "",
 			     has ? has : "a model without architectures");
 }
 

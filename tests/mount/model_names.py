@@ -429,6 +429,29 @@ def run_refused(tap, trees, directory):
                             ("right", "32 tensors of the left side are made of 25")):
             demand(run("convert", "check", "hf5", os.path.join(trees, "qwen3_moe", side)).out,
                    words + "; 0 are not converted: good")
+    with tap.test("convert check any says which tables fit, and who loads the result"):
+        for model, wanted in (
+                ("mixtral/left", {"mixtral": ("hf", "MindSpore Transformers"),
+                                  "hf5-mixtral": ("hf", "transformers 5")}),
+                ("qwen3_moe/right", {"qwen3_moe": (None, None),
+                                     "hf5-qwen2_moe": ("mindspore", "transformers 4 and 5"),
+                                     "titan-qwen3": (None, None)})):
+            said = run_json("convert", "check", "any", os.path.join(trees, model))["tables"]
+            check({t["table"]: (t["from"], t["loads"]) for t in said} == wanted, said)
+            check(all(bool(t["reason"]) == (t["from"] is None) for t in said), said)
+        demand(run("convert", "check", "any", os.path.join(trees, "gpt_oss", "left")).out, "either",
+               "RESULT IS FOR", "OR NOT, BECAUSE")
+        got = run("convert", "check", "any")
+        check(got.status != GOOD and "any needs SOURCE" in got.err, repr(got))
+        got = run("convert", "check", "any", os.path.join(trees, "wrapped-ddp", "left"))
+        check(got.status == INPUT and "needs the model's config.json" in got.err, repr(got))
+    with tap.test("tables of other models are not parsed"):
+        tables = os.path.join(directory, "tables")
+        write(os.path.join(tables, "bad.rules"), b"for OtherForCausalLM\na = \n")
+        found = run("ls", left, env={"RESHARDFS_TABLES": tables})
+        check(found.status == GOOD and not found.err, repr(found))
+        write(os.path.join(tables, "bad.rules"), b"for Qwen3MoeForCausalLM\na = \n")
+        demand(run("ls", left, env={"RESHARDFS_TABLES": tables}).err, "bad.rules:2")
     with tap.test("a table of two groups"):
         table = write(os.path.join(directory, "two.rules"), b"group x\ngroup y\nrest =\n")
         refuse(left, "two.rules:2: a table is in one group only", extra=["--convert", table])

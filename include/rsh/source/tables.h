@@ -17,6 +17,8 @@
 
 /* With this word an installed table is chosen by the model's architecture. */
 #define RSH_TABLE_AUTO "auto"
+/* With this word `convert check` asks all installed tables. */
+#define RSH_TABLE_ANY "any"
 
 #define RSH_MODEL_CONFIG_NAME "config.json"
 
@@ -61,10 +63,10 @@ struct rsh_table_set {
 	size_t n, cap;
 };
 /* Loads the table at a path, or all installed tables for the model's
- * architecture: of the group that the word names or, for RSH_TABLE_AUTO, of
- * none; of those, a table that cannot be parsed is left out
- * with a warning.  `config` may be NULL.  Returns 0 or -errno with a sentence.
- * The caller clears the set, also after a failure. */
+ * architecture: of the group that the word names, or, for RSH_TABLE_AUTO, of
+ * none, or, for RSH_TABLE_ANY, of any or none; of those, a table that cannot be
+ * parsed is left out with a warning.  `config` may be NULL.  Returns 0 or
+ * -errno with a sentence. The caller clears the set, also after a failure. */
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 		    struct rsh_table_set *out, struct rsh_error *err);
 void rsh_table_set_clear(struct rsh_table_set *s);

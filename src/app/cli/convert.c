@@ -16,6 +16,7 @@
 #include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
@@ -347,10 +348,108 @@ static int check_chosen(struct checking *c, const char *path,
 	return rc == -EINVAL ? 0 : rc;
 }
 
+/* ---- check: all tables ---- */
+
+/* The programs that load the left side and the right side of a table.  A table
+ * of no group is for MindSpore or, by its name, for Megatron. */
+static const struct loaders {
+	const char *group, *begins, *by[RSH_N_SIDES];
+} loaders[] = {
+	{ "hf5", "", { "transformers 4 and 5", "transformers 5" } },
+	{ "titan", "", { "transformers", "torchtitan" } },
+	{ "meta", "", { "transformers", "Meta's llama" } },
+	{ NULL, "megatron", { "transformers", "Megatron-LM, MindSpeed-LLM" } },
+	{ NULL, "", { "transformers", "MindSpore Transformers" } },
+};
+
+static const char *table_loader(const struct rsh_rule_table *t,
+				enum rsh_side side)
+{
+	const char *name = rsh_path_name(t->path);
+
+	for (size_t i = 0; i < sizeof(loaders) / sizeof(*loaders); i++) {
+		const struct loaders *l = &loaders[i];
+
+		if (t->group ? l->group && strcmp(t->group, l->group) == 0 :
+			       !l->group && strncmp(name, l->begins,
+						    strlen(l->begins)) == 0)
+			return l->by[side];
+	}
+	return NULL;
+}
+
+/* Tries a table as a mount does.  Returns 0, -ENOMEM, or another -errno with a
+ * sentence. */
+static int fit_try(struct checking *c, const struct rsh_rule_table *t,
+		   enum rsh_side *from, bool *told, struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &c->o->vfs.weights;
+	struct rsh_weights_options o = {
+		.table = t, .config = c->config, .unlisted = w->unlisted,
+		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
+	};
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_offers made;
+	int rc = rsh_weights_side(t, w->from, c->in.v, c->in.n, c->names, from,
+				  told, err);
+
+	o.from = *from;
+	rc = rc ?: rsh_weights_convert(&o, &c->in, &arena, &made, err);
+	rsh_arena_clear(&arena);
+	return rc;
+}
+
+/* Prints which of the tables for the model convert SOURCE, from which side, and
+ * which program loads the result. */
+static int fit_tables(struct checking *c, uint32_t *n_fit,
+		      struct rsh_error *err)
+{
+	static const struct rsh_column fit_columns[] = {
+		{ "table", "TABLE" },
+		{ "group", "GROUP" },
+		{ "from", NULL },
+		{ NULL, "SOURCE HAS" },
+		{ "loads", "RESULT IS FOR" },
+		{ "title", NULL },
+		{ "reason", NULL },
+		{ NULL, "OR NOT, BECAUSE", .wrap = true },
+		{ NULL, NULL }
+	};
+	static const char *const sides[] = { "hf", "mindspore" };
+	int rc = 0;
+
+	rsh_json(c->out, "{tables:");
+	rsh_rows(c->out, fit_columns);
+	for (size_t i = 0; rc != -ENOMEM && i < c->tables.n; i++) {
+		const struct rsh_rule_table *t = c->tables.v[i];
+		struct rsh_error why = RSH_ERROR_INIT;
+		cleanup_free char *name = strdup(rsh_path_name(t->path));
+		enum rsh_side from = RSH_SIDE_HF;
+		bool told = false, fits;
+
+		if (!name)
+			return rsh_error_nomem(err);
+		name[strcspn(name, ".")] = '\0';
+		rc = fit_try(c, t, &from, &told, &why);
+		fits = rc == 0;
+		*n_fit += fits;
+		rsh_row(c->out, name, RSH_V_IF(t->group, t->group),
+			RSH_V_IF(fits, sides[from]), !fits ? "-" : !told ?
+			"either" : from == RSH_SIDE_HF ? "left" : "right",
+			RSH_V_IF(fits, table_loader(t, !from)), t->title,
+			RSH_V_IF(!fits, why.text),
+			fits ? "-" : why.text);
+	}
+	rsh_rows_end(c->out);
+	rsh_json(c->out, "}");
+	return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
+}
+
 static int check_table(const struct rsh_options *o, const char *path,
 		       struct rsh_run *run)
 {
 	struct checking c = { .o = o, .out = &run->out };
+	uint32_t n_fit = 0;
 	int rc;
 
 	rsh_printer_init_part(&c.made, c.out);
@@ -359,10 +458,16 @@ static int check_table(const struct rsh_options *o, const char *path,
 	rsh_rows(&c.made, columns);
 	rsh_json(&c.passed, "[");
 	rsh_json(&c.findings, "[");
-	rc = check_chosen(&c, path, &run->err);
-	if (rc == 0)
-		print_checked(&c);
-	run->status = c.n_wrong ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	if (strcmp(path, RSH_TABLE_ANY) == 0) {
+		rc = check_read_source(&c, path, &run->err) ?:
+		     fit_tables(&c, &n_fit, &run->err);
+	} else {
+		rc = check_chosen(&c, path, &run->err);
+		if (rc == 0)
+			print_checked(&c);
+		n_fit = !c.n_wrong;
+	}
+	run->status = n_fit ? RSH_EXIT_GOOD : RSH_EXIT_NO;
 	rsh_printer_put_part(NULL, &c.made);
 	rsh_printer_put_part(NULL, &c.passed);
 	rsh_printer_put_part(NULL, &c.findings);
@@ -390,10 +495,11 @@ int rsh_convert_command(const struct rsh_options *o, struct rsh_run *run)
 	if (o->command->id == RSH_COMMAND_TABLES)
 		rc = list_tables(run);
 	else if (o->command->id != RSH_COMMAND_TABLE_CHECK ||
-		 strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0)
+		 (strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0 &&
+		  strcmp(o->vfs.weights.table, RSH_TABLE_ANY) != 0))
 		rc = rsh_table_find(o->vfs.weights.table, &path, err);
 	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_CHECK)
-		rc = check_table(o, path ? path : RSH_TABLE_AUTO, run);
+		rc = check_table(o, path ? path : o->vfs.weights.table, run);
 	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW &&
 	    rsh_table_is_word(path))
 		rc = rsh_error_set(err, EINVAL, "%s is a group of tables; name "

@@ -103,9 +103,10 @@ int rsh_check_convert(struct rsh_options *o, struct rsh_error *err)
 	w->unlisted = rsh_option_given(o, "unlisted") ? o->vfs.plan.unlisted :
 							RSH_UNLISTED_ERROR;
 	if (o->command->id == RSH_COMMAND_TABLE_CHECK && !o->vfs.source &&
-	    strcmp(w->table, RSH_TABLE_AUTO) == 0)
-		return rsh_error_set(err, EINVAL, "%s: " RSH_TABLE_AUTO
-				     " needs SOURCE", o->command->name);
+	    (strcmp(w->table, RSH_TABLE_AUTO) == 0 ||
+	     strcmp(w->table, RSH_TABLE_ANY) == 0))
+		return rsh_error_set(err, EINVAL, "%s: %s needs SOURCE",
+				     o->command->name, w->table);
 	return 0;
 }
 
