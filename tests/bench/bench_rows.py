@@ -203,6 +203,30 @@ def weights_experts_read(bench):
     return converted_weights(bench, "weights_experts", read)
 
 
+@row("weights_stacked", "export, experts stacked for transformers 5, each one run",
+     "cp -r of the model, fsync", (">=", 0.8), tree="weights_stacked")
+def weights_stacked(bench):
+    def read(weights, _, path):
+        target = os.path.join(bench.work, "copy")
+
+        def write(command, name):
+            os.sync()  # so that the disk is at rest
+            file = os.path.join(target, name)
+            seconds, _ = timed(subprocess.check_call, [*command, target])
+            more, _ = timed(subprocess.check_call, ["sync", file])
+            size = os.path.getsize(file)
+            shutil.rmtree(target)
+            return Sample(seconds + more, size)
+
+        export = [reshardfs_program(), "export", "-q", *weights.options, weights.source]
+        return rates(bench.compare(
+            lambda: write(export, os.path.join("rank_0", os.path.basename(path))),
+            lambda: write(["cp", "-r", weights.source], "model.safetensors"),
+            warm=[weights.path]), "export", "cp")
+
+    return converted_weights(bench, "weights_stacked", read)
+
+
 # ---- programs that read ----
 
 def python_reads(path):

@@ -26,6 +26,7 @@ MIB = 1 << 20
 # What has a class of its own, by kind.
 TREES = {"adapter": AdapterTree, "checkpoint2": Checkpoint2Tree, "model": ModelTree,
          "weights_qkv": Weights, "weights_gate": Weights, "weights_experts": Weights,
+         "weights_stacked": Weights,
          "saved_bf16": Saved, "saved_fp32": Saved, "saved_moments": Saved,
          **{"quantised_" + scheme: QuantisedTree for scheme in SCHEMES}}
 

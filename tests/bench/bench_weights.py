@@ -19,8 +19,9 @@ RANKS = 8
 class Weights:
     """source, strategy (None: whole tensors), options: as a mount takes them.
 
-    kind is "qkv" (attention, cut for 8 ranks), "gate" (gate and up in turn) or
-    "experts" (stacked and transposed).
+    kind is "qkv" (attention, cut for 8 ranks), "gate" (gate and up in turn),
+    "experts" (stacked and transposed) or "stacked" (names of transformers 5, each expert
+    one run of bytes).
     """
 
     def __init__(self, directory, kind, size, blocks):
@@ -29,9 +30,10 @@ class Weights:
         self.source = os.path.join(directory, "model")
         self.path = os.path.join(self.source, "model.safetensors")
         small = size < 128 << 20
-        self.h = 256 if small else 2048 if kind == "experts" else 4096
-        self.f = {"qkv": 16, "gate": 3 * self.h, "experts": self.h * 3 // 8}[kind]
-        self.e = (4 if small else 64) if kind == "experts" else 0
+        mixture = kind in ("experts", "stacked")
+        self.h = 256 if small else 2048 if mixture else 4096
+        self.f = {"qkv": 16, "gate": 3 * self.h}.get(kind, self.h * 3 // 8)
+        self.e = (4 if small else 64) if mixture else 0
         self.heads, self.groups, self.d = (8, 8, 8) if kind != "qkv" else \
             (self.h // 32, 8, 32)
         self.layers = 1
@@ -40,7 +42,9 @@ class Weights:
         self.names = list(self._tensors())
         self.options = ["--convert", "qwen3_moe" if self.e else "qwen3", "--from", "hf",
                         "--format", "safetensors"]
-        self.options += {"qkv": [], "gate": ["--only", "linear_fc1"],
+        if kind == "stacked":
+            self.options = ["--convert", "hf5", "--format", "safetensors"]
+        self.options += {"qkv": [], "stacked": ["--only", "mlp.experts"], "gate": ["--only", "linear_fc1"],
                          "experts": ["--only", "experts.weight"]}[kind]
         os.makedirs(self.source)
         self._write_model()
@@ -130,6 +134,13 @@ class Weights:
                 found[new + "mlp.linear_fc1.weight"] = b"".join(
                     a + b for a, b in zip(self._rows(old + "mlp.gate_proj.weight", 1),
                                           self._rows(old + "mlp.up_proj.weight", 1)))
+            elif self.kind == "stacked":
+                experts = [f"{old}mlp.experts.{i}." for i in range(self.e)]
+                found[old + "mlp.experts.gate_up_proj"] = b"".join(
+                    self._content(f"{expert}{part}_proj.weight")
+                    for expert in experts for part in ("gate", "up"))
+                found[old + "mlp.experts.down_proj"] = b"".join(
+                    self._content(expert + "down_proj.weight") for expert in experts)
             else:
                 experts = [f"{old}mlp.experts.{i}." for i in range(self.e)]
                 found[new + "mlp.experts.weight1"] = b"".join(
