@@ -168,7 +168,7 @@ cp -r site "$fresh_root/tmp/site"
 read_demo PYTHONPATH=/tmp/site
 # What the packages stand on stays: it is not theirs.
 logged depends in_fresh apt-get -qq install -y --no-install-recommends fuse3 \
-	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g \
+	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 libzstd1 python3 zlib1g \
 	libcurl4 libexpat1
 files_in_root >"$work/before"
 

@@ -24,6 +24,7 @@ OPTIONS: Dict[str, str] = {
     "dst_ranks": "N",
     "group_info": "PATH",
     "select": "WHICH",
+    "base": "DIR",
     "breakpoint": "include|only",
     "fallbacks": "N",
     "rank_dir": "TEMPLATE",

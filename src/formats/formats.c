@@ -18,5 +18,6 @@ const struct rsh_format *const rsh_formats[] = {
 	&rsh_peft_format,
 	&rsh_torch_ranks_format,
 	&rsh_deepspeed_format,
+	&rsh_versions_format,
 	NULL,
 };

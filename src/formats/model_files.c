@@ -384,6 +384,11 @@ static int directory_load(const struct rsh_model_files_at *at,
 		opts.objects = at->store->objects;
 		opts.place = at->store->place;
 	}
+	if (rsh_store_is_address(at->dir) && at->steps_dir &&
+	    strncmp(at->dir, at->steps_dir, strlen(at->steps_dir)) == 0) {
+		opts.objects = at->store->objects;
+		opts.place = at->store->place;
+	}
 	rc = rsh_store_open(at->dir, &opts, &l.store, err);
 	if (rc) {
 		rsh_error_prefix(err, "--model-files");

@@ -155,6 +155,10 @@ static ssize_t stream_read_windows(struct rsh_stream *st, uint64_t offset,
 			if (n == 0)
 				n = (ssize_t)window_view(w, offset + got,
 							 len - got, view);
+			/* The damage may be elsewhere in the window. */
+			else if (n == -EBADMSG && !st->closed)
+				n = stream_read_once(st, offset + got,
+						     len - got, view);
 		} else {
 			n = stream_read_once(st, offset + got, len - got, view);
 		}
@@ -198,7 +202,7 @@ ssize_t rsh_stream_read(struct rsh_stream *st, uint64_t offset, size_t len,
 	else
 		view_release_parts(s, view);
 	pthread_mutex_unlock(&s->lock);
-	return n;
+	return n == -EBADMSG ? -EIO : n;
 }
 
 void rsh_view_release(struct rsh_view *view)

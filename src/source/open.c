@@ -726,7 +726,8 @@ static char *candidate_dir(const struct rsh_source *s, uint32_t i)
 
 	rsh_source_candidate_range(s, i, &at, &end);
 	one = at < end ? &s->listing.files[at] : NULL;
-	n = one && !one->unread ? (size_t)(one->base - one->name) : 0;
+	n = one && !one->unread && strncmp(one->name, "./", 2) != 0 ?
+	    (size_t)(one->base - one->name) : 0;
 	for (; at < end; at++) {
 		const struct rsh_checkpoint *c = &s->listing.files[at];
 

@@ -5,8 +5,11 @@
 #include "rsh/source/source.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/arena.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 #define AT(member) RSH_OPTION_AT(struct rsh_source_options, member)
@@ -46,6 +49,24 @@ static int set_select(const struct rsh_setting *s)
 				     value);
 	f->glob = f->select == RSH_SELECT_NAME ? end + 1 : NULL;
 	return 0;
+}
+
+/* Daemons have another working directory. */
+static int set_base(const struct rsh_setting *s)
+{
+	struct rsh_source_options *f = s->base;
+	cleanup_free char *full = rsh_store_is_address(s->value) ? NULL :
+				  realpath(s->value, NULL);
+
+	if (rsh_store_is_address(s->value))
+		return rsh_error_set(s->err, EINVAL, "%s: \"%s\" is not a "
+				     "directory of a file system",
+				     s->def->name, s->value);
+	if (!full)
+		return rsh_error_set(s->err, EINVAL, "%s: %s: %s",
+				     s->def->name, s->value, strerror(errno));
+	f->base = rsh_arena_format(s->memory, "%s", full);
+	return f->base ? 0 : rsh_error_nomem(s->err);
 }
 
 static int check_rank_dir(const char *value, struct rsh_error *err)
@@ -103,6 +124,10 @@ const struct rsh_option rsh_source_rows[] = {
 	  "JSON file that names the file of each rank: {\"0\": \"path\", ...}",
 	  rsh_set_text, AT(source_map), .converts = true, .opens = true,
 	  .excludes = "rank-dir|file" },
+	{ "base", "DIR",
+	  "model on which the first of weight versions is built (default: "
+	  "none)",
+	  set_base, AT(base), .opens = true, .decides = RSH_DECIDES_TEXT },
 	{ "follow-outside", NULL,
 	  "follow symbolic links that lead out of SOURCE", rsh_set_flag,
 	  AT(store.follow_outside) },

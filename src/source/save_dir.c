@@ -147,6 +147,7 @@ static int check_entry(struct rsh_save_look *l, const struct rsh_saved_step *t,
 	int rc;
 
 	files.select = RSH_SELECT_NEWEST;
+	files.steps_dir = l->o->path;
 	/* A directory has one index cache, which keeps the indexes of a few
 	 * files that are steps, and is written again for each of them. */
 	if (is_file)

@@ -274,7 +274,7 @@ static int source_choose(struct rsh_source *s, uint32_t i,
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && rsh_source_owner(s) < RSH_OWNER_MODEL)
 		rc = source_check_ranks(s, err);
-	if (rc == 0 && !s->resumed && !s->format->scan)
+	if (rc == 0 && !s->resumed && (!s->format->scan || s->format->by_name))
 		rc = source_take_type(s, err);
 	if (rc == 0 && (source_number_files(s) || source_add_beside(s)))
 		rc = rsh_error_nomem(err);

@@ -415,6 +415,7 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		.beside = {
 			cfg->model_files, cfg->shown_config, cfg->source,
 			&cfg->files.store, v->source, cfg->is_beside,
+			cfg->files.steps_dir,
 		},
 		.partial = cfg->only || cfg->drop,
 		.as_saved = !v->weights && !v->src && !v->renames &&

@@ -39,6 +39,7 @@ struct scan {
 	const struct rsh_byte_source *src;
 	struct rsh_names *names;
 	struct rsh_error *err;
+	bool may_be_delta;
 	char *text;       /* the header */
 	size_t len, at;   /* its bytes, and how many are parsed */
 	json_t *metadata; /* NULL: none */
@@ -325,7 +326,7 @@ static void find_int4(struct scan *s)
  * dimension, and the checksum of each tensor under its name. */
 static int check_no_delta(struct scan *s)
 {
-	bool is = s->metadata && s->n_tensors > 0;
+	bool is = s->metadata && s->n_tensors > 0 && !s->may_be_delta;
 
 	for (uint32_t i = 0; i < s->n_tensors && is; i++) {
 		const struct tensor *t = &s->tensors[i];
@@ -547,28 +548,47 @@ static int check_names(struct scan *s)
 	       st_is_twice(s, rsh_names_text(s->names, twice));
 }
 
+static int scan_file(struct scan *s, struct rsh_ckpt_index **out,
+		     struct rsh_safetensors_meta *meta)
+{
+	int rc;
+
+	if (meta)
+		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
+	rc = read_header(s) ?: add_records(s) ?: check_names(s);
+	if (!rc && meta)
+		rc = read_metadata(s, meta);
+	free(s->tensors);
+	rsh_arena_clear(&s->arena);
+	json_decref(s->metadata);
+	if (rc) {
+		rsh_ckpt_index_free(s->index);
+		if (meta)
+			rsh_safetensors_meta_clear(meta);
+		return rc;
+	}
+	*out = s->index;
+	return 0;
+}
+
 int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_names *names, struct rsh_ckpt_index **out,
 			 struct rsh_safetensors_meta *meta,
 			 struct rsh_error *err)
 {
 	struct scan s = { .src = src, .names = names, .err = err };
-	int rc;
 
-	if (meta)
-		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
-	rc = read_header(&s) ?: add_records(&s) ?: check_names(&s);
-	if (!rc && meta)
-		rc = read_metadata(&s, meta);
-	free(s.tensors);
-	rsh_arena_clear(&s.arena);
-	json_decref(s.metadata);
-	if (rc) {
-		rsh_ckpt_index_free(s.index);
-		if (meta)
-			rsh_safetensors_meta_clear(meta);
-		return rc;
-	}
-	*out = s.index;
-	return 0;
+	return scan_file(&s, out, meta);
+}
+
+int rsh_safetensors_scan_delta(const struct rsh_byte_source *src,
+			       struct rsh_names *names,
+			       struct rsh_ckpt_index **out,
+			       struct rsh_safetensors_meta *meta,
+			       struct rsh_error *err)
+{
+	struct scan s = { .src = src, .names = names, .err = err,
+			  .may_be_delta = true };
+
+	return scan_file(&s, out, meta);
 }

@@ -12,7 +12,7 @@ FUZZ_LINK = $(LINK) -fsanitize=fuzzer
 # The parsers of a layer stand on no more than these: clang takes a second for each file
 # of the others.
 PARSERS_SOURCE = ../src/.libs/libsource.a ../src/.libs/libstore.a $(L_WIRE)
-PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE)
+PARSERS_FORMATS = ../src/.libs/libformats.a $(L_SOURCE) $(ZSTD_LIBS)
 PARSERS_OUTPUTS = ../src/.libs/libformats.a $(L_PLAN)
 
 # The same with the inputs that are known, by any compiler.
@@ -77,6 +77,11 @@ FUZZ += fuzz/deepspeed.fuzz
 fuzz_deepspeed_fuzz_SOURCES = fuzz/fuzz_deepspeed.c $(FUZZ_SUPPORT)
 fuzz_deepspeed_fuzz_LINK = $(FUZZ_LINK)
 fuzz_deepspeed_fuzz_LDADD = $(PARSERS_FORMATS)
+
+FUZZ += fuzz/versions.fuzz
+fuzz_versions_fuzz_SOURCES = fuzz/fuzz_versions.c $(FUZZ_SUPPORT)
+fuzz_versions_fuzz_LINK = $(FUZZ_LINK)
+fuzz_versions_fuzz_LDADD = $(PARSERS_FORMATS)
 
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)
@@ -232,6 +237,7 @@ EXTRA_DIST += \
 	fuzz/corpus/strategy.tar.gz \
 	fuzz/corpus/torch.tar.gz \
 	fuzz/corpus/deepspeed.tar.gz \
+	fuzz/corpus/versions.tar.gz \
 	fuzz/corpus/torch_ranks.tar.gz \
 	fuzz/corpus/megatron.tar.gz \
 	fuzz/corpus/weight_map.tar.gz

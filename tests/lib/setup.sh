@@ -6,7 +6,7 @@
 
 BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
-	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
+	libxxhash-dev liblz4-dev libzstd-dev libcmocka-dev libjansson-dev
 	zlib1g-dev libseccomp-dev libcurl4-openssl-dev libexpat1-dev"
 # 50 MB to download, where there is no clang.
 FUZZ_PACKAGES="clang libclang-rt-dev"
@@ -41,6 +41,7 @@ DNF_NAMES="pkg-config /usr/bin/pkg-config
 	protobuf-c-compiler /usr/bin/protoc-c
 	libxxhash-dev pkgconfig(libxxhash)
 	liblz4-dev pkgconfig(liblz4)
+	libzstd-dev pkgconfig(libzstd)
 	libcmocka-dev pkgconfig(cmocka)
 	libjansson-dev pkgconfig(jansson)
 	zlib1g-dev pkgconfig(zlib)

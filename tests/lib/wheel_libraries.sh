@@ -13,7 +13,7 @@ WHEEL_GLIBC=2.17
 WHEEL_SUITE=bookworm
 WHEEL_DAYS=30
 WHEEL_TOOLS="ziglang==0.17.1 meson==1.7.2 ninja==1.11.1.4"
-WHEEL_LINKED="fuse3 jansson libseccomp lz4 protobuf-c xxhash zlib"
+WHEEL_LINKED="fuse3 jansson libseccomp lz4 protobuf-c xxhash zlib libzstd"
 # Only the headers of these: they are loaded when they are needed.
 WHEEL_LOADED="curl expat"
 WHEEL_SOURCES="$WHEEL_LINKED $WHEEL_LOADED"
@@ -147,6 +147,14 @@ wheel_build_lz4()
 	cp lib/lz4.h lib/lz4hc.h lib/lz4frame.h "$prefix/include/" &&
 		wheel_archive liblz4 "$(sed -n 's/^v\([0-9.]*\)$/\1/p' NEWS | head -n 1)" \
 			lib/lz4.c
+}
+
+# What is written in assembler is not needed.
+wheel_build_libzstd()
+{
+	cp lib/zstd.h lib/zstd_errors.h "$prefix/include/" &&
+		CFLAGS="$CFLAGS -DZSTD_DISABLE_ASM" wheel_archive libzstd 1.5.4 \
+			lib/common/*.c lib/decompress/*.c
 }
 
 wheel_build_xxhash()

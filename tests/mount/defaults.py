@@ -42,7 +42,7 @@ ALWAYS = {
 # What has no value that says the default: it is not given then.
 UNSAID = {"cast", "dequantize", "from", "group-info", "lora", "lora-alpha", "rank-dir", "file",
           "untie", "unwrap", "pipeline-layers", "vocab-multiple", "exclude", "cache-servers",
-          "source-map"}
+          "source-map", "base"}
 # Those whose default follows from the source: struct Kind has them.
 FOLLOWS = {"src-strategy", "dst-strategy", "dst-ranks", "format", "part-size", "model-files",
            "config"}

@@ -32,6 +32,7 @@ from rsh_mount import (TIMEOUT_SCALE, Skipped, Tap, hash_tree, require_mount,  #
                        reshardfs_program)
 from s3_trial import Server  # noqa: E402
 from safetensors_format import read_model  # noqa: E402
+import version_chains  # noqa: E402
 
 ORACLE = os.environ.get("RSH_ORACLE_PYTHON")
 PLOT = os.environ.get("RSH_PLOT_PYTHON")
@@ -110,6 +111,9 @@ class Place:
             shutil.copytree(zero, self.at("checkpoint-500"))
             os.rename(self.at("checkpoint-500/global_step2"),
                       self.at("checkpoint-500/global_step500"))
+            versions = version_chains.unpack(os.path.join(unpacked, "versions"))
+            shutil.copytree(os.path.join(versions, "xor"), self.at("rl-weights"))
+            shutil.copytree(os.path.join(versions, "base"), self.at("Qwen3-4B"))
         self._make_model()
         write(self.at("job.key"), os.urandom(32))
         self._make_programs()

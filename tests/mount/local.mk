@@ -30,6 +30,7 @@ MOUNT += \
 	mount/torch_ranks_hostile.py \
 	mount/deepspeed.py \
 	mount/deepspeed_hostile.py \
+	mount/versions.py \
 	mount/megatron.py \
 	mount/megatron_output.py \
 	mount/slices.py \

@@ -12,6 +12,7 @@ UNIT += \
 	unit/test_util_files \
 	unit/test_util_parallel \
 	unit/test_util_text \
+	unit/test_util_blake3 \
 	unit/test_wire_ckpt_scan \
 	unit/test_wire_ckpt_emit \
 	unit/test_wire_strategy \
@@ -29,6 +30,7 @@ UNIT += \
 	unit/test_formats_torch_ranks \
 	unit/test_formats_megatron \
 	unit/test_formats_deepspeed \
+	unit/test_formats_versions \
 	unit/test_formats_checkpoint2_text \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
@@ -61,6 +63,8 @@ unit_test_util_files_SOURCES = \
 	unit/support.h \
 	unit/support.c
 unit_test_util_files_LDADD = $(L_UTIL)
+unit_test_util_blake3_SOURCES = unit/test_util_blake3.c
+unit_test_util_blake3_LDADD = $(L_UTIL)
 unit_test_util_text_SOURCES = unit/test_util_text.c
 unit_test_util_text_LDADD = $(L_UTIL)
 unit_test_wire_ckpt_scan_SOURCES = unit/test_wire_ckpt_scan.c $(WIRE_SUPPORT)
@@ -100,6 +104,9 @@ unit_test_formats_megatron_LDADD = $(L_FORMATS)
 unit_test_formats_deepspeed_SOURCES = unit/test_formats_deepspeed.c \
 	unit/support.h unit/support.c
 unit_test_formats_deepspeed_LDADD = $(L_FORMATS)
+unit_test_formats_versions_SOURCES = unit/test_formats_versions.c \
+	unit/support.h unit/support.c
+unit_test_formats_versions_LDADD = $(L_FORMATS)
 unit_test_formats_dcp_damage_SOURCES = unit/test_formats_dcp_damage.c $(WIRE_SUPPORT) \
 	unit/support.h unit/support.c
 unit_test_formats_dcp_damage_LDADD = $(L_FORMATS)

@@ -9,6 +9,7 @@
 extern const struct rsh_format rsh_ckpt_format;
 extern const struct rsh_format rsh_torch_ranks_format;
 extern const struct rsh_format rsh_deepspeed_format;
+extern const struct rsh_format rsh_versions_format;
 extern const struct rsh_format rsh_torch_format;
 extern const struct rsh_format rsh_torch_model_format;
 extern const struct rsh_format rsh_tensorflow_format;

@@ -43,12 +43,14 @@ struct rsh_model_files_at {
 	/* Returns whether an entry of the directory belongs to the model; NULL:
 	 * all do. */
 	bool (*is_beside)(const char *name, bool is_dir);
+	/* The directory of which SOURCE is a step; NULL: none. */
+	const char *steps_dir;
 };
 
 /* Loads the regular files of a directory and of its subdirectories.  Weights
  * and maps of weights of the directory itself, and names that begin with a dot,
- * do not belong to them.  For a directory that is not SOURCE, only the option
- * for links that lead out of it is used.
+ * do not belong to them.  For a directory that is not SOURCE, nor beside it in
+ * `steps_dir`, only the option for links that lead out of it is used.
  *
  * A model is usable without most of these files, so none stops a mount: what
  * cannot be read or is larger than the limit is left out, a subdirectory as a

@@ -196,6 +196,8 @@ struct rsh_step_facts {
 	/* The file that describes the step, for messages, and what is logged
 	 * about the step, "; ..." each; NULL: nothing. */
 	const char *path, *notes;
+	const char *about; /* what the step is, for people; NULL: nothing to
+			    * say */
 	const struct rsh_index_key *key; /* identity of that file; NULL: none */
 	/* These are the files that the step lists and that do not exist. */
 	const struct rsh_absent_file {
@@ -254,6 +256,13 @@ struct rsh_format {
 		 * the model.  NULL: there is none. */
 		const char *beside;
 		bool (*is_beside)(const char *name, bool is_dir);
+		/* Finds that directory instead, if it is not the same for all
+		 * steps: sets *out to its path (from malloc), or to NULL.
+		 * Returns 0 or -errno with a sentence.  NULL: `beside` says
+		 * it. */
+		int (*find_beside)(const char *source,
+				   const struct rsh_source_options *opts,
+				   char **out, struct rsh_error *err);
 		/* Records have the names of parameters, so that ranks can be
 		 * compared with each other and with a strategy, and the rules
 		 * of MindSpore's converter apply (plan/conversion.h).
@@ -281,6 +290,8 @@ struct rsh_format {
 		/* This is the framework whose steps --resume shows; NULL: it
 		 * shows none. */
 		const char *framework;
+		/* The first step may be built on another model (--base). */
+		bool takes_base;
 		/* A step is a directory in SOURCE.  Otherwise it is files in
 		 * the directories of ranks, or in SOURCE. */
 		bool step_dirs;

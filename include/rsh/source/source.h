@@ -96,6 +96,13 @@ struct rsh_source_options {
 	 * NULL.  NULL: only files of ranks. */
 	const struct rsh_format *const *formats;
 
+	/* SOURCE is a step of this directory, with others that the format may
+	 * read, too; NULL: it is not known to be one. */
+	const char *steps_dir;
+	/* The model on which the first step is built: an absolute path; NULL:
+	 * not given. */
+	const char *base;
+
 	/* These are absolute paths or addresses of files that do not belong to
 	 * the checkpoint, but are read for it.  The files have the numbers
 	 * after the highest rank.  Files whose names end with ".bin" are

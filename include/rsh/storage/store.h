@@ -349,8 +349,9 @@ struct rsh_wait {
 #define RSH_WAIT (&(const struct rsh_wait){ NULL, NULL })
 
 /* Reads exactly `len` bytes of the file at `offset`.  Returns 0, -ESTALE if it
- * changed or shrank, which is logged once for a file, or -errno.  Any thread
- * may call this. */
+ * changed or shrank, which is logged once for a file, -EBADMSG if bytes in the
+ * range are made of damaged ones (made.h), or another -errno.  Any thread may
+ * call this. */
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 		   void *buf, size_t len, const struct rsh_wait *wait);
 

@@ -76,6 +76,13 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_names *names, struct rsh_ckpt_index **out,
 			 struct rsh_safetensors_meta *meta,
 			 struct rsh_error *err);
+/* Does the same with a file that may have compressed changes of tensors, which
+ * no model has; the other function refuses it with -ENOTSUP. */
+int rsh_safetensors_scan_delta(const struct rsh_byte_source *src,
+			       struct rsh_names *names,
+			       struct rsh_ckpt_index **out,
+			       struct rsh_safetensors_meta *meta,
+			       struct rsh_error *err);
 void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta);
 
 /* Reads all content of the scanned file and compares the checksum of its

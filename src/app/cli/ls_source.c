@@ -29,6 +29,7 @@ struct step {
 	uint64_t bytes;
 	const char *bad; /* why the first file that does not count does not */
 	struct rsh_error why; /* why no file of the step can be used */
+	char about[160];      /* what it is, by its format; empty: nothing */
 	bool tried; /* by a mount; other steps do not count */
 	bool whole;
 };
@@ -350,8 +351,9 @@ static void put_state(struct rsh_printer *out, const void *ctx)
 		list_ranks(out, "files", s->beyond, s->n_beyond);
 		rsh_say(out, ", which the strategy does not have");
 	} else if (s->whole) {
-		rsh_say(out, s->tried ? "complete" : "complete, without a "
-			"step: use --select name=GLOB");
+		rsh_say(out, s->tried ? "complete%%" : "complete, without a "
+			"step: use --select name=GLOB%%",
+			*s->about ? "; " : "", s->about);
 	} else if (s->bad || s->why.code) {
 		rsh_say(out, "%", s->bad ? s->bad : s->why.text);
 	} else {
@@ -383,8 +385,12 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		rc = rsh_source_strategy(t->source, true, t->names, &t->src,
 					 &s.why);
 	}
-	if (rc == 0 && format->layout == RSH_LAYOUT_WHOLE && format->choose)
+	if (rc == 0 && format->layout == RSH_LAYOUT_WHOLE && format->choose &&
+	    format->whole)
 		rc = format->whole(t->source, &s.why);
+	if (rc == 0 && rsh_source_facts(t->source)->about)
+		snprintf(s.about, sizeof(s.about), "%s",
+			 rsh_source_facts(t->source)->about);
 	unread = rsh_source_unread(t->source);
 	if (unread && !t->unread.code)
 		t->unread = *unread;
@@ -418,6 +424,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 			rsh_v_call(put_files, &s), rsh_v_bytes(s.bytes),
 			rsh_v_u32s(s.missing, s.n_missing),
 			rsh_v_u32s(s.beyond, s.n_beyond),
+			RSH_V_IF(*s.about, s.about),
 			rsh_v_call(put_files, &s),
 			rsh_v_marked(mark, rsh_v_call(put_state, &s)));
 	free(s.files);
@@ -462,6 +469,7 @@ static const struct rsh_column step_columns[] = {
 	{ "bytes", "SIZE", .right = true },
 	{ "missing_ranks", NULL },
 	{ "beyond_ranks", NULL },
+	{ "about", NULL },
 	{ "files", NULL },
 	{ NULL, "STATE", .shorten = true },
 	{ NULL, NULL }

@@ -351,8 +351,9 @@ static int open_network(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
 	cleanup_free char *dir = rsh_source_directory(o->vfs.source);
-	/* The other files of the model may be above SOURCE. */
-	const char *above = o->vfs.model_files;
+	/* The other steps, or the other files of the model, may be above
+	 * SOURCE. */
+	const char *above = o->vfs.files.steps_dir ?: o->vfs.model_files;
 	int rc = dir ? 0 : rsh_error_nomem(err);
 
 	if (rc == 0 && rsh_store_is_address(dir))

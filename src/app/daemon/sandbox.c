@@ -274,6 +274,11 @@ static int allow_files(int rules, const struct rsh_options *o,
 	if (rc)
 		return rc;
 	allow_read(rules, o);
+	/* A step may be built on others. */
+	if (o->vfs.files.steps_dir)
+		landlock_allow(rules, o->vfs.files.steps_dir, false);
+	if (o->vfs.files.base)
+		allow_model(rules, o->vfs.files.base);
 	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++) {
 		allow_model(rules, o->vfs.weights.loras[i].directory);
 		allow_links(rules, o->vfs.weights.loras[i].directory);

@@ -29,6 +29,7 @@ static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 	const struct rsh_model_files_at at = {
 		cfg->model_files, cfg->shown_config, cfg->source,
 		&cfg->files.store, NULL, cfg->is_beside,
+		cfg->files.steps_dir,
 	};
 	struct rsh_model_files files;
 	int rc = rsh_model_files_load(&at, &files, err);

@@ -44,6 +44,7 @@ static int settle_step(struct rsh_options *o, struct rsh_error *err)
 	rc = rsh_source_find_step(v->source, &v->files, &step, err);
 	if (rc || !step)
 		return rc;
+	v->files.steps_dir = v->source;
 	v->source = rsh_arena_format(&o->memory, "%s", step);
 	v->files.select = RSH_SELECT_NEWEST;
 	return v->source ? 0 : rsh_error_nomem(err);
@@ -66,6 +67,12 @@ int rsh_settle_look(struct rsh_options *o, struct rsh_error *err)
 					 &bid, &why);
 	if (o->format && o->format->layout == RSH_LAYOUT_GIVEN)
 		o->format = NULL;
+	if (f->base && !f->steps_dir && !why.code &&
+	    !(o->format && o->format->takes_base))
+		return rsh_error_set(err, EINVAL, "--base is for a directory "
+				     "of weight versions, but SOURCE is %s%s",
+				     o->format ? "a " : "none", o->format ?
+				     o->format->says : "");
 	/* ls lists the records of a file that a link names. */
 	if (!rsh_errno_is_unread(why.code) || why.code == EXDEV)
 		return settle_step(o, err);
@@ -327,10 +334,13 @@ static int find_beside(const struct rsh_options *o, char **out,
 		       struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
-	const bool above = strcmp(o->format->beside, "..") == 0;
+	const char *beside = o->format->beside ?: ".";
+	const bool above = strcmp(beside, "..") == 0;
 	cleanup_free char *dir = above ? strdup(v->source) :
-		rsh_text_format("%s/%s", v->source, o->format->beside);
+		rsh_text_format("%s/%s", v->source, beside);
 
+	if (o->format->find_beside)
+		return o->format->find_beside(v->source, &v->files, out, err);
 	*out = NULL;
 	if (above && dir && !has_entry(v, dir, RSH_MODEL_CONFIG_NAME)) {
 		char *step = dir;
@@ -392,7 +402,7 @@ static int settle_whole(struct rsh_options *o, struct rsh_error *err)
 		return 0;
 	v->output = rsh_output_of_models();
 	return f->shown == RSH_SHOWN_HF_BESIDE ? settle_beside(o, err) :
-	       f->beside ? settle_below(o, err) : 0;
+	       f->beside || f->find_beside ? settle_below(o, err) : 0;
 }
 
 /* ---- the output ---- */
@@ -464,7 +474,8 @@ static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
 	const char *path;
 	int rc;
 
-	if (!o->format || !o->format->beside || w->config ||
+	if (!o->format || w->config ||
+	    (!o->format->beside && !o->format->find_beside) ||
 	    (!w->table && !w->dequantise))
 		return 0;
 	rc = find_beside(o, &dir, err);
@@ -552,6 +563,7 @@ int rsh_options_of_step(const struct rsh_options *o,
 	out->vfs.fallbacks = 0;
 	f->store = *store;
 	f->step_files = step->files;
+	f->steps_dir = step->selected ? NULL : o->asked.source;
 	if (step->selected && step->step.n >= 2) {
 		f->select = RSH_SELECT_STEP;
 		f->epoch = step->step.numbers[0];

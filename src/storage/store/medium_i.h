@@ -5,7 +5,8 @@
  * A medium finds files by their names below its root, opens and reads them.  It
  * does not know the list of files, the cache or outages, which are the store's.
  * There are files of a file system (files.c), objects behind HTTP (objects.c),
- * and injected faults in front of another medium (fault.c).
+ * files that are made of others (made.c), and injected faults in front of
+ * another medium (fault.c).
  *
  * Names are as in store.h; "" is the root.  Any thread may call `open` and the
  * functions of an open file.  Functions return 0 or -errno if nothing else is
@@ -47,6 +48,8 @@ struct rsh_dir {
 struct rsh_medium_ops {
 	bool keeps_nothing; /* there is no page cache */
 	bool tries_again;   /* reads retry by themselves */
+	bool is_made;       /* EBADMSG of a read means that the inputs are
+			     * damaged (made.h) */
 	void (*free)(struct rsh_medium *m);
 
 	/* ---- names ---- */

@@ -78,6 +78,8 @@ int rsh_reader_errno(const struct rsh_store_file *f, int code)
 	if (code_is_change(code) &&
 	    atomic_load(&f->state) == RSH_FILE_CHANGED)
 		return -ESTALE;
+	if (code == EBADMSG && f->medium->ops->is_made)
+		return -EBADMSG;
 	return code == ENOMEM ? -ENOMEM : -EIO;
 }
 
@@ -383,7 +385,7 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a)
 {
 	a->n++;
-	if (code == ENOMEM)
+	if (code == ENOMEM || (code == EBADMSG && f->medium->ops->is_made))
 		return false;
 	if (file_mark_changed(s, f, code))
 		return false;

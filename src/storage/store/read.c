@@ -16,6 +16,7 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 {
 	struct rsh_store_file *f = &s->files[file];
 	struct rsh_store_load load = { s, f, h };
+	struct iovec iov = { buf, len };
 	int rc;
 
 	if (rsh_file_is_cached(s, f, h)) {
@@ -31,9 +32,10 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 					 &loader) ?:
 		     -rsh_cache_read(cache, f->cached, offset, buf,
 				     len, &loader);
+		/* A load of more bytes may have touched the damage. */
+		if (rc == EBADMSG)
+			rc = rsh_file_read(&load, &iov, 1, len, offset);
 	} else {
-		struct iovec iov = { buf, len };
-
 		rc = rsh_file_read(&load, &iov, 1, len, offset);
 	}
 	if (rc == 0)

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/versions/frame.c inflates the tensors of a delta and applies them,
+ * forwards, in memory that does not depend on their size.
+ *
+ * A frame of trainers has a window of 512 KiB at most.  One that needs more
+ * than WINDOW_LOG_MAX is refused, since all deltas of a chain are inflated side
+ * by side. */
+#include "config.h"
+
+#include "versions_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
+
+#define WINDOW_LOG_MAX 21
+#define READY_BYTES 4096
+/* A window, blocks before and after it, and the tables. */
+#define FRAME_MEMORY ((size_t)1 << 20)
+/* The header of a frame has so many bytes at most. */
+#define HEADER_BYTES 18
+/* An overwritten byte has a position and a value. */
+#define POSITION_BYTES 4
+#define OVERWRITTEN_BYTES 5
+
+struct rsh_frame {
+	struct rsh_frame_place at;
+	ZSTD_DStream *z;
+	uint64_t read; /* bytes of the file */
+	ZSTD_inBuffer in;
+	uint8_t *buf; /* [at.chunk] */
+	bool ended;
+	/* Inflated bytes that were not asked for yet: a call of the library for
+	 * each position would take most of the time. */
+	size_t at_ready, n_ready;
+	uint8_t ready[READY_BYTES];
+};
+
+int rsh_frame_open(const struct rsh_frame_place *at, struct rsh_frame **out)
+{
+	struct rsh_frame *f = calloc(1, sizeof(*f));
+
+	*out = f;
+	if (!f)
+		return -ENOMEM;
+	f->at = *at;
+	f->at.chunk = (size_t)rsh_min_u64(at->chunk, at->length);
+	f->buf = malloc(f->at.chunk + 1);
+	f->in.src = f->buf;
+	f->z = ZSTD_createDStream();
+	if (f->buf && f->z &&
+	    !ZSTD_isError(ZSTD_initDStream(f->z)) &&
+	    !ZSTD_isError(ZSTD_DCtx_setParameter(f->z, ZSTD_d_windowLogMax,
+						 WINDOW_LOG_MAX)))
+		return 0;
+	rsh_frame_close(f);
+	*out = NULL;
+	return -ENOMEM;
+}
+
+void rsh_frame_close(struct rsh_frame *f)
+{
+	if (!f)
+		return;
+	ZSTD_freeDStream(f->z);
+	free(f->buf);
+	free(f);
+}
+
+size_t rsh_frame_memory(const struct rsh_frame_place *at)
+{
+	return FRAME_MEMORY + at->chunk;
+}
+
+/* Reads more of the file, if all that was read is used. */
+static int frame_fill(struct rsh_frame *f)
+{
+	const size_t n = (size_t)rsh_min_u64(f->at.chunk,
+					     f->at.length - f->read);
+	int rc;
+
+	if (f->in.pos < f->in.size || n == 0)
+		return 0;
+	rc = f->at.read(f->at.ctx, f->at.file, f->at.offset + f->read, f->buf,
+			n);
+	if (rc)
+		return rc;
+	f->read += n;
+	f->in.pos = 0;
+	f->in.size = n;
+	return 0;
+}
+
+/* Inflates some bytes, at least one.  *n is how many there may be. */
+static int frame_inflate(struct rsh_frame *f, uint8_t *buf, size_t *n)
+{
+	ZSTD_outBuffer out = { buf, *n, 0 };
+
+	while (out.pos == 0) {
+		size_t left;
+		int rc = f->ended ? -EBADMSG : frame_fill(f);
+		const size_t used = f->in.pos;
+
+		if (rc)
+			return rc;
+		left = ZSTD_decompressStream(f->z, &out, &f->in);
+		if (ZSTD_isError(left))
+			return ZSTD_getErrorCode(left) ==
+			       ZSTD_error_memory_allocation ? -ENOMEM :
+							      -EBADMSG;
+		f->ended = left == 0;
+		/* The frame is cut. */
+		if (out.pos == 0 && f->in.pos == used && !f->ended &&
+		    f->read == f->at.length)
+			return -EBADMSG;
+	}
+	*n = out.pos;
+	return 0;
+}
+
+int rsh_frame_read(struct rsh_frame *f, uint8_t *buf, size_t n)
+{
+	int rc = 0;
+
+	while (rc == 0 && n > 0) {
+		size_t part = rsh_min_u64(n, f->n_ready - f->at_ready);
+
+		if (part > 0) {
+			memcpy(buf, f->ready + f->at_ready, part);
+			f->at_ready += part;
+		} else if (n >= READY_BYTES) {
+			part = n;
+			rc = frame_inflate(f, buf, &part);
+		} else {
+			f->at_ready = 0;
+			f->n_ready = READY_BYTES;
+			rc = frame_inflate(f, f->ready, &f->n_ready);
+		}
+		buf += part;
+		n -= part;
+	}
+	return rc;
+}
+
+int rsh_frame_skip(struct rsh_frame *f, uint64_t n)
+{
+	uint8_t unused[READY_BYTES];
+	int rc = 0;
+
+	for (size_t part; rc == 0 && n > 0; n -= part) {
+		part = (size_t)rsh_min_u64(n, sizeof(unused));
+		rc = rsh_frame_read(f, unused, part);
+	}
+	return rc;
+}
+
+int rsh_frame_end(struct rsh_frame *f)
+{
+	uint8_t more;
+	ZSTD_outBuffer out = { &more, 1, 0 };
+
+	if (f->at_ready < f->n_ready)
+		return -EBADMSG;
+	while (!f->ended) {
+		int rc = frame_fill(f);
+		const size_t used = f->in.pos;
+		size_t left;
+
+		if (rc)
+			return rc;
+		left = ZSTD_decompressStream(f->z, &out, &f->in);
+		if (ZSTD_isError(left) || out.pos > 0 ||
+		    (left > 0 && f->in.pos == used &&
+		     f->read == f->at.length))
+			return -EBADMSG;
+		f->ended = left == 0;
+	}
+	return f->in.pos == f->in.size && f->read == f->at.length ? 0 :
+								    -EBADMSG;
+}
+
+int rsh_frame_size(const struct rsh_frame_place *at, uint64_t *size)
+{
+	uint8_t header[HEADER_BYTES];
+	const size_t n = (size_t)rsh_min_u64(sizeof(header), at->length);
+	unsigned long long says;
+	int rc = at->read(at->ctx, at->file, at->offset, header, n);
+
+	if (rc)
+		return rc;
+	says = ZSTD_getFrameContentSize(header, n);
+	if (says == ZSTD_CONTENTSIZE_ERROR)
+		return -EBADMSG;
+	*size = says == ZSTD_CONTENTSIZE_UNKNOWN ? UINT64_MAX : says;
+	return 0;
+}
+
+/* ---- applying ---- */
+
+struct rsh_change {
+	enum rsh_delta_form form;
+	uint64_t bytes, at; /* of the tensor */
+	struct rsh_frame *content; /* of xor; else the positions */
+	/* Of overwrite: the values, which are after all positions in the same
+	 * content, and how many positions are left, of which `next` is one. */
+	struct rsh_frame *values;
+	uint32_t count, left;
+	uint64_t next;
+	bool begun;
+	uint8_t *buf; /* of xor */
+	size_t cap;
+};
+
+uint64_t rsh_change_content_max(enum rsh_delta_form form, uint64_t bytes)
+{
+	uint64_t all;
+
+	if (form == RSH_DELTA_XOR)
+		return bytes;
+	return rsh_mul_u64(bytes, OVERWRITTEN_BYTES, &all) &&
+	       rsh_add_u64(all, POSITION_BYTES, &all) ? all : UINT64_MAX;
+}
+
+int rsh_change_open(const struct rsh_frame_place *at, enum rsh_delta_form form,
+		    uint64_t bytes, struct rsh_change **out)
+{
+	struct rsh_change *c = calloc(1, sizeof(*c));
+	int rc = c ? rsh_frame_open(at, &c->content) : -ENOMEM;
+
+	if (rc == 0 && form == RSH_DELTA_OVERWRITE)
+		rc = rsh_frame_open(at, &c->values);
+	if (rc) {
+		rsh_change_close(c);
+		return rc;
+	}
+	c->form = form;
+	c->bytes = bytes;
+	*out = c;
+	return 0;
+}
+
+void rsh_change_close(struct rsh_change *c)
+{
+	if (!c)
+		return;
+	rsh_frame_close(c->content);
+	rsh_frame_close(c->values);
+	free(c->buf);
+	free(c);
+}
+
+static int apply_xor(struct rsh_change *c, uint8_t *p, size_t n)
+{
+	int rc;
+
+	if (rsh_room(c->buf, c->cap, n))
+		return -ENOMEM;
+	rc = rsh_frame_read(c->content, c->buf, n);
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		p[i] ^= c->buf[i];
+	return rc;
+}
+
+/* Reads the next position, which is greater than the last one. */
+static int next_position(struct rsh_change *c, uint64_t least)
+{
+	uint8_t at[POSITION_BYTES];
+	int rc = rsh_frame_read(c->content, at, sizeof(at));
+
+	if (rc)
+		return rc;
+	c->next = rsh_le32(at);
+	c->left--;
+	return c->next < least || c->next >= c->bytes ? -EBADMSG : 0;
+}
+
+static int begin_overwrite(struct rsh_change *c)
+{
+	uint8_t count[POSITION_BYTES];
+	int rc = rsh_frame_read(c->content, count, sizeof(count));
+
+	c->begun = true;
+	c->next = UINT64_MAX;
+	if (rc)
+		return rc;
+	c->count = c->left = rsh_le32(count);
+	if (c->count > c->bytes)
+		return -EBADMSG;
+	rc = rsh_frame_skip(c->values, POSITION_BYTES +
+			    (uint64_t)c->count * POSITION_BYTES);
+	return rc || c->left == 0 ? rc : next_position(c, 0);
+}
+
+static int apply_overwrite(struct rsh_change *c, uint8_t *p, size_t n)
+{
+	int rc = c->begun ? 0 : begin_overwrite(c);
+
+	while (rc == 0 && c->next < c->at + n) {
+		const uint64_t here = c->next;
+
+		rc = rsh_frame_read(c->values, &p[here - c->at], 1);
+		c->next = UINT64_MAX;
+		if (rc == 0 && c->left > 0)
+			rc = next_position(c, here + 1);
+	}
+	return rc;
+}
+
+int rsh_change_apply(struct rsh_change *c, uint8_t *p, size_t n)
+{
+	int rc = c->form == RSH_DELTA_XOR ? apply_xor(c, p, n) :
+					    apply_overwrite(c, p, n);
+
+	c->at += n;
+	if (rc || c->at < c->bytes)
+		return rc;
+	/* The values end the content. */
+	return rsh_frame_end(c->form == RSH_DELTA_XOR ? c->content :
+							c->values);
+}

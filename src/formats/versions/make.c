@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats/versions/make.c makes the bytes of a version: those of the full
+ * version, and for a changed tensor all its deltas.
+ *
+ * The checksums of a delta are those of whole tensors.  So the first read of a
+ * tensor makes all of it, compares the checksum of each delta on the way, and
+ * only then returns bytes.  A tensor that fits into half of the memory is kept.
+ * Of a larger one the first read keeps what was asked for, and later reads make
+ * it a second time, from its first byte to where they read: the last
+ * KEPT_BYTES are kept, since readers are ahead of each other.
+ *
+ * Threads: a maker has one user at a time.  Its user reads files and waits for
+ * nobody, so others may wait for a maker and for memory. */
+#include "config.h"
+
+#include "versions_i.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define WINDOW_BYTES ((size_t)128 << 10)
+/* A multiple of the window. */
+#define KEPT_BYTES ((size_t)8 << 20)
+#define BASE_BYTES ((size_t)1 << 20)
+
+struct maker {
+	TAILQ_ENTRY(maker) all; /* the least recently used is first */
+	struct rsh_version_chain *chain;
+	struct rsh_made_tensor *tensor;
+	bool busy;
+	uint64_t memory;
+	/* Byte i of the tensor is byte i % cap; those of from .. made - 1 are
+	 * there. */
+	uint8_t *bytes;
+	uint64_t cap, from, made;
+	struct rsh_change **changes; /* [tensor->n_patches]; NULL: none */
+};
+
+static struct {
+	/* guards the list, and `busy` and `memory` of its members */
+	pthread_mutex_t lock;
+	pthread_cond_t idle; /* a maker is no longer busy, or was removed */
+	TAILQ_HEAD(, maker) list;
+	uint64_t memory;
+} makers = {
+	PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER,
+	TAILQ_HEAD_INITIALIZER(makers.list), 0,
+};
+
+/* ---- one pass ---- */
+
+static int place_read(void *ctx, uint32_t file, uint64_t offset, void *buf,
+		      size_t len)
+{
+	return rsh_store_read_input(ctx, file, offset, buf, len);
+}
+
+struct rsh_frame_place rsh_patch_place(const struct rsh_version_chain *c,
+				       const struct rsh_patch *p)
+{
+	return (struct rsh_frame_place){
+		place_read, c->inputs, p->file, p->offset, p->length, c->chunk,
+	};
+}
+
+static int read_full(const struct rsh_version_chain *c,
+		     const struct rsh_made_tensor *t, uint64_t at,
+		     uint8_t *buf, size_t n)
+{
+	int rc = 0;
+
+	for (size_t part; rc == 0 && n > 0; n -= part) {
+		part = rsh_min_u64(n, BASE_BYTES);
+		rc = rsh_store_read_input(c->inputs, t->file, t->offset + at,
+					  buf, part);
+		buf += part;
+		at += part;
+	}
+	return rc;
+}
+
+static enum rsh_delta_form form_of(const struct rsh_version_chain *c,
+				   const struct rsh_patch *p)
+{
+	return c->links.v[p->delta].index.form;
+}
+
+static int open_change(const struct rsh_version_chain *c,
+		       const struct rsh_made_tensor *t, uint32_t i,
+		       struct rsh_change **out)
+{
+	const struct rsh_frame_place at = rsh_patch_place(c, &t->patches[i]);
+
+	return rsh_change_open(&at, form_of(c, &t->patches[i]), t->bytes, out);
+}
+
+static void close_changes(struct rsh_change **changes, uint32_t n)
+{
+	for (uint32_t i = 0; changes && i < n; i++)
+		rsh_change_close(changes[i]);
+	free(changes);
+}
+
+static int open_changes(const struct rsh_version_chain *c,
+			const struct rsh_made_tensor *t, uint32_t n,
+			struct rsh_change ***out)
+{
+	struct rsh_change **v = calloc((size_t)n + 1, sizeof(*v));
+	int rc = v ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rc = open_change(c, t, i, &v[i]);
+	if (rc)
+		close_changes(v, n);
+	else
+		*out = v;
+	return rc;
+}
+
+static const char *delta_name(const struct rsh_version_chain *c,
+			      const struct rsh_patch *p)
+{
+	return c->links.v[p->delta].name;
+}
+
+/* Sets the sentence about a delta that could not be applied. */
+static int refuse_change(const struct rsh_version_chain *c,
+			 const struct rsh_made_tensor *t, uint32_t i, int rc,
+			 struct rsh_error *err)
+{
+	if (rc == -EBADMSG)
+		return rsh_error_set(err, EBADMSG, "%s/%s: the delta of %s is "
+				     "damaged", rsh_store_root(c->inputs),
+				     delta_name(c, &t->patches[i]), t->name);
+	return rsh_error_set(err, -rc, "%s/%s: %s: %s",
+			     rsh_store_root(c->inputs),
+			     delta_name(c, &t->patches[i]), t->name,
+			     strerror(-rc));
+}
+
+static int compare_sum(const struct rsh_version_chain *c,
+		       const struct rsh_made_tensor *t, uint32_t i,
+		       const char *is, struct rsh_error *err)
+{
+	const struct rsh_patch *p = &t->patches[i];
+
+	if (strcmp(p->sum, is) == 0)
+		return 0;
+	return rsh_error_set(err, EKEYREJECTED, "%s/%s: %s has the checksum %s "
+			     "(%s), and the trainer wrote %s",
+			     rsh_store_root(c->inputs), delta_name(c, p),
+			     t->name, is,
+			     rsh_sum_forms[c->links.v[p->delta].index.sum],
+			     p->sum);
+}
+
+/* A tensor without a checksum cannot be verified. */
+static int check_sums(const struct rsh_version_chain *c,
+		      const struct rsh_made_tensor *t, uint32_t n,
+		      struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (!t->patches[i].sum)
+			return rsh_error_set(err, EBADMSG, "%s/%s: %s has no "
+					     "checksum", rsh_store_root(c->inputs),
+					     delta_name(c, &t->patches[i]),
+					     t->name);
+	return 0;
+}
+
+/* ---- a tensor that is kept ---- */
+
+/* Applies one delta to a tensor in memory. */
+static int apply_one(const struct rsh_version_chain *c,
+		     const struct rsh_made_tensor *t, uint32_t i, bool compare,
+		     uint8_t *bytes, struct rsh_error *err)
+{
+	const struct rsh_version_index *x =
+		&c->links.v[t->patches[i].delta].index;
+	struct rsh_summing sum = { .xxh3 = NULL };
+	struct rsh_change *change = NULL;
+	char text[RSH_SUM_TEXT];
+	int rc = open_change(c, t, i, &change) ?:
+		 (compare ? rsh_summing_begin(&sum, x->sum) : 0);
+
+	for (uint64_t at = 0; rc == 0 && at < t->bytes; at += WINDOW_BYTES) {
+		const size_t n = rsh_min_u64(WINDOW_BYTES, t->bytes - at);
+
+		rc = rsh_change_apply(change, bytes + at, n);
+		if (rc == 0 && compare)
+			rsh_summing_add(&sum, bytes + at, n);
+	}
+	rsh_change_close(change);
+	rsh_summing_end(&sum, text);
+	if (rc)
+		return refuse_change(c, t, i, rc, err);
+	return compare ? compare_sum(c, t, i, text, err) : 0;
+}
+
+static int make_whole(const struct rsh_version_chain *c,
+		      const struct rsh_made_tensor *t, uint32_t n, bool compare,
+		      uint8_t *bytes, struct rsh_error *err)
+{
+	int rc = read_full(c, t, 0, bytes, t->bytes);
+
+	if (rc)
+		return rsh_error_file(err, -rc,
+				      rsh_store_path(c->inputs, t->file));
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rc = apply_one(c, t, i, compare, bytes, err);
+	return rc;
+}
+
+/* ---- a tensor that is made window by window ---- */
+
+/* Makes the next window with n deltas.  `sums` may be NULL. */
+static int make_window(const struct rsh_version_chain *c,
+		       const struct rsh_made_tensor *t,
+		       struct rsh_change *const *changes, uint32_t n,
+		       struct rsh_summing *sums, uint64_t at, uint8_t *buf,
+		       size_t len, struct rsh_error *err)
+{
+	int rc = read_full(c, t, at, buf, len);
+
+	if (rc)
+		return rsh_error_file(err, -rc,
+				      rsh_store_path(c->inputs, t->file));
+	for (uint32_t i = 0; i < n; i++) {
+		rc = rsh_change_apply(changes[i], buf, len);
+		if (rc)
+			return refuse_change(c, t, i, rc, err);
+		if (sums)
+			rsh_summing_add(&sums[i], buf, len);
+	}
+	return 0;
+}
+
+/* A part of a tensor that a reader wants. */
+struct wanted {
+	uint64_t at;
+	uint8_t *buf;
+	size_t len;
+};
+
+static void give(const struct wanted *w, uint64_t at, const uint8_t *window,
+		 size_t n)
+{
+	const uint64_t from = rsh_max_u64(at, w->at);
+	const uint64_t end = rsh_min_u64(at + n, w->at + w->len);
+
+	if (from < end)
+		memcpy(w->buf + (from - w->at), window + (from - at),
+		       end - from);
+}
+
+/* Makes a tensor once, compares its checksums, and keeps what is wanted. */
+static int make_pass(const struct rsh_version_chain *c,
+		     const struct rsh_made_tensor *t, uint32_t n,
+		     const struct wanted *w, struct rsh_error *err)
+{
+	cleanup_free struct rsh_summing *sums =
+		calloc((size_t)n + 1, sizeof(*sums));
+	cleanup_free uint8_t *window = malloc(WINDOW_BYTES);
+	struct rsh_change **changes = NULL;
+	char text[RSH_SUM_TEXT];
+	int rc = !sums || !window ? -ENOMEM : open_changes(c, t, n, &changes);
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++)
+		rc = rsh_summing_begin(&sums[i], c->links.v[
+				       t->patches[i].delta].index.sum);
+	if (rc)
+		rsh_error_nomem(err);
+	for (uint64_t at = 0; rc == 0 && at < t->bytes; at += WINDOW_BYTES) {
+		const size_t len = rsh_min_u64(WINDOW_BYTES, t->bytes - at);
+
+		rc = make_window(c, t, changes, n, sums, at, window, len, err);
+		if (rc == 0 && w)
+			give(w, at, window, len);
+	}
+	close_changes(changes, n);
+	for (uint32_t i = 0; sums && i < n; i++) {
+		rsh_summing_end(&sums[i], text);
+		if (rc == 0)
+			rc = compare_sum(c, t, i, text, err);
+	}
+	return rc;
+}
+
+int rsh_version_verify(struct rsh_version_chain *c, struct rsh_made_tensor *t,
+		       uint32_t n, struct rsh_error *err)
+{
+	return check_sums(c, t, n, err) ?: make_pass(c, t, n, NULL, err);
+}
+
+/* ---- makers ---- */
+
+static void maker_free(struct maker *m)
+{
+	if (!m)
+		return;
+	close_changes(m->changes, m->tensor->n_patches);
+	free(m->bytes);
+	free(m);
+}
+
+static bool is_kept_whole(const struct rsh_version_chain *c,
+			  const struct rsh_made_tensor *t)
+{
+	return t->bytes <= c->room / 2;
+}
+
+/* Removes the least recently used makers until there is room for another one.
+ * Returns false if it must wait for one that is busy.  The lock is held. */
+static bool makers_make_room(const struct rsh_version_chain *c, uint64_t need)
+{
+	struct maker *m = TAILQ_FIRST(&makers.list), *next;
+	bool any_busy = false;
+
+	for (; m && makers.memory + need > c->room; m = next) {
+		next = TAILQ_NEXT(m, all);
+		any_busy |= m->busy;
+		if (m->busy)
+			continue;
+		TAILQ_REMOVE(&makers.list, m, all);
+		makers.memory -= m->memory;
+		maker_free(m);
+	}
+	return makers.memory + need <= c->room || !any_busy;
+}
+
+static struct maker *maker_new(struct rsh_version_chain *c,
+			       struct rsh_made_tensor *t, uint64_t memory)
+{
+	struct maker *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->chain = c;
+	m->tensor = t;
+	m->memory = memory;
+	m->cap = is_kept_whole(c, t) ? rsh_max_u64(t->bytes, 1) : KEPT_BYTES;
+	m->bytes = rsh_alloc_array(m->cap, 1);
+	if (m->bytes)
+		return m;
+	free(m);
+	return NULL;
+}
+
+static uint64_t maker_memory(const struct rsh_version_chain *c,
+			     const struct rsh_made_tensor *t)
+{
+	const struct rsh_frame_place at = rsh_patch_place(c, t->patches);
+	const uint64_t one = 2 * rsh_frame_memory(&at);
+
+	return is_kept_whole(c, t) ? t->bytes + one :
+	       KEPT_BYTES + t->n_patches * one;
+}
+
+/* Takes the maker of a tensor, which the caller must give back; NULL: memory is
+ * out. */
+static struct maker *maker_take(struct rsh_version_chain *c,
+				struct rsh_made_tensor *t)
+{
+	const uint64_t need = maker_memory(c, t);
+	struct maker *m = NULL;
+
+	pthread_mutex_lock(&makers.lock);
+	for (;;) {
+		TAILQ_FOREACH(m, &makers.list, all)
+			if (m->tensor == t)
+				break;
+		if (m ? !m->busy : makers_make_room(c, need))
+			break;
+		pthread_cond_wait(&makers.idle, &makers.lock);
+	}
+	if (m) {
+		TAILQ_REMOVE(&makers.list, m, all);
+	} else {
+		m = maker_new(c, t, need);
+		makers.memory += m ? need : 0;
+	}
+	if (m) {
+		m->busy = true;
+		TAILQ_INSERT_TAIL(&makers.list, m, all);
+	}
+	pthread_mutex_unlock(&makers.lock);
+	return m;
+}
+
+/* A maker that has failed is not used again. */
+static void maker_give_back(struct maker *m, bool failed)
+{
+	pthread_mutex_lock(&makers.lock);
+	m->busy = false;
+	if (failed) {
+		TAILQ_REMOVE(&makers.list, m, all);
+		makers.memory -= m->memory;
+	}
+	pthread_cond_broadcast(&makers.idle);
+	pthread_mutex_unlock(&makers.lock);
+	if (failed)
+		maker_free(m);
+}
+
+void rsh_version_forget(const struct rsh_version_chain *c)
+{
+	struct maker *m, *next;
+
+	pthread_mutex_lock(&makers.lock);
+	for (m = TAILQ_FIRST(&makers.list); m; m = next) {
+		next = TAILQ_NEXT(m, all);
+		if (m->chain != c)
+			continue;
+		TAILQ_REMOVE(&makers.list, m, all);
+		makers.memory -= m->memory;
+		maker_free(m);
+	}
+	pthread_cond_broadcast(&makers.idle);
+	pthread_mutex_unlock(&makers.lock);
+}
+
+/* Makes the tensor from its beginning again if a byte before what is kept is
+ * wanted. */
+static int maker_begin(struct maker *m, uint64_t at)
+{
+	const struct rsh_made_tensor *t = m->tensor;
+
+	if (m->changes && at >= m->from)
+		return 0;
+	close_changes(m->changes, t->n_patches);
+	m->changes = NULL;
+	m->from = m->made = 0;
+	return open_changes(m->chain, t, t->n_patches, &m->changes);
+}
+
+static int maker_go_to(struct maker *m, uint64_t end, struct rsh_error *err)
+{
+	const struct rsh_made_tensor *t = m->tensor;
+	int rc = 0;
+
+	while (rc == 0 && m->made < end) {
+		const size_t n = rsh_min_u64(WINDOW_BYTES, t->bytes - m->made);
+
+		rc = make_window(m->chain, t, m->changes, t->n_patches, NULL,
+				 m->made, m->bytes + m->made % m->cap, n, err);
+		m->made += n;
+		if (m->made > m->cap && m->made - m->cap > m->from)
+			m->from = m->made - m->cap;
+	}
+	return rc;
+}
+
+static int maker_read(struct maker *m, const struct wanted *w,
+		      struct rsh_error *err)
+{
+	for (size_t done = 0, part; done < w->len; done += part) {
+		const uint64_t at = w->at + done;
+		const uint64_t within = WINDOW_BYTES - at % WINDOW_BYTES;
+		int rc;
+
+		part = rsh_min_u64(w->len - done, within);
+		rc = maker_begin(m, at);
+		rc = rc ? rsh_error_nomem(err) :
+			  maker_go_to(m, at + part, err);
+		if (rc)
+			return rc;
+		memcpy(w->buf + done, m->bytes + at % m->cap, part);
+	}
+	return 0;
+}
+
+static int maker_serve(struct maker *m, const struct wanted *w,
+		       struct rsh_error *err)
+{
+	struct rsh_made_tensor *t = m->tensor;
+	const bool compare = !atomic_load(&t->verified);
+	int rc = compare ? check_sums(m->chain, t, t->n_patches, err) : 0;
+
+	if (rc)
+		return rc;
+	if (!is_kept_whole(m->chain, t)) {
+		if (!compare)
+			return maker_read(m, w, err);
+		rc = make_pass(m->chain, t, t->n_patches, w, err);
+	} else if (m->made < t->bytes) {
+		rc = make_whole(m->chain, t, t->n_patches, compare, m->bytes,
+				err);
+		m->made = rc ? 0 : t->bytes;
+	}
+	if (rc)
+		return rc;
+	atomic_store(&t->verified, true);
+	if (is_kept_whole(m->chain, t))
+		memcpy(w->buf, m->bytes + w->at, w->len);
+	return 0;
+}
+
+/* The log has the reason once for a tensor. */
+static int read_changed(struct rsh_version_chain *c, struct rsh_made_tensor *t,
+			const struct wanted *w)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct maker *m;
+	int rc;
+
+	rsh_store_take_tile_room(c->inputs);
+	m = maker_take(c, t);
+	if (!m)
+		return -ENOMEM;
+	rc = maker_serve(m, w, &err);
+	maker_give_back(m, rc != 0);
+	if (rc == -EKEYREJECTED)
+		rc = -EBADMSG;
+	if (rc == -EBADMSG && !atomic_flag_test_and_set(&t->reported))
+		rsh_log_error("%s", err.text);
+	return rc;
+}
+
+/* ---- files ---- */
+
+ssize_t rsh_version_read_file(void *chain, uint32_t file, void *buf, size_t len,
+			      uint64_t offset)
+{
+	struct rsh_version_chain *c = chain;
+	const uint64_t size = rsh_store_identity(c->inputs, file)->size;
+	const uint32_t end = c->first[file + 1];
+	uint32_t i = c->first[file];
+	uint8_t *to = buf;
+	int rc = 0;
+
+	len = offset < size ? rsh_min_u64(len, size - offset) : 0;
+	i += rsh_first(k, end - i, c->tensors[i + k].offset +
+				   c->tensors[i + k].bytes <= offset);
+	for (size_t done = 0, part; rc == 0 && done < len; done += part) {
+		struct rsh_made_tensor *t = i < end ? &c->tensors[i] : NULL;
+		const uint64_t at = offset + done;
+
+		part = len - done;
+		if (t && at >= t->offset) {
+			part = rsh_min_u64(part, t->offset + t->bytes - at);
+			if (part > 0)
+				rc = read_changed(c, t, &(struct wanted){
+						at - t->offset, to + done,
+						part });
+			i++;
+			continue;
+		}
+		if (t)
+			part = rsh_min_u64(part, t->offset - at);
+		rc = rsh_store_read_input(c->inputs, file, at, to + done, part);
+	}
+	return rc ? rc : (ssize_t)len;
+}

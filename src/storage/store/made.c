@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage/store/made.c is the medium of files that are made of others. */
+#include "config.h"
+
+#include "store_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/storage/made.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/xxh3.h"
+
+struct made {
+	struct rsh_medium base;
+	struct rsh_made of;
+};
+
+struct made_handle {
+	struct rsh_handle base;
+	uint32_t file;
+	uint64_t size;
+};
+
+static const struct rsh_made *made_of(const struct rsh_medium *m)
+{
+	return &((const struct made *)m)->of;
+}
+
+static int made_open(struct rsh_medium *m, const char *name,
+		     struct rsh_handle **out)
+{
+	const struct rsh_made *of = made_of(m);
+	struct made_handle *h = calloc(1, sizeof(*h));
+	int rc = h ? of->find(of->ctx, name, &h->file, &h->size) : -ENOMEM;
+
+	if (rc) {
+		free(h);
+		return rc;
+	}
+	h->base.medium = m;
+	*out = &h->base;
+	return 0;
+}
+
+static void made_close(struct rsh_handle *h)
+{
+	free(h);
+}
+
+static const struct timespec *later(const struct timespec *a,
+				    const struct timespec *b)
+{
+	return rsh_clock_compare(a, b) > 0 ? a : b;
+}
+
+/* Only those may read it that may read all inputs. */
+static void made_stat(const struct rsh_made *of, struct rsh_stat *out)
+{
+	const struct rsh_store *s = of->inputs;
+
+	out->kind = RSH_IS_FILE;
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		const struct rsh_store_attr *a = &s->files[i].attr;
+
+		if (i == 0) {
+			out->attr = *a;
+			continue;
+		}
+		out->attr.mode &= rsh_store_mode_as(a, out->attr.uid,
+						    out->attr.gid);
+		out->attr.mtime = *later(&out->attr.mtime, &a->mtime);
+		out->attr.ctime = *later(&out->attr.ctime, &a->ctime);
+	}
+}
+
+static int made_look(struct rsh_medium *m, const char *name,
+		     struct rsh_stat *out)
+{
+	const struct rsh_made *of = made_of(m);
+	uint32_t file;
+
+	made_stat(of, out);
+	return of->find(of->ctx, name, &file, &out->size);
+}
+
+/* Hashes what tells the inputs from others. */
+static void made_hash(const struct rsh_made *of, uint32_t file, bool shared,
+		      uint64_t out[2])
+{
+	const struct rsh_store *s = of->inputs;
+	XXH128_hash_t hash = { file, s->n_files };
+
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		const struct rsh_store_file *f = &s->files[i];
+		uint64_t words[9] = {
+			hash.low64, hash.high64, f->id.which[0],
+			f->id.which[1], f->id.size, f->id.place,
+			(uint64_t)f->id.mtime.tv_sec,
+			(uint64_t)f->id.mtime.tv_nsec * 1000000007 +
+			(uint64_t)f->id.ctime.tv_nsec,
+			(uint64_t)f->id.ctime.tv_sec,
+		};
+
+		if (shared)
+			f->medium->ops->share(f->medium, f->name, &f->id,
+					      words + 2);
+		hash = XXH3_128bits(words, sizeof(words));
+	}
+	out[0] = hash.low64;
+	out[1] = hash.high64;
+}
+
+static int made_identify(const struct rsh_handle *h,
+			 struct rsh_store_identity *id, struct rsh_stat *st)
+{
+	const struct rsh_made *of = made_of(h->medium);
+	const struct made_handle *mine = (const struct made_handle *)h;
+	const struct rsh_store *s = of->inputs;
+	struct rsh_stat all = { .size = mine->size };
+
+	made_stat(of, &all);
+	if (st)
+		*st = all;
+	if (!id)
+		return 0;
+	*id = (struct rsh_store_identity){
+		.size = mine->size, .mtime = all.attr.mtime,
+		.ctime = all.attr.ctime, .keeps_ctime = true,
+	};
+	for (uint32_t i = 0; i < s->n_files; i++)
+		id->keeps_ctime &= s->files[i].id.keeps_ctime;
+	made_hash(of, mine->file, false, id->which);
+	return 0;
+}
+
+/* An input without a name that is equal on all nodes has zeros, and so has what
+ * is made of it. */
+static void made_share(const struct rsh_medium *m, const char *name,
+		       const struct rsh_store_identity *id, uint64_t out[2])
+{
+	const struct rsh_made *of = made_of(m);
+	uint64_t size, one[2];
+	uint32_t file;
+
+	(void)id;
+	out[0] = out[1] = 0;
+	for (uint32_t i = 0; i < of->inputs->n_files; i++) {
+		const struct rsh_store_file *f = &of->inputs->files[i];
+
+		f->medium->ops->share(f->medium, f->name, &f->id, one);
+		if (!one[0] && !one[1])
+			return;
+	}
+	if (of->find(of->ctx, name, &file, &size) == 0)
+		made_hash(of, file, true, out);
+}
+
+static int made_compare(const struct rsh_handle *h,
+			const struct rsh_store_identity *id, bool anew)
+{
+	struct rsh_store *s = made_of(h->medium)->inputs;
+	int code = 0;
+
+	(void)id, (void)anew;
+	for (uint32_t i = 0; code == 0 && i < s->n_files; i++) {
+		struct rsh_handle *input;
+
+		code = rsh_store_take(s, i, &input);
+		if (code == 0)
+			code = rsh_store_finish(s, i, input, 0);
+	}
+	return code;
+}
+
+static ssize_t made_read(struct rsh_medium *m, struct rsh_handle *h,
+			 const struct iovec *iov, int n, uint64_t offset)
+{
+	const struct rsh_made *of = made_of(h->medium);
+	const struct made_handle *mine = (const struct made_handle *)h;
+	ssize_t all = 0;
+
+	(void)m;
+	for (int i = 0; i < n; i++) {
+		const ssize_t got = of->read(of->ctx, mine->file,
+					     iov[i].iov_base, iov[i].iov_len,
+					     offset + (uint64_t)all);
+
+		if (got < 0)
+			return got == -ESTALE ? -RSH_CHANGED : got;
+		all += got;
+		if ((size_t)got < iov[i].iov_len)
+			break;
+	}
+	return all;
+}
+
+static bool made_is_remote(const struct rsh_handle *h)
+{
+	return h->medium->is_remote;
+}
+
+static void made_free(struct rsh_medium *m)
+{
+	const struct rsh_made *of = made_of(m);
+
+	of->close(of->ctx);
+	free(m);
+}
+
+static const struct rsh_medium_ops made_ops = {
+	.keeps_nothing = true,
+	.tries_again = true,
+	.is_made = true,
+	.free = made_free,
+	.open = made_open,
+	.look = made_look,
+	.close = made_close,
+	.identify = made_identify,
+	.share = made_share,
+	.compare = made_compare,
+	.read = made_read,
+	.is_remote = made_is_remote,
+};
+
+int rsh_store_join_made(struct rsh_store *s, const char *directory,
+			const struct rsh_made *of)
+{
+	struct made *m = calloc(1, sizeof(*m));
+	struct rsh_joined j = { .directory = strdup(directory) };
+
+	if (!m || !j.directory ||
+	    rsh_room(s->joined, s->cap_joined, (size_t)s->n_joined + 1)) {
+		free(m);
+		free(j.directory);
+		of->close(of->ctx);
+		return -ENOMEM;
+	}
+	m->base.ops = &made_ops;
+	m->base.dirfd = -1;
+	m->base.is_remote = of->inputs->medium->is_remote;
+	m->of = *of;
+	j.medium = &m->base;
+	for (uint32_t i = 0; i < s->n_joined; i++) {
+		if (strcmp(s->joined[i].directory, directory) != 0)
+			continue;
+		s->joined[i].medium->ops->free(s->joined[i].medium);
+		s->joined[i].medium = j.medium;
+		free(j.directory);
+		return 0;
+	}
+	s->joined[s->n_joined++] = j;
+	return 0;
+}
+
+int rsh_store_read_input(struct rsh_store *s, uint32_t file, uint64_t offset,
+			 void *buf, size_t len)
+{
+	struct rsh_attempts a = { .file = file };
+	struct rsh_handle *h;
+
+	while ((h = rsh_store_attempt(s, &a))) {
+		const struct rsh_store_load load = { s, &s->files[file], h };
+		struct iovec iov = { buf, len };
+
+		a.code = rsh_file_read(&load, &iov, 1, len, offset);
+		if (a.code == 0)
+			rsh_file_flip(s, &s->files[file], offset, buf, len);
+	}
+	return a.rc;
+}
