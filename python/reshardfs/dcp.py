@@ -59,7 +59,7 @@ def _in_rows(head: bytes, shape: Tuple[int, ...]) -> bool:
     return offset == 0 and tuple(size) == shape and tuple(stride) == tuple(reversed(rows))
 
 
-class Reader(StorageReader):
+class Reader(StorageReader):  # type: ignore[misc]
     """Reads a SOURCE with dcp.load().
 
     source     a path or an address, as `reshardfs mount` takes it
@@ -135,7 +135,8 @@ class Reader(StorageReader):
     def read_data(self, plan: Any, planner: Any) -> Future[None]:
         """Reads what the plan of this rank wants."""
         self._open()
-        direct, copied = [], []
+        direct: List[Tuple[Any, Any]] = []
+        copied: List[Tuple[Any, Any]] = []
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 planner.load_bytes(item, self._value(item))

@@ -32,6 +32,7 @@ from rsh_cli import GOOD, PLAIN, run  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import Server, set_environment  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
+import version_chains  # noqa: E402
 
 DATA = os.path.join(TOP, "tests", "data")
 DEMO = os.path.join(DATA, "demo")
@@ -121,6 +122,9 @@ class Place:
         published(os.path.join(DATA, "quantised", "deepseek_v4"),
                   os.path.join(self.made, "quantised"))
         make_pipeline(self.made)
+        versions = version_chains.unpack(os.path.join(root, "versions"))
+        for name, target in ("xor", "rl-weights"), ("base", "Qwen3-4B"):
+            os.rename(os.path.join(versions, name), os.path.join(self.made, target))
         os.makedirs(os.path.join(root, "bin"))
         os.symlink(reshardfs_program(), os.path.join(root, "bin", "reshardfs"))
         # The other machine has its own /data, and runs what it is sent as a shell's command.
