@@ -71,7 +71,7 @@ static bool peft_targets(const struct peft_work *w, const char *module,
 			 const char *parameter)
 {
 	const char *target;
-	char text[PEFT_TEXT];
+	char text[PEFT_TEXT + 32];
 
 	snprintf(text, sizeof(text), "%s.%s", module, parameter);
 	for (size_t i = 0; (target = rsh_adapter_config_parameter(w->config,

@@ -351,9 +351,10 @@ struct rsh_format {
 	 * (formats/ranks.h). */
 	int (*read)(const struct rsh_read_job *job, struct rsh_offers *out,
 		    struct rsh_error *err);
-	/* Reads the values that are not tensors and are wanted.  The caller
-	 * must call rsh_values_clear(), also after a failure.  NULL: there are
-	 * no such values. */
+	/* Reads the values that are not tensors and are wanted, before `read`
+	 * is called, so that the memory of the two is not used at a time.  The
+	 * caller must call rsh_values_clear(), also after a failure.  NULL:
+	 * there are no such values. */
 	int (*values)(struct rsh_source *s, const struct rsh_plan_options *opts,
 		      struct rsh_values *out, struct rsh_error *err);
 	/* Lists a part of what the step has, without reading tensors: layout
