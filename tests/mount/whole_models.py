@@ -655,7 +655,13 @@ def a_model_by_its_name_on_the_hub(directory):
     got = run("export", "alone", "out", env=env, cwd=directory)
     check(got.status == GOOD and values_in(os.path.join(directory, "out")) ==
           values_in(QWEN3), repr(got))
-    os.environ.update(env)
+
+
+@test
+def and_by_the_library(directory):
+    need_library()
+    downloaded(directory, "alone")
+    os.environ["HF_HUB_CACHE"] = directory
     try:
         check("config.json" in [os.path.basename(f.name) for f in reshardfs.files("alone")],
               "the library does not show the model")
