@@ -6,6 +6,7 @@ from __future__ import annotations
 import numbers
 from typing import Any, List, NamedTuple, Optional, Tuple
 
+from ._library import CWant
 from ._memory import numpy
 
 _SKIPPED = 128  # gaps of fewer bytes are read
@@ -120,3 +121,14 @@ class Runs:
             for place, step in zip(places, self._steps):
                 at += place.astype(np.uint64) * np.uint64(step)
         return at
+
+    def wants(self, begin: int, end: int, place: Tuple[int, int], to: int) -> Any:
+        """The structs CWant that read runs [begin, end) of the record at `place`, a file
+        and a number in it, into the memory from address `to` on, where run 0 begins."""
+        np = numpy()
+        wants = np.empty(end - begin, CWant)
+        wants["file"], wants["record"] = place
+        wants["offset"] = self.offsets(begin, end)
+        wants["bytes"] = self.bytes
+        wants["to"] = to + self.bytes * np.arange(begin, end, dtype=np.uint64)
+        return wants

@@ -11,7 +11,7 @@ from typing import (Any, Callable, Dict, Iterable, Iterator, KeysView, List,
 
 from ._kinds import (Kind, as_numpy, as_torch, is_text, is_wide, kind,
                      narrow)
-from ._library import CWant, Error, Path, Record, Source, placed
+from ._library import Error, Path, Record, Source, placed
 from ._memory import fresh, numpy
 from ._progress import Progress
 from ._sharing import shared
@@ -75,13 +75,8 @@ class TensorSlice:
         return self._tensors._make(content, part.shape, self._kind)
 
     def _load(self, runs: Runs, begin: int, end: int, content: Any) -> None:
-        np = numpy()
-        wants = np.empty(end - begin, CWant)
-        wants["file"], wants["record"] = self._tensors._places[self._name]
-        wants["offset"] = runs.offsets(begin, end)
-        wants["bytes"] = runs.bytes
-        wants["to"] = content.ctypes.data + runs.bytes * np.arange(
-            begin, end, dtype=np.uint64)
+        wants = runs.wants(begin, end, self._tensors._places[self._name],
+                           content.ctypes.data)
         self._tensors._open()._load_wants(
             wants.ctypes.data, end - begin, runs.bytes * (end - begin),
             kept=(wants, content))

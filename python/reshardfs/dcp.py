@@ -136,7 +136,7 @@ class Reader(StorageReader):  # type: ignore[misc]
         """Reads what the plan of this rank wants."""
         self._open()
         direct: List[Tuple[Any, Any]] = []
-        copied: List[Tuple[Any, Any]] = []
+        copied: List[Tuple[Any, Any, bool]] = []
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 planner.load_bytes(item, self._value(item))
@@ -145,14 +145,17 @@ class Reader(StorageReader):  # type: ignore[misc]
             if tuple(target.shape) != tuple(item.lengths):
                 raise Error(f"{item.storage_index.fqn}: a part of {tuple(item.lengths)} is "
                             f"wanted in a tensor of {tuple(target.shape)}")
-            fits = (target.device.type == "cpu" and target.is_contiguous() and
-                    target.dtype == self._dtype(item) and self._is_in_rows(item))
-            (direct if fits else copied).append((item, target))
+            in_rows = self._is_in_rows(item)
+            if (in_rows and target.device.type == "cpu" and target.is_contiguous() and
+                    target.dtype == self._dtype(item)):
+                direct.append((item, target))
+            else:
+                copied.append((item, target, in_rows))
         self._load(direct)
         for item, target in direct:
             planner.commit_tensor(item, target)
-        for item, target in copied:
-            target.copy_(self._part(item))
+        for item, target, in_rows in copied:
+            target.copy_(self._part(item, in_rows))
             planner.commit_tensor(item, target)
         done: Future[None] = Future()
         done.set_result(None)
@@ -180,9 +183,9 @@ class Reader(StorageReader):  # type: ignore[misc]
     def _is_in_rows(self, item: Any) -> bool:
         return _in_rows(self._value(item, _HEAD).getvalue(), self._chunk(item))
 
-    def _part(self, item: Any) -> Any:
+    def _part(self, item: Any, in_rows: bool) -> Any:
         """A part in memory of its own."""
-        if self._is_in_rows(item):
+        if in_rows:
             read = torch.empty(tuple(item.lengths), dtype=self._dtype(item))
             self._load([(item, read)])
             return read
@@ -202,7 +205,6 @@ class Reader(StorageReader):  # type: ignore[misc]
 
     def _wants(self, item: Any, target: Any) -> Any:
         """The structs CWant of a part."""
-        np = numpy()
         place = self._place(item)
         file, record, stored = self._records[place.relative_path, place.offset]
         shape, size = self._chunk(item), target.element_size()
@@ -215,15 +217,10 @@ class Reader(StorageReader):  # type: ignore[misc]
             raise Error(f"{item.storage_index.fqn}: {lengths} at {starts} is not a part of "
                         f"{shape}")
         if 0 in lengths:
-            return np.empty(0, CWant)
+            return numpy().empty(0, CWant)
         runs = Runs([Dimension(d, a, n, 1, True)
                      for d, a, n in zip(shape, starts, lengths)], size)
-        wants = np.empty(runs.n, CWant)
-        wants["file"], wants["record"] = file, record
-        wants["offset"] = runs.offsets(0, runs.n)
-        wants["bytes"] = runs.bytes
-        wants["to"] = target.data_ptr() + runs.bytes * np.arange(runs.n, dtype=np.uint64)
-        return wants
+        return runs.wants(0, runs.n, (file, record), target.data_ptr())
 
     def _load(self, parts: List[Tuple[Any, Any]]) -> None:
         np = numpy()
