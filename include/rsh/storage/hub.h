@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "rsh/util/error.h"
@@ -25,3 +26,13 @@ int rsh_hub_find(const char *source, char **path, struct rsh_error *err);
 /* Writes what may be meant by a SOURCE that does not exist, "; ...": a mistyped
  * address, or a model that has to be downloaded; else "". */
 void rsh_hub_hint(const char *source, char *hint, size_t max);
+
+/* Returns the length of ".../models--NAME" if a path without links is that of a
+ * snapshot or of a directory in it; 0 if it is not. */
+size_t rsh_hub_model(const char *path);
+/* Returns whether a path is that of a blob of the model of which `directory` is
+ * a snapshot.  Both are without links. */
+bool rsh_hub_is_blob(const char *directory, const char *path);
+/* Returns the directory of the blobs of a snapshot (from malloc); NULL if
+ * `directory` is not one, or memory is out. */
+char *rsh_hub_blobs(const char *directory);

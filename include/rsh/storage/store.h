@@ -114,13 +114,6 @@ struct rsh_store_options {
 	struct rsh_store_io *io;               /* NULL: none */
 };
 
-/* Returns whether a path is that of a blob of the model of which `directory` is
- * a snapshot, in the cache of Hugging Face.  Both are without links. */
-bool rsh_store_is_blob(const char *directory, const char *path);
-/* Returns the directory of the blobs of a snapshot (from malloc); NULL if
- * `directory` is no snapshot, or memory is out. */
-char *rsh_store_blobs(const char *directory);
-
 /* Returns whether `path` is an address of objects on an HTTP server. */
 bool rsh_store_is_address(const char *path);
 /* Returns the most requests in progress at a time to such an address; 0 for a

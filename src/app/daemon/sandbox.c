@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "rsh/app/table.h"
+#include "rsh/storage/hub.h"
 #include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
@@ -184,7 +185,7 @@ static void allow_path(int rules, const char *path)
  * cache lead to. */
 static void allow_model(int rules, const char *directory)
 {
-	cleanup_free char *blobs = rsh_store_blobs(directory);
+	cleanup_free char *blobs = rsh_hub_blobs(directory);
 
 	landlock_allow(rules, directory, false);
 	if (blobs)

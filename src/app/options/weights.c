@@ -11,6 +11,7 @@
 
 #include "options_i.h"
 #include "rsh/formats/torch.h"
+#include "rsh/storage/hub.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -153,7 +154,7 @@ static int check_inside(const struct rsh_options *o, const char *directory,
 		return rsh_error_nomem(err);
 	if (!place || o->vfs.files.store.follow_outside || n == 1 ||
 	    (strncmp(place, directory, n) == 0 && place[n] == '/') ||
-	    rsh_store_is_blob(directory, place))
+	    rsh_hub_is_blob(directory, place))
 		return 0;
 	return rsh_error_set(err, EXDEV, "%s leads out of --lora, to %s: "
 			     "--follow-outside allows it", path, place);

@@ -118,51 +118,6 @@ static size_t access_below(const char *root, const char *place)
 	return strncmp(root, place, n) == 0 && place[n] == '/' ? n + 1 : 0;
 }
 
-/* ---- the cache of Hugging Face ----
- *
- * models--NAME/snapshots/REVISION has links to models--NAME/blobs/HASH. */
-
-static const char cache_blobs[] = "/blobs";
-
-/* Returns the length of ".../models--NAME" if a path without links is that of a
- * snapshot or of a directory in it; 0 if it is not. */
-static size_t cache_model(const char *path)
-{
-	static const char model[] = "/models--", snapshots[] = "snapshots/";
-	const char *at = path;
-	size_t n;
-
-	while ((at = strstr(at, model))) {
-		at += strlen(model);
-		n = strcspn(at, "/");
-		if (at[n] && strncmp(at + n + 1, snapshots,
-				     strlen(snapshots)) == 0)
-			return (size_t)(at + n - path);
-	}
-	return 0;
-}
-
-bool rsh_store_is_blob(const char *directory, const char *path)
-{
-	const size_t n = cache_model(directory), k = strlen(cache_blobs);
-
-	return n > 0 && strncmp(directory, path, n) == 0 &&
-	       strncmp(path + n, cache_blobs, k) == 0 && path[n + k] == '/' &&
-	       !strchr(path + n + k + 1, '/');
-}
-
-char *rsh_store_blobs(const char *directory)
-{
-	cleanup_free char *place = realpath(directory, NULL);
-	const size_t n = place ? cache_model(place) : 0;
-	char *blobs = NULL;
-
-	if (n > 0 && asprintf(&blobs, "%.*s%s", (int)n, place,
-			      cache_blobs) < 0)
-		blobs = NULL;
-	return blobs;
-}
-
 /* ---- access rights ---- */
 
 mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
@@ -219,7 +174,7 @@ static int access_open_found(int root, const char *within, const char *name,
 	if (!access_place_of(root, top) || !access_place_of(found, place) ||
 	    (strcmp(top, place) != 0 && !access_below(top, place) &&
 	     !(also && access_below(also, place)) &&
-	     !rsh_store_is_blob(top, place)))
+	     !rsh_hub_is_blob(top, place)))
 		return -EXDEV;
 	access_fd_path(found, again);
 	fd = open(again, flags);
@@ -358,8 +313,8 @@ static void file_limit(const struct rsh_handle *h, struct rsh_store_attr *attr)
 		attr->mode &= S_IRUSR;
 		return;
 	}
-	begin = rsh_store_is_blob(top, place) ? cache_model(top) + 1 :
-						access_below(top, place);
+	begin = rsh_hub_is_blob(top, place) ? rsh_hub_model(top) + 1 :
+					      access_below(top, place);
 	if (begin > 1)
 		begin--;
 	for (char *p = place + begin; (p = strchr(p, '/')); p++) {

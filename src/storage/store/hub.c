@@ -18,6 +18,49 @@
 
 #define REVISION_MAX 256
 
+/* ---- snapshots ---- */
+
+static const char hub_blobs[] = "/blobs";
+
+size_t rsh_hub_model(const char *path)
+{
+	static const char model[] = "/models--", snapshots[] = "snapshots/";
+	const char *at = path;
+	size_t n;
+
+	while ((at = strstr(at, model))) {
+		at += strlen(model);
+		n = strcspn(at, "/");
+		if (at[n] && strncmp(at + n + 1, snapshots,
+				     strlen(snapshots)) == 0)
+			return (size_t)(at + n - path);
+	}
+	return 0;
+}
+
+bool rsh_hub_is_blob(const char *directory, const char *path)
+{
+	const size_t n = rsh_hub_model(directory), k = strlen(hub_blobs);
+
+	return n > 0 && strncmp(directory, path, n) == 0 &&
+	       strncmp(path + n, hub_blobs, k) == 0 && path[n + k] == '/' &&
+	       !strchr(path + n + k + 1, '/');
+}
+
+char *rsh_hub_blobs(const char *directory)
+{
+	cleanup_free char *place = realpath(directory, NULL);
+	const size_t n = place ? rsh_hub_model(place) : 0;
+	char *blobs = NULL;
+
+	if (n > 0 && asprintf(&blobs, "%.*s%s", (int)n, place,
+			      hub_blobs) < 0)
+		blobs = NULL;
+	return blobs;
+}
+
+/* ---- models by their names ---- */
+
 /* Returns whether the text is a name on the Hub, MODEL or OWNER/MODEL. */
 static bool hub_is_name(const char *name)
 {
