@@ -10,32 +10,23 @@ library only.
 
 import collections
 import dataclasses
-import json
+import functools
 import math
 import os
 import random
 import struct
-import tarfile
 
+import packed
 from dcp_trees import TYPES, Called, Named, Size, Stored, archive, pickled, row_strides
 from rank_pickles import Object
 from run_seed import random_bytes
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "deepspeed")
 TAG = "global_step7"
 ORDERED = collections.OrderedDict
 
 
-def expected():
-    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
-        return json.load(f)
-
-
-def unpack(directory):
-    """The genuine directories, in a directory."""
-    with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
-        tar.extractall(directory)
-    return directory
+expected = functools.partial(packed.expected, "deepspeed")
+unpack = functools.partial(packed.unpack, "deepspeed")
 
 
 # ---- files of torch.save() ----

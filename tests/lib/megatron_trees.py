@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The genuine trees of Megatron-LM and MindSpeed-LLM in data/megatron."""
 
-import json
+import functools
 import os
-import tarfile
 
+import packed
 from dcp_trees import archive, made, pickled, rebuilt
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "megatron")
@@ -12,21 +12,8 @@ FILE = "model_optim_rng.pt"
 TRACKER = "latest_checkpointed_iteration.txt"
 
 
-def expected():
-    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
-        cases = json.load(f)
-    with open(os.path.join(DATA, "more.json"), encoding="utf-8") as f:
-        for name, more in json.load(f).items():
-            cases.setdefault(name, {}).update(more)
-    return cases
-
-
-def unpack(directory):
-    """The genuine trees, in a directory."""
-    for name in "trees.tar.xz", "states.tar.xz":
-        with tarfile.open(os.path.join(DATA, name)) as tar:
-            tar.extractall(directory)
-    return directory
+expected = functools.partial(packed.expected, "megatron", files=("expected.json", "more.json"))
+unpack = functools.partial(packed.unpack, "megatron", archives=("trees.tar.xz", "states.tar.xz"))
 
 
 def step_of(root):

@@ -7,12 +7,10 @@ changed in one place and is else byte for byte what torch wrote.
 import collections
 import functools
 import io
-import json
-import os
 import pickle
-import tarfile
 import zipfile
 
+import packed
 from dcp_trees import Called, Named, Stored, _Pickler, archive
 
 # Written by pickle as the instructions that made them.
@@ -139,16 +137,7 @@ class TorchFile:
         return path
 
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "torch_ranks")
 
 
-def expected():
-    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
-        return json.load(f)
-
-
-def unpack(directory):
-    """The genuine directories, in a directory."""
-    with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
-        tar.extractall(directory)
-    return directory
+expected = functools.partial(packed.expected, "torch_ranks")
+unpack = functools.partial(packed.unpack, "torch_ranks")

@@ -7,32 +7,24 @@ A second implementation that shares nothing with the program under test.  Standa
 only: frames of zstd have stored and repeated blocks, and checksums are Adler-32.
 """
 
+import functools
 import json
 import os
 import random
 import struct
-import tarfile
 import zlib
 
+import packed
 from run_seed import random_bytes
 from safetensors_format import safetensors_bytes
 
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "versions")
 INDEX = "model.safetensors.index.json"
 BLOCK = 128 << 10
 WIDTH = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "I64": 8}
 
 
-def expected():
-    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
-        return json.load(f)
-
-
-def unpack(directory):
-    """The genuine directories, in a directory."""
-    with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
-        tar.extractall(directory)
-    return directory
+expected = functools.partial(packed.expected, "versions")
+unpack = functools.partial(packed.unpack, "versions")
 
 
 def version_name(number):

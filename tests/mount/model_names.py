@@ -12,12 +12,12 @@ import os
 import random
 import shutil
 import sys
-import tarfile
 import tempfile
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
+import packed  # noqa: E402
 import rule_tables  # noqa: E402
 from adapters import PREFIX  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
@@ -28,8 +28,7 @@ from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 from shown_model import hashes, model_hashes, same  # noqa: E402
 
-DATA = os.path.join(HERE, "data", "model_names")
-CASES = json.loads(content(os.path.join(DATA, "expected.json")))
+CASES = packed.expected("model_names")
 OTHER = {"left": "right", "right": "left"}
 FROM = {"left": "hf", "right": "mindspore"}
 A_TEST = 6
@@ -202,16 +201,16 @@ def rule_tables_sides(model, made):
             "hf5-qwen3_vl_moe", "hf5-gpt_oss", "hf5-granitemoe")
 
 
-def run_random(tap, directory, seed, cases):
+def run_random(tap, directory, seed, cases, what, one_case):
     for begin in range(0, cases, A_TEST):
         wrong = []
         for case in half_if_sanitized(range(begin, min(begin + A_TEST, cases))):
             with tempfile.TemporaryDirectory(dir=directory) as own:
                 try:
-                    one(seed + case, own)
+                    one_case(seed + case, own)
                 except AssertionError as error:
                     wrong.append(f"--seed {seed + case} --cases 1: {error}")
-        tap.ok(not wrong, f"random models {begin} to {begin + A_TEST - 1}", "\n".join(wrong))
+        tap.ok(not wrong, f"random {what} {begin} to {begin + A_TEST - 1}", "\n".join(wrong))
 
 
 # ---- adapters ----
@@ -319,16 +318,7 @@ def one_adapter(seed, directory):
         same(hashes(values_in(mount.path)), hashes(tuned.fused), "through a mount")
 
 
-def run_adapters(tap, trees, directory, seed, cases):
-    for begin in range(0, cases, A_TEST):
-        wrong = []
-        for case in half_if_sanitized(range(begin, min(begin + A_TEST, cases))):
-            with tempfile.TemporaryDirectory(dir=directory) as own:
-                try:
-                    one_adapter(seed + case, own)
-                except AssertionError as error:
-                    wrong.append(f"--seed {seed + case} --cases 1: {error}")
-        tap.ok(not wrong, f"random adapters {begin} to {begin + A_TEST - 1}", "\n".join(wrong))
+def run_adapters(tap, trees, directory):
     place = os.path.join(trees, "adapter-qwen3_moe")
     words = ["--convert", "hf5", "--format", "peft", "--config", os.path.join(place, "base")]
     with tap.test("ls says what an adapter is"):
@@ -478,12 +468,11 @@ def main():
     words = parser.parse_args()
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
-        trees = os.path.join(directory, "trees")
-        with tarfile.open(os.path.join(DATA, "trees.tar.xz")) as tar:
-            tar.extractall(trees)
+        trees = packed.unpack("model_names", os.path.join(directory, "trees"))
         run_genuine(tap, trees, directory)
-        run_random(tap, directory, words.seed, words.cases)
-        run_adapters(tap, trees, directory, words.seed, words.cases)
+        run_random(tap, directory, words.seed, words.cases, "models", one)
+        run_random(tap, directory, words.seed, words.cases, "adapters", one_adapter)
+        run_adapters(tap, trees, directory)
         run_refused(tap, trees, directory)
     return tap.finish()
 

@@ -73,6 +73,7 @@ EXTRA_DIST += \
 	lib/megatron_files.py \
 	lib/mindspeed_software.py \
 	lib/megatron_trees.py \
+	lib/packed.py \
 	lib/rank_pickles.py \
 	lib/rank_trees.py \
 	lib/megatron_random.py \
