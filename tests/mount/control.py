@@ -145,7 +145,7 @@ def counters_grow(demo):
               cache)
 
 
-SAMPLE = re.compile(r'(reshardfs_[a-z_]+)(\{[a-z]+="[^"]*"\})? (\d+(?:\.\d+)?)')
+SAMPLE = re.compile(r'(reshardfs_[a-z_]+)(\{(?:,?[a-z]+="[^"]*")+\})? (\d+(?:\.\d+)?)')
 
 
 def metrics_of(text):

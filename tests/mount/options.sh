@@ -98,6 +98,8 @@ equal "--help succeeds" $? 0
 check "-h is --help" sh -c "'$RESHARDFS' -h | cmp - '$T/help'"
 cp "$T/help" "$T/help.all"
 check "--help lists the commands" grep -q '^  mount  ' "$T/help"
+check "and says where messages are explained" \
+	grep -qx 'Options: reshardfs COMMAND --help; messages: man reshardfs-troubleshooting' "$T/help"
 "$RESHARDFS" mount --help >"$T/help" 2>&1
 equal "mount --help succeeds" $? 0
 "$RESHARDFS" mount --help-all >"$T/help.mount" 2>&1

@@ -147,8 +147,9 @@ MOUNT += unit/licence.sh
 EXTRA_DIST += unit/licence.sh
 
 # Words that users do not meet.
-MOUNT += unit/words.py unit/messages.py unit/hacking.py
-EXTRA_DIST += unit/words.py unit/messages.py unit/hacking.py unit/data/messages \
+MOUNT += unit/words.py unit/messages.py unit/hacking.py unit/release.py
+EXTRA_DIST += unit/words.py unit/messages.py unit/hacking.py unit/release.py \
+	unit/data/messages \
 	mutate.py reached.sh lib/reached.c lib/reached.py
 
 # And are the types of the Python module right?

@@ -144,7 +144,8 @@ void rsh_help_program(FILE *f, bool all)
 		if (rsh_option_commands(&at) == RSH_IN_ALL &&
 		    (all || !at.row->arg))
 			help_option(f, &at);
-	fputs("\nOptions of a command: reshardfs COMMAND --help\n", f);
+	fputs("\nOptions: reshardfs COMMAND --help; "
+	      "messages: man reshardfs-troubleshooting\n", f);
 }
 
 int rsh_help(const struct rsh_options *o, struct rsh_run *run)

@@ -19,6 +19,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
+#include "rsh/util/version.h"
 
 static int (*const commands[])(const struct rsh_options *o,
 			       struct rsh_run *run) = {
@@ -93,6 +94,8 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());
+		if (*rsh_version_commit())
+			printf("commit: %s\n", rsh_version_commit());
 		if (*RSH_LACKS)
 			printf("without: %s\n", RSH_LACKS);
 	} else {

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "rsh/util/files.h"
+#include "rsh/util/version.h"
 
 #define NUMBER RSH_FIGURE_NUMBER
 #define BYTES RSH_FIGURE_BYTES
@@ -214,7 +215,8 @@ void rsh_figures_metrics(const struct rsh_figures *f, FILE *to)
 {
 	fprintf(to, "# HELP reshardfs_info The version of the program.\n"
 		"# TYPE reshardfs_info gauge\n"
-		"reshardfs_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
+		"reshardfs_info{version=\"%s\",commit=\"%s\"} 1\n",
+		PACKAGE_VERSION, rsh_version_commit());
 	for (size_t i = 0; i < N; i++) {
 		const struct rsh_figure *def = &table[i];
 		const uint64_t value = figure_value(f, def);
