@@ -88,7 +88,14 @@ def metadata() -> bytes:
     table = project()
     lines = ["Metadata-Version: 2.1", "Name: {name}", "Version: {version}",
              "Summary: {description}", "License: {license}",
-             "Requires-Python: {requires-python}"]
+             "Requires-Python: {requires-python}",
+             *(f"Author: {author['name']}" for author in table["authors"]),
+             f"Keywords: {','.join(table['keywords'])}",
+             *(f"Classifier: {classifier}" for classifier in table["classifiers"])]
+    # Who releases it knows where it is; see packaging/release.sh.
+    home = os.environ.get("RESHARDFS_HOMEPAGE")
+    if home:
+        lines += [f"Home-page: {home}", f"Project-URL: Source, {home}"]
     for extra, needs in table["optional-dependencies"].items():
         lines.append(f"Provides-Extra: {extra}")
         lines += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]

@@ -11,7 +11,7 @@
 # another one: the wheel must work where nothing but Python is.  The packages are
 # installed where nothing else is than they depend on; the program, the library and
 # the module must answer, and after the removal no file of theirs is left.  --keep
-# copies packages and wheel to DIRECTORY.  DEB_BUILD_OPTIONS is Debian's.
+# copies packages, archive and wheel to DIRECTORY.  DEB_BUILD_OPTIONS is Debian's.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -124,12 +124,13 @@ logged wheel in_fresh sh -ec 'python3 -m venv venv
 for made in whl deb dsc changes buildinfo tar.xz; do
 	cp "$fresh_root"/root/*."$made" "$work/"
 done
+cp "$fresh_root"/root/rpm/RPMS/*/*.rpm "$work/"
 cp -r "$fresh_root/root/site" "$work/"
 fresh_end
 cd "$work"
 ls ./*.whl
 if [ -n "$keep" ]; then
-	cp ./*.whl ./*.deb ./*.dsc ./*.changes ./*.buildinfo ./*.tar.xz "$keep/"
+	cp ./*.whl ./*.deb ./*.rpm ./*.dsc ./*.changes ./*.buildinfo ./*.tar.xz "$keep/"
 fi
 
 # ---- trying ----

@@ -14,7 +14,7 @@
 # 12, 13 and unstable, Ubuntu 20.04, 22.04 and 24.04, its program on Ubuntu 16.04 (glibc
 # 2.23), and in containers (podman), and that for aarch64 under qemu-user, which does not
 # mount (tests/guests.sh does).  --keep copies
-# the wheels to DIRECTORY.
+# the wheels, and with --all the image, to DIRECTORY.
 # RSH_AUDITWHEEL names the program that looks at wheels, RSH_MOTO_PYTHON a Python with
 # moto, a server of S3, which the suites ask with --all.
 set -eu
@@ -261,7 +261,8 @@ try_containers()
 		say "container: skipped, there is no podman"
 		return
 	}
-	"$top/tests/lib/containers.sh" "$work/base.tar" "$work/wheels" "$work/demo" "$work/pods"
+	"$top/tests/lib/containers.sh" "$work/base.tar" "$work/wheels" "$work/demo" "$work/pods" \
+		${keep:+"$keep/reshardfs-image-x86_64.tar"}
 }
 
 # in_aarch64 PROGRAM ARGUMENT...: with the libraries of a Debian for aarch64.

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # The image of packaging/Containerfile, and containers of it: for tests/wheels.sh.
 #
-#   containers.sh BASE WHEELS DEMO WORK
+#   containers.sh BASE WHEELS DEMO WORK [ARCHIVE]
 #
 # BASE is an archive of a system with Python, WHEELS has the wheel, DEMO is a copy of
-# tests/data/demo, and WORK a directory for images and mounts.  It takes root and
+# tests/data/demo, WORK a directory for images and mounts, and ARCHIVE a file to which
+# the image is written when it has been tried.  It takes root and
 # podman.  A container that may mount shows the demo; another one does without
 # privileges, with the descriptor of a third one, as
 # mount-helpers/examples/kubernetes-fd.yaml has them; and one that can do neither says
 # what it needs.  The bytes must be the converter's.
 set -eu
 
-[ $# -eq 4 ] || { sed -n '3,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 4 ] || [ $# -eq 5 ] || { sed -n '3,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 # What is mounted here ends with this process.
 [ -n "${RSH_OWN_MOUNTS:-}" ] ||
 	RSH_OWN_MOUNTS=yes exec unshare --mount --propagation private "$0" "$@"
@@ -116,3 +117,11 @@ logged run --rm --user 65534:65534 --volume "$work/shared:/shared:ro,rslave" $im
 say "container without privileges, /dev/fd/N: the bytes are the converter's"
 logged pod stop --time 60 sidecar opener
 ! mountpoint -q "$work/shared/ckpt4" || die "the mount is left when its containers end"
+
+# Under the name that examples have, without the host's.
+if [ -n "${5:-}" ]; then
+	version=$(sed -n 's/^AC_INIT(\[reshardfs\], \[\([^]]*\).*/\1/p' "$top/configure.ac")
+	logged pod tag $image "reshardfs:$version"
+	logged pod save --format oci-archive --output "$5" "reshardfs:$version"
+	say "container: the image is in $(basename "$5")"
+fi

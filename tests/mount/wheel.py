@@ -100,7 +100,7 @@ def test_wheel(tap, p, wheel):
                  if not n.startswith("__pycache__")}
         check(whole <= set(listed), whole - set(listed))
         along = [n for n in listed if re.match(r"reshardfs/lib/rsh", n)]
-        check(("manylinux" in wheel) == (len(along) == 6), along)
+        check(("manylinux" in wheel) == (len(along) == 7), along)
         check(sum("/licenses/" in n for n in listed) == 1 + len(along), listed)
         pages = {os.path.basename(n) for n in listed if "/share/man/man" in n}
         check(pages == {os.path.basename(n) for n in glob.glob(os.path.join(TOP, "man/*.[1-8]"))},
