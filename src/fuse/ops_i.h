@@ -169,10 +169,6 @@ int rsh_session_mount(struct fuse_session *session, const char *mountpoint);
  * Returns 0 or -errno with a sentence. */
 int rsh_mountpoint_check(const char *path, char *resolved,
 			 struct rsh_error *err);
-/* Checks whether this process or fusermount3 can mount.  libfuse would report
- * this only after the source was read.  It cannot be checked in the sandbox.
- * Returns 0 or -errno with a sentence. */
-int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err);
 /* Returns the maximum number of bytes that a request may read. */
 unsigned rsh_max_read(const struct rsh_server_options *o);
 

@@ -87,6 +87,7 @@ MOUNT += \
 	mount/hanging.sh \
 	mount/killed.py \
 	mount/no_answer.py \
+	mount/machine.py \
 	mount/mount_points.py \
 	mount/notify.py \
 	mount/job.sh \

@@ -287,7 +287,7 @@ def main():
         with tap.test(f"{command}: --help says how it is called"):
             said = run(command, "--help-all")
             usage = said.out.splitlines()[0]
-            check(usage.startswith(f"usage: reshardfs {command} [options] "), usage)
+            check(f"{usage} ".startswith(f"usage: reshardfs {command} [options] "), usage)
             check(max(map(len, said.out.splitlines())) < 80, "too wide")
             operands = re.sub(r"[\[\]|.]", " ", usage.split("[options]")[1]).split()
             missing = [o for o in operands if not re.search(rf"\b(Ar|Cm) [A-Z ]*{o}\b", pages[command])]

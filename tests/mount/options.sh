@@ -97,6 +97,8 @@ check "-V is --version" sh -c "'$RESHARDFS' -V | cmp - '$T/version'"
 equal "--help succeeds" $? 0
 check "-h is --help" sh -c "'$RESHARDFS' -h | cmp - '$T/help'"
 cp "$T/help" "$T/help.all"
+check "--help says how it is called" \
+	grep -qx '       reshardfs \[options\] SOURCE MOUNTPOINT' "$T/help"
 check "--help lists the commands" grep -q '^  mount  ' "$T/help"
 check "and says where messages are explained" \
 	grep -qx 'Options: reshardfs COMMAND --help; messages: man reshardfs-troubleshooting' "$T/help"

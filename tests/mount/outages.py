@@ -25,6 +25,7 @@ from coming_and_going import (BEGIN, END, MIRROR, Mirror, demand_bytes,  # noqa:
                               demand_logged,
                               demand_well, error_of, fetched, log_lines)
 from demands import check, demand, within  # noqa: E402
+from rsh_cli import run_json  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
                        require_mount)
 from small_job import Job, mounted, refuses  # noqa: E402
@@ -215,6 +216,8 @@ def a_short_one_is_waited_out(job):
         mirror.die()
         readers = [pool.submit(error_of, shown(m, rank)) for rank in range(4)]
         within(20, lambda: fetched(m)["unreachable"], "it is noticed")
+        states = {at["mountpoint"]: at["state"] for at in run_json("list")["mounts"]}
+        check(states[m.path] == "SOURCE is unreachable", states)
         mirror.unmount()
         mirror.come()
         check([reader.result()[0] for reader in readers] == [0] * 4, m.log())

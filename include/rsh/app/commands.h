@@ -28,6 +28,8 @@ enum rsh_command_id {
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
 	RSH_COMMAND_STEPS,
+	RSH_COMMAND_LIST,
+	RSH_COMMAND_DOCTOR,
 	RSH_COMMAND_HELP,
 	RSH_COMMAND_LIBRARY, /* not a command: the options of libreshard */
 };

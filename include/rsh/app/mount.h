@@ -13,6 +13,10 @@ typedef int rsh_mount_planner(const struct rsh_options *o,
 			      const struct rsh_vfs_view *view, uint32_t rank,
 			      char **text);
 
+/* Returns the version of landlock that the kernel has; 0 or less: it has
+ * none, or forbids it. */
+int rsh_sandbox_landlock(void);
+
 /* Mounts.  It returns when the daemon serves or, in the foreground, when the
  * mount is unmounted.  In the daemon process it returns as in the foreground.
  * It must be called before any thread is started. */

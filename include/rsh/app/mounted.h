@@ -20,6 +20,7 @@ struct rsh_mounted {
 	char type[128];        /* type of the topmost mount, "" if there is
 			        * none */
 	char source[PATH_MAX]; /* the source of the topmost mount */
+	uid_t user;            /* who mounted it, if its type is ours */
 };
 
 #define RSH_MOUNTED_TYPE "fuse.reshardfs"
@@ -30,6 +31,10 @@ int rsh_mounted_find(const char *path, struct rsh_mounted *out);
 /* Finds the mount of reshardfs that `path` is, or is inside.  Returns whether
  * there is one. */
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
+
+/* Lists the paths whose topmost mount is of reshardfs, in the order in which
+ * they were mounted.  *out is from malloc.  Returns 0 or -errno. */
+int rsh_mounted_list(struct rsh_mounted **out, size_t *n);
 
 /* Forks.  The parent gets the end of a pipe to read from in *pipe, the child
  * the other end.  Returns as fork(2) does, or -errno. */

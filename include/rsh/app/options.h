@@ -80,6 +80,7 @@ struct rsh_options {
 	unsigned share, n_shares; /* n_shares: 0: not given */
 	const char *write_manifest;
 	bool lazy;
+	bool all_mounts;
 	bool force;
 	bool rank_list;
 	bool slices;

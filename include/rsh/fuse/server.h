@@ -141,5 +141,9 @@ bool rsh_server_is_direct(const struct rsh_server *s);
 void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
 void rsh_server_free(struct rsh_server *s);
 
+/* Checks whether this process or fusermount3 can mount.  libfuse would report
+ * this only after the source was read.  It cannot be checked in the sandbox.
+ * Returns 0 or -errno with a sentence. */
+int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err);
 /* Returns the version of libfuse, for --version. */
 const char *rsh_server_library_version(void);

@@ -27,6 +27,8 @@ int rsh_convert_command(const struct rsh_options *o, struct rsh_run *run);
 int rsh_infer(const struct rsh_options *o, struct rsh_run *run);
 int rsh_warm(const struct rsh_options *o, struct rsh_run *run);
 int rsh_stats(const struct rsh_options *o, struct rsh_run *run); /* `steps` */
+int rsh_list(const struct rsh_options *o, struct rsh_run *run);
+int rsh_doctor(const struct rsh_options *o, struct rsh_run *run);
 int rsh_help(const struct rsh_options *o, struct rsh_run *run);
 
 /* Prints the commands and the options that all commands have: those without a

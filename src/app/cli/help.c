@@ -132,9 +132,7 @@ void rsh_help_program(FILE *f, bool all)
 	struct rsh_option_at at = { .list = NULL };
 
 	fputs("usage: reshardfs COMMAND [options] ...\n"
-	      "       reshardfs [options] SOURCE MOUNTPOINT\n\n"
-	      "Mounts a checkpoint in another sharding strategy or format.\n\n",
-	      f);
+	      "       reshardfs [options] SOURCE MOUNTPOINT\n\n", f);
 	for (size_t i = 0; i < n_commands; i++)
 		if (!strchr(commands[i].name, ' '))
 			help_entry(f, commands[i].name, commands[i].summary,

@@ -6,30 +6,23 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/app/mounted.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 #define WAIT_SECONDS 30
 /* A longer wait is announced. */
 #define SILENT_SECONDS 2
 
-int rsh_umount(const struct rsh_options *o, struct rsh_run *run)
+/* Unmounts what is mounted on m->path. */
+static int umount_one(const struct rsh_options *o, const struct rsh_mounted *m,
+		      struct rsh_error *err)
 {
-	struct rsh_error *err = &run->err;
-	struct rsh_mounted m;
-	const char *const path = m.path;
-	int rc = rsh_mounted_find(o->mountpoint, &m);
+	const char *const path = m->path;
+	int rc;
 
-	if (rc)
-		return rsh_error_set(err, -rc, "mount point %s: %s",
-				     o->mountpoint, strerror(-rc));
-	if (m.n == 0)
-		return rsh_error_set(err, EINVAL, "%s: nothing is mounted "
-				     "there", o->mountpoint);
-	if (strcmp(m.type, RSH_MOUNTED_TYPE) != 0)
-		return rsh_error_set(err, EINVAL, "%s: a mount of type %s, "
-				     "not of reshardfs", o->mountpoint, m.type);
 	if (o->force) {
 		rc = rsh_unmount_force(path, err);
 		if (rc == 0)
@@ -50,4 +43,52 @@ int rsh_umount(const struct rsh_options *o, struct rsh_run *run)
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
 			     "has not ended in %d seconds", path, WAIT_SECONDS);
+}
+
+/* What fails is logged, but for the first failure, which is returned. */
+static int umount_all(const struct rsh_options *o, struct rsh_error *err)
+{
+	cleanup_free struct rsh_mounted *v = NULL;
+	size_t n = 0;
+	int first = rsh_mounted_list(&v, &n);
+
+	if (first)
+		return rsh_error_set(err, -first, "/proc/self/mounts: %s",
+				     strerror(-first));
+	/* A mount may be inside of an earlier one. */
+	while (n--) {
+		struct rsh_error failed = RSH_ERROR_INIT;
+		unsigned left = v[n].n;
+		int rc = 0;
+
+		if (geteuid() != 0 && geteuid() != v[n].user)
+			continue;
+		while (rc == 0 && left--)
+			rc = umount_one(o, &v[n], first ? &failed : err);
+		if (first && rc)
+			rsh_log_error("%s", failed.text);
+		first = first ?: rc;
+	}
+	return first;
+}
+
+int rsh_umount(const struct rsh_options *o, struct rsh_run *run)
+{
+	struct rsh_error *err = &run->err;
+	struct rsh_mounted m;
+	int rc;
+
+	if (o->all_mounts)
+		return umount_all(o, err);
+	rc = rsh_mounted_find(o->mountpoint, &m);
+	if (rc)
+		return rsh_error_set(err, -rc, "mount point %s: %s",
+				     o->mountpoint, strerror(-rc));
+	if (m.n == 0)
+		return rsh_error_set(err, EINVAL, "%s: nothing is mounted "
+				     "there", o->mountpoint);
+	if (strcmp(m.type, RSH_MOUNTED_TYPE) != 0)
+		return rsh_error_set(err, EINVAL, "%s: a mount of type %s, "
+				     "not of reshardfs", o->mountpoint, m.type);
+	return umount_one(o, &m, err);
 }

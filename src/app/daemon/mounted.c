@@ -25,9 +25,11 @@ static int look_up(struct rsh_mounted *m)
 {
 	FILE *f = setmntent("/proc/self/mounts", "re");
 	char buf[2 * PATH_MAX + 1024];
+	const char *user;
 	struct mntent e;
 
 	m->n = 0;
+	m->user = 0;
 	*m->type = *m->source = '\0';
 	if (!f)
 		return -errno;
@@ -38,6 +40,10 @@ static int look_up(struct rsh_mounted *m)
 		m->n++;
 		snprintf(m->type, sizeof(m->type), "%s", e.mnt_type);
 		snprintf(m->source, sizeof(m->source), "%s", e.mnt_fsname);
+		user = hasmntopt(&e, "user_id");
+		if (user)
+			m->user = (uid_t)strtoul(user + strlen("user_id="),
+						 NULL, 10);
 	}
 	endmntent(f);
 	return 0;
@@ -57,6 +63,47 @@ static bool any_of_ours(void)
 		found = strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0;
 	endmntent(f);
 	return found;
+}
+
+/* Adds the path, unless it is there. */
+static int list_add(struct rsh_mounted **v, size_t *n, size_t *cap,
+		    const char *path)
+{
+	for (size_t i = 0; i < *n; i++)
+		if (strcmp((*v)[i].path, path) == 0)
+			return 0;
+	if (rsh_grow(v, cap, *n + 1, sizeof(**v)))
+		return -ENOMEM;
+	snprintf((*v)[(*n)++].path, sizeof((*v)->path), "%s", path);
+	return 0;
+}
+
+int rsh_mounted_list(struct rsh_mounted **out, size_t *n)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	cleanup_free struct rsh_mounted *v = NULL;
+	char buf[2 * PATH_MAX + 1024];
+	size_t listed = 0, cap = 0;
+	struct mntent e;
+	int rc = f ? 0 : -errno;
+
+	while (rc == 0 && getmntent_r(f, &e, buf, sizeof(buf)))
+		if (strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0)
+			rc = list_add(&v, &listed, &cap, e.mnt_dir);
+	if (f)
+		endmntent(f);
+	*n = 0;
+	for (size_t i = 0; rc == 0 && i < listed; i++) {
+		v[*n] = v[i];
+		rc = look_up(&v[*n]);
+		/* Another one may be mounted over it. */
+		*n += strcmp(v[*n].type, RSH_MOUNTED_TYPE) == 0;
+	}
+	if (rc == 0) {
+		*out = v;
+		v = NULL;
+	}
+	return rc;
 }
 
 /* Resolves the links in `given` except in its last component, because that may

@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include "rsh/app/mount.h"
 #include "rsh/app/table.h"
 #include "rsh/storage/hub.h"
 #include "rsh/util/compat.h"
@@ -58,6 +59,11 @@ struct path_rule {
 	int32_t fd;
 } __attribute__((packed));
 
+int rsh_sandbox_landlock(void)
+{
+	return (int)syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
+}
+
 /* Makes rules that allow nothing yet: no files, no TCP (with `any_port` TCP is
  * not restricted), no signals to other processes and, unless `abstract` is
  * true, no abstract sockets of other processes.
@@ -69,7 +75,7 @@ static int landlock_new(bool abstract, bool any_port, int *abi)
 	size_t size = sizeof(h.fs);
 	int fd;
 
-	*abi = (int)syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
+	*abi = rsh_sandbox_landlock();
 	if (*abi < 1)
 		return *abi < 0 ? -errno : -ENOSYS;
 	h.fs = FS_1 | (*abi >= 2 ? FS_REFER : 0) |

@@ -58,15 +58,27 @@ static int check_help(struct rsh_options *o, struct rsh_error *err)
 		refuse_form(command, form, err) : 0;
 }
 
+static int check_umount(struct rsh_options *o, struct rsh_error *err)
+{
+	if (o->mountpoint && o->all_mounts)
+		return rsh_error_set(err, EINVAL, "--all and MOUNTPOINT "
+				     "cannot be used together");
+	if (!o->mountpoint && !o->all_mounts)
+		return rsh_error_set(err, EINVAL, "MOUNTPOINT is missing; "
+				     "--all unmounts all mounts");
+	return 0;
+}
+
 static const struct rsh_command table[] = {
 	{ "mount", RSH_COMMAND_MOUNT, { "SOURCE", "MOUNTPOINT" },
 	  "mount a checkpoint, converted while it is read",
 	  "Mounts SOURCE read-only at MOUNTPOINT, converted to another "
 	  "sharding strategy, format or form of weights while it is read.",
 	  rsh_check_mount },
-	{ "umount", RSH_COMMAND_UMOUNT, { "MOUNTPOINT" },
+	{ "umount", RSH_COMMAND_UMOUNT, { "[MOUNTPOINT]" },
 	  "unmount a mount",
-	  "Unmounts MOUNTPOINT and waits until its daemon has ended." },
+	  "Unmounts MOUNTPOINT and waits until its daemon has ended.",
+	  check_umount },
 	{ "ls", RSH_COMMAND_LS, { "FILE|SOURCE|STRATEGY" },
 	  "list a checkpoint or a strategy",
 	  "Lists the parameters of a file, the checkpoints in SOURCE and what "
@@ -152,10 +164,20 @@ static const struct rsh_command table[] = {
 	  "print statistics of a mount",
 	  "Prints the statistics of a mount: reads, bytes, errors, cache.  "
 	  "More are in the hidden directory MOUNTPOINT/.reshardfs." },
+	{ "list", RSH_COMMAND_LIST, { NULL },
+	  "list the mounts of this machine",
+	  "Lists the mounts of this user: where they are, what they show, "
+	  "whether they answer, and how much memory they use." },
 	{ "steps", RSH_COMMAND_STEPS, { "MOUNTPOINT" },
 	  "list the steps of a mount, or wait for one",
 	  "Lists the steps of a mount with --steps all, and says why some of "
 	  "them are not shown.  --wait waits until a step is complete." },
+	{ "doctor", RSH_COMMAND_DOCTOR, { "[SOURCE]" },
+	  "say what this machine and SOURCE have",
+	  "Prints what a question about a mount needs: versions, kernel, "
+	  "limits, caches, what is missing and, with SOURCE, what `ls` "
+	  "prints.  Keys are never printed.  The exit status is 1 if a mount "
+	  "would fail." },
 	{ "help", RSH_COMMAND_HELP, { "[COMMAND]", "[WORD]" },
 	  "print help for a command",
 	  "Prints the help of COMMAND, or lists all commands.  WORD is the "

@@ -366,7 +366,7 @@ static int take_operands(struct rsh_options *o, struct rsh_error *err)
 		if (i >= o->n_operands)
 			return names[i][0] == '[' ? 0 :
 			       missing_operand(o, names[i], err);
-		if (strcmp(names[i], "MOUNTPOINT") == 0)
+		if (strstr(names[i], "MOUNTPOINT"))
 			o->mountpoint = o->operands[i];
 		else if (strcmp(names[i], "OUTDIR") == 0)
 			o->directory = o->operands[i];
@@ -375,7 +375,9 @@ static int take_operands(struct rsh_options *o, struct rsh_error *err)
 		else if (strcmp(names[i], "[RANK...]") == 0)
 			return rsh_ranks_check(o, i, err);
 		else if (!o->vfs.source) {
-			rc = strstr(names[i], "SOURCE") ?
+			/* `doctor` prints all else first. */
+			rc = o->command->id != RSH_COMMAND_DOCTOR &&
+			     strstr(names[i], "SOURCE") ?
 			     rsh_check_source(o, &o->operands[i], err) : 0;
 			o->vfs.source = o->operands[i];
 		}

@@ -26,7 +26,9 @@
 #define PRINTS                                                          \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | WORKS |    \
 	 RSH_IN(RSH_COMMAND_WARM) | RSH_IN(RSH_COMMAND_STATS) |         \
-	 RSH_IN(RSH_COMMAND_STEPS) | RSH_IN(RSH_COMMAND_SHOW) | CHECK | \
+	 RSH_IN(RSH_COMMAND_STEPS) | RSH_IN(RSH_COMMAND_LIST) |         \
+	 RSH_IN(RSH_COMMAND_DOCTOR) |                                   \
+	 RSH_IN(RSH_COMMAND_SHOW) | CHECK |                             \
 	 INFER | RSH_IN(RSH_COMMAND_TABLES) | TABLE_CHECK)
 /* These commands read files of a SOURCE. */
 #define TREES (RSH_CONVERSIONS | CHECK | DERIVE | INFER | TABLE_CHECK)
@@ -152,6 +154,12 @@ static const struct rsh_option work_rows[] = {
 	{ "force", NULL,
 	  "unmount even if SOURCE hangs: reads fail, the daemon is ended",
 	  rsh_set_flag, RSH_AT(force), .commands = RSH_IN(RSH_COMMAND_UMOUNT) },
+	{ "all", NULL, "unmount all mounts of this user (root: of all users)",
+	  rsh_set_flag, RSH_AT(all_mounts), .letter = 'a',
+	  .commands = RSH_IN(RSH_COMMAND_UMOUNT) },
+	{ "all", NULL, "list also the mounts of other users (root: always)",
+	  rsh_set_flag, RSH_AT(all_mounts), .letter = 'a',
+	  .commands = RSH_IN(RSH_COMMAND_LIST) },
 	{ "rank-list", NULL,
 	  "print what rank_list_for_transform returns; SOURCE is not read",
 	  rsh_set_flag, RSH_AT(rank_list), .first = true,

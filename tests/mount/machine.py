@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`list`, `umount --all` and `doctor`: what is mounted on this machine, and what it lacks.
+It runs in a mount namespace of its own, where there are no mounts of other tests."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from demands import check  # noqa: E402
+from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
+                     run_on_terminal)
+from rsh_mount import Skipped, Tap, require_mount  # noqa: E402
+
+SECRET = "6f1d0c0ffee-not-to-be-shown"
+
+
+class Machine:
+    def __init__(self, directory):
+        self.directory = directory
+        self.source, self.src, self.dst = demo_tree(directory)
+
+    def at(self, name):
+        return os.path.join(self.directory, name)
+
+    def mount(self, name, *options, source=None):
+        os.makedirs(self.at(name), exist_ok=True)
+        got = run("mount", "--log-to", "file:" + self.at("log"), "--src-strategy", self.src,
+                  *options, source or self.source, self.at(name))
+        check(got.status == GOOD, got)
+
+    def listed(self):
+        return {m["mountpoint"]: m for m in run_json("list")["mounts"]}
+
+
+def lists(m):
+    check(m.listed() == {}, "in a namespace of its own there is none")
+    got = run("list")
+    check(got.status == GOOD and got.out == "nothing is mounted\n", got)
+    m.mount("four", "--dst-strategy", m.dst)
+    m.mount("a whole one", "--dst-strategy", "none", "--prefix", "x_")
+    found = m.listed()
+    check(list(found) == [m.at("four"), m.at("a whole one")], found)
+    one = found[m.at("a whole one")]
+    check(one["source"] == m.source and one["state"] == "ready" and
+          one["user"] == os.geteuid() and one["memory_bytes"] > 1 << 20, one)
+    check(one["options"] == {"src-strategy": m.src, "dst-strategy": "none", "prefix": "x_",
+                             "log-to": "file:" + m.at("log")}, one)
+    check(one["pid"] == json.loads(open(m.at("a whole one/.reshardfs/stats"),
+                                        encoding="utf-8").read())["pid"], one)
+    rows = run("list").out.splitlines()
+    check(len(rows) == 3 and rows[0].split() == [
+        "MOUNTPOINT", "SOURCE", "STEP", "STATE", "PROCESS", "MEMORY", "OPTIONS"], rows)
+    check("--dst-strategy none --prefix x_" in rows[2], rows)
+    wide = [row for row in run_on_terminal("list", columns=100).out.splitlines()
+            if len(re.sub(r"\x1b\[[\d;]*m", "", row)) > 100]
+    check(not wide, wide)
+
+
+def one_that_hangs(m):
+    pid = m.listed()[m.at("four")]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        found = m.listed()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    check(found[m.at("four")]["state"] == "does not answer", found)
+    check(found[m.at("four")]["pid"] is None and
+          found[m.at("a whole one")]["state"] == "ready", found)
+
+
+def one_whose_daemon_ended(m):
+    os.kill(m.listed()[m.at("four")]["pid"], signal.SIGKILL)
+    for _ in range(500):
+        state = m.listed()[m.at("four")]["state"]
+        if state == "its daemon has ended":
+            break
+    check(state == "its daemon has ended", state)
+
+
+def all_are_unmounted(m):
+    m.mount("four/../inner", "--dst-strategy", "none")
+    check(len(m.listed()) == 3, m.listed())
+    with open(m.at("inner/.reshardfs/stats"), encoding="utf-8"):
+        got = run("umount", "--all")
+        check(got.status != GOOD and "in use" in got.err and m.at("inner") in got.err, got)
+    check(list(m.listed()) == [m.at("inner")], "the others are unmounted")
+    got = run("umount", "-a")
+    check(got.status == GOOD and not got.out + got.err, got)
+    check(m.listed() == {}, m.listed())
+    check(run("umount", "--all").status == GOOD, "nothing is left to do")
+    refused(run("umount"), USAGE, "MOUNTPOINT is missing; --all unmounts all mounts")
+    refused(run("umount", "--all", m.at("four")), USAGE,
+            "--all and MOUNTPOINT cannot be used together")
+
+
+def another_user(m):
+    m.mount("four", "--dst-strategy", "none")
+    os.chmod(m.directory, 0o755)
+    user = ["setpriv", "--reuid", "54321", "--clear-groups", os.environ["RESHARDFS"], "list",
+            "--json"]
+    if os.geteuid() != 0:
+        raise Skipped("only root becomes another user")
+    own = json.loads(subprocess.check_output(user))["mounts"]
+    check(own == [], own)
+    one, = json.loads(subprocess.check_output([*user, "--all"]))["mounts"]
+    check(one["state"] == "of another user" and one["source"] == m.source and
+          one["pid"] is one["options"] is None, one)
+    check(run("umount", m.at("four")).status == GOOD, "it is unmounted")
+
+
+def doctor(m):
+    env = {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": SECRET,
+           "https_proxy": f"http://user:{SECRET}@127.0.0.1:1", "HOME": m.directory,
+           "XDG_CACHE_HOME": ""}
+    got = run("doctor", env=env)
+    check(got.status == GOOD and SECRET not in got.out + got.err, got)
+    rows = {line[:14].strip(): line for line in got.out.splitlines()}
+    check(run("--version").out.split()[1] in rows["program"], rows)
+    check(os.uname().release in rows["system"], rows)
+    check(f"possible; {len(m.listed())} now (reshardfs list)" in rows["mounts"], rows)
+    check("libcurl, libexpat and libcrypto are there" in rows["object storage"], rows)
+    check(f"{m.directory}/.cache/reshardfs/index: not made yet" in rows["index cache"], rows)
+    fuse = subprocess.run(["grep", "-qx", "user_allow_other", "/etc/fuse.conf"], check=False)
+    check(("-o allow_other is for root alone: /etc/fuse.conf has no line user_allow_other"
+           if fuse.returncode else "-o allow_other is allowed to users (/etc/fuse.conf)")
+          in rows["other users"], rows)
+    check("AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY" in rows["variables"], rows)
+    check("https_proxy" in rows["proxy"], rows)
+    said = run_json("doctor")
+    check(said.keys() == {"checks"} and {"about", "state", "says"} == said["checks"][0].keys(),
+          said)
+    check({c["state"] for c in said["checks"]} <= {"good", "none"}, said)
+    bare = {"HOME": "", "XDG_CACHE_HOME": "", "RESHARDFS_TABLES": m.at("empty")}
+    rows = {line[:14].strip(): line for line in run("doctor", env=bare).out.splitlines()}
+    check("neither HOME nor XDG_CACHE_HOME is set" in rows["index cache"], rows)
+    check("none in " in rows["rule tables"] and
+          "RESHARDFS_TABLES names another directory" in rows["rule tables"], rows)
+    limited = subprocess.run(
+        ["sh", "-c", 'ulimit -v 600000; exec "$0" doctor', os.environ["RESHARDFS"]],
+        stdout=subprocess.PIPE, encoding="utf-8", check=False)
+    check(re.search("^memory  .*, of which limits leave [0-9.]+ MiB", limited.stdout, re.M),
+          limited)
+
+
+def doctor_of_a_source(m):
+    ls = run("ls", m.source)
+    got = run("doctor", m.source)
+    check(got.status == GOOD and got.out.endswith(f"$ reshardfs ls {m.source}\n{ls.out}"), got)
+    said = run_json("doctor", m.source)
+    check(said["source"] == run_json("ls", m.source) and said["error"] is None, said)
+    lost = m.at("lost")
+    got = run("doctor", lost)
+    check(got.status == NO and f"{lost}: No such file" in got.err and "program" in got.out, got)
+    said = json.loads(run("doctor", "--json", lost).out)
+    check(said["source"] is None and f"{lost}: No such file" in said["error"], said)
+    check(run("ls", lost).status == INPUT, "ls itself says more of it")
+
+
+def no_device(m):
+    """A machine on which nothing can be mounted."""
+    hidden = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /dev && exec "$@"', "sh",
+         os.environ["RESHARDFS"], "doctor"], stdout=subprocess.PIPE, encoding="utf-8",
+        stdin=subprocess.DEVNULL, check=False)
+    row, = [line for line in hidden.stdout.splitlines() if line.startswith("mounts ")]
+    check(hidden.returncode == NO and " bad " in row and "there is no /dev/fuse" in row, hidden)
+
+
+def main():
+    require_mount()
+    if not os.environ.get("RSH_OWN_MOUNTS"):
+        alone = os.path.join(LIB, "own_mounts.sh")
+        if subprocess.run([alone, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+            print("1..0 # SKIP no mount namespace")
+            return 0
+        os.environ["RSH_OWN_MOUNTS"] = "yes"
+        os.execv(alone, [alone, sys.executable, *sys.argv])
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-") as directory:
+        m = Machine(directory)
+        try:
+            for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
+                         another_user, doctor, doctor_of_a_source, no_device):
+                with tap.test(test.__name__.replace("_", " ")):
+                    test(m)
+        finally:
+            run("umount", "--all", "--force")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
