@@ -24,7 +24,8 @@ void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
 	v->tree.root = v->tree.above = RSH_VFS_ROOT;
 	v->tree.uid = uid;
 	v->tree.gid = gid;
-	v->tree.dir_mode = rsh_store_mode_as(&a, uid, gid) & 0555;
+	/* Their owner can remove what `cp -r` makes of them. */
+	v->tree.dir_mode = (rsh_store_mode_as(&a, uid, gid) & 0555) | S_IWUSR;
 	v->tree.dir_mtime = a.mtime;
 	clock_gettime(CLOCK_REALTIME, &v->tree.ctime);
 }
@@ -207,12 +208,21 @@ uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
 /* The figures for df do not include the control directory. */
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
 {
+	const fsblkcnt_t blocks = (v->total_bytes + STATFS_BLOCK_BYTES - 1) /
+				  STATFS_BLOCK_BYTES;
+	const fsfilcnt_t files = rsh_tree_n_nodes(&v->tree);
+
+	/* A file system without free blocks is an alarm for who watches disks,
+	 * and this one can never be full. */
 	*out = (struct statvfs){
 		.f_bsize = PREFERRED_IO_BYTES,
 		.f_frsize = STATFS_BLOCK_BYTES,
-		.f_blocks = (v->total_bytes + STATFS_BLOCK_BYTES - 1) /
-			    STATFS_BLOCK_BYTES,
-		.f_files = rsh_tree_n_nodes(&v->tree),
+		.f_blocks = blocks,
+		.f_bfree = blocks,
+		.f_bavail = blocks,
+		.f_files = files,
+		.f_ffree = files,
+		.f_favail = files,
 		.f_namemax = NAME_MAX,
 		.f_flag = ST_RDONLY,
 	};

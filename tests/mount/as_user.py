@@ -70,6 +70,9 @@ def test_own(tap, p):
         good(got, p.at("demo", "checkpoint"))
         good(p.run("warm", p.path))
         good(p.run("verify", p.path))
+    with tap.test("what cp -r makes of it can be removed"):
+        subprocess.run([*USER, "sh", "-ec", 'cp -r "$0" "$1" && rm -rf "$1" && test ! -e "$1"',
+                        p.path, p.at("user", "copied")], check=True)
     with tap.test("the user unmounts it"):
         good(p.run("umount", p.path))
         check(not is_mount_point(p.path), "it is still mounted")

@@ -17,8 +17,8 @@ equal "the root lists the ranks" "$(ls "$MNT" | tr '\n' ' ')" \
 	"rank_0 rank_1 rank_2 rank_3 "
 equal "a rank holds one file" "$(ls -A "$MNT/rank_2")" checkpoint_2.ckpt
 equal "find sees all" "$(find "$MNT" | wc -l)" 9
-equal "type and mode of the root" "$(stat -c %A "$MNT")" dr-xr-x---
-equal "type and mode of a directory" "$(stat -c %A "$MNT/rank_0")" dr-xr-x---
+equal "type and mode of the root" "$(stat -c %A "$MNT")" drwxr-x---
+equal "type and mode of a directory" "$(stat -c %A "$MNT/rank_0")" drwxr-x---
 equal "type and mode of a file" "$(stat -c %A "$file")" -r--r-----
 equal "owner of a file" "$(stat -c %u:%g "$file")" "$(id -u):$(id -g)"
 equal "owner of a directory" "$(stat -c %u:%g "$MNT/rank_1")" "$(id -u):$(id -g)"
@@ -74,9 +74,9 @@ for rank in 0 1 2 3; do
 done
 equal "df: size, used, free" \
 	"$(df -B1 --output=size,used,avail "$MNT" | tail -1 | tr -s ' ' | sed 's/^ //')" \
-	"$(((total + 4095) / 4096 * 4096)) $(((total + 4095) / 4096 * 4096)) 0"
+	"$(((total + 4095) / 4096 * 4096)) 0 $(((total + 4095) / 4096 * 4096))"
 equal "df: inodes" "$(df --output=itotal,iavail "$MNT" | tail -1 | tr -s ' ' | sed 's/^ //')" \
-	"9 0"
+	"9 9"
 
 # Extended attributes of others are not there, which is no error for who copies.
 check "no extended attributes but our own" python3 - "$MNT" "$file" <<'PY'

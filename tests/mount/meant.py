@@ -314,7 +314,7 @@ def what_is_proposed_of_random_trees_works(p):
             proposed = p.proposed(source, got)
             if proposed:
                 done = p.run("ls", proposed)
-                check(done.status == GOOD, f"seed {seed} + {case}: {words} {source}: {done}")
+                check(done.status == GOOD or "newest complete: none" in done.out, f"seed {seed} + {case}: {words} {source}: {done}")
             p.run("umount", "mnt")
             shutil.rmtree(p.path("out"), ignore_errors=True)
         shutil.rmtree(p.path("random"))

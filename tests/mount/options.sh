@@ -45,6 +45,10 @@ for slip in mounnt:mount moutn:mount munt:mount umuont:umount l:"" sl:ls lss:ls 
 	[ -z "$near" ] || usage "${slip%%:*}: as a mount without a fault" "$wanted" \
 		"${slip%%:*}" $(strategies) "$MNT"
 done
+usage "another program's word" "did you mean ls?" info "$SRC"
+usage "a word for reading" "did you mean export?" cat "$SRC"
+usage "convert as a command" "\`reshardfs export\` writes a converted checkpoint" \
+	convert "$SRC" "$T/out"
 usage "no guess where there is nothing near" '"zzyzx" is not a command; to mount it' zzyzx
 usage "one topic at a time" "too many operands" help mount ls
 (cd "$T" && mkdir mounts && cp -a source/. mounts/)

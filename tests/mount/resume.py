@@ -757,7 +757,7 @@ def attributes(tree):
             "time": shown.st_mtime_ns == source.st_mtime_ns,
             "blocks": shown.st_blocks * 512 >= shown.st_size,
             "link size": link.st_size == len("net-2_10.ckpt"),
-            "directory": os.stat(folder).st_mode & 0o222 == 0,
+            "directory": os.stat(folder).st_mode & 0o222 == 0o200,
             "links of the root": os.stat(m.path).st_nlink == 2 + 3,
             "inodes": os.stat(os.path.join(folder, "latest.ckpt")).st_ino == shown.st_ino,
             "df": os.statvfs(m.path).f_blocks * 4096 >= 3 * shown.st_size,

@@ -122,15 +122,16 @@ def last_line(*words, status=GOOD):
     """What the last line says after the figures."""
     got = run("verify", *words)
     check(got.status == status and not got.err, got)
-    return got.out.splitlines()[-1].partition(" read in ")[2].partition(": ")[2]
+    return got.out.splitlines()[-1].partition(", checked in ")[2].partition(": ")[2]
 
 
 def what_was_compared(p):
     """The last line says it, and good is nothing that was compared with nothing."""
     source, out, manifest, words = p.exported()
-    only = "headers and sizes only: no problem found"
+    only = "headers and sizes only, which is all that can be compared: no problem found"
     check(last_line(source) == only, "nothing to compare")
-    check(run_json("verify", source)["compared"] == ["headers and sizes only"], "as JSON")
+    check(run_json("verify", source)["compared"] == [
+        "headers and sizes only, which is all that can be compared"], "as JSON")
     for operands in ([out], [manifest], [manifest, out], [out, manifest], [out + "/"]):
         check(last_line(*operands) == "4 files against their manifest: good", operands)
     check(last_line(source, out, *words) == "4 files against what a mount shows: good", "a tree")
@@ -257,7 +258,8 @@ def without_crcs(p):
     got = run("verify", root)
     check(got.status == GOOD and got.out.count("CRC") == 1 and
           got.out.startswith("note: 3 items have no CRC") and
-          got.out.endswith(": headers and sizes only: no problem found\n"), got)
+          got.out.endswith(": headers and sizes only, which is all that can be compared: "
+                           "no problem found\n"), got)
     said = run_json("verify", root)
     check(said["without_crc"] == 3 and said["by_crc"] == 0 and said["uncompared"] > 0, said)
     got = run("export", "--check=full", root, p.path("out"))

@@ -11,8 +11,9 @@ void rsh_ls_strategy(struct rsh_printer *out, const struct rsh_strategy *s,
 		     const struct rsh_names *names);
 
 /* Prints the steps of the open tree, and what a mount with these options would
- * show.  The status is RSH_EXIT_NO if the options describe a conversion, and a
- * mount would show nothing.  Returns 0 or -errno with a sentence. */
+ * show.  The status is RSH_EXIT_NO if a mount would show nothing or, without
+ * options of a conversion, if no step is complete.  Returns 0 or -errno with a
+ * sentence. */
 int rsh_ls_source(struct rsh_run *run, const struct rsh_options *o,
 		  struct rsh_source *source);
 

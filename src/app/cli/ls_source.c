@@ -545,7 +545,8 @@ int rsh_ls_source(struct rsh_run *run, const struct rsh_options *o,
 	if (rc == 0 && print_tree(&run->out, &t))
 		rc = rsh_error_nomem(err);
 	rc = rsh_printer_end(&run->out, rc, err);
-	run->status = t.refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	run->status = t.refused || (!t.asked && !*t.newest_whole) ?
+		      RSH_EXIT_NO : RSH_EXIT_GOOD;
 	if (rc == 0 && t.refused && !o->json)
 		rsh_log_error("%s", t.refusal.text);
 	if (rc == 0 && t.unread.code)

@@ -57,7 +57,7 @@ static void phrase_compared(const struct report *r, struct rsh_sentences *to)
 				  "other", a->n_replicas,
 				  a->n_replicas == 1 ? "" : "s", a->n_ranks);
 	if (to->n == 0)
-		rsh_sentences_add(to, "headers and sizes only");
+		rsh_sentences_add(to, "headers and sizes only, which is all that can be compared");
 	else if (a->uncompared)
 		rsh_sentences_add(to, "headers and sizes only of %s",
 				  rsh_text_bytes(a->uncompared, size,
@@ -123,7 +123,7 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 	rsh_json(out, "]}");
 	if (!out->json && !r->work.options->quiet) {
 		print_notes(out, r);
-		rsh_say(out, "%%% file{|s} of % read in %: ", r->step,
+		rsh_say(out, "%%% file{|s} of %, checked in %: ", r->step,
 			*r->step ? ": " : "", a->n_files, rsh_v_bytes(a->bytes),
 			rsh_v_seconds(seconds));
 		for (size_t i = 0; i < compared.n; i++)

@@ -6,7 +6,9 @@
 #include "rsh/app/commands.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/app/check.h"
 #include "rsh/util/option.h"
@@ -27,8 +29,11 @@ static int refuse_form(const struct rsh_command *command, const char *word,
 			rsh_suggestion_offer(&offered,
 					     rsh_command_form_word(command, c));
 	rsh_suggestion_put(&offered, "", guess);
-	return rsh_error_set(err, EINVAL, "%s %s: expected %s%s", command->name,
-			     word, words, guess);
+	return rsh_error_set(err, EINVAL, "%s %s: expected %s%s%s",
+			     command->name, word, words, guess,
+			     command->id == RSH_COMMAND_CONVERT &&
+			     access(word, F_OK) == 0 ? "; `reshardfs export` "
+			     "writes a converted checkpoint" : "");
 }
 
 /* A command with forms is only called if the form is not known. */
@@ -219,10 +224,30 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 
 /* ---- mistyped names ---- */
 
+/* Commands of other programs. */
+static const struct {
+	const char *theirs, *ours;
+} others[] = {
+	{ "info", "ls" }, { "show", "ls" }, { "inspect", "ls" },
+	{ "describe", "ls" }, { "dump", "ls" }, { "cat", "export" },
+	{ "copy", "export" }, { "cp", "export" }, { "save", "export" },
+	{ "merge", "export" }, { "consolidate", "export" },
+	{ "reshard", "export" }, { "transform", "export" },
+	{ "check", "verify" }, { "fsck", "verify" }, { "diff", "verify" },
+	{ "unmount", "umount" }, { "mounts", "list" }, { "ps", "list" },
+	{ "status", "list" }, { "version", "--version" },
+};
+
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES])
 {
 	struct rsh_suggestion guess;
 
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strcmp(others[i].theirs, word) == 0) {
+			snprintf(text, RSH_SUGGESTION_BYTES,
+				 " (did you mean %s?)", others[i].ours);
+			return;
+		}
 	rsh_suggestion_begin(&guess, word, strlen(word));
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (!strchr(table[i].name, ' '))
