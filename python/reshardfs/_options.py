@@ -75,6 +75,7 @@ OPTIONS: Dict[str, str] = {
     "ca_file": "FILE",
     "fault": "FAULT[;FAULT...]",
     "log_to": "stderr|syslog|journal|file:PATH",
+    "log_format": "text|json",
     "log_level": "error|warning|notice|info|debug",
     "quiet": "",
     "allow_other": "",

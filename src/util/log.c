@@ -39,6 +39,7 @@ static const struct {
 /* Each of these is read and written independently of the others, so no lock is
  * needed, and none is held during the write. */
 static atomic_int log_level = RSH_LOG_NOTICE;
+static atomic_bool log_json;
 static atomic_int file_fd = -1; /* -1: the log goes to no file */
 static atomic_int journal_fd = -1;
 static _Atomic enum { TO_STREAM, TO_SYSLOG, TO_JOURNAL } target;
@@ -60,6 +61,11 @@ enum rsh_log_level rsh_log_get_level(void)
 {
 	return (enum rsh_log_level)atomic_load_explicit(&log_level,
 							memory_order_relaxed);
+}
+
+void rsh_log_set_json(bool json)
+{
+	atomic_store(&log_json, json);
 }
 
 const char *rsh_log_level_name(enum rsh_log_level level)
@@ -133,7 +139,7 @@ static size_t put_time(char *buf, size_t size)
 	localtime_r(&now.tv_sec, &tm);
 	strftime(second, sizeof(second), "%Y-%m-%dT%H:%M:%S", &tm);
 	strftime(zone, sizeof(zone), "%z", &tm);
-	n = snprintf(buf, size, "%s.%06ld%s ", second, now.tv_nsec / 1000,
+	n = snprintf(buf, size, "%s.%06ld%s", second, now.tv_nsec / 1000,
 		     zone);
 	return n > 0 ? (size_t)n : 0;
 }
@@ -143,19 +149,41 @@ static size_t format_line(char *line, size_t size, bool timed,
 			  enum rsh_log_level level, const char *text)
 {
 	size_t used = timed ? put_time(line, size) : 0;
-	int n = snprintf(line + used, size - used, "%s: %s: %s\n", IDENT,
-			 levels[level].name, text);
+	int n = snprintf(line + used, size - used, "%s%s: %s: %s\n",
+			 timed ? " " : "", IDENT, levels[level].name, text);
 
 	return n > 0 ? used + (size_t)n : used;
+}
+
+/* Formats the line as JSON.  The text has no control characters. */
+static size_t format_json(char *line, size_t size, enum rsh_log_level level,
+			  const char *text)
+{
+	char time[64];
+	size_t n = put_time(time, sizeof(time));
+	int head = snprintf(line, size, "{\"time\":\"%.*s\",\"level\":\"%s\","
+			    "\"message\":\"", (int)n, time,
+			    levels[level].name);
+
+	n = head > 0 ? (size_t)head : 0;
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			line[n++] = '\\';
+		line[n++] = *text;
+	}
+	return (size_t)(stpcpy(line + n, "\"}\n") - line);
 }
 
 /* A line is one write(2), so that lines of several threads and processes do not
  * mix in a file that is opened for appending. */
 static void log_to_stream(enum rsh_log_level level, const char *text)
 {
-	char line[LINE_MAX_BYTES + 128];
+	char line[2 * LINE_MAX_BYTES + 128];
 	const int fd = atomic_load(&file_fd);
-	const size_t len = format_line(line, sizeof(line), fd >= 0, level, text);
+	const size_t len = atomic_load(&log_json) ?
+			   format_json(line, sizeof(line), level, text) :
+			   format_line(line, sizeof(line), fd >= 0, level,
+				       text);
 	ssize_t n;
 
 	do

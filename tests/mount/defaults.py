@@ -33,7 +33,7 @@ COMMANDS = "ls", "plan", "export", "verify"
 ALWAYS = {
     "breakpoint": None, "cache": "auto", "cache-compress": "auto", "cache-dir": None,
     "cache-size": None, "check": "sample", "color": "auto", "fallbacks": "5",
-    "index-cache": None, "jobs": None, "keep-free": None, "log-level": None,
+    "index-cache": None, "jobs": None, "keep-free": None, "log-format": "text", "log-level": None,
     "log-to": "stderr", "manifest": "out/reshardfs-manifest.jsonl", "optimizer": "auto",
     "prefix": "checkpoint_", "readahead": "16", "replicas": "auto", "select": "newest",
     "share": None, "source-index": None, "source-keys": "auto", "source-requests": "64",

@@ -6,6 +6,7 @@ Nothing of the machine's own is touched: the program runs in a mount namespace
 whose /dev and /run are made here, with sockets on which this test listens.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -91,6 +92,20 @@ def main():
         line = open(path, encoding="utf-8").read()
         tap.ok(re.fullmatch(r"\d{4}-\S+ " + re.escape(said), line), "file: a line with the time", line)
         tap.equal(os.stat(path).st_mode & 0o777, 0o600, "file: it is private")
+
+        strange = os.path.join(root, 'a "b" \\ c\n\u00e9')
+        got = run("plan", "--src-strategy=none", "--dst-strategy=none", "--log-format=json",
+                  strange)
+        one = json.loads(got.err)
+        tap.equal((got.status, got.err.count("\n"), sorted(one), one["level"]),
+                  (INPUT, 1, ["level", "message", "time"], "error"), "JSON: one object")
+        tap.ok(run("plan", "--src-strategy=none", "--dst-strategy=none", strange).err ==
+               f"reshardfs: error: {one['message']}\n", "JSON: the same sentence", one)
+        tap.ok(re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+[-+]\d{4}", one["time"]), "JSON: the time", one)
+        lines = os.path.join(root, "lines")
+        run(*WORDS, f"--log-to=file:{lines}", "--log-format=json")
+        with open(lines, encoding="utf-8") as f:
+            tap.equal([json.loads(line)["message"] for line in f], [sentence], "JSON in a file")
 
         pipe = os.path.join(root, "pipe")
         os.mkfifo(pipe)

@@ -91,6 +91,7 @@ struct rsh_options {
 	bool no_sandbox;
 	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */
+	bool log_json;
 	enum rsh_log_level log_level;
 
 	struct rsh_server_options server;

@@ -27,6 +27,10 @@ void rsh_log_set_level(enum rsh_log_level level);
 enum rsh_log_level rsh_log_get_level(void);
 const char *rsh_log_level_name(enum rsh_log_level level);
 
+/* Writes a line to stderr or to a file as an object of JSON with `time`,
+ * `level` and `message` from now on. */
+void rsh_log_set_json(bool json);
+
 /* Appends the log to the file `path` from now on; a new file has mode 0600.
  * Returns 0 or -errno. */
 int rsh_log_to_file(const char *path);

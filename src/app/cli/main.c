@@ -134,7 +134,10 @@ static int run_program(int argc, char **argv)
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
-	if (rsh_options_parse(argc, argv, &o, &err) == 0)
+	int rc = rsh_options_parse(argc, argv, &o, &err);
+
+	rsh_log_set_json(o.log_json);
+	if (rc == 0)
 		status = run_or_help(&o);
 	else if (o.look)
 		status = rsh_exit_failed(&o, o.look, &err);

@@ -204,6 +204,9 @@ static const struct rsh_option message_rows[] = {
 	{ "log-to", "stderr|syslog|journal|file:PATH",
 	  "where to write the log (default: stderr; syslog for a daemon)",
 	  set_log_to, RSH_AT(log_to), .aside = true },
+	{ "log-format", "text|json",
+	  "how a line of the log on stderr or in a file is written (default: "
+	  "text)", rsh_set_word, .aside = true, RSH_AT(log_json) },
 	{ "log-level", "error|warning|notice|info|debug",
 	  "lowest level to log (default: notice; warning for plan, export and "
 	  "verify, error for ls)", rsh_set_word, .aside = true,
