@@ -209,6 +209,7 @@ os.execv(program, ["reshardfs", *sys.argv[1:]])
 def prefix_files(build: str) -> Dict[str, bytes]:
     places = {"share/bash-completion/completions": ["src/completions/reshardfs"],
               "share/zsh/site-functions": ["src/completions/_reshardfs"],
+              "share/fish/vendor_completions.d": ["src/completions/reshardfs.fish"],
               "share/doc/reshardfs": glob.glob(
                   os.path.join(TOP, "mount-helpers", "examples", "*"))}
     for page in glob.glob(os.path.join(TOP, "man", "*.[1-8]")):

@@ -11,7 +11,7 @@ BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 # 50 MB to download, where there is no clang.
 FUZZ_PACKAGES="clang libclang-rt-dev"
 # What single tests look with; those say so where it is missing.
-TEST_PACKAGES="python3 python3-venv python3-yaml mypy attr strace xxhash rsync jq zsh
+TEST_PACKAGES="python3 python3-venv python3-yaml mypy attr strace xxhash rsync jq zsh fish
 	shellcheck systemd xz-utils memcached nginx"
 # Of LARGE in tests/Makefile.am: file systems, and engines of some 150 MB.
 LARGE_PACKAGES="squashfs-tools erofs-utils xfsprogs btrfs-progs squashfuse fuse-overlayfs

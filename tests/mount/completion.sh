@@ -99,4 +99,44 @@ if command -v zsh >/dev/null; then
 else
 	skip "zsh" "there is no zsh"
 fi
+
+# ---- fish ----
+
+# fish_offers LINE: what fish offers for the last word of a line that begins with
+# `reshardfs`, sorted, in one line.
+fish_offers() {
+	mkdir -p "$T/bin" "$T/none" && ln -sf "$RESHARDFS" "$T/bin/reshardfs"
+	(cd "$T/none" && PATH="$T/bin:$PATH" HOME="$T/none" fish --no-config -c '
+	source $argv[1]/reshardfs.fish
+	complete -C"$argv[2]"' "$SCRIPTS" "reshardfs $1" | cut -f 1 | LC_ALL=C sort | xargs)
+}
+
+if command -v fish >/dev/null; then
+	check "fish takes it" fish --no-execute "$SCRIPTS/reshardfs.fish"
+	equal "the commands for fish" "$(fish_offers '')" "$commands"
+	equal "a command for fish" "$(fish_offers um)" umount
+	equal "an option for fish" "$(fish_offers 'mount --src-s')" --src-strategy
+	refute "an option of another command for fish" sh -c 'case $0 in *--foreground*) ;; *) exit 1 ;; esac' \
+		"$(fish_offers 'ls --fore')"
+	equal "a value for fish" "$(fish_offers '--log-level e')" error
+	equal "one after an equals sign for fish" "$(fish_offers 'mount --replicas=')" \
+		"--replicas=auto --replicas=off"
+	equal "words for an operand in fish" "$(fish_offers 'strategy ')" \
+		"check derive infer merge show"
+	: >"$T/none/afile"
+	equal "files for fish" "$(fish_offers 'ls a')" afile
+else
+	skip "fish" "there is no fish"
+fi
+
+# ---- as the program prints them ----
+
+"$RESHARDFS" completion bash >"$T/printed"
+check "it prints that of bash" cmp "$T/printed" "$SCRIPTS/reshardfs"
+"$RESHARDFS" completion zsh >"$T/printed"
+check "it prints that of zsh" cmp "$T/printed" "$SCRIPTS/_reshardfs"
+"$RESHARDFS" completion fish >"$T/printed"
+check "it prints that of fish" cmp "$T/printed" "$SCRIPTS/reshardfs.fish"
+"$RESHARDFS" completion tcsh >"$T/printed" 2>&1
+check "no other" grep -q "completion tcsh: expected bash, zsh or fish" "$T/printed"
 finish

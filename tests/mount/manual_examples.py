@@ -52,6 +52,7 @@ OTHERS = [
     ("reshardfs-mount.1", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),
     ("mount.reshardfs.8", "/data/ckpt8 /mnt/ckpt4", "a line of fstab; mount/fstab.sh has one"),
     ("reshardfs-storage.7", "/mnt/ckpt8/rank_2", "lines of a log"),
+    ("reshardfs-help.1", "source <(reshardfs", "of three shells; mount/completion.sh runs them"),
     ("reshardfs-scale.7", "#!/bin/bash", SCALE),
     ("reshardfs-scale.7", "mkdir -p /tmp/ckpt", SCALE),
     ("reshardfs-scale.7", "apiVersion: batch/v1", SCALE),

@@ -30,6 +30,7 @@ enum rsh_command_id {
 	RSH_COMMAND_STEPS,
 	RSH_COMMAND_LIST,
 	RSH_COMMAND_DOCTOR,
+	RSH_COMMAND_COMPLETION,
 	RSH_COMMAND_HELP,
 	RSH_COMMAND_LIBRARY, /* not a command: the options of libreshard */
 };
@@ -46,7 +47,8 @@ struct rsh_command {
 	/* Names the operands in order.  An operand in brackets may be omitted;
 	 * an operand that ends in "..."  is repeated any number of times. */
 	const char *operands[RSH_MAX_OPERANDS];
-	const char *summary; /* one line, printed after the name */
+	const char *summary; /* one line, printed after the name; NULL: help
+			      * does not list the command */
 	const char *about;   /* the description in --help, wrapped when it is
 			      * printed */
 	/* Checks operands and options together, and settles what follows from

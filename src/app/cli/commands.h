@@ -28,6 +28,7 @@ int rsh_infer(const struct rsh_options *o, struct rsh_run *run);
 int rsh_warm(const struct rsh_options *o, struct rsh_run *run);
 int rsh_stats(const struct rsh_options *o, struct rsh_run *run); /* `steps` */
 int rsh_list(const struct rsh_options *o, struct rsh_run *run);
+int rsh_completion(const struct rsh_options *o, struct rsh_run *run);
 int rsh_doctor(const struct rsh_options *o, struct rsh_run *run);
 int rsh_help(const struct rsh_options *o, struct rsh_run *run);
 

@@ -134,7 +134,7 @@ void rsh_help_program(FILE *f, bool all)
 	fputs("usage: reshardfs COMMAND [options] ...\n"
 	      "       reshardfs [options] SOURCE MOUNTPOINT\n\n", f);
 	for (size_t i = 0; i < n_commands; i++)
-		if (!strchr(commands[i].name, ' '))
+		if (commands[i].summary && !strchr(commands[i].name, ' '))
 			help_entry(f, commands[i].name, commands[i].summary,
 				   SUMMARY_COLUMN);
 	fputs("\nOptions of all commands, also before COMMAND:\n", f);

@@ -41,6 +41,7 @@ static int (*const commands[])(const struct rsh_options *o,
 	[RSH_COMMAND_STEPS] = rsh_stats,
 	[RSH_COMMAND_LIST] = rsh_list,
 	[RSH_COMMAND_DOCTOR] = rsh_doctor,
+	[RSH_COMMAND_COMPLETION] = rsh_completion,
 	[RSH_COMMAND_HELP] = rsh_help,
 };
 

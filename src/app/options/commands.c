@@ -183,6 +183,9 @@ static const struct rsh_command table[] = {
 	  "limits, caches, what is missing and, with SOURCE, what `ls` "
 	  "prints.  Keys are never printed.  The exit status is 1 if a mount "
 	  "would fail." },
+	{ "completion", RSH_COMMAND_COMPLETION, { "bash|zsh|fish" }, NULL,
+	  "Prints the completion of a shell, for its start file: "
+	  "`source <(reshardfs completion bash)`." },
 	{ "help", RSH_COMMAND_HELP, { "[COMMAND]", "[WORD]" },
 	  "print help for a command",
 	  "Prints the help of COMMAND, or lists all commands.  WORD is the "
