@@ -19,6 +19,7 @@ from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json, 
                      run_on_terminal)
 from rsh_mount import Skipped, Tap, require_mount  # noqa: E402
 
+TOP = os.path.abspath(os.environ.get("top_srcdir", os.path.join(LIB, "..", "..")))
 SECRET = "6f1d0c0ffee-not-to-be-shown"
 
 
@@ -116,6 +117,38 @@ def another_user(m):
     check(run("umount", m.at("four")).status == GOOD, "it is unmounted")
 
 
+def metrics_of_all(m):
+    """What node_exporter's textfile collector reads; each metric is in one place."""
+    for name in ("four", 'a "b"'):
+        m.mount(name, "--dst-strategy", "none")
+    os.symlink(os.environ["RESHARDFS"], m.at("reshardfs"))
+    example = os.path.join(TOP, "mount-helpers", "examples", "metrics.py")
+    env = {**os.environ, "PATH": f"{m.directory}:{os.environ['PATH']}"}
+    pid = m.listed()[m.at("four")]["pid"]
+    subprocess.run([example, m.directory], env=env, check=True)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with open(m.at("reshardfs.prom"), encoding="utf-8") as f:
+            both = f.read()
+        subprocess.run([example, m.directory], env=env, check=True)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    names = [line.split("{")[0] for line in both.splitlines() if line[0] != "#"]
+    together = [n for i, n in enumerate(names) if i == 0 or names[i - 1] != n]
+    check(len(together) == len(set(together)) > 20, together)
+    helps = re.findall("^# HELP ([a-z_]+) ", both, re.M)
+    check(sorted(helps) == sorted(set(names)), "each has one help")
+    for name in ("four", 'a \\"b\\"'):
+        check(f'reshardfs_mount_ready{{mountpoint="{m.at(name)}"}} 1\n' in both, both)
+        check(re.search(rf'^reshardfs_uptime_seconds{{mountpoint="{re.escape(m.at(name))}"}} ',
+                        both, re.M), both)
+    with open(m.at("reshardfs.prom"), encoding="utf-8") as f:
+        one = f.read()
+    check(f'reshardfs_mount_ready{{mountpoint="{m.at("four")}"}} 0\n' in one and
+          one.count(m.at("four")) == 1, one)
+    check(run("umount", "--all").status == GOOD, "unmounted")
+
+
 def doctor(m):
     env = {"AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ACCESS_KEY_ID": SECRET,
            "https_proxy": f"http://user:{SECRET}@127.0.0.1:1", "HOME": m.directory,
@@ -183,16 +216,21 @@ def main():
             return 0
         os.environ["RSH_OWN_MOUNTS"] = "yes"
         os.execv(alone, [alone, sys.executable, *sys.argv])
+    # Whatever else is mounted on this machine is given up in this namespace alone.
+    with open("/proc/self/mounts", encoding="utf-8") as f:
+        ours = [row.split()[1] for row in f if row.split()[2] == "fuse.reshardfs"]
+    for where in reversed(ours):
+        subprocess.run(["umount", "-l", where.encode().decode("unicode_escape")], check=True)
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as directory:
         m = Machine(directory)
         try:
             for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
-                         another_user, doctor, doctor_of_a_source, no_device):
+                         another_user, metrics_of_all, doctor, doctor_of_a_source, no_device):
                 with tap.test(test.__name__.replace("_", " ")):
                     test(m)
         finally:
-            run("umount", "--all", "--force")
+            run("umount", "--all", "--lazy")
     return tap.finish()
 
 
