@@ -9,6 +9,9 @@ that these four ranks have the same slice.  Slices of the optimizer shard have d
 edges, and slices in no file are hatched.  The table has the bytes that each
 destination rank reads from each source rank.
 
+The last line of the picture says the same.  --dark draws it for a dark page, and --no-table
+without the table.
+
 One of several equally sharded tensors is drawn, and at most --tensors (12) in all.
 Of more than two dimensions, the two that are split are drawn, or else the last ones.
 It needs matplotlib.
@@ -28,6 +31,8 @@ WIDTH = 9.0          # of the page, in inches
 TENSOR_HEIGHT = 2.3
 ROW_HEIGHT = 0.22
 EDGE, LOST = "#444444", "#cc5555"
+LEGEND = ("Colour: the source rank of the bytes. 0, 1 ...: the rank that has the slice; ×2: 0,2: "
+          "both have it. Dashed: optimizer shard. Hatched: lost.")
 
 
 def error(sentence: str) -> "SystemExit":
@@ -113,7 +118,7 @@ def place(side: Json, part: Json, dims: List[int]) -> Optional[Box]:
 # ---- drawing ----
 
 class Page:
-    def __init__(self, plan: Json, most: int) -> None:
+    def __init__(self, plan: Json, most: int, dark: bool, table: bool) -> None:
         import matplotlib
         matplotlib.use("Agg")
         # Text is stored as text, and equal plans give equal files.
@@ -121,7 +126,12 @@ class Page:
                                     "font.size": 8, "hatch.linewidth": 0.6,
                                     "text.parse_math": False})
         from matplotlib import colormaps, pyplot
-        self.pyplot, self.plan = pyplot, plan
+        if dark:
+            pyplot.style.use("dark_background")
+            matplotlib.rcParams.update({"figure.facecolor": "#0d1117",
+                                        "axes.facecolor": "#0d1117"})
+        self.ink, self.paper = ("#dddddd", "#0d1117") if dark else (EDGE, "white")
+        self.pyplot, self.plan, self.has_table = pyplot, plan, table
         self.tensors, self.n_left = chosen(plan["tensors"], most)
         known = {s["rank"] for s in plan["sources"]}
         for tensor in plan["tensors"]:
@@ -140,7 +150,7 @@ class Page:
         axes.add_patch(self.pyplot.Rectangle((left, top), width, height, **style))
 
     def lost(self, axes: Any, box: Box) -> None:
-        self.rectangle(axes, box, facecolor="white", edgecolor=LOST, hatch="////", linewidth=0.8)
+        self.rectangle(axes, box, facecolor=self.paper, edgecolor=LOST, hatch="////", linewidth=0.8)
 
     def fill(self, axes: Any, side: Json, part: Json, dims: List[int], box: Box) -> None:
         """Fills a slice with the colours of the ranks that its bytes come from."""
@@ -158,7 +168,7 @@ class Page:
                 self.lost(axes, at)
             elif at:
                 self.rectangle(axes, at, facecolor=self.color[piece["rank"]], alpha=0.6,
-                               edgecolor="white", linewidth=0.5)
+                               edgecolor=self.paper, linewidth=0.5)
 
     def side(self, axes: Any, side: Json, other: Json, what: str) -> None:
         dims = drawn_dimensions(side, other)
@@ -169,7 +179,7 @@ class Page:
             if box is None:
                 continue
             self.fill(axes, side, part, dims, box)
-            self.rectangle(axes, box, fill=False, edgecolor=EDGE, linewidth=0.8,
+            self.rectangle(axes, box, fill=False, edgecolor=self.ink, linewidth=0.8,
                            linestyle="--" if side["optimizer_shards"] > 1 else "-")
             missing = part.get("missing", [])
             copies = len(part["ranks"]) + len(missing)
@@ -185,7 +195,7 @@ class Page:
                 axes.text(left + width / 2, top + height / 2, shortened(label, 28),
                           ha="center", va="center", fontsize=7,
                           rotation=90 if width < 0.1 < height else 0,
-                          bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.8})
+                          bbox={"facecolor": self.paper, "alpha": 0.6, "linewidth": 0, "pad": 0.8})
         cut = "whole" if n == 1 else f"{n} slices"
         if n > 1 and len({tuple(s["shape"]) for s in side["slices"]}) == 1:
             cut += f" of {shape_text(side['slices'][0]['shape'])}"
@@ -247,7 +257,9 @@ class Page:
 
     def draw(self, path: str) -> None:
         rows = min(len(self.sources), GROUPS)
-        heights = [TENSOR_HEIGHT] * len(self.tensors) + [ROW_HEIGHT * max(rows, 1) + 0.3]
+        heights = [TENSOR_HEIGHT] * len(self.tensors)
+        if self.has_table:
+            heights.append(ROW_HEIGHT * max(rows, 1) + 0.3)
         gap, head, foot = 0.35, 0.5, 0.5
         total = sum(heights) + gap * len(heights) + head + foot
         figure = self.pyplot.figure(figsize=(WIDTH, total))
@@ -263,10 +275,12 @@ class Page:
         if not self.tensors:
             figure.text(0.03, at / total, "No tensor is cut: records are copied as they are.")
         elif self.n_left:
-            figure.text(0.03, at / total, f"{self.n_left} more tensors are cut in other ways; "
+            figure.text(0.03, (at + 0.12) / total, f"{self.n_left} more tensors are cut in other ways; "
                         "--only and --tensors draw them.")
-        at -= heights[-1] + gap
-        self.table(figure.add_axes((0.1, at / total, 0.8, heights[-1] / total)))
+        if self.has_table:
+            at -= heights[-1] + gap
+            self.table(figure.add_axes((0.1, at / total, 0.8, heights[-1] / total)))
+        figure.text(0.03, 0.12 / total, LEGEND, fontsize=7)
         metadata = {"Date": None} if path.endswith(".svg") else None
         figure.savefig(path, metadata=metadata)
 
@@ -280,6 +294,9 @@ def main(words: Optional[List[str]] = None) -> int:
                         help="output of plan --json (default: standard input)")
     parser.add_argument("--tensors", type=int, default=12, metavar="N",
                         help="maximum number of tensors to draw")
+    parser.add_argument("--dark", action="store_true", help="draw it for a dark page")
+    parser.add_argument("--no-table", action="store_true",
+                        help="leave out the table of bytes that ranks read")
     given = parser.parse_args(words)
     try:
         if given.plan:
@@ -293,7 +310,7 @@ def main(words: Optional[List[str]] = None) -> int:
         raise error(f"{given.plan or 'standard input'}: this is not what `reshardfs plan --json "
                     "--slices` prints")
     try:
-        Page(plan, given.tensors).draw(given.file)
+        Page(plan, given.tensors, given.dark, not given.no_table).draw(given.file)
     except ImportError as e:
         raise error(f"{e}: install matplotlib") from None
     except (OSError, ValueError) as e:

@@ -62,7 +62,7 @@ def strategy(directory, name, mesh, tensor_map, names=("w",)):
 
 
 def the_picture_of_the_manual(directory):
-    """doc/strategies.md shows what is drawn: the same words and the same parts"""
+    """doc/strategies.md and README show what is drawn: the same words and the same parts"""
     os.chdir(DEMO)
     plan = run_json("plan", "--slices", "--src-strategy", "strategy_8_cards.ckpt",
                     "--dst-strategy", "strategy_4_cards.ckpt", "--only",
@@ -70,6 +70,13 @@ def the_picture_of_the_manual(directory):
     made = drawn(plan, directory)
     shown = texts(os.path.join(TOP, "man", "reshardfs-plan.svg"))
     check(made == shown, "man/reshardfs-plan.svg is another picture")
+    one = run_json("plan", "--slices", "--src-strategy", "strategy_8_cards.ckpt",
+                   "--dst-strategy", "strategy_4_cards.ckpt", "--only", "^blocks.0.up.weight$",
+                   "checkpoint")
+    for name, words in (("plan", ()), ("plan-dark", ("--dark",))):
+        check(drawn(one, directory, "--no-table", *words) ==
+              texts(os.path.join(TOP, "doc", f"{name}.svg")), f"doc/{name}.svg is another picture")
+    check(any("Colour: the source rank" in text for text in made), made)
     for word in ("source: 8 slices of [24,48]", "destination: 2 slices of [96,48]", "×2: 0,2",
                  "×4: 0-3", "4.6 kB", "18.6 kB"):
         check(word in made, (word, made))
