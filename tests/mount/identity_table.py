@@ -149,7 +149,7 @@ class Image(Place):
             try:
                 return run(*self.make, path)
             except OSError as error:
-                if "endpoint is not connected" not in str(error) or time.monotonic() > end:
+                if "mount status" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(0.2)
 
