@@ -35,6 +35,7 @@ HUGGING_FACE = \
 	oracle/dcp_loads_distributed.py \
 	oracle/hyperparallel_loads.py \
 	oracle/deepspeed_engine.py \
+	oracle/versions_encoders.py \
 	oracle/megatron.py \
 	oracle/megatron_loads.py \
 	oracle/mindspeed_back.py \
