@@ -157,6 +157,9 @@ typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
 struct rsh_cache_loader {
 	rsh_cache_load_fn load;
 	void *ctx;
+	/* Loading a block costs more than to wait until the directory takes
+	 * it. */
+	bool costly;
 };
 
 #define RSH_CACHE_LOAD_IOV 17
@@ -184,6 +187,13 @@ int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		       uint64_t offset, uint64_t len,
 		       const struct rsh_cache_loader *loader);
+
+/* Copies `len` bytes at `offset` to `buf` if all of them are in memory or in
+ * the directory; else returns false, and `buf` is undefined.  It loads nothing,
+ * waits for no other thread and takes no memory of the cache, so a loader may
+ * call it. */
+bool rsh_cache_peek(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
+		    void *buf, size_t len);
 
 /* ---- eviction ----
  *

@@ -8,6 +8,7 @@
  * without a cache, since what is made of them is kept there. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -40,4 +41,14 @@ int rsh_store_join_made(struct rsh_store *s, const char *directory,
 /* Reads exactly `len` bytes of an input.  Returns 0 or -errno, as
  * rsh_store_read() does for a caller that does not wait. */
 int rsh_store_read_input(struct rsh_store *inputs, uint32_t file,
+			 uint64_t offset, void *buf, size_t len);
+
+/* Finds the file with this number and size that another such directory has
+ * made, whose inputs are the first n_inputs of these; `epoch` is that of struct
+ * rsh_store_entry.  Returns what rsh_store_peek_made() takes. */
+uint32_t rsh_store_find_made(struct rsh_store *inputs, uint32_t n_inputs,
+			     uint32_t file, uint64_t size, uint64_t epoch);
+/* Copies bytes of it if the cache has all of them, else returns false.  `read`
+ * of struct rsh_made may call it. */
+bool rsh_store_peek_made(struct rsh_store *inputs, uint32_t made,
 			 uint64_t offset, void *buf, size_t len);

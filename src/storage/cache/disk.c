@@ -175,6 +175,8 @@ static int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
 }
 
 #define RETRY_SECONDS 60
+/* A block that is costly to load waits this long to be queued. */
+#define PATIENCE_NS NS_PER_S
 #define NS_PER_S UINT64_C(1000000000)
 
 /* The mtime of a file is the time of its last use.  It may be this much too
@@ -461,6 +463,7 @@ static bool disk_write_next(struct rsh_cache *c)
 	b = d->queue[d->head];
 	d->head = (d->head + 1) % RSH_DISK_QUEUE;
 	d->n--;
+	pthread_cond_broadcast(&d->taken);
 	block = (struct disk_block){
 		rsh_block_key_of(c, b), b->mem, rsh_block_stored(b),
 	};
@@ -482,12 +485,16 @@ static bool disk_write_next(struct rsh_cache *c)
 	return true;
 }
 
-void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b)
+void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b,
+		      bool patient)
 {
 	struct rsh_disk *d = c->disk;
+	const uint64_t until = patient ? rsh_clock_ns() + PATIENCE_NS : 0;
 
 	if (!d->bound)
 		return;
+	while (d->n >= d->max && rsh_clock_ns() < until)
+		rsh_clock_wait(&d->taken, &c->lock, until);
 	if (d->n >= d->max || !rsh_worker_kick(&d->writer)) {
 		c->stats.disk_dropped++;
 		return;
@@ -508,7 +515,8 @@ int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 	if (!d)
 		return rsh_error_nomem(err);
 	d->path = strdup(opts->dir);
-	if (!d->path || rsh_worker_init(&d->writer, c, disk_write_next)) {
+	if (!d->path || rsh_clock_cond_init(&d->taken) ||
+	    rsh_worker_init(&d->writer, c, disk_write_next)) {
 		free(d->path);
 		free(d);
 		return rsh_error_nomem(err);
@@ -536,6 +544,7 @@ void rsh_disk_close(struct rsh_cache *c)
 	if (!d)
 		return;
 	rsh_worker_destroy(&d->writer);
+	pthread_cond_destroy(&d->taken);
 	if (d->fd >= 0)
 		close(d->fd);
 	free(d->path);

@@ -46,6 +46,7 @@ struct rsh_disk {
 
 	/* The cache's lock guards these. */
 	struct rsh_worker writer;
+	pthread_cond_t taken; /* the writer has taken a block of the queue */
 	struct rsh_cache_block *queue[RSH_DISK_QUEUE];
 	uint32_t head, n, max;
 };
@@ -72,5 +73,7 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 				  uint8_t *content, uint8_t **packed,
 				  uint32_t *n);
 /* Queues the block, which has a user, for the writer.  Drops it if too many
- * blocks wait.  The lock is held. */
-void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b);
+ * blocks wait; `patient`: only if that lasts for a second.  The lock is held,
+ * and given up meanwhile. */
+void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b,
+		      bool patient);

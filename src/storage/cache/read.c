@@ -231,7 +231,7 @@ static int run_load(struct read_request *rq, struct rsh_cache_block **blocks,
 		blocks_pack(c, blocks, kinds, n);
 	for (unsigned i = 0; rc == 0 && rsh_file_is_on_disk(c, rq->file) &&
 	     i < n; i++)
-		rsh_disk_enqueue(c, blocks[i]);
+		rsh_disk_enqueue(c, blocks[i], rq->loader->costly);
 	return rc;
 }
 
@@ -564,4 +564,82 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 	}
 	pthread_mutex_unlock(&c->lock);
 	return rc;
+}
+
+/* ---- what is there already ---- */
+
+/* Copies a part of a block in memory.  The lock is held, and given up
+ * meanwhile. */
+static bool block_copy(struct rsh_cache *c, struct rsh_cache_block *b,
+		       uint32_t skip, uint8_t *buf, size_t n)
+{
+	const uint8_t *content;
+	bool good = true;
+
+	rsh_block_ref(c, b);
+	content = rsh_block_content(b);
+	pthread_mutex_unlock(&c->lock);
+	if (content)
+		memcpy(buf, content + skip, n);
+	else
+		good = rsh_unpack_part(b->mem, b->packed, b->len, skip, buf, n);
+	pthread_mutex_lock(&c->lock);
+	rsh_block_unhold(c, b);
+	return good;
+}
+
+/* Copies a part of block `number`, from the directory by way of *room, which is
+ * allocated if it is NULL. */
+static bool block_peek(const struct read_request *rq, uint64_t number,
+		       uint32_t skip, uint8_t *buf, size_t n, uint8_t **room)
+{
+	struct rsh_cache *c = rq->c;
+	cleanup_free uint8_t *packed = NULL;
+	struct rsh_cache_block *b;
+	struct rsh_block_key key;
+	uint32_t n_packed;
+	bool on_disk, good = false;
+
+	pthread_mutex_lock(&c->lock);
+	b = rsh_block_find(c, rq->file, number);
+	if (b && b->state == RSH_BLOCK_PLAIN)
+		good = block_copy(c, b, skip, buf, n);
+	on_disk = !b && rsh_file_is_on_disk(c, rq->file);
+	key = (struct rsh_block_key){
+		.file = c->files.files[rq->file],
+		.offset = number << c->block_shift,
+	};
+	pthread_mutex_unlock(&c->lock);
+	if (!on_disk)
+		return good;
+	key.len = (uint32_t)rsh_min_u64(c->block_bytes, rq->size - key.offset);
+	*room = *room ? *room : malloc(c->block_bytes);
+	if (!*room || rsh_disk_read(c->disk, &key, *room, &packed, &n_packed) !=
+		      RSH_DISK_HIT)
+		return false;
+	memcpy(buf, *room + skip, n);
+	return true;
+}
+
+bool rsh_cache_peek(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
+		    void *buf, size_t len)
+{
+	struct read_request rq = { .c = c, .file = file };
+	cleanup_free uint8_t *room = NULL;
+	uint8_t *to = buf;
+
+	if (request_begin(&rq, offset, len))
+		return false;
+	pthread_mutex_unlock(&c->lock);
+	for (size_t n; len > 0; len -= n) {
+		const uint32_t skip = offset & (c->block_bytes - 1);
+
+		n = (size_t)rsh_min_u64(c->block_bytes - skip, len);
+		if (!block_peek(&rq, offset >> c->block_shift, skip, to, n,
+				&room))
+			return false;
+		to += n;
+		offset += n;
+	}
+	return true;
 }

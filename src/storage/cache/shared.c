@@ -395,7 +395,7 @@ static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h,
 		free(h->items[i].packed);
 		h->items[i].packed = NULL;
 		if (rsh_file_is_on_disk(c, b->file))
-			rsh_disk_enqueue(c, b);
+			rsh_disk_enqueue(c, b, false);
 	}
 }
 

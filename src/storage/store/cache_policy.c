@@ -112,6 +112,23 @@ static uint64_t policy_state(const struct rsh_store_identity *id)
 	return XXH3_64bits(words, sizeof(words));
 }
 
+rsh_cache_file rsh_file_in_cache(const struct rsh_store_io *io,
+				 const struct rsh_store_identity *id,
+				 uint64_t epoch, uint64_t step)
+{
+	return rsh_cache_file_open(io->cache, &(struct rsh_cache_file_id){
+			.dev = id->which[0],
+			.ino = id->which[1],
+			.size = id->size,
+			.mtime_sec = id->mtime.tv_sec,
+			.mtime_nsec = (uint32_t)id->mtime.tv_nsec,
+			.epoch = epoch,
+			.step = step,
+			.state = policy_state(id),
+			.memory_only = !id->keeps_ctime,
+		});
+}
+
 void rsh_store_settle_files(struct rsh_store *s)
 {
 	const struct rsh_store_io *io = s->opts.io;
@@ -121,25 +138,14 @@ void rsh_store_settle_files(struct rsh_store *s)
 	atomic_store(&s->way, RSH_POLICY_OPEN);
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		struct rsh_store_file *f = &s->files[i];
-		const struct rsh_cache_file_id id = {
-			.dev = f->id.which[0],
-			.ino = f->id.which[1],
-			.size = f->id.size,
-			.mtime_sec = f->id.mtime.tv_sec,
-			.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
-			.epoch = f->epoch,
-			.step = f->step,
-			.state = policy_state(&f->id),
-			.memory_only = !f->id.keeps_ctime,
-		};
 		uint64_t name[2];
 
 		f->cached = RSH_CACHE_FILE_NONE;
 		if (off || !f->id.size)
 			continue;
-		f->cached = rsh_cache_file_open(io->cache, &id);
-		n_alone += id.memory_only;
-		if (!io->has_servers || id.memory_only)
+		f->cached = rsh_file_in_cache(io, &f->id, f->epoch, f->step);
+		n_alone += !f->id.keeps_ctime;
+		if (!io->has_servers || !f->id.keeps_ctime)
 			continue;
 		f->medium->ops->share(f->medium, f->name, &f->id, name);
 		rsh_cache_file_share(io->cache, f->cached, name);

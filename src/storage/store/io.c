@@ -206,7 +206,8 @@ int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 			rc = (int)-got;
 		}
 	}
-	if (io)
+	/* Its inputs were counted. */
+	if (io && !l->handle->medium->ops->is_made)
 		io_count(io, len, rsh_clock_ns() - start, rc != 0);
 	if (rc && l->file)
 		file_note_failure(l->file, offset, len);

@@ -14,6 +14,7 @@ struct rsh_handle;
 struct rsh_medium;
 struct rsh_store;
 struct rsh_store_file;
+struct rsh_store_identity;
 
 /* ---- faults (fault.c) ---- */
 
@@ -98,6 +99,10 @@ enum rsh_cache_policy {
 
 /* Opens the files in the cache. */
 void rsh_store_settle_files(struct rsh_store *s);
+/* Opens a file with this identity, of a step, in the cache. */
+rsh_cache_file rsh_file_in_cache(const struct rsh_store_io *io,
+				 const struct rsh_store_identity *id,
+				 uint64_t epoch, uint64_t step);
 /* Returns whether the file is read through the cache; the first calls may read
  * the file to decide it. */
 bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,

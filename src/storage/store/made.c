@@ -56,13 +56,12 @@ static const struct timespec *later(const struct timespec *a,
 	return rsh_clock_compare(a, b) > 0 ? a : b;
 }
 
-/* Only those may read it that may read all inputs. */
-static void made_stat(const struct rsh_made *of, struct rsh_stat *out)
+/* Only those may read it that may read all of n inputs. */
+static void made_stat(const struct rsh_store *s, uint32_t n,
+		      struct rsh_stat *out)
 {
-	const struct rsh_store *s = of->inputs;
-
 	out->kind = RSH_IS_FILE;
-	for (uint32_t i = 0; i < s->n_files; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_store_attr *a = &s->files[i].attr;
 
 		if (i == 0) {
@@ -82,18 +81,17 @@ static int made_look(struct rsh_medium *m, const char *name,
 	const struct rsh_made *of = made_of(m);
 	uint32_t file;
 
-	made_stat(of, out);
+	made_stat(of->inputs, of->inputs->n_files, out);
 	return of->find(of->ctx, name, &file, &out->size);
 }
 
-/* Hashes what tells the inputs from others. */
-static void made_hash(const struct rsh_made *of, uint32_t file, bool shared,
-		      uint64_t out[2])
+/* Hashes what tells n inputs from others. */
+static void made_hash(const struct rsh_store *s, uint32_t n, uint32_t file,
+		      bool shared, uint64_t out[2])
 {
-	const struct rsh_store *s = of->inputs;
-	XXH128_hash_t hash = { file, s->n_files };
+	XXH128_hash_t hash = { file, n };
 
-	for (uint32_t i = 0; i < s->n_files; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_store_file *f = &s->files[i];
 		uint64_t words[9] = {
 			hash.low64, hash.high64, f->id.which[0],
@@ -113,26 +111,34 @@ static void made_hash(const struct rsh_made *of, uint32_t file, bool shared,
 	out[1] = hash.high64;
 }
 
+/* Identifies a file that is made of the first n inputs. */
+static void made_describe(const struct rsh_store *s, uint32_t n, uint32_t file,
+			  uint64_t size, struct rsh_store_identity *id,
+			  struct rsh_stat *st)
+{
+	st->size = size;
+	made_stat(s, n, st);
+	if (!id)
+		return;
+	*id = (struct rsh_store_identity){
+		.size = size, .mtime = st->attr.mtime,
+		.ctime = st->attr.ctime, .keeps_ctime = true,
+	};
+	for (uint32_t i = 0; i < n; i++)
+		id->keeps_ctime &= s->files[i].id.keeps_ctime;
+	made_hash(s, n, file, false, id->which);
+}
+
 static int made_identify(const struct rsh_handle *h,
 			 struct rsh_store_identity *id, struct rsh_stat *st)
 {
-	const struct rsh_made *of = made_of(h->medium);
+	const struct rsh_store *s = made_of(h->medium)->inputs;
 	const struct made_handle *mine = (const struct made_handle *)h;
-	const struct rsh_store *s = of->inputs;
-	struct rsh_stat all = { .size = mine->size };
+	struct rsh_stat all = { .size = 0 };
 
-	made_stat(of, &all);
+	made_describe(s, s->n_files, mine->file, mine->size, id, &all);
 	if (st)
 		*st = all;
-	if (!id)
-		return 0;
-	*id = (struct rsh_store_identity){
-		.size = mine->size, .mtime = all.attr.mtime,
-		.ctime = all.attr.ctime, .keeps_ctime = true,
-	};
-	for (uint32_t i = 0; i < s->n_files; i++)
-		id->keeps_ctime &= s->files[i].id.keeps_ctime;
-	made_hash(of, mine->file, false, id->which);
 	return 0;
 }
 
@@ -155,7 +161,7 @@ static void made_share(const struct rsh_medium *m, const char *name,
 			return;
 	}
 	if (of->find(of->ctx, name, &file, &size) == 0)
-		made_hash(of, file, true, out);
+		made_hash(of->inputs, of->inputs->n_files, file, true, out);
 }
 
 static int made_compare(const struct rsh_handle *h,
@@ -270,4 +276,24 @@ int rsh_store_read_input(struct rsh_store *s, uint32_t file, uint64_t offset,
 			rsh_file_flip(s, &s->files[file], offset, buf, len);
 	}
 	return a.rc;
+}
+
+uint32_t rsh_store_find_made(struct rsh_store *inputs, uint32_t n_inputs,
+			     uint32_t file, uint64_t size, uint64_t epoch)
+{
+	const struct rsh_store_io *io = inputs->opts.io;
+	struct rsh_store_identity id;
+	struct rsh_stat st = { .size = 0 };
+
+	if (!io || !io->cache || !size)
+		return RSH_CACHE_FILE_NONE;
+	made_describe(inputs, n_inputs, file, size, &id, &st);
+	return rsh_file_in_cache(io, &id, epoch, 0);
+}
+
+bool rsh_store_peek_made(struct rsh_store *inputs, uint32_t made,
+			 uint64_t offset, void *buf, size_t len)
+{
+	return made != RSH_CACHE_FILE_NONE &&
+	       rsh_cache_peek(inputs->opts.io->cache, made, offset, buf, len);
 }

@@ -22,7 +22,7 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 	if (rsh_file_is_cached(s, f, h)) {
 		struct rsh_cache *cache = s->opts.io->cache;
 		const struct rsh_cache_loader loader = {
-			rsh_file_load_blocks, &load,
+			rsh_file_load_blocks, &load, f->medium->ops->is_made,
 		};
 
 		/* Neighbouring ranges are mostly read at the same time: missing
