@@ -220,6 +220,65 @@ def run_growing(tap, directory):
         demand(mount.log(), "changed since it was mounted")
 
 
+# ---- a version from the cache of one before it ----
+
+def fetched(mount):
+    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
+        return json.load(f)["fetched"]["bytes"]
+
+
+def read_all(mount, name):
+    """(what a version has, bytes that were read of the source for it)"""
+    before = fetched(mount)
+    found = model_hashes(os.path.join(mount.path, name))
+    return found, fetched(mount) - before
+
+
+def chain_of(root, megabytes, deltas):
+    """A base of that size, and deltas that change all its tensors a little."""
+    draw = random.Random(megabytes)
+    sizes = {"model.a.weight": 10000, "model.b.weight": megabytes << 20, "model.c.weight": 60000}
+    models = [{n: ("F8_E4M3", (s,), os.urandom(s)) for n, s in sizes.items()}]
+    write_full(os.path.join(root, "base"), models[0], 1)
+    for number in range(1, deltas + 1):
+        new = {}
+        for name, (dtype, shape, data) in models[-1].items():
+            some = bytearray(data)
+            some[draw.randrange(len(some))] ^= 1 + draw.randrange(255)
+            some[-number] ^= 7
+            new[name] = (dtype, shape, bytes(some))
+        write_delta(os.path.join(root, "run"), number, models[-1], new, "overwrite")
+        models.append(new)
+    return models
+
+
+def run_cached(tap, directory):
+    """The second version reads its own delta and nothing else of the source."""
+    for megabytes, cache in (12, ()), (12, ("--cache-size", "32MiB")), \
+            (40, ("--cache-size", "96MiB")), (40, ("--cache-size", "32MiB")):
+        root = tempfile.mkdtemp(dir=directory)
+        models = chain_of(root, megabytes, 4)
+        disk = ("--cache-dir", os.path.join(root, "cache")) if cache else ()
+        extra = [*base_of(os.path.join(root, "base")), *cache, *disk, *ALL]
+        source, whole = os.path.join(root, "run"), megabytes << 20
+        with tap.test(f"the next one, {megabytes} MiB, {cache}"), \
+                Alone(source, extra=extra) as mount:
+            found, cost = read_all(mount, version_name(2))
+            same(found, hashes(models[2]), "2")
+            check(cost >= whole, f"{cost} bytes for the first version")
+            # 4 comes from 2: 3 was not read.
+            for number in 4, 3:
+                found, cost = read_all(mount, version_name(number))
+                same(found, hashes(models[number]), f"{number}")
+                check(cost < whole // 4, f"{cost} bytes for version {number}")
+        if disk:
+            with tap.test(f"again after a mount, {megabytes} MiB, {cache}"), \
+                    Alone(source, extra=[*extra[:-2], "--select", "step=4"]) as mount:
+                same(model_hashes(mount.path), hashes(models[4]), "4")
+                check(fetched(mount) < whole // 4, f"{fetched(mount)} bytes")
+        shutil.rmtree(root)
+
+
 # ---- large tensors ----
 
 def big_chain(root, megabytes):
@@ -427,6 +486,7 @@ def main():
             run_genuine(tap, trees)
             run_outputs(tap, trees, directory)
             run_growing(tap, directory)
+            run_cached(tap, directory)
             run_large(tap, directory)
             run_damage(tap, directory)
             run_misfits(tap, directory)

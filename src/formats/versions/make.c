@@ -9,6 +9,10 @@
  * it a second time, from its first byte to where they read: the last
  * KEPT_BYTES are kept, since readers are ahead of each other.
  *
+ * If the cache has the tensor of an earlier version, that is changed instead:
+ * its bytes were compared before they got there, and only the deltas after it
+ * are read.
+ *
  * Threads: a maker has one user at a time.  Its user reads files and waits for
  * nobody, so others may wait for a maker and for memory. */
 #include "config.h"
@@ -30,6 +34,22 @@
 #define KEPT_BYTES ((size_t)8 << 20)
 #define BASE_BYTES ((size_t)1 << 20)
 
+/* Where the making of a tensor begins. */
+struct start {
+	uint32_t n;     /* deltas that these bytes have; 0: the full version */
+	uint32_t cache; /* of rsh_store_find_made() */
+};
+
+/* A tensor that is made from its first byte to its last. */
+struct pass {
+	const struct rsh_version_chain *c;
+	const struct rsh_made_tensor *t;
+	struct start start;
+	uint32_t n;                   /* deltas, with those of the start */
+	struct rsh_change **changes;  /* [n]; NULL: it is not open */
+	struct rsh_summing *sums;     /* [n]; NULL: they are not compared */
+};
+
 struct maker {
 	TAILQ_ENTRY(maker) all; /* the least recently used is first */
 	struct rsh_version_chain *chain;
@@ -40,7 +60,8 @@ struct maker {
 	 * there. */
 	uint8_t *bytes;
 	uint64_t cap, from, made;
-	struct rsh_change **changes; /* [tensor->n_patches]; NULL: none */
+	unsigned start; /* the first one to be tried, as of start_at() */
+	struct pass pass;
 };
 
 static struct {
@@ -54,7 +75,69 @@ static struct {
 	TAILQ_HEAD_INITIALIZER(makers.list), 0,
 };
 
-/* ---- one pass ---- */
+/* ---- where it begins ---- */
+
+/* Returns beginning number i: the version before this one, those before that,
+ * and at last the full one. */
+static struct start start_at(const struct rsh_version_chain *c,
+			     const struct rsh_made_tensor *t, unsigned i)
+{
+	struct start s = { .n = 0 };
+
+	if (i >= c->n_earlier)
+		return s;
+	s.n = (uint32_t)rsh_first(k, t->n_patches, t->patches[k].delta > i);
+	s.cache = c->earlier[i * c->links.n_files + t->file];
+	return s;
+}
+
+/* Returns the first delta of n whose checksum is compared: the last one is
+ * compared even if the start has it. */
+static uint32_t first_compared(const struct start *s, uint32_t n)
+{
+	return s->n < n ? s->n : n - 1;
+}
+
+/* Returns whether to begin elsewhere after `rc`, at number *i.  The cache may
+ * have none of it, or a part. */
+static bool start_again(const struct rsh_version_chain *c,
+			const struct start *s, int rc, unsigned *i)
+{
+	if (s->n == 0 || (rc != -ENODATA && rc != -EKEYREJECTED))
+		return false;
+	*i = rc == -ENODATA ? *i + 1 : c->n_earlier;
+	return true;
+}
+
+static int read_full(const struct rsh_version_chain *c,
+		     const struct rsh_made_tensor *t, uint64_t at,
+		     uint8_t *buf, size_t n, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (size_t part; rc == 0 && n > 0; n -= part) {
+		part = rsh_min_u64(n, BASE_BYTES);
+		rc = rsh_store_read_input(c->inputs, t->file, t->offset + at,
+					  buf, part);
+		buf += part;
+		at += part;
+	}
+	return rc ? rsh_error_file(err, -rc, rsh_store_path(c->inputs,
+							    t->file)) : 0;
+}
+
+static int read_start(const struct rsh_version_chain *c,
+		      const struct rsh_made_tensor *t, const struct start *s,
+		      uint64_t at, uint8_t *buf, size_t n,
+		      struct rsh_error *err)
+{
+	if (s->n == 0)
+		return read_full(c, t, at, buf, n, err);
+	return rsh_store_peek_made(c->inputs, s->cache, t->offset + at, buf,
+				   n) ? 0 : -ENODATA;
+}
+
+/* ---- deltas ---- */
 
 static int place_read(void *ctx, uint32_t file, uint64_t offset, void *buf,
 		      size_t len)
@@ -70,26 +153,10 @@ struct rsh_frame_place rsh_patch_place(const struct rsh_version_chain *c,
 	};
 }
 
-static int read_full(const struct rsh_version_chain *c,
-		     const struct rsh_made_tensor *t, uint64_t at,
-		     uint8_t *buf, size_t n)
+static const struct rsh_version_link *link_of(const struct rsh_version_chain *c,
+					      const struct rsh_patch *p)
 {
-	int rc = 0;
-
-	for (size_t part; rc == 0 && n > 0; n -= part) {
-		part = rsh_min_u64(n, BASE_BYTES);
-		rc = rsh_store_read_input(c->inputs, t->file, t->offset + at,
-					  buf, part);
-		buf += part;
-		at += part;
-	}
-	return rc;
-}
-
-static enum rsh_delta_form form_of(const struct rsh_version_chain *c,
-				   const struct rsh_patch *p)
-{
-	return c->links.v[p->delta].index.form;
+	return &c->links.v[p->delta];
 }
 
 static int open_change(const struct rsh_version_chain *c,
@@ -98,36 +165,8 @@ static int open_change(const struct rsh_version_chain *c,
 {
 	const struct rsh_frame_place at = rsh_patch_place(c, &t->patches[i]);
 
-	return rsh_change_open(&at, form_of(c, &t->patches[i]), t->bytes, out);
-}
-
-static void close_changes(struct rsh_change **changes, uint32_t n)
-{
-	for (uint32_t i = 0; changes && i < n; i++)
-		rsh_change_close(changes[i]);
-	free(changes);
-}
-
-static int open_changes(const struct rsh_version_chain *c,
-			const struct rsh_made_tensor *t, uint32_t n,
-			struct rsh_change ***out)
-{
-	struct rsh_change **v = calloc((size_t)n + 1, sizeof(*v));
-	int rc = v ? 0 : -ENOMEM;
-
-	for (uint32_t i = 0; rc == 0 && i < n; i++)
-		rc = open_change(c, t, i, &v[i]);
-	if (rc)
-		close_changes(v, n);
-	else
-		*out = v;
-	return rc;
-}
-
-static const char *delta_name(const struct rsh_version_chain *c,
-			      const struct rsh_patch *p)
-{
-	return c->links.v[p->delta].name;
+	return rsh_change_open(&at, link_of(c, &t->patches[i])->index.form,
+			       t->bytes, out);
 }
 
 /* Sets the sentence about a delta that could not be applied. */
@@ -135,13 +174,14 @@ static int refuse_change(const struct rsh_version_chain *c,
 			 const struct rsh_made_tensor *t, uint32_t i, int rc,
 			 struct rsh_error *err)
 {
+	const char *name = link_of(c, &t->patches[i])->name;
+
 	if (rc == -EBADMSG)
 		return rsh_error_set(err, EBADMSG, "%s/%s: the delta of %s is "
-				     "damaged", rsh_store_root(c->inputs),
-				     delta_name(c, &t->patches[i]), t->name);
+				     "damaged", rsh_store_root(c->inputs), name,
+				     t->name);
 	return rsh_error_set(err, -rc, "%s/%s: %s: %s",
-			     rsh_store_root(c->inputs),
-			     delta_name(c, &t->patches[i]), t->name,
+			     rsh_store_root(c->inputs), name, t->name,
 			     strerror(-rc));
 }
 
@@ -150,15 +190,14 @@ static int compare_sum(const struct rsh_version_chain *c,
 		       const char *is, struct rsh_error *err)
 {
 	const struct rsh_patch *p = &t->patches[i];
+	const struct rsh_version_link *link = link_of(c, p);
 
 	if (strcmp(p->sum, is) == 0)
 		return 0;
 	return rsh_error_set(err, EKEYREJECTED, "%s/%s: %s has the checksum %s "
 			     "(%s), and the trainer wrote %s",
-			     rsh_store_root(c->inputs), delta_name(c, p),
-			     t->name, is,
-			     rsh_sum_forms[c->links.v[p->delta].index.sum],
-			     p->sum);
+			     rsh_store_root(c->inputs), link->name, t->name, is,
+			     rsh_sum_forms[link->index.sum], p->sum);
 }
 
 /* A tensor without a checksum cannot be verified. */
@@ -170,30 +209,29 @@ static int check_sums(const struct rsh_version_chain *c,
 		if (!t->patches[i].sum)
 			return rsh_error_set(err, EBADMSG, "%s/%s: %s has no "
 					     "checksum", rsh_store_root(c->inputs),
-					     delta_name(c, &t->patches[i]),
+					     link_of(c, &t->patches[i])->name,
 					     t->name);
 	return 0;
 }
 
 /* ---- a tensor that is kept ---- */
 
-/* Applies one delta to a tensor in memory. */
+/* Applies one delta to a tensor in memory, unless it `has` that. */
 static int apply_one(const struct rsh_version_chain *c,
-		     const struct rsh_made_tensor *t, uint32_t i, bool compare,
-		     uint8_t *bytes, struct rsh_error *err)
+		     const struct rsh_made_tensor *t, uint32_t i, bool has,
+		     bool compare, uint8_t *bytes, struct rsh_error *err)
 {
-	const struct rsh_version_index *x =
-		&c->links.v[t->patches[i].delta].index;
 	struct rsh_summing sum = { .xxh3 = NULL };
 	struct rsh_change *change = NULL;
 	char text[RSH_SUM_TEXT];
-	int rc = open_change(c, t, i, &change) ?:
-		 (compare ? rsh_summing_begin(&sum, x->sum) : 0);
+	int rc = (has ? 0 : open_change(c, t, i, &change)) ?:
+		 (compare ? rsh_summing_begin(&sum, link_of(c, &t->patches[i])->
+					      index.sum) : 0);
 
 	for (uint64_t at = 0; rc == 0 && at < t->bytes; at += WINDOW_BYTES) {
 		const size_t n = rsh_min_u64(WINDOW_BYTES, t->bytes - at);
 
-		rc = rsh_change_apply(change, bytes + at, n);
+		rc = has ? 0 : rsh_change_apply(change, bytes + at, n);
 		if (rc == 0 && compare)
 			rsh_summing_add(&sum, bytes + at, n);
 	}
@@ -205,41 +243,88 @@ static int apply_one(const struct rsh_version_chain *c,
 }
 
 static int make_whole(const struct rsh_version_chain *c,
-		      const struct rsh_made_tensor *t, uint32_t n, bool compare,
+		      const struct rsh_made_tensor *t, bool compare,
 		      uint8_t *bytes, struct rsh_error *err)
 {
-	int rc = read_full(c, t, 0, bytes, t->bytes);
+	struct start s;
+	unsigned i = 0;
+	int rc;
 
-	if (rc)
-		return rsh_error_file(err, -rc,
-				      rsh_store_path(c->inputs, t->file));
-	for (uint32_t i = 0; rc == 0 && i < n; i++)
-		rc = apply_one(c, t, i, compare, bytes, err);
+	do {
+		s = start_at(c, t, i);
+		rc = read_start(c, t, &s, 0, bytes, t->bytes, err);
+		for (uint32_t k = first_compared(&s, t->n_patches);
+		     rc == 0 && k < t->n_patches; k++)
+			rc = apply_one(c, t, k, k < s.n, compare, bytes, err);
+	} while (start_again(c, &s, rc, &i));
 	return rc;
 }
 
 /* ---- a tensor that is made window by window ---- */
 
-/* Makes the next window with n deltas.  `sums` may be NULL. */
-static int make_window(const struct rsh_version_chain *c,
-		       const struct rsh_made_tensor *t,
-		       struct rsh_change *const *changes, uint32_t n,
-		       struct rsh_summing *sums, uint64_t at, uint8_t *buf,
-		       size_t len, struct rsh_error *err)
+static void pass_close(struct pass *p)
 {
-	int rc = read_full(c, t, at, buf, len);
+	char text[RSH_SUM_TEXT];
 
+	for (uint32_t i = 0; p->changes && i < p->n; i++)
+		rsh_change_close(p->changes[i]);
+	for (uint32_t i = 0; p->sums && i < p->n; i++)
+		rsh_summing_end(&p->sums[i], text);
+	free(p->changes);
+	free(p->sums);
+	p->changes = NULL;
+	p->sums = NULL;
+}
+
+/* Opens the deltas after the start.  Returns 0 or -ENOMEM. */
+static int pass_open(struct pass *p, bool compare)
+{
+	int rc = 0;
+
+	p->changes = calloc((size_t)p->n + 1, sizeof(*p->changes));
+	p->sums = compare ? calloc((size_t)p->n + 1, sizeof(*p->sums)) : NULL;
+	if (!p->changes || (compare && !p->sums))
+		rc = -ENOMEM;
+	for (uint32_t i = first_compared(&p->start, p->n); rc == 0 && i < p->n;
+	     i++)
+		rc = (i < p->start.n ? 0 :
+		      open_change(p->c, p->t, i, &p->changes[i])) ?:
+		     (compare ? rsh_summing_begin(&p->sums[i], link_of(p->c,
+					&p->t->patches[i])->index.sum) : 0);
 	if (rc)
-		return rsh_error_file(err, -rc,
-				      rsh_store_path(c->inputs, t->file));
-	for (uint32_t i = 0; i < n; i++) {
-		rc = rsh_change_apply(changes[i], buf, len);
+		pass_close(p);
+	return rc;
+}
+
+/* Makes the next window. */
+static int pass_window(struct pass *p, uint64_t at, uint8_t *buf, size_t len,
+		       struct rsh_error *err)
+{
+	int rc = read_start(p->c, p->t, &p->start, at, buf, len, err);
+
+	for (uint32_t i = first_compared(&p->start, p->n); rc == 0 && i < p->n;
+	     i++) {
+		if (i >= p->start.n)
+			rc = rsh_change_apply(p->changes[i], buf, len);
 		if (rc)
-			return refuse_change(c, t, i, rc, err);
-		if (sums)
-			rsh_summing_add(&sums[i], buf, len);
+			return refuse_change(p->c, p->t, i, rc, err);
+		if (p->sums)
+			rsh_summing_add(&p->sums[i], buf, len);
 	}
-	return 0;
+	return rc;
+}
+
+static int pass_compare(struct pass *p, struct rsh_error *err)
+{
+	char text[RSH_SUM_TEXT];
+	int rc = 0;
+
+	for (uint32_t i = first_compared(&p->start, p->n); rc == 0 && i < p->n;
+	     i++) {
+		rsh_summing_end(&p->sums[i], text);
+		rc = compare_sum(p->c, p->t, i, text, err);
+	}
+	return rc;
 }
 
 /* A part of a tensor that a reader wants. */
@@ -262,41 +347,32 @@ static void give(const struct wanted *w, uint64_t at, const uint8_t *window,
 
 /* Makes a tensor once, compares its checksums, and keeps what is wanted. */
 static int make_pass(const struct rsh_version_chain *c,
-		     const struct rsh_made_tensor *t, uint32_t n,
-		     const struct wanted *w, struct rsh_error *err)
+		     const struct rsh_made_tensor *t, struct start start,
+		     uint32_t n, const struct wanted *w, struct rsh_error *err)
 {
-	cleanup_free struct rsh_summing *sums =
-		calloc((size_t)n + 1, sizeof(*sums));
 	cleanup_free uint8_t *window = malloc(WINDOW_BYTES);
-	struct rsh_change **changes = NULL;
-	char text[RSH_SUM_TEXT];
-	int rc = !sums || !window ? -ENOMEM : open_changes(c, t, n, &changes);
+	struct pass p = { .c = c, .t = t, .start = start, .n = n };
+	int rc = window ? pass_open(&p, true) : -ENOMEM;
 
-	for (uint32_t i = 0; rc == 0 && i < n; i++)
-		rc = rsh_summing_begin(&sums[i], c->links.v[
-				       t->patches[i].delta].index.sum);
 	if (rc)
-		rsh_error_nomem(err);
+		return rsh_error_nomem(err);
 	for (uint64_t at = 0; rc == 0 && at < t->bytes; at += WINDOW_BYTES) {
 		const size_t len = rsh_min_u64(WINDOW_BYTES, t->bytes - at);
 
-		rc = make_window(c, t, changes, n, sums, at, window, len, err);
+		rc = pass_window(&p, at, window, len, err);
 		if (rc == 0 && w)
 			give(w, at, window, len);
 	}
-	close_changes(changes, n);
-	for (uint32_t i = 0; sums && i < n; i++) {
-		rsh_summing_end(&sums[i], text);
-		if (rc == 0)
-			rc = compare_sum(c, t, i, text, err);
-	}
+	rc = rc ?: pass_compare(&p, err);
+	pass_close(&p);
 	return rc;
 }
 
 int rsh_version_verify(struct rsh_version_chain *c, struct rsh_made_tensor *t,
 		       uint32_t n, struct rsh_error *err)
 {
-	return check_sums(c, t, n, err) ?: make_pass(c, t, n, NULL, err);
+	return check_sums(c, t, n, err) ?:
+	       make_pass(c, t, (struct start){ .n = 0 }, n, NULL, err);
 }
 
 /* ---- makers ---- */
@@ -305,7 +381,7 @@ static void maker_free(struct maker *m)
 {
 	if (!m)
 		return;
-	close_changes(m->changes, m->tensor->n_patches);
+	pass_close(&m->pass);
 	free(m->bytes);
 	free(m);
 }
@@ -428,28 +504,29 @@ void rsh_version_forget(const struct rsh_version_chain *c)
 
 /* Makes the tensor from its beginning again if a byte before what is kept is
  * wanted. */
-static int maker_begin(struct maker *m, uint64_t at)
+static int maker_begin(struct maker *m, uint64_t at, struct rsh_error *err)
 {
-	const struct rsh_made_tensor *t = m->tensor;
-
-	if (m->changes && at >= m->from)
+	if (m->pass.changes && at >= m->from)
 		return 0;
-	close_changes(m->changes, t->n_patches);
-	m->changes = NULL;
+	pass_close(&m->pass);
 	m->from = m->made = 0;
-	return open_changes(m->chain, t, t->n_patches, &m->changes);
+	m->pass = (struct pass){
+		.c = m->chain, .t = m->tensor, .n = m->tensor->n_patches,
+		.start = start_at(m->chain, m->tensor, m->start),
+	};
+	return pass_open(&m->pass, false) ? rsh_error_nomem(err) : 0;
 }
 
 static int maker_go_to(struct maker *m, uint64_t end, struct rsh_error *err)
 {
-	const struct rsh_made_tensor *t = m->tensor;
 	int rc = 0;
 
 	while (rc == 0 && m->made < end) {
-		const size_t n = rsh_min_u64(WINDOW_BYTES, t->bytes - m->made);
+		const size_t n = rsh_min_u64(WINDOW_BYTES,
+					     m->tensor->bytes - m->made);
 
-		rc = make_window(m->chain, t, m->changes, t->n_patches, NULL,
-				 m->made, m->bytes + m->made % m->cap, n, err);
+		rc = pass_window(&m->pass, m->made,
+				 m->bytes + m->made % m->cap, n, err);
 		m->made += n;
 		if (m->made > m->cap && m->made - m->cap > m->from)
 			m->from = m->made - m->cap;
@@ -466,14 +543,31 @@ static int maker_read(struct maker *m, const struct wanted *w,
 		int rc;
 
 		part = rsh_min_u64(w->len - done, within);
-		rc = maker_begin(m, at);
-		rc = rc ? rsh_error_nomem(err) :
-			  maker_go_to(m, at + part, err);
+		rc = maker_begin(m, at, err) ?: maker_go_to(m, at + part, err);
+		if (start_again(m->chain, &m->pass.start, rc, &m->start)) {
+			pass_close(&m->pass);
+			part = 0;
+			continue;
+		}
 		if (rc)
 			return rc;
 		memcpy(w->buf + done, m->bytes + at % m->cap, part);
 	}
 	return 0;
+}
+
+static int maker_compare(struct maker *m, const struct wanted *w,
+			 struct rsh_error *err)
+{
+	const struct rsh_made_tensor *t = m->tensor;
+	struct start s;
+	int rc;
+
+	do {
+		s = start_at(m->chain, t, m->start);
+		rc = make_pass(m->chain, t, s, t->n_patches, w, err);
+	} while (start_again(m->chain, &s, rc, &m->start));
+	return rc;
 }
 
 static int maker_serve(struct maker *m, const struct wanted *w,
@@ -488,10 +582,9 @@ static int maker_serve(struct maker *m, const struct wanted *w,
 	if (!is_kept_whole(m->chain, t)) {
 		if (!compare)
 			return maker_read(m, w, err);
-		rc = make_pass(m->chain, t, t->n_patches, w, err);
+		rc = maker_compare(m, w, err);
 	} else if (m->made < t->bytes) {
-		rc = make_whole(m->chain, t, t->n_patches, compare, m->bytes,
-				err);
+		rc = make_whole(m->chain, t, compare, m->bytes, err);
 		m->made = rc ? 0 : t->bytes;
 	}
 	if (rc)

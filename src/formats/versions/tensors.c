@@ -26,6 +26,8 @@
  * is called a wrong one. */
 #define PROBES 2
 #define SMALL_BYTES 4096
+/* So many versions before this one are looked for in the cache. */
+#define EARLIER_MAX 16
 
 /* A change of a tensor, while files are read. */
 struct found {
@@ -63,7 +65,8 @@ static int add_input(struct opening *o, const char *dir, const char *name)
 /* Adds all files, in the order in which they are read. */
 static int add_inputs(struct opening *o)
 {
-	const struct rsh_version_links *l = &o->c->links;
+	struct rsh_version_links *l = &o->c->links;
+	uint32_t n = l->n_files;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < l->n_files; i++)
@@ -74,6 +77,8 @@ static int add_inputs(struct opening *o)
 		for (uint32_t f = 0; rc == 0 && f < x->n_files; f++)
 			rc = add_input(o, l->v[i].name,
 				       rsh_names_text(x->file_names, f));
+		n += x->n_files;
+		l->v[i].n_inputs = n;
 	}
 	return rc;
 }
@@ -469,6 +474,26 @@ static int verify_small(struct rsh_version_chain *c, struct rsh_error *err)
 	return rc;
 }
 
+/* ---- versions in the cache ---- */
+
+static int find_earlier(struct rsh_version_chain *c, struct rsh_error *err)
+{
+	const struct rsh_version_links *l = &c->links;
+
+	c->n_earlier = l->n ? rsh_min_u64(l->n - 1, EARLIER_MAX) : 0;
+	c->earlier = rsh_arena_array(&c->arena, uint32_t, (size_t)c->n_earlier *
+							  l->n_files + 1);
+	if (!c->earlier)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->n_earlier; i++)
+		for (uint32_t f = 0; f < l->n_files; f++)
+			c->earlier[i * l->n_files + f] = rsh_store_find_made(
+				c->inputs, l->v[i + 1].n_inputs, f,
+				rsh_store_identity(c->inputs, f)->size,
+				l->v[i + 1].index.version);
+	return 0;
+}
+
 /* ---- opening ---- */
 
 static int open_all(struct opening *o)
@@ -481,7 +506,8 @@ static int open_all(struct opening *o)
 	if (rc == 0 && rsh_store_start(c->inputs))
 		rc = rsh_error_nomem(o->err);
 	return rc ?: make_tensors(o) ?: check_sizes(c, o->err) ?:
-	       probe_base(c, o->err) ?: verify_small(c, o->err);
+	       probe_base(c, o->err) ?: verify_small(c, o->err) ?:
+	       find_earlier(c, o->err);
 }
 
 int rsh_version_chain_open(const struct rsh_versions_place *at,

@@ -157,6 +157,8 @@ void rsh_version_names_clear(struct rsh_version_names *l);
 struct rsh_version_link {
 	const char *name; /* of the directory */
 	struct rsh_version_index index;
+	/* How many inputs this version has: the first ones. */
+	uint32_t n_inputs;
 };
 
 struct rsh_version_links {
@@ -216,6 +218,10 @@ struct rsh_version_chain {
 	struct rsh_made_tensor *tensors;
 	uint32_t *first; /* [links.n_files + 1]: the first tensor of a file */
 	uint64_t changed_bytes;
+	/* [n_earlier * links.n_files]: the files of the versions before this
+	 * one, the newest first, for rsh_store_peek_made(). */
+	uint32_t n_earlier;
+	uint32_t *earlier;
 	struct rsh_arena arena;
 };
 
