@@ -220,6 +220,18 @@ def run_growing(tap, directory):
         demand(mount.log(), "changed since it was mounted")
 
 
+def run_alone(tap, directory):
+    """Full mode removes what engines have loaded, so one version may be all that is there."""
+    for parts in 0, 2:
+        root = tempfile.mkdtemp(dir=directory)
+        model = random_model(random.Random(parts + 1))
+        write_full(os.path.join(root, "run", version_name(5)), model, parts)
+        with tap.test(f"one full version, {parts} parts"):
+            for extra in (), ("--base", root), ("--select", "step=5"):
+                with Alone(os.path.join(root, "run"), extra=list(extra)) as mount:
+                    same(model_hashes(mount.path), hashes(model), f"{extra}")
+
+
 # ---- a version from the cache of one before it ----
 
 def fetched(mount):
@@ -486,6 +498,7 @@ def main():
             run_genuine(tap, trees)
             run_outputs(tap, trees, directory)
             run_growing(tap, directory)
+            run_alone(tap, directory)
             run_cached(tap, directory)
             run_large(tap, directory)
             run_damage(tap, directory)

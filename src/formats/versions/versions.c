@@ -98,6 +98,27 @@ static bool has_delta(const struct rsh_look *l, const char *dir)
 	return n > 0 && memmem(begin, (size_t)n, word, strlen(word));
 }
 
+/* A trainer that removes what engines have loaded leaves one full version. */
+static bool has_full(const struct rsh_look *l, const char *dir)
+{
+	static const char *const names[] = {
+		RSH_VERSION_INDEX, RSH_VERSION_SINGLE, NULL,
+	};
+	bool found = false;
+
+	for (size_t i = 0; names[i]; i++) {
+		cleanup_free char *path = rsh_text_format("%s/%s", dir,
+							  names[i]);
+		struct rsh_stat st;
+
+		if (rsh_look_has(l, names[i]))
+			return false;
+		found |= path && rsh_store_look(rsh_source_store(l->source),
+						path, &st) == 0;
+	}
+	return found;
+}
+
 static int versions_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	const char *only = NULL;
@@ -113,7 +134,7 @@ static int versions_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 			only = l->names[i];
 			n++;
 		}
-	if (n > 1 || (n == 1 && has_delta(l, only)))
+	if (n > 1 || (n == 1 && (has_delta(l, only) || has_full(l, only))))
 		return RSH_BID_STEPS;
 	return more->is_step && rsh_look_has(l, RSH_VERSION_INDEX) &&
 	       has_delta(l, "") ? RSH_BID_SURE : RSH_BID_NO;
