@@ -41,6 +41,7 @@ import bench_adapter_rows  # noqa: E402,F401
 import bench_ranks_rows  # noqa: E402,F401
 import bench_megatron_rows  # noqa: E402,F401
 import bench_mapped_rows  # noqa: E402,F401
+import bench_versions_rows  # noqa: E402,F401
 from bench_rows import ROWS  # noqa: E402
 from bench_tools import Bench, Measured, Skip  # noqa: E402
 from bench_trees import LARGEST, SMALLEST  # noqa: E402

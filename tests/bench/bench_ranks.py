@@ -15,6 +15,8 @@ process a command.
     bench_ranks.py make_zero DIRECTORY BYTES    the same model, as ZeRO 3 of DeepSpeed on 2 ranks
     bench_ranks.py zero DIRECTORY TARGET    DeepSpeed's zero_to_fp32.py, to safetensors
                             -> {"seconds": S, "first": S, "memory": BYTES}
+    bench_ranks.py zero_lazy DIRECTORY TARGET   the same with lazy_mode
+                            -> {"seconds": S, "first": S, "memory": BYTES}
     bench_ranks.py same TARGET MODEL        fails if any tensor differs
 
 What it prints is one line of JSON; seconds are without the start of Python and its imports,
@@ -128,6 +130,20 @@ def zero(directory, target):
     most, begun = memory(), time.perf_counter()
     zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(directory)
     return {"seconds": seconds, "first": time.perf_counter() - begun, "memory": most}
+
+
+def zero_lazy(directory, target):
+    """Tensors that are joined when they are asked for; the files are loaded before."""
+    from deepspeed.utils import zero_to_fp32
+    from safetensors.torch import save_file
+    os.makedirs(target)
+    begun, first, whole = time.perf_counter(), None, {}
+    state = zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(directory, lazy_mode=True)
+    for name, tensor in state.items():
+        whole[name] = tensor.contiguous()
+        first = first or time.perf_counter() - begun
+    save_file(whole, os.path.join(target, "model.safetensors"), {"format": "pt"})
+    return {"seconds": time.perf_counter() - begun, "first": first, "memory": memory()}
 
 
 def memory():
@@ -305,7 +321,7 @@ def main():
     os.dup2(2, 1)
     with contextlib.redirect_stdout(sys.stderr):
         reply = {"make": make, "join": join, "merge": merge, "make_megatron": make_megatron,
-                 "join_megatron": join_megatron, "mindspeed": mindspeed, "zero": zero,
+                 "join_megatron": join_megatron, "mindspeed": mindspeed, "zero": zero, "zero_lazy": zero_lazy,
                  "make_zero": make_zero, "same": same}[sys.argv[1]](*sys.argv[2:])
     print(json.dumps(reply), file=replies)
 

@@ -42,7 +42,7 @@ def made_and_words(bench, peer, source):
         bench.once("made torch_ranks", lambda _: ranks("make", source, bench.settings.size))
         # What the merger writes.
         return ["--cast", "bfloat16"] if peer == "merge" else []
-    if peer == "zero":
+    if peer in ("zero", "zero_lazy"):
         bench.once("made zero", lambda _: ranks("make_zero", source, bench.settings.size))
         return []
     bench.once("made megatron", lambda _: ranks("make_megatron", source, bench.settings.size))
@@ -57,7 +57,7 @@ def out_of_files(bench, peer):
         if peer == of and not os.environ.get(named):
             raise Skip(f"{named} does not name a directory that has {what}")
     source, target, other = (os.path.join(bench.work, name) for name in (
-        "torch_ranks" if peer in ("merge", "join") else "zero" if peer == "zero" else "megatron",
+        "torch_ranks" if peer in ("merge", "join") else "zero" if "zero" in peer else "megatron",
         "exported", "peer"))
     words = made_and_words(bench, peer, source)
     found, first = Measured(), Measured()
@@ -82,7 +82,8 @@ def measured(bench, peer, which):
 
 
 PEERS = {"merge": "verl's merger", "join": "torch.load of all, cat, save_file",
-         "mindspeed": "MindSpeed-LLM's converter", "zero": "zero_to_fp32.py"}
+         "mindspeed": "MindSpeed-LLM's converter", "zero": "zero_to_fp32.py",
+         "zero_lazy": "its get_fp32_state_dict_..., lazy_mode, save_file"}
 
 
 @row("ranks_verl", "whole model out of files of 8 ranks, export", PEERS["merge"], (">=", 2), "x",
@@ -160,3 +161,15 @@ def ranks_zero(bench):
      tree="torch")
 def ranks_zero_first(bench):
     return both_took(measured(bench, "zero", 1), "DeepSpeed", sooner)
+
+
+@row("ranks_zero_lazy", "the same, export", PEERS["zero_lazy"], (">=", 1.5), "x", tree="torch")
+def ranks_zero_lazy(bench):
+    return both_took(measured(bench, "zero_lazy", 0), "DeepSpeed", sooner)
+
+
+# The peer's time begins after its imports, which take seconds.
+@row("ranks_zero_lazy_first", "the same, mount and the first tensor", PEERS["zero_lazy"],
+     unit="x", tree="torch")
+def ranks_zero_lazy_first(bench):
+    return both_took(measured(bench, "zero_lazy", 1), "DeepSpeed", sooner)

@@ -168,7 +168,7 @@ class Watch:
 def python_of(variable):
     """The Python that an environment variable names."""
     packages = {"RSH_ORACLE_PYTHON": "MindSpore", "RSH_HF_PYTHON": "torch",
-                "RSH_DEEPSPEED_PYTHON": "deepspeed"}
+                "RSH_DEEPSPEED_PYTHON": "deepspeed", "RSH_DELTA_PYTHON": "zstandard"}
     python = os.environ.get(variable)
     if not python:
         raise Skip(f"{variable} does not name a Python that has {packages[variable]}")

@@ -62,6 +62,8 @@ EXTRA_DIST += \
 	bench/bench_quantised_rows.py \
 	bench/bench_quantised_tree.py \
 	bench/bench_server.py \
+	bench/bench_versions.py \
+	bench/bench_versions_rows.py \
 	bench/bench_mindspore.py \
 	bench/bench_torch.py \
 	bench/cluster.py \

@@ -38,10 +38,10 @@ ROWS = """
     quantised_gptq quantised_awq quantised_first lora
     ranks_verl ranks_verl_first ranks_join ranks_join_first ranks_memory
     megatron_mindspeed megatron_mindspeed_first megatron_join megatron_join_first megatron_memory
-    ranks_zero ranks_zero_first
+    ranks_zero ranks_zero_first ranks_zero_lazy ranks_zero_lazy_first
     megatron_first megatron_all megatron_smaller megatron_mount_memory
     mapped mapped_many mapped_held mapped_held_many mapped_workers mapped_slices mapped_again
-    from_pretrained""".split()
+    from_pretrained versions versions_memory versions_next""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -58,9 +58,10 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
             "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",
-            "ranks_memory", "ranks_zero", "ranks_zero_first", "megatron_mindspeed",
+            "ranks_memory", "ranks_zero", "ranks_zero_first",
+            "ranks_zero_lazy", "ranks_zero_lazy_first", "megatron_mindspeed",
             "megatron_mindspeed_first", "megatron_join", "megatron_join_first", "megatron_memory",
-            "megatron_first", "megatron_all", "megatron_smaller", "megatron_mount_memory"}
+            "versions", "versions_memory", "versions_next", "megatron_first", "megatron_all", "megatron_smaller", "megatron_mount_memory"}
 
 
 def run_bench(work, *options):
@@ -70,7 +71,8 @@ def run_bench(work, *options):
     if os.path.exists(path):
         os.remove(path)
     env = {k: v for k, v in os.environ.items()
-           if k not in ("RSH_ORACLE_PYTHON", "RSH_HF_PYTHON", "RSH_DEEPSPEED_PYTHON") and
+           if k not in ("RSH_ORACLE_PYTHON", "RSH_HF_PYTHON", "RSH_DEEPSPEED_PYTHON",
+                        "RSH_DELTA_PYTHON") and
            not k.startswith("BENCH_")}
     done = subprocess.run(
         [sys.executable, "-B", os.path.join(BENCH, "bench.py"), "--reader", READER,

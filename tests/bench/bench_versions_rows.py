@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of weight versions of reinforcement learning: what a delta costs, and the next one."""
+
+import os
+import shutil
+
+from bench_rows import both_took, export_sample, row, smaller, sooner
+from bench_tools import Measured, Sample, other_python
+from bench_versions import DELTAS
+
+
+def versions(*words):
+    return other_python("RSH_DELTA_PYTHON", "bench_versions.py", words)
+
+
+def source_of(bench):
+    source = os.path.join(bench.work, "versions")
+    bench.once("made versions", lambda _: versions("make", source, bench.settings.size))
+    return source, ["--base", os.path.join(source, "base")], os.path.join(source, "run")
+
+
+def files_of(directory):
+    return [os.path.join(at, n) for at, _, names in os.walk(directory) for n in names
+            if n.endswith(".safetensors")]
+
+
+def out_of_deltas(bench):
+    source, base, run = source_of(bench)
+    target, other = (os.path.join(bench.work, name) for name in ("exported", "peer"))
+    found = Measured()
+    for i in bench.each_repeat(most=5):
+        bench.read(files_of(source))
+        for place in target, other:
+            shutil.rmtree(place, ignore_errors=True)
+        theirs = versions("apply", source, other)
+        mine = export_sample(bench, *base, run, target)
+        if not i:
+            versions("same", other, target)
+        found.mount.append(mine)
+        found.peer.append(Sample(theirs["seconds"], memory=theirs["memory"]))
+    return found
+
+
+def exported(bench):
+    return bench.once("versions exported", out_of_deltas)
+
+
+@row("versions", f"weight version of {DELTAS} deltas, export", "zstandard, numpy and save_file",
+     (">=", 1), "x", tree="versions")
+def versions_export(bench):
+    return both_took(exported(bench), "numpy", sooner)
+
+
+@row("versions_memory", "the same: memory", "zstandard, numpy and save_file", tree="versions")
+def versions_memory(bench):
+    return both_took(exported(bench), "numpy", smaller)
+
+
+def read_last(bench, base, run, warm):
+    """A Sample of a read of the last version, after one of the version before it."""
+    cache = os.path.join(bench.work, "no-cache")
+    shutil.rmtree(cache, ignore_errors=True)
+    with bench.mounted_at(run, None, None, [*base, "--steps", "all", "--cache-size", "256MiB",
+                                            "--cache-dir", cache],
+                          described=True) as mount:
+        def one(number):
+            return bench.read(files_of(os.path.join(mount.path, f"weight_v{number:06}")))
+        if warm:
+            one(DELTAS - 1)
+        return one(DELTAS)
+
+
+@row("versions_next", "the last version, read after the one before it, --cache-dir",
+     "the same without the one before", (">=", 1.2), "x", tree="versions")
+def versions_next(bench):
+    source, base, run = source_of(bench)
+    found = Measured()
+    for _ in bench.each_repeat(most=5):
+        bench.read(files_of(source))
+        found.peer.append(read_last(bench, base, run, False))
+        found.mount.append(read_last(bench, base, run, True))
+    shutil.rmtree(os.path.join(bench.work, "no-cache"), ignore_errors=True)
+    return both_took(found, "without", sooner)
