@@ -245,10 +245,10 @@ def as_read_alone(found, alone, what):
     check(not different, f"{what}{different} differ")
 
 
-def words_of_changes():
+def words_of_changes(few=400):
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cases", type=int, default=400)
+    parser.add_argument("--cases", type=int, default=int(os.environ.get("RSH_CHANGES", few)))
     return parser.parse_args()
 
 

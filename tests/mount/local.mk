@@ -31,6 +31,7 @@ MOUNT += \
 	mount/deepspeed.py \
 	mount/deepspeed_hostile.py \
 	mount/versions.py \
+	mount/versions_hostile.py \
 	mount/megatron.py \
 	mount/megatron_output.py \
 	mount/slices.py \
