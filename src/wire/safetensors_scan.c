@@ -412,7 +412,11 @@ static int read_members(struct scan *s)
 			rc = read_member(s);
 		} while (rc == 0 && st_peek(s) == ',' && ++s->at);
 	rc = rc ?: st_expect(s, '}', "',' or '}' expected");
-	return rc || !st_peek(s) ? rc :
+	if (rc)
+		return rc;
+	/* What is not blank may be a zero. */
+	st_peek(s);
+	return s->at == s->len ? 0 :
 	       st_not_json(s, s->at, "end of file expected");
 }
 

@@ -445,6 +445,8 @@ static void test_bad_lengths(void **state)
 		{ "02000000000000", "within the header's length" },
 		{ "0000000000000000", "not JSON" },
 		{ "0300000000000000 7b7d", "3 bytes in a file of 10" },
+		{ "0300000000000000 7b7d00", "end of file expected" },
+		{ "0500000000000000 7b7d200020", "end of file expected" },
 		{ "ffffffffffffffff 7b7d", "18446744073709551615 bytes" },
 		{ "f8ffffffffffffff 7b7d", "more than the 100000000" },
 		{ "01e1f50500000000 7b7d", "more than the 100000000" },
