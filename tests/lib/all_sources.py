@@ -19,6 +19,7 @@ import make_tree
 import megatron_random
 import random_models
 import rank_trees
+import version_chains
 from demands import write
 from safetensors_format import safetensors_bytes
 
@@ -74,6 +75,16 @@ def _deepspeed(directory, numbers):
     return Kind(f"DeepSpeed: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
 
 
+def _versions(directory, numbers):
+    """Bytes that are made of a base and deltas."""
+    chain = version_chains.RandomChain(numbers.getrandbits(31))
+    while not any(data for _, _, data in chain.base.values()):
+        chain = version_chains.RandomChain(numbers.getrandbits(31))
+    source, base = chain.write(directory)
+    return Kind(f"versions: {chain.describe()}", source,
+                {**BOTH, "format": "safetensors", "base": base})
+
+
 def _transposed(directory, numbers):
     """Chunks with their columns first, larger than what is turned at a time."""
     tensors = {}
@@ -114,7 +125,7 @@ def all_sources(directory, seed):
     """A Kind for each; what is random follows from the seed."""
     numbers = random.Random(seed)
     ways = (_ranks, _transposed, _adapted, _torch_ranks, _torch_ranks, _megatron, _megatron,
-            _deepspeed, _deepspeed,
+            _deepspeed, _deepspeed, _versions, _versions,
             *(lambda d, n, kind=kind: _distributed(d, n, kind)
               for kind in ("torch", "torch", "hf", "hyper")),
             *(lambda d, n, table=table: _converted(d, n, table)

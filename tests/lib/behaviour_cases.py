@@ -32,6 +32,7 @@ import mistakes  # noqa: E402
 import random_jobs  # noqa: E402
 import rank_pickles  # noqa: E402
 import rank_trees  # noqa: E402
+import version_chains  # noqa: E402
 import weights_random  # noqa: E402
 from demands import write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
@@ -239,6 +240,17 @@ def deepspeed(numbers, directory):
     return Case(tree.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
 
 
+def versions(numbers, directory):
+    """A chain of deltas, of which a file may be lost, with the model that it began with."""
+    chain = version_chains.RandomChain(numbers.getrandbits(31))
+    source, base = chain.write(directory)
+    if numbers.random() < 0.3:
+        os.unlink(numbers.choice(list(_files(source))))
+    words = numbers.choice(([], ["--base", base], ["--base", base], ["--base", base, "--select",
+                                                                     "step=1"]))
+    return Case(chain.describe(), source, [*both(None, None), *words, *shown_words(numbers, True)])
+
+
 def _model(numbers, directory):
     return weights_random.Case(numbers.getrandbits(31), directory)
 
@@ -378,7 +390,7 @@ def hostile(numbers, directory):
     """A tree of another kind in which one to three files are not what they were."""
     kind = numbers.choice((ranks, ranks_safetensors, meshes, checkpoint2, checkpoint2, distributed,
                            distributed, models, models_back, resume, torch_ranks,
-                           megatron, deepspeed))
+                           megatron, deepspeed, versions))
     case, said = kind(numbers, directory), []
     for _ in range(numbers.choice((1, 1, 2, 3))):
         # Strategies and tables as well.
@@ -397,7 +409,7 @@ def hostile(numbers, directory):
 # How often each kind comes, of as many cases as these are together.
 RANDOM = {ranks: 8, ranks_safetensors: 4, ranks_lost: 5, ranks_mistaken: 4, meshes: 2,
           checkpoint2: 5, distributed: 5, models: 5, models_back: 4, sources: 1, resume: 3,
-          hostile: 8, torch_ranks: 4, megatron: 4, deepspeed: 4}
+          hostile: 8, torch_ranks: 4, megatron: 4, deepspeed: 4, versions: 4}
 _TURNS = [kind for kind, often in RANDOM.items() for _ in range(often)]
 
 

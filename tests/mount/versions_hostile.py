@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import struct
 import sys
 import tempfile
 import time
@@ -162,7 +163,8 @@ def parsed(read, *words):
     """What Python reads, or nothing."""
     try:
         return read(*words)
-    except (ValueError, KeyError, TypeError, OSError, AttributeError, OverflowError, MemoryError):
+    except (ValueError, KeyError, TypeError, OSError, AttributeError, OverflowError, MemoryError,
+            struct.error):
         return {}
 
 

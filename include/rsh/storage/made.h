@@ -39,7 +39,9 @@ int rsh_store_join_made(struct rsh_store *s, const char *directory,
 			const struct rsh_made *m);
 
 /* Reads exactly `len` bytes of an input.  Returns 0 or -errno, as
- * rsh_store_read() does for a caller that does not wait. */
+ * rsh_store_read() does for a caller that does not wait.  Before the store with
+ * what is made of them is started, this is a scan: it is not counted and has no
+ * injected faults. */
 int rsh_store_read_input(struct rsh_store *inputs, uint32_t file,
 			 uint64_t offset, void *buf, size_t len);
 

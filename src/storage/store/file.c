@@ -87,7 +87,7 @@ ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset)
 	do {
 		n = h->medium->ops->read(h->medium, h, &iov, 1, offset);
 	} while (n == -EINTR);
-	return n;
+	return n == -RSH_CHANGED ? -ESTALE : n;
 }
 
 int rsh_handle_look(const struct rsh_handle *h, struct rsh_stat *out)

@@ -51,6 +51,9 @@ struct rsh_medium_ops {
 	bool is_made;       /* EBADMSG of a read means that the inputs are
 			     * damaged (made.h) */
 	void (*free)(struct rsh_medium *m);
+	/* The headers of files were read, and content is from now on.  NULL:
+	 * that makes no difference. */
+	void (*start)(struct rsh_medium *m);
 
 	/* ---- names ---- */
 

@@ -275,6 +275,12 @@ int rsh_store_start(struct rsh_store *s)
 	if (!s->failed || !s->n_bad)
 		return -ENOMEM;
 	rsh_store_settle_files(s);
+	for (uint32_t i = 0; i < s->n_joined; i++) {
+		struct rsh_medium *m = s->joined[i].medium;
+
+		if (m->ops->start)
+			m->ops->start(m);
+	}
 	return 0;
 }
 

@@ -161,6 +161,8 @@ struct rsh_store {
 	size_t cap_files;
 	struct rsh_store_file *files;
 	struct rsh_file_pool pool;
+	/* Of inputs (made.h): the content of what is made of them is read. */
+	atomic_bool serves;
 	rsh_store_kind_fn kind; /* NULL: unknown */
 	const void *kind_ctx;
 	/* enum rsh_cache_policy: whether files are cached (cache_policy.c) */
