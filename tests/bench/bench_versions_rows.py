@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of weight versions of reinforcement learning: what a delta costs, and the next one."""
 
+import json
 import os
 import shutil
+import statistics
 
 from bench_rows import both_took, export_sample, row, smaller, sooner
 from bench_tools import Measured, Sample, other_python
@@ -57,27 +59,38 @@ def versions_memory(bench):
 
 
 def read_last(bench, base, run, warm):
-    """A Sample of a read of the last version, after one of the version before it."""
+    """A Sample of a read of the last version, after one of the version before it; its
+    storage_bytes are those that the mount fetched from the source."""
     cache = os.path.join(bench.work, "no-cache")
     shutil.rmtree(cache, ignore_errors=True)
     with bench.mounted_at(run, None, None, [*base, "--steps", "all", "--cache-size", "256MiB",
-                                            "--cache-dir", cache],
-                          described=True) as mount:
+                                            "--cache-dir", cache], described=True) as mount:
         def one(number):
             return bench.read(files_of(os.path.join(mount.path, f"weight_v{number:06}")))
+
+        def fetched():
+            with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
+                return json.load(f)["fetched"]["bytes"]
         if warm:
             one(DELTAS - 1)
-        return one(DELTAS)
+        before, sample = fetched(), one(DELTAS)
+        sample.storage_bytes = fetched() - before
+        return sample
 
 
 @row("versions_next", "the last version, read after the one before it, --cache-dir",
-     "the same without the one before", (">=", 1.2), "x", tree="versions")
+     "bytes fetched to bytes shown", ("<=", 0.1), "", tree="versions")
 def versions_next(bench):
     source, base, run = source_of(bench)
-    found = Measured()
+    result = Measured()
     for _ in bench.each_repeat(most=5):
         bench.read(files_of(source))
-        found.peer.append(read_last(bench, base, run, False))
-        found.mount.append(read_last(bench, base, run, True))
+        result.peer.append(read_last(bench, base, run, False))
+        result.mount.append(read_last(bench, base, run, True))
+        result.values.append(result.mount[-1].storage_bytes / result.mount[-1].bytes)
     shutil.rmtree(os.path.join(bench.work, "no-cache"), ignore_errors=True)
-    return both_took(found, "without", sooner)
+    for who, samples in ("after it", result.mount), ("alone", result.peer):
+        result.note(f"{who} {statistics.median(s.seconds for s in samples):.2f} s, "
+                    f"{statistics.median(s.storage_bytes / s.bytes for s in samples):.2f} "
+                    f"bytes fetched a byte")
+    return result

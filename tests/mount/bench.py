@@ -23,7 +23,7 @@ TINY = ["--size", "16M", "--repeats", "1", "--ranks", "16", "--parameters", "30"
 
 ROWS = """
     contiguous contiguous_two checkpoint2 inner inner_whole bindfs inner_bindfs identity
-    weights_qkv weights_gate weights_experts weights_experts_read
+    weights_qkv weights_gate weights_experts weights_experts_read weights_stacked
     python_read load_checkpoint load_safetensors mindformers transform transform_memory dcp
     dcp_memory dcp_hf dcp_hf_memory dcp_load dcp_load_inner dcp_start dcp_start_memory
     convert_back convert_back_memory convert_rank export
