@@ -50,6 +50,8 @@ const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,
 	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
 		c->tensors[p->tensor] : NULL;
 
+	if (o->add)
+		return NULL;
 	if (o->same)
 		return c->tensors[o->same - 1];
 	if (!t || t->n_dims != o->n_dims)
@@ -126,8 +128,8 @@ static const char *offers_name(const struct offering *s, uint32_t name)
 
 /* Finds the type as which an offer is shown, and the codec that converts to
  * it. */
-static void offers_codec(const struct offering *s, const struct rsh_offer *o,
-			 struct rsh_shown *t)
+static int offers_codec(const struct offering *s, const struct rsh_offer *o,
+			struct rsh_shown *t, struct rsh_error *err)
 {
 	struct rsh_tensor *const *tensors = s->w->cat->tensors;
 	const struct rsh_recipe *r = &t->recipe;
@@ -140,11 +142,22 @@ static void offers_codec(const struct offering *s, const struct rsh_offer *o,
 		rsh_kinds_of(s->w->cat->kinds, o->name, name) ==
 		RSH_KIND_WEIGHT ? s->w->o->cast : RSH_DTYPE_UNKNOWN;
 
+	if (o->add) {
+		t->dtype = o->dtype;
+		t->recipe.codec = rsh_codec_add(o->dtype, o->add);
+		if (wide || (first && first->quantised) ||
+		    t->recipe.codec == RSH_CODEC_COUNT ||
+		    (cast != RSH_DTYPE_UNKNOWN && cast != o->dtype))
+			return rsh_error_set(err, ENOTSUP, "1 is added to its "
+					     "elements, which cannot be done "
+					     "beside a change of their type");
+		return 0;
+	}
 	if (first && first->quantised) {
 		t->dtype = cast == RSH_DTYPE_UNKNOWN ? first->quantised->type :
 						       cast;
 		t->recipe.codec = rsh_codec_scaled(t->dtype);
-		return;
+		return 0;
 	}
 	t->dtype = cast;
 	t->recipe.codec = rsh_codec_cast(o->dtype, wide, cast);
@@ -152,6 +165,7 @@ static void offers_codec(const struct offering *s, const struct rsh_offer *o,
 		t->dtype = o->dtype;
 		t->recipe.codec = wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
 	}
+	return 0;
 }
 
 /* Prefixes the message with the parameter and its layout. */
@@ -222,7 +236,7 @@ static int offers_show(struct offering *s, uint32_t i,
 		t.recipe.n_parts = 1;
 		t.recipe.parts = &same;
 	}
-	offers_codec(s, o, &t);
+	rc = rc ?: offers_codec(s, o, &t, err);
 	if (rc == 0)
 		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],
 					err);

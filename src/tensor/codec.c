@@ -22,6 +22,12 @@ static const struct {
 	[RSH_CODEC_F16_TO_F32] = { 2, 4 },
 	[RSH_CODEC_F32_TO_BF16] = { 4, 2 },
 	[RSH_CODEC_F32_TO_F16] = { 4, 2 },
+	[RSH_CODEC_BF16_ADD] = { 2, 2 },
+	[RSH_CODEC_F16_ADD] = { 2, 2 },
+	[RSH_CODEC_F32_ADD] = { 4, 4 },
+	[RSH_CODEC_BF16_SUB] = { 2, 2 },
+	[RSH_CODEC_F16_SUB] = { 2, 2 },
+	[RSH_CODEC_F32_SUB] = { 4, 4 },
 	[RSH_CODEC_SCALED_BF16] = { 1, 2 },
 	[RSH_CODEC_SCALED_F16] = { 1, 2 },
 	[RSH_CODEC_SCALED_F32] = { 1, 4 },
@@ -67,6 +73,17 @@ enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide, enum rsh_dtype to)
 		return RSH_CODEC_F32_TO_BF16;
 	if (from == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_FLOAT16)
 		return RSH_CODEC_F32_TO_F16;
+	return RSH_CODEC_COUNT;
+}
+
+enum rsh_codec rsh_codec_add(enum rsh_dtype type, int n)
+{
+	if (type == RSH_DTYPE_BFLOAT16)
+		return n > 0 ? RSH_CODEC_BF16_ADD : RSH_CODEC_BF16_SUB;
+	if (type == RSH_DTYPE_FLOAT16)
+		return n > 0 ? RSH_CODEC_F16_ADD : RSH_CODEC_F16_SUB;
+	if (type == RSH_DTYPE_FLOAT32)
+		return n > 0 ? RSH_CODEC_F32_ADD : RSH_CODEC_F32_SUB;
 	return RSH_CODEC_COUNT;
 }
 
@@ -155,6 +172,17 @@ static uint16_t to_f16(uint32_t f)
 	return (uint16_t)(sign | half);
 }
 
+/* Adds to the bits of a float32. */
+static uint32_t sum(uint32_t f, float n)
+{
+	float x;
+
+	memcpy(&x, &f, sizeof(x));
+	x += n;
+	memcpy(&f, &x, sizeof(f));
+	return f;
+}
+
 /* ---- decoding ---- */
 
 static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
@@ -199,6 +227,24 @@ static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
 	case RSH_CODEC_F32_TO_F16:
 		store16(out, to_f16(load32(in)));
 		break;
+	case RSH_CODEC_BF16_ADD:
+		store16(out, to_bf16(sum((uint32_t)load16(in) << 16, 1)));
+		break;
+	case RSH_CODEC_F16_ADD:
+		store16(out, to_f16(sum(from_f16(load16(in)), 1)));
+		break;
+	case RSH_CODEC_F32_ADD:
+		store32(out, sum(load32(in), 1));
+		break;
+	case RSH_CODEC_BF16_SUB:
+		store16(out, to_bf16(sum((uint32_t)load16(in) << 16, -1)));
+		break;
+	case RSH_CODEC_F16_SUB:
+		store16(out, to_f16(sum(from_f16(load16(in)), -1)));
+		break;
+	case RSH_CODEC_F32_SUB:
+		store32(out, sum(load32(in), -1));
+		break;
 	}
 }
 
@@ -235,6 +281,12 @@ size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in, size_t n_bytes,
 	LOOP(RSH_CODEC_F16_TO_F32);
 	LOOP(RSH_CODEC_F32_TO_BF16);
 	LOOP(RSH_CODEC_F32_TO_F16);
+	LOOP(RSH_CODEC_BF16_ADD);
+	LOOP(RSH_CODEC_F16_ADD);
+	LOOP(RSH_CODEC_F32_ADD);
+	LOOP(RSH_CODEC_BF16_SUB);
+	LOOP(RSH_CODEC_F16_SUB);
+	LOOP(RSH_CODEC_F32_SUB);
 	}
 	return n * units[codec].out;
 }

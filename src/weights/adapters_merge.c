@@ -77,7 +77,7 @@ static bool offer_is_transposed(const struct rsh_offer *o)
 {
 	const uint8_t row = o->n_dims - 2;
 
-	return o->n_parts == 1 && !o->n_factored &&
+	return o->n_parts == 1 && !o->n_factored && !o->add &&
 	       (o->n_dims == 2 || (o->n_dims == 3 && !o->parts->axis[0])) &&
 	       o->parts->axis[row] == row + 1 && o->parts->axis[row + 1] == row;
 }

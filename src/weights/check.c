@@ -99,6 +99,13 @@ static bool weights_covers(const struct weights_name *a,
 	return true;
 }
 
+/* A rule below a `when` leaves other layers to later rules. */
+static bool weights_when_covers(const struct weights_claim *a,
+				const struct weights_claim *b)
+{
+	return !a->rule->when || a->rule->when == b->rule->when;
+}
+
 static void weights_say(struct weights_talk *k, bool wrong, uint32_t line,
 			const char *what, const char *name, uint32_t other)
 {
@@ -146,7 +153,8 @@ static int weights_check_claims(struct weights_talk *k)
 		    strcmp(c[i].text, c[first].text) != 0)
 			first = i;
 		for (uint32_t j = first; j < i; j++) {
-			if (!weights_covers(c[j].name, c[i].name))
+			if (!weights_covers(c[j].name, c[i].name) ||
+			    !weights_when_covers(&c[j], &c[i]))
 				continue;
 			weights_say(k, true, c[i].rule->line,
 				    "is named already in", c[i].text,

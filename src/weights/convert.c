@@ -25,6 +25,42 @@ static int weights_list_add(struct weights_list *l,
 	return 0;
 }
 
+/* Lists the names that the source has, for `when`. */
+static int weights_list_names(struct weights_work *w, struct rsh_error *err)
+{
+	bool asks = false;
+
+	for (uint32_t i = 0; i < w->n_units; i++)
+		asks |= w->units[i].rule->when != NULL;
+	if (!asks)
+		return 0;
+	w->n_has = rsh_names_count(w->cat->names);
+	w->has = rsh_arena_array(&w->scratch, bool, w->n_has);
+	if (!w->has)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->n; i++)
+		w->has[w->in[i].name] = true;
+	return 0;
+}
+
+/* Returns whether the unit is for an instance with these numbers. */
+static bool weights_holds(const struct weights_work *w,
+			  const struct weights_unit *u, const uint64_t *numbers)
+{
+	const struct weights_name *when = u->when[w->from];
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	char text[WEIGHTS_TEXT];
+	uint32_t name;
+
+	if (!when)
+		return true;
+	weights_spread(u, when, numbers, holes);
+	if (!weights_print(when, holes, "", text))
+		return false;
+	name = rsh_names_find(w->cat->names, text, strlen(text));
+	return name < w->n_has && w->has[name];
+}
+
 /* Finds the rule for a name, NULL if there is none.  Originals of an `also` are
  * added to w->copies. */
 static int weights_take(struct weights_work *w, const char *text,
@@ -48,6 +84,11 @@ static int weights_take(struct weights_work *w, const char *text,
 		    (copies && m->state))
 			continue;
 		fit = weights_fit(name, text, holes);
+		memset(found.numbers, 0, sizeof(found.numbers));
+		if (fit == WEIGHTS_YES)
+			weights_arrange(u, name, holes, found.numbers);
+		if (fit == WEIGHTS_YES && !weights_holds(w, u, found.numbers))
+			continue;
 		if (fit == WEIGHTS_UNKNOWN)
 			return weights_bad(w, u->rule, err, "%s may be meant, "
 					   "but no config.json says how large "
@@ -58,8 +99,6 @@ static int weights_take(struct weights_work *w, const char *text,
 		found.unit = t->unit;
 		found.tensor = t->tensor;
 		found.n_shared = (uint16_t)u->n_shared;
-		memset(found.numbers, 0, sizeof(found.numbers));
-		weights_arrange(u, name, holes, found.numbers);
 		if (!copies) {
 			*rule = u->rule;
 			*m = found;
@@ -520,6 +559,7 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 	rc = weights_read_lets(w, err) ?:
 	     weights_read_units(w, err) ?:
 	     (from_hf ? weights_untie(w, err) : weights_cut_padding(w, err)) ?:
+	     weights_list_names(w, err) ?:
 	     weights_assign(w, err) ?:
 	     weights_make(w, err) ?:
 	     (from_hf ? weights_add_padding(w, err) : weights_tie(w, err));

@@ -355,6 +355,23 @@ int weights_make_copy(struct weights_work *w, const char *text,
 	return 0;
 }
 
+/* A master weight would change as its weight does, and a mean of gradients
+ * would not. */
+static int weights_add(struct weights_work *w, const struct weights_instance *x,
+		       struct rsh_offer *o, struct rsh_error *err)
+{
+	if (x->m->state)
+		return weights_bad(w, x->u->rule, err, "%s is the state of a "
+				   "weight to which 1 is added, and is not "
+				   "converted: --drop leaves it out",
+				   weights_text(w, x->m->source));
+	if (o->add)
+		return weights_bad(w, x->u->rule, err, "1 was added to %s "
+				   "already", weights_text(w, x->m->source));
+	o->add = w->to == RSH_SIDE_HF ? 1 : -1;
+	return 0;
+}
+
 static int weights_make_one(struct weights_work *w, struct weights_instance *x,
 			    uint32_t tensor, const uint64_t *numbers,
 			    const char *text, struct rsh_error *err)
@@ -366,6 +383,8 @@ static int weights_make_one(struct weights_work *w, struct weights_instance *x,
 		rc = weights_make_parts(w, x, tensor, numbers, &m->offer, err);
 	else if (rc == 0)
 		weights_make_same(w, x->m->source, &m->offer);
+	if (rc == 0 && x->u->rule->adds_one)
+		rc = weights_add(w, x, &m->offer, err);
 	if (rc)
 		return rc;
 	m->rule = x->u->rule;

@@ -461,6 +461,11 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 					   weights_text(w, x->m[0].source));
 	o->n_dims = t->n_dims;
 	o->dims = dims;
+	for (uint32_t i = 0; i < x->n; i++)
+		if (w->in[x->m[i].source].add)
+			return weights_bad(w, r, err, "1 was added to %s, so "
+					   "it cannot be divided or joined",
+					   weights_text(w, x->m[i].source));
 	for (uint32_t i = 0; i < n_pairs && rc == 0; i++) {
 		weights_find_pair(w, x, tensor, gathers ? i : tensor, numbers,
 				  &p);

@@ -55,6 +55,22 @@ static int weights_read_names(struct weights_work *w, struct weights_unit *u,
 	return rc;
 }
 
+static int weights_read_when(struct weights_work *w, struct weights_unit *u,
+			     const struct rsh_rule_under *under)
+{
+	for (int s = 0; u->rule->when && s < RSH_N_SIDES; s++) {
+		u->when[s] = rsh_arena_array(&w->scratch, struct weights_name,
+					     1);
+		if (!u->when[s])
+			return -ENOMEM;
+		u->when[s]->texts[0] = "";
+		if (weights_join(w, &under->prefix[s], u->when[s]) ||
+		    weights_join(w, &u->rule->when->name[s], u->when[s]))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* ---- letters ---- */
 
 static bool weights_is_shared(const struct weights_unit *u, const char *letter)
@@ -173,6 +189,7 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
 		rc = weights_read_names(w, u, r->n_under ? &r->under[under] :
 					NULL, s);
+	rc = rc ?: weights_read_when(w, u, &r->under[under]);
 	if (rc)
 		return rc;
 	/* The parser has checked that all names have the holes of both

@@ -38,6 +38,7 @@ struct weights_name {
 struct weights_unit {
 	const struct rsh_rule *rule;
 	struct weights_name *names[RSH_N_SIDES]; /* [tensor] */
+	struct weights_name *when[RSH_N_SIDES];  /* NULL: always */
 	uint32_t n_shared; /* holes that both sides have */
 	const char *shared[WEIGHTS_HOLES_MAX];
 	/* These are the letters of axes: of factors, and of holes that one side
@@ -100,6 +101,11 @@ struct weights_work {
 	uint32_t n_units;
 	struct weights_template *templates; /* sorted by fold, then unit */
 	uint32_t n_templates;
+
+	/* [name]: a source tensor has it, and their number, if the table has a
+	 * `when`. */
+	bool *has;
+	uint32_t n_has;
 
 	struct weights_list matches;
 	struct weights_list copies; /* originals of `also` rules; from Hugging

@@ -218,6 +218,21 @@ static int rule_check_holes(const struct rule_reading *x)
 	return 0;
 }
 
+/* The numbers of an instance say which tensor a `when` means. */
+static int rule_check_when(const struct rule_reading *x)
+{
+	for (int s = 0; x->r->when && x->under && s < RSH_N_SIDES; s++) {
+		const struct rsh_rule_name *n = &x->under->prefix[s];
+
+		for (uint32_t i = 0; i < n->n_holes; i++)
+			if (!rule_is_shared(x, n->holes[i].letter))
+				return rule_bad(x->p, "{%s} is not a number of "
+						"both sides, which `when` "
+						"needs", n->holes[i].letter);
+	}
+	return 0;
+}
+
 /* A copy may have a hole that its original does not have.  The other way round
  * it would not be known which tensor to copy. */
 static int rule_check_also(const struct rule_reading *x)
@@ -330,7 +345,7 @@ int rule_check(struct rule_parse *p, const struct rsh_rule *r)
 		};
 
 		rule_list_shared(&x);
-		rc = rule_check_holes(&x);
+		rc = rule_check_holes(&x) ?: rule_check_when(&x);
 		if (rc == 0 && r->kind == RSH_RULE_SAME)
 			rc = rule_check_pairs(&x, n_pairs);
 		else if (rc == 0 && r->kind == RSH_RULE_ALSO)

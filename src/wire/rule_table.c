@@ -112,6 +112,7 @@ static void rule_line_under(struct rule_parse *p)
 		p->under = rsh_arena_array(&p->t->arena, struct rsh_rule_under,
 					   RULE_UNDER_MAX);
 		p->n_under = 0;
+		p->when = NULL;
 	}
 	if (!p->under)
 		rule_nomem(p);
@@ -125,6 +126,25 @@ static void rule_line_under(struct rule_parse *p)
 		rule_check_least(p, &under.prefix[s]);
 	if (!p->rc)
 		p->under[p->n_under++] = under;
+}
+
+static void rule_line_when(struct rule_parse *p)
+{
+	struct rsh_rule_when when;
+
+	if (!p->n_under)
+		rule_bad(p, "no `under` says in which layers `when` looks");
+	for (int s = 0; s < RSH_N_SIDES; s++) {
+		rule_parse_name(p, &when.name[s]);
+		if (!p->rc && (when.name[s].n_holes ||
+			       !rule_is_under(&when.name[s])))
+			rule_bad(p, "a name of `when` begins with a dot and "
+				 "has no hole");
+		if (s == RSH_SIDE_HF)
+			rule_equals(p);
+	}
+	rule_parse_end(p);
+	p->when = rule_keep_list(p, &when, sizeof(when));
 }
 
 /* Reads a name without holes; `what` is for messages. */
@@ -263,6 +283,43 @@ static void rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 	r->n_tensors[side] = n;
 }
 
+/* Reads `add 1` at the end of a rule. */
+static bool rule_parse_add(struct rule_parse *p, const struct rsh_rule *r)
+{
+	static const char add[] = "add ";
+
+	rule_skip_blanks(p);
+	if ((size_t)(p->end - p->at) < sizeof(add) - 1 ||
+	    memcmp(p->at, add, sizeof(add) - 1) != 0)
+		return false;
+	p->at += sizeof(add) - 1;
+	if (!rule_take(p, '1') || p->at != p->end)
+		rule_bad(p, "only 1 can be added");
+	if (r->kind != RSH_RULE_SAME || r->n_tensors[0] > 1 ||
+	    r->n_tensors[1] > 1 || (!p->rc && r->tensors[0][0].has_dims))
+		rule_bad(p, "`add` where more than a name changes");
+	return true;
+}
+
+/* Checks that names which begin with a dot have prefixes. */
+static void rule_use_prefixes(struct rule_parse *p, struct rsh_rule *r)
+{
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t i = 0; !p->rc && i < r->n_tensors[s]; i++) {
+			if (!rule_is_under(&r->tensors[s][i].name))
+				continue;
+			if (!p->n_under)
+				rule_bad(p, "a name begins with a dot, and no "
+					 "`under` holds");
+			r->under = p->under;
+			r->n_under = p->n_under;
+			r->when = p->when;
+		}
+	if (r->when && r->kind != RSH_RULE_SAME)
+		rule_bad(p, "`also` and `skip` do not look at a `when`: put "
+			 "them before it");
+}
+
 static void rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 			   const char *text)
 {
@@ -274,22 +331,13 @@ static void rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 	if (kind != RSH_RULE_SKIP) {
 		rule_equals(p);
 		rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
+		r.adds_one = rule_parse_add(p, &r);
 	}
 	rule_parse_end(p);
 	if (kind != RSH_RULE_SAME &&
 	    (r.n_tensors[0] > 1 || r.n_tensors[1] > 1))
 		rule_bad(p, "several names where one is wanted");
-	/* A name that begins with a dot is used with the current prefixes. */
-	for (int s = 0; s < RSH_N_SIDES; s++)
-		for (uint32_t i = 0; !p->rc && i < r.n_tensors[s]; i++) {
-			if (!rule_is_under(&r.tensors[s][i].name))
-				continue;
-			if (!p->n_under)
-				rule_bad(p, "a name begins with a dot, and no "
-					 "`under` holds");
-			r.under = p->under;
-			r.n_under = p->n_under;
-		}
+	rule_use_prefixes(p, &r);
 	if (!p->rc && rule_check(p, &r) == 0)
 		t->rules[t->n_rules++] = r;
 }
@@ -346,6 +394,8 @@ static void rule_parse_line(struct rule_parse *p)
 
 	if (in_row)
 		rule_line_under(p);
+	else if (rule_begins(p, "when"))
+		rule_line_when(p);
 	else if (rule_begins_rest(p))
 		rule_line_rest(p);
 	else if (rule_begins(p, "group"))

@@ -30,6 +30,8 @@ struct rule_parse {
 	struct rsh_rule_under *under; /* the current prefixes */
 	uint32_t n_under;
 	bool in_row; /* the previous line was an `under` too */
+	/* of the last `when` after the last `under`; NULL: there is none */
+	const struct rsh_rule_when *when;
 };
 
 /* ---- rule_text.c ---- */

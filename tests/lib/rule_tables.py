@@ -19,6 +19,7 @@ from array import array
 from layouts import region
 from make_tree import cut as cut_out
 from ms_formats import read_checkpoint
+from quantised import decoded, encoded
 from safetensors_format import Tensors, values_in, values_of
 
 TABLES = os.environ.get("RESHARDFS_TABLES") or os.path.join(
@@ -147,9 +148,21 @@ class Tensor:
         return strides, offset
 
 
+def plus(tensor, number):
+    """A tensor with a number added to each element."""
+    dtype, shape, content = tensor
+    size = BYTES[dtype]
+    return dtype, shape, b"".join(
+        encoded(decoded(content[at:at + size], dtype) + number, dtype)
+        for at in range(0, len(content), size))
+
+
 class Rule:
-    def __init__(self, text, prefixes=("", "")):
+    def __init__(self, text, prefixes=("", ""), when=None):
+        text, self.adds, _ = text.partition(" add 1")
         self.text = text
+        self.when = when and dict(zip(SIDES, (Name(prefix + name) for prefix, name in
+                                              zip(prefixes, when))))
         self.sides = {side: [Tensor(part, prefix) for part in half.split(" + ") if part]
                       for side, half, prefix in zip(SIDES, text.split(" = "), prefixes)}
 
@@ -165,11 +178,12 @@ class Table:
         self.suits, self.lets, self.states, self.rules = [], {}, [], []
         self.also, self.skipped, self.pads, self.tied = [], [], [], []
         self.rests, self.configs, self.group = [], [], None
-        unders, fresh = [("", "")], False
+        unders, fresh, self.when = [("", "")], False, None
         for line in text.splitlines():
             word, _, rest = (line := line.split("#")[0].strip()).partition(" ")
             if word == "under":
                 unders = (unders if fresh else []) + [tuple(rest.split(" = "))]
+                self.when = None
             elif line:
                 self._take(word, rest, line, unders)
             fresh = word == "under"
@@ -193,12 +207,15 @@ class Table:
             self.group = rest
         elif word == "config":
             self.configs.append(rest.split(" = "))
+        elif word == "when":
+            self.when = rest.split(" = ")
         else:
             kinds = {"also": (self.also, rest), "skip": (self.skipped, f"{rest} = ")}
             rules, text = kinds.get(word, (self.rules, line))
             if not text.startswith("."):
                 unders = [("", "")]
-            rules += [Rule(text, prefixes) for prefixes in unders]
+            rules += [Rule(text, prefixes, text.startswith(".") and self.when)
+                      for prefixes in unders]
 
     def numbers(self, config):
         """{name: number} of all `let` whose keys are there."""
@@ -380,6 +397,9 @@ class Conversion:
                     rest = tuple((k, v) for k, v in found.items() if k not in stacked)
                     groups.setdefault(rest, {})[number, places] = name
         for numbers, names in groups.items():
+            if rule.when and rule.when[self.source].fill(
+                    dict(numbers), self.known) not in self.tensors:
+                continue
             Instance(self, rule, dict(numbers), names).make()
             self.left -= set(names.values())
             for letter, number in numbers:
@@ -404,7 +424,10 @@ class Instance:
             raise TableError(f"{self.rule.text}: tensors of {sorted(types)}")
         self.type = types.pop()
         if self.sources[0].dims is None:
-            return self._put(self.targets[0], {}, *next(iter(self.tensors.values()))[1:])
+            tensor = next(iter(self.tensors.values()))
+            if self.rule.adds:
+                tensor = plus(tensor, 1 if self.of.target == "hf" else -1)
+            return self._put(self.targets[0], {}, *tensor[1:])
         self.sizes = self._sizes()
         self._check_all_there()
         self._move()

@@ -390,6 +390,39 @@ static void codecs_decode(void **state)
 		       sizeof(canonical));
 }
 
+static void codecs_add_one(void **state)
+{
+	/* 0.5, 1, -1, 256, 258, infinity, NaN */
+	static const uint16_t bf16[] = { 0x3f00, 0x3f80, 0xbf80, 0x4380, 0x4381,
+					 0x7f80, 0x7fc1 };
+	static const uint16_t more[] = { 0x3fc0, 0x4000, 0x0000, 0x4380, 0x4382,
+					 0x7f80, 0x7fc0 };
+	static const uint16_t less[] = { 0xbf00, 0x0000, 0xc000, 0x437f, 0x4380,
+					 0x7f80, 0x7fc0 };
+	/* 1, 2048, 2050 */
+	static const uint16_t f16[] = { 0x3c00, 0x6800, 0x6801 };
+	static const uint16_t f16_more[] = { 0x4000, 0x6800, 0x6802 };
+	static const uint16_t f16_less[] = { 0x0000, 0x67ff, 0x6800 };
+	static const float f32[] = { 0.25f, -3, 16777216 };
+	static const float f32_more[] = { 1.25f, -2, 16777216 };
+	static const float f32_less[] = { -0.75f, -4, 16777215 };
+
+	(void)state;
+	assert_decoded(rsh_codec_add(RSH_DTYPE_BFLOAT16, 1), bf16, sizeof(bf16),
+		       more, sizeof(more));
+	assert_decoded(rsh_codec_add(RSH_DTYPE_BFLOAT16, -1), bf16,
+		       sizeof(bf16), less, sizeof(less));
+	assert_decoded(rsh_codec_add(RSH_DTYPE_FLOAT16, 1), f16, sizeof(f16),
+		       f16_more, sizeof(f16_more));
+	assert_decoded(rsh_codec_add(RSH_DTYPE_FLOAT16, -1), f16, sizeof(f16),
+		       f16_less, sizeof(f16_less));
+	assert_decoded(rsh_codec_add(RSH_DTYPE_FLOAT32, 1), f32, sizeof(f32),
+		       f32_more, sizeof(f32_more));
+	assert_decoded(rsh_codec_add(RSH_DTYPE_FLOAT32, -1), f32, sizeof(f32),
+		       f32_less, sizeof(f32_less));
+	assert_int_equal(rsh_codec_add(RSH_DTYPE_INT32, 1), RSH_CODEC_COUNT);
+}
+
 /* ---- types and sizes that the converter does not keep ---- */
 
 static struct job *odd_job(void)
@@ -467,6 +500,7 @@ int main(void)
 		cmocka_unit_test(codecs_count_elements_in_runs),
 		cmocka_unit_test(wide_sources_in_chunks),
 		cmocka_unit_test(codecs_decode),
+		cmocka_unit_test(codecs_add_one),
 		cmocka_unit_test(odd_records_are_kept),
 		cmocka_unit_test(odd_records_as_the_converter_leaves_them),
 	};

@@ -249,6 +249,73 @@ static void test_state(void **state)
 		       NULL, HF, "a 1 c 1 exp.a 1", "T:2: exp.c is missing");
 }
 
+/* ---- layers of several kinds ---- */
+
+static void test_when(void **state)
+{
+	static const char t[] =
+		"let L = n\n"
+		"under m.{L+i} = p.{i}\n"
+		"under m.{l} = d.{l}\n"
+		".q = .qkv\n"
+		".g = .gate\n"
+		".f = .fc\n"
+		"when .g = .gate\n"
+		".norm = .apart\n"
+		".two[x] + .three[x] = .both[(x | x)]\n"
+		"when .f = .fc\n"
+		".norm = .fused\n"
+		"under m.{l} = d.{l}\n"
+		".norm = .other\n";
+	static const char c[] = "{\"n\": 4}";
+
+	(void)state;
+	assert_converts(t, c, HF, "m.0.norm 3 m.0.g 1 m.1.norm 3 m.1.f 1 "
+			"m.2.norm 3 m.4.norm 3 m.4.f 1 m.0.two 2 m.0.three 2",
+			"d.0.apart 3\nd.0.both 4\nd.0.gate 1\nd.1.fc 1\n"
+			"d.1.fused 3\nd.2.other 3\np.0.fc 1\np.0.fused 3\n");
+	assert_converts(t, c, MS, "d.0.apart 3 d.0.gate 1 d.1.fused 3 d.1.fc 1 "
+			"d.2.other 3 p.0.fused 3 p.0.fc 1",
+			"m.0.g 1\nm.0.norm 3\nm.1.f 1\nm.1.norm 3\n"
+			"m.2.norm 3\nm.4.f 1\nm.4.norm 3\n");
+	assert_converts(t, c, HF, "m.3.norm 3 m.3.q 1",
+			"d.3.other 3\nd.3.qkv 1\n");
+	assert_refused(t, c, MS, "d.0.fused 3", "no rule of T names tensor "
+		       "d.0.fused");
+}
+
+static void test_add(void **state)
+{
+	static const char t[] = "state s. = t.\na = b add 1\nc = d\n";
+	struct model m;
+
+	(void)state;
+	for (int from = 0; from < 2; from++) {
+		model_begin(&m, t, NULL);
+		model_add_lines(&m, from ? "b 2 d 2" : "a 2 c 2");
+		if (model_convert(&m, from ? MS : HF))
+			fail_msg("%s", m.err.text);
+		assert_int_equal(m.n_out, 2);
+		assert_int_equal(m.out[0].add, from ? 1 : -1);
+		assert_null(rsh_offer_tensor(m.cat, &m.out[0]));
+		assert_int_equal(m.out[1].add, 0);
+		assert_non_null(rsh_offer_tensor(m.cat, &m.out[1]));
+		model_end(&m);
+	}
+	assert_refused(t, NULL, MS, "b 2 t.b 2", "T:2: t.b is the state of a "
+		       "weight to which 1 is added");
+	model_begin(&m, "a = b add 1\nc[x] + e[x] = d[(x | x)]\n", NULL);
+	model_add_lines(&m, "a 2 c 2 e 2");
+	m.in[0].add = m.in[1].add = 1;
+	assert_int_equal(model_convert(&m, HF), -EINVAL);
+	assert_non_null(strstr(m.err.text, "T:1: 1 was added to a already"));
+	m.in[0].add = 0;
+	assert_int_equal(model_convert(&m, HF), -EINVAL);
+	assert_non_null(strstr(m.err.text, "T:2: 1 was added to c, so it "
+			       "cannot be divided"));
+	model_end(&m);
+}
+
 static void test_padding(void **state)
 {
 #define PAD(m, with) "let v = vocab_size\nlet m = " m \
@@ -448,6 +515,11 @@ static void test_check_table(void **state)
 				     "under a.{L+i} = c.{i}\n.x = .y\n", log),
 			 -EINVAL);
 	assert_string_equal(log, "!T:4: a.{}.x is named already in line 4\n");
+	assert_int_equal(check_table("under a.{l} = b.{l}\n"
+				     "when .m = .n\n.x = .y\n"
+				     "when .o = .p\n.x = .z\n.m = .n\n"
+				     ".m = .q\n", log), -EINVAL);
+	assert_string_equal(log, "!T:7: a.{}.m is named already in line 6\n");
 }
 
 /* ---- a large model ---- */
@@ -495,6 +567,8 @@ int main(void)
 		cmocka_unit_test(test_sizes_of_nothing),
 		cmocka_unit_test(test_unlisted),
 		cmocka_unit_test(test_state),
+		cmocka_unit_test(test_when),
+		cmocka_unit_test(test_add),
 		cmocka_unit_test(test_padding),
 		cmocka_unit_test(test_wanted),
 		cmocka_unit_test(test_scaled),

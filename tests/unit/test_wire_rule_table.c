@@ -85,6 +85,35 @@ static void test_table(void **state)
 	rsh_rule_table_free(t);
 }
 
+static void test_when(void **state)
+{
+	struct rsh_rule_table *t = parse("under x.{l} = y.{l}\n"
+					 ".a = .b\n"
+					 "when .m = .n\n"
+					 ".c = .d add 1\n"
+					 ".e[h] = .f[h]\n"
+					 "when .o = .p\n"
+					 ".c = .g\n"
+					 "z = w\n"
+					 "under x.{l} = y.{l}\n"
+					 ".add = .h\n"
+					 "when = add\n");
+
+	(void)state;
+	assert_int_equal(t->n_rules, 7);
+	assert_null(t->rules[0].when);
+	assert_string_equal(t->rules[1].when->name[0].texts[0], ".m");
+	assert_string_equal(t->rules[1].when->name[1].texts[0], ".n");
+	assert_true(t->rules[1].adds_one);
+	assert_ptr_equal(t->rules[1].when, t->rules[2].when);
+	assert_false(t->rules[2].adds_one);
+	assert_string_equal(t->rules[3].when->name[0].texts[0], ".o");
+	assert_null(t->rules[4].when);
+	assert_null(t->rules[5].when);
+	assert_string_equal(t->rules[6].tensors[0]->name.texts[0], "when");
+	rsh_rule_table_free(t);
+}
+
 static void test_refused(void **state)
 {
 	static const struct {
@@ -152,6 +181,22 @@ static void test_refused(void **state)
 		{ "also a = b.{i}", "on the right alone" },
 		{ "state a.{l} = b", "a hole in what" },
 		{ "for 7", "letter or word" },
+		{ "when .a = .b", "T:1: no `under` says in which layers" },
+		{ "under x = y\nwhen a = .b",
+		  "T:2: a name of `when` begins with a dot" },
+		{ "under x = y\nwhen .a = .b.{k}", "and has no hole" },
+		{ "under x = y\nwhen .a .b = .c", "T:2: no \"=\" before" },
+		{ "under x = y\nwhen .a = .b c", "the end of the line" },
+		{ "under x = y\nwhen .a = .b\nskip .c",
+		  "T:3: `also` and `skip` do not look at a `when`" },
+		{ "under x.{l} = y\nwhen .a = .b\n.c[h] = .d[l, h]",
+		  "T:3: {l} is not a number of both sides, which `when` needs" },
+		{ "a = b add 2", "T:1: only 1 can be added" },
+		{ "a = b add 1 1", "only 1 can be added" },
+		{ "a = b add", "where the end of the line" },
+		{ "a[x] = b[x] add 1",
+		  "`add` where more than a name changes" },
+		{ "also a = b add 1", "`add` where more than a name changes" },
 		{ "a{b{c}}[((x|y))] = +", "\"}\"" },
 		{ "a[a b c d e f, g h i j k l, m n o p q] = b[x]",
 		  "more than 16 letters in one tensor" },
@@ -356,6 +401,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_when),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_endless),
 		cmocka_unit_test(test_too_large),

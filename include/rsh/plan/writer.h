@@ -32,10 +32,12 @@ struct rsh_offer {
 	/* 1 + the number of the tensor that is shown as it is, for which a part
 	 * would take 800 bytes; 0: the offer has parts. */
 	uint32_t same;
+	int8_t add; /* to each element: 1, 0 or -1 */
 };
 
 /* Return the tensor of the catalogue that an offer is unchanged, or of which it
- * is the first rows; NULL if the offer is made in another way. */
+ * is the first rows, with nothing added; NULL if the offer is made in another
+ * way. */
 const struct rsh_tensor *rsh_offer_tensor(const struct rsh_catalogue *c,
 					  const struct rsh_offer *o);
 const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,

@@ -27,6 +27,14 @@ enum rsh_codec {
 	RSH_CODEC_F16_TO_F32,
 	RSH_CODEC_F32_TO_BF16,
 	RSH_CODEC_F32_TO_F16,
+	/* The element and 1, or less 1, rounded to nearest even as torch
+	 * does. */
+	RSH_CODEC_BF16_ADD,
+	RSH_CODEC_F16_ADD,
+	RSH_CODEC_F32_ADD,
+	RSH_CODEC_BF16_SUB,
+	RSH_CODEC_F16_SUB,
+	RSH_CODEC_F32_SUB,
 	/* Quantised elements with scales.  rsh_codec_decode() cannot decode
 	 * them, since it needs the scales: see tensor/scaled.h. */
 	RSH_CODEC_SCALED_BF16,
@@ -52,6 +60,10 @@ void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
  * is none.  `wide`: `from` is wide. */
 enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide,
 			      enum rsh_dtype to);
+
+/* Returns the codec that adds 1 to elements of this type, or takes 1 away if
+ * `n` is -1; RSH_CODEC_COUNT: there is none. */
+enum rsh_codec rsh_codec_add(enum rsh_dtype type, int n);
 
 /* Decodes n_bytes stored bytes (whole elements) at `in` to `out`.  Returns the
  * number of bytes written.  in == out is allowed if elements do not grow. */

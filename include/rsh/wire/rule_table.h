@@ -5,10 +5,10 @@
  * weights/weights.h.  Here the lines are only parsed and checked one by one.
  *
  * "#" begins a comment at the beginning of a line or after a blank.  The first
- * word of a line gives its kind (for, let, under, also, skip, state, pad, tied,
- * rest, group, config), but it is a tensor's name if "=" follows it.  Several
- * `under` lines are in a row if only comments and empty lines are between
- * them.
+ * word of a line gives its kind (for, let, under, when, also, skip, state, pad,
+ * tied, rest, group, config), but it is a tensor's name if "=" follows it.
+ * Several `under` lines are in a row if only comments and empty lines are
+ * between them.
  *
  * The parser checks that a rule is consistent:
  * - If a rule has alternatives, one side has one tensor and the other side has
@@ -17,6 +17,8 @@
  * - A `let` uses only what earlier lines define.
  * - A hole is in the names of both sides, and then in the names of all tensors;
  *   or its letter is a factor on the other side (this is a *stack*).
+ * - The rules of a `when` begin with a dot, and their prefixes have no stacks.
+ * - `add` is at the end of a rule that renames one tensor.
  *
  * A table does not change after it is parsed, so any thread may read it.  It
  * owns all that it points to.  Names, holes and factors are texts without
@@ -89,12 +91,20 @@ enum rsh_rule_kind {
 struct rsh_rule_under {
 	struct rsh_rule_name prefix[RSH_N_SIDES];
 };
+/* when L = R: a rule is for the numbers for which the tensor exists on the side
+ * of the source.  The names begin with a dot and have no holes. */
+struct rsh_rule_when {
+	struct rsh_rule_name name[RSH_N_SIDES];
+};
 struct rsh_rule {
 	enum rsh_rule_kind kind;
+	/* Each value of the left side is one of the right side and 1. */
+	bool adds_one;
 	uint32_t line;
 	const char *text; /* the line, for messages and `convert check` */
 	uint32_t n_under; /* 0: the names have no prefix */
 	const struct rsh_rule_under *under;
+	const struct rsh_rule_when *when; /* NULL: always */
 	uint32_t n_tensors[RSH_N_SIDES];
 	const struct rsh_rule_tensor *tensors[RSH_N_SIDES];
 };
