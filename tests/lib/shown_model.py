@@ -28,6 +28,12 @@ def model_hashes(root):
     return hashes(values_of_model(root))
 
 
+def without_copies(found):
+    """Without those of the embedding and the head in layers of prediction."""
+    return {name: value for name, value in found.items() if ".layers." not in name or
+            not name.endswith((".shared_head.head.weight", ".embed_tokens.weight"))}
+
+
 def extra_state(root):
     path = os.path.join(root, "extra_state.json")
     return json.loads(content(path)) if os.path.exists(path) else {}

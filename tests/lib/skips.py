@@ -114,6 +114,7 @@ def conditions(build):
         "no-verl": lambda: not os.environ.get("RSH_VERL"),
         "no-megatron-lm": lambda: not os.environ.get("RSH_MEGATRON"),
         "no-mindspeed-llm": lambda: not os.environ.get("RSH_MINDSPEED_LLM"),
+        "no-megatron-bridge": lambda: not os.environ.get("RSH_MEGATRON_BRIDGE"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "no-megatron": lambda: fails(os.environ.get("RSH_HF_PYTHON", "false"), "-c",
                                      "import megatron.core"),

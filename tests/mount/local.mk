@@ -38,6 +38,7 @@ MOUNT += \
 	mount/manual_split.py \
 	mount/convert.py \
 	mount/model_names.py \
+	mount/megatron_families.py \
 	mount/dequantize.py \
 	mount/lora.py \
 	mount/lora_mindspore.py \

@@ -38,6 +38,7 @@ HUGGING_FACE = \
 	oracle/versions_encoders.py \
 	oracle/megatron.py \
 	oracle/megatron_loads.py \
+	oracle/megatron_bridge.py \
 	oracle/mindspeed_back.py \
 	oracle/torch_ranks.py
 
@@ -73,6 +74,7 @@ EXTRA_DIST += \
 	lib/dcp_trees.py \
 	lib/megatron_files.py \
 	lib/mindspeed_software.py \
+	lib/bridge_software.py \
 	lib/megatron_trees.py \
 	lib/packed.py \
 	lib/rank_pickles.py \

@@ -358,6 +358,7 @@ static const struct loaders {
 	{ "hf5", "", { "transformers 4 and 5", "transformers 5" } },
 	{ "titan", "", { "transformers", "torchtitan" } },
 	{ "meta", "", { "transformers", "Meta's llama" } },
+	{ NULL, "megatron-bridge", { "transformers", "Megatron-Bridge" } },
 	{ NULL, "megatron", { "transformers", "Megatron-LM, MindSpeed-LLM" } },
 	{ NULL, "", { "transformers", "MindSpore Transformers" } },
 };
