@@ -401,8 +401,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (!w->lets)
 		return rsh_error_nomem(err);
 	o.table = w->table;
-	rc = rsh_weights_side(o.table, o.given, in.v, in.n, k->v->names, &o.from,
-			      NULL, err);
+	rc = rsh_weights_find_side(&o, &in, &o.from, NULL, err);
 	if (rc)
 		return rc;
 	w->from = o.from;

@@ -694,6 +694,56 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 			     "that only one side of %s has", table->path);
 }
 
+/* Returns whether the table converts the tensors from a side; *changes is set
+ * if it changes more than names. */
+static int side_try(const struct rsh_weights_options *o,
+		    const struct rsh_offers *in, enum rsh_side side,
+		    bool *changes, struct rsh_error *err)
+{
+	const struct rsh_weights_options trial = {
+		.table = o->table, .config = o->config, .from = side,
+		.unlisted = o->unlisted, .wanted = o->wanted,
+		.vocab_multiple = o->vocab_multiple, .untie = o->untie,
+		.ctx = o->ctx,
+	};
+	struct rsh_arena arena = { 0 };
+	struct rsh_offers made;
+	int rc = rsh_weights_convert(&trial, in, &arena, &made, err);
+
+	for (uint32_t i = 0; rc == 0 && i < made.n; i++)
+		*changes |= made.v[i].n_factored > 0 || made.v[i].add;
+	rsh_arena_clear(&arena);
+	return rc;
+}
+
+int rsh_weights_find_side(const struct rsh_weights_options *o,
+			  const struct rsh_offers *in, enum rsh_side *out,
+			  bool *told, struct rsh_error *err)
+{
+	struct rsh_error why = RSH_ERROR_INIT;
+	bool named, changes = false;
+	int rc = rsh_weights_side(o->table, o->given, in->v, in->n,
+				  in->cat->names, out, &named, err);
+	int left, right;
+
+	if (told)
+		*told = named;
+	if (rc || named || o->given)
+		return rc;
+	left = side_try(o, in, RSH_SIDE_HF, &changes, &why);
+	right = side_try(o, in, RSH_SIDE_MINDSPORE, &changes, &why);
+	if (left == -ENOMEM || right == -ENOMEM)
+		return rsh_error_nomem(err);
+	*out = left && !right ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
+	if (told)
+		*told = !left != !right;
+	return left || right || !changes ? 0 :
+	       rsh_error_set(err, EINVAL, "neither names nor shapes say of "
+			     "which side of %s the tensors are: --from hf is "
+			     "the left one, --from mindspore the right one",
+			     o->table->path);
+}
+
 /* ---- tables ---- */
 
 int rsh_weights_choose(const struct rsh_weights_options *o,
@@ -715,8 +765,7 @@ int rsh_weights_choose(const struct rsh_weights_options *o,
 		struct rsh_offers made;
 		int rc;
 
-		rc = rsh_weights_side(trial.table, trial.given, in->v, in->n,
-				      in->cat->names, &trial.from, NULL, &why);
+		rc = rsh_weights_find_side(&trial, in, &trial.from, NULL, &why);
 		if (rc == 0)
 			rc = rsh_weights_convert(&trial, in, &arena, &made,
 						 &why);

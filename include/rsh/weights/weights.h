@@ -83,6 +83,14 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 		     const struct rsh_names *names, enum rsh_side *out,
 		     bool *told, struct rsh_error *err);
 
+/* Does the same for the table and `given` of `o`.  If no name says the side,
+ * shapes do: the side from which the table converts the tensors.  Returns
+ * -EINVAL with a sentence also if the table makes other tensors of them from
+ * each side. */
+int rsh_weights_find_side(const struct rsh_weights_options *o,
+			  const struct rsh_offers *in, enum rsh_side *out,
+			  bool *told, struct rsh_error *err);
+
 /* Makes the offers of the other form.  Their recipes use tensors of the same
  * catalogue, and new names are added to the catalogue's.  They are valid as
  * long as `arena`, and the memory to which `in` points must be valid as long.

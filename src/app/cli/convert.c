@@ -331,13 +331,12 @@ static int check_chosen(struct checking *c, const char *path,
 	if (rc || !c->o->vfs.source)
 		return rc;
 	o = (struct rsh_weights_options){
-		.table = c->table, .config = c->config,
+		.table = c->table, .config = c->config, .given = w->from,
 		.unlisted = w->unlisted,
 		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
 		.same = check_same, .ctx = c,
 	};
-	rc = rsh_weights_side(c->table, w->from, c->in.v, c->in.n, c->names,
-			      &o.from, NULL, err);
+	rc = rsh_weights_find_side(&o, &c->in, &o.from, NULL, err);
 	if (rc)
 		return rc;
 	c->from = o.from;
@@ -386,13 +385,13 @@ static int fit_try(struct checking *c, const struct rsh_rule_table *t,
 {
 	const struct rsh_weights_at *w = &c->o->vfs.weights;
 	struct rsh_weights_options o = {
-		.table = t, .config = c->config, .unlisted = w->unlisted,
+		.table = t, .config = c->config, .given = w->from,
+		.unlisted = w->unlisted,
 		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
 	};
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_offers made;
-	int rc = rsh_weights_side(t, w->from, c->in.v, c->in.n, c->names, from,
-				  told, err);
+	int rc = rsh_weights_find_side(&o, &c->in, from, told, err);
 
 	o.from = *from;
 	rc = rc ?: rsh_weights_convert(&o, &c->in, &arena, &made, err);
