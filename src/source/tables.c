@@ -210,14 +210,17 @@ static bool table_is_of(const struct rsh_rule_table *t, const char *word)
 static int table_find_group(const char *word, const struct rsh_table_list *l,
 			    char **path, struct rsh_error *err)
 {
-	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_error bad = RSH_ERROR_INIT;
 	struct rsh_rule_table *t;
 
 	for (size_t i = 0; i < l->n; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
 		bool is;
 
-		if (rsh_rule_table_load(l->v[i].path, &t, &unused))
+		if (rsh_rule_table_load(l->v[i].path, &t, &why)) {
+			bad = bad.code ? bad : why;
 			continue;
+		}
 		is = table_is_of(t, word);
 		rsh_rule_table_free(t);
 		if (is) {
@@ -225,7 +228,9 @@ static int table_find_group(const char *word, const struct rsh_table_list *l,
 			return *path ? 0 : rsh_error_nomem(err);
 		}
 	}
-	return table_unknown(word, l, err);
+	return !bad.code ? table_unknown(word, l, err) :
+	       rsh_error_set(err, EINVAL, "there is no table or group \"%s\", "
+			     "unless this one has it: %s", word, bad.text);
 }
 
 bool rsh_table_is_word(const char *word)
@@ -426,15 +431,32 @@ static int tables_load_suiting(const char *word,
 	return rc;
 }
 
+/* A table that keeps other names would keep all names of another model. */
+static int table_check_suits(const struct rsh_rule_table *t,
+			     const struct rsh_model_config *config,
+			     struct rsh_error *err)
+{
+	const char *has = config ? rsh_model_config_architecture(config, 0) :
+				   NULL;
+
+	return !has || !t->n_rests || !t->n_suits || table_suits(t, config) ?
+	       0 :
+	       rsh_error_set(err, EINVAL, "%s is not for %s, of which it would "
+			     "keep names that it does not know (`reshardfs "
+			     "convert list`)", t->path, has);
+}
+
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 		    struct rsh_table_set *out, struct rsh_error *err)
 {
 	struct rsh_rule_table *t;
+	int rc;
 
 	*out = (struct rsh_table_set){ 0 };
 	if (rsh_table_is_word(path))
 		return tables_load_suiting(path, config, out, err);
-	return rsh_rule_table_load(path, &t, err) ?: table_set_add(out, t, err);
+	rc = rsh_rule_table_load(path, &t, err) ?: table_set_add(out, t, err);
+	return rc ?: table_check_suits(t, config, err);
 }
 
 void rsh_table_set_clear(struct rsh_table_set *s)

@@ -364,6 +364,46 @@ def run_adapters(tap, trees, directory):
                 refuse(own, said, extra=words)
 
 
+# ---- two layouts under the same names ----
+
+def vision_experts(directory, hidden, ffn, side, sizes=True):
+    """Qwen3-VL-MoE with these sizes, as published or as transformers 5 saves it."""
+    numbers = random.Random(hidden + ffn)
+    root = tempfile.mkdtemp(dir=directory)
+    values, turned = {}, {}
+    for name, rows, columns in (("gate_up_proj", hidden, 2 * ffn), ("down_proj", ffn, hidden)):
+        expert = [[numbers.randrange(1 << 16) for _ in range(columns)] for _ in range(rows)]
+        for to, matrix in ((values, expert), (turned, list(zip(*expert)))):
+            to["model.language_model.layers.0.mlp.experts." + name] = (
+                "F16", (1, len(matrix), len(matrix[0])),
+                b"".join(x.to_bytes(2, "little") for row in matrix for x in row))
+    text = {"hidden_size": hidden, "moe_intermediate_size": ffn} if sizes else {}
+    write(os.path.join(root, "config.json"), json.dumps(
+        {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "text_config": text}).encode())
+    sides = (values, turned) if side == "left" else (turned, values)
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(sides[0]))
+    return root, hashes(sides[1])
+
+
+def run_layouts(tap, trees, directory):
+    hf5 = ["--convert", "hf5"]
+    case = CASES["qwen3_vl_moe"]
+    for side, other in OTHER.items():
+        with tap.test(f"sizes say which layout the names hide: {side}"):
+            source = os.path.join(trees, "qwen3_vl_moe", side)
+            with Alone(source, extra=hf5) as mount:
+                same(model_hashes(mount.path), case["to"][other], side)
+            for hidden, ffn in ((4, 2), (2, 2), (4, 4), (6, 5), (4, 8)):
+                root, wanted = vision_experts(directory, hidden, ffn, side)
+                same(exported(directory, root, *hf5)[0], wanted, f"{side} {hidden} {ffn}")
+                refuse(root, "_proj has shape", "is not what the rule says",
+                       extra=[*hf5, "--from", FROM[other]])
+            root, wanted = vision_experts(directory, 4, 3, side, sizes=False)
+            refuse(root, "neither names nor shapes say of which side of", "--from hf is the left "
+                   "one, --from mindspore the right one", extra=hf5)
+            same(exported(directory, root, *hf5, "--from", FROM[side])[0], wanted, "--from")
+
+
 # ---- what is refused ----
 
 def without(trees, directory, case, change):
@@ -412,6 +452,34 @@ def run_refused(tap, trees, directory):
                "no table of hf5 supports LlamaForCausalLM", extra=hf5)
         refuse(os.path.join(trees, "wrapped-ddp", "left"), "--convert hf5 needs the model's "
                "config.json", extra=hf5)
+        for table, source in (("hf5-mixtral", left), ("hf5-mixtral", right),
+                              ("hf5-qwen2_moe", os.path.join(trees, "mixtral", "right"))):
+            refuse(source, f"{table}.rules is not for", "of which it would keep names",
+                   extra=["--convert", table])
+    with tap.test("a stacked source with tables for experts apart"):
+        for words in (["qwen3_moe", "--dst-strategy", "none"], ["titan"], [
+                "megatron-moe", "--format", "megatron", "--dst-mesh", "tp=1"]):
+            refuse(right, "no rule of", "names tensor model.layers.1.mlp.experts.down_proj",
+                   extra=["--convert", *words])
+    with tap.test("an adapter of the other form"):
+        tuned = Tuned(3)
+        own = tempfile.mkdtemp(dir=directory)
+        base = os.path.join(own, "base")
+        write(os.path.join(base, "config.json"), json.dumps(tuned.config).encode())
+        write(os.path.join(base, "model.safetensors"), safetensors_bytes(tuned.model))
+        apart = tuned.save(own, "apart", tuned.apart, target_modules=[
+            "q_proj", *(tuned.parts[i] for i in tuned.adapted)])
+        peft = [*hf5, "--format", "peft", "--config", base]
+        stack, fused = os.path.join(own, "stack"), os.path.join(own, "fused")
+        for words in ([*hf5, base, stack], [*peft, apart, fused]):
+            check(run("export", *words).status == GOOD, words)
+        for model, adapter in ((base, fused), (stack, apart)):
+            for more in ([], hf5):
+                refuse(model, "changes model.layers.0.", ".weight, which is not in the source",
+                       extra=["--lora", adapter, *more])
+        for adapter, side in ((apart, "mindspore"), (fused, "hf")):
+            refuse(adapter, "of the tensors have names of the other side of", "--from is wrong",
+                   extra=[*peft, "--from", side])
     with tap.test("a strategy has no place"):
         got = run("plan", *hf5, "--dst-strategy", os.path.join(
             HERE, "data", "demo", "strategy_4_cards.ckpt"), left)
@@ -451,6 +519,9 @@ def run_refused(tap, trees, directory):
         write(os.path.join(tables, "bad.rules"), b"for Qwen3MoeForCausalLM\na = \n")
         demand(run("plan", "--convert", "auto", left, env={"RESHARDFS_TABLES": tables}).err,
                "bad.rules:2")
+        write(os.path.join(tables, "good.rules"), b"a = b\n")
+        demand(run("plan", *hf5, left, env={"RESHARDFS_TABLES": tables}).err,
+               'there is no table or group "hf5", unless this one has it: ', "bad.rules:2: the line")
     with tap.test("a table of two groups"):
         table = write(os.path.join(directory, "two.rules"), b"group x\ngroup y\nrest =\n")
         refuse(left, "two.rules:2: a table is in one group only", extra=["--convert", table])
@@ -473,6 +544,7 @@ def main():
         run_random(tap, directory, words.seed, words.cases, "models", one)
         run_random(tap, directory, words.seed, words.cases, "adapters", one_adapter)
         run_adapters(tap, trees, directory)
+        run_layouts(tap, trees, directory)
         run_refused(tap, trees, directory)
     return tap.finish()
 
