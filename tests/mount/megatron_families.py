@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Families of models in distributed checkpoints of Megatron-Bridge, both ways.
 
-Genuine models (data/model_names/bridge.*): layers of several kinds, norms that are one less,
-layers of prediction.  A second reading of the tables makes the same.
+Genuine models (data/model_names/bridge.*), and random ones: layers of several kinds, norms
+that are one less, layers of prediction.  A second reading of the tables makes the same.
 """
 
+import argparse
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -20,6 +22,7 @@ import rule_tables  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, run  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
+from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 from shown_model import hashes, model_hashes, same, without_copies  # noqa: E402
 
@@ -64,6 +67,99 @@ def one(tap, directory, name, case, left, right):
         same(without_copies(model_hashes(exported(directory, *words, dcp))), made["left"], "dcp")
 
 
+# ---- random models ----
+
+class Drawn:
+    """A model with the names of a table's left side: each layer has linear attention or
+    another one, and experts or an MLP, where the table has both."""
+
+    def __init__(self, seed):
+        numbers = self.numbers = random.Random(seed)
+        self.name = numbers.choice(sorted({case["table"] for case in CASES.values()}))
+        self.table = rule_tables.load_table(self.name)
+        pick = numbers.choice
+        self.layers, self.kind = pick((1, 2, 3, 11)), pick(("F32", "BF16", "F16"))
+        groups, keys = pick((1, 2, 3)), pick((1, 2, 3))
+        self.config = {
+            "num_hidden_layers": self.layers, "vocab_size": 7, "n_routed_experts": pick((1, 3, 12)),
+            "num_key_value_heads": groups, "num_attention_heads": groups * pick((1, 2)),
+            "linear_num_key_heads": keys, "linear_num_value_heads": keys * pick((1, 2, 3)),
+            "linear_key_head_dim": pick((1, 2, 3)), "linear_value_head_dim": pick((1, 2, 3))}
+        self.config["num_experts"] = self.config["n_routed_experts"]
+        self.known = self.table.numbers(self.config)
+        self.tensors = {}
+        for rule in self.table.rules:
+            if not any(tensor.name.letters for tensor in rule.sides["hf"]):
+                self.add(rule, {})
+        for layer in range(self.layers):
+            kinds = pick(("linear_attn.", "self_attn.")), pick(("mlp.gate_proj", "mlp.gate."))
+            for rule in self.table.rules:
+                name = rule.sides["hf"][0].name
+                if "l" in name.letters and not name.texts[0].startswith("mtp."):
+                    self.of_layer(rule, layer, kinds)
+        for left, _ in self.table.rests:
+            self.put(left + ".part.weight", (2, 3))
+
+    def of_layer(self, rule, layer, kinds):
+        """Adds the tensors of a rule, unless the layer is of another kind."""
+        name = rule.sides["hf"][0].name.texts[-1]
+        has = {text for text in ("linear_attn.", "self_attn.") if self.has(text)}
+        attends = kinds[0] if kinds[0] in has else next(iter(has))
+        thinks = kinds[1] if self.has(kinds[1]) else \
+            "mlp.gate." if self.has("mlp.gate.") else "mlp.gate_proj"
+        dense = any(part in name for part in ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"))
+        if any(text in name for text in has - {attends}) or (
+                ".mlp." in name and dense != (thinks == "mlp.gate_proj")):
+            return
+        if not rule.when or rule.when["hf"].fill({"l": layer}, self.known) in self.tensors:
+            self.add(rule, {"l": layer})
+
+    def has(self, text):
+        return any(text in t.name.texts[-1] for rule in self.table.rules
+                   for t in rule.sides["hf"])
+
+    def add(self, rule, numbers):
+        letters = {x for side in rule.sides.values() for t in side for x in t.letters()}
+        sizes = {**{x: self.numbers.randint(1, 4) for x in sorted(letters)}, **self.known}
+        shape = self.numbers.randint(1, 5), self.numbers.randint(1, 5)
+        for tensor in rule.sides["hf"]:
+            for expert in range(sizes["e"] if "e" in tensor.name.letters else 1):
+                name = tensor.name.fill({**numbers, "e": expert}, self.known)
+                if name not in self.tensors:
+                    self.put(name, tensor.shape(sizes) if tensor.dims is not None else shape)
+
+    def put(self, name, shape):
+        count = 1
+        for size in shape:
+            count *= size
+        # No exponent is that of infinity.
+        data = bytearray(random_bytes(self.numbers, rule_tables.BYTES[self.kind] * count))
+        for at in range(rule_tables.BYTES[self.kind] - 1, len(data), rule_tables.BYTES[self.kind]):
+            data[at] &= 0xbf
+        self.tensors[name] = (self.kind, tuple(shape), bytes(data))
+
+    def save(self, directory, tensors):
+        root = tempfile.mkdtemp(dir=directory)
+        write(os.path.join(root, "config.json"), json.dumps(self.config).encode())
+        write(os.path.join(root, "model.safetensors"), safetensors_bytes(tensors))
+        return root
+
+
+def run_random(tap, directory, seed, cases):
+    for case in half_if_sanitized(range(cases)):
+        model = Drawn(seed + case)
+        with tap.test(f"random {model.name}, {model.layers} layers, --seed {seed + case} "
+                      "--cases 1"), tempfile.TemporaryDirectory(dir=directory) as own:
+            made = model.table.convert(model.tensors, model.config, "hf")
+            back = model.table.convert(made, model.config, "mindspore")
+            check(set(back) == set(model.tensors), "the second reading")
+            words = ["--convert", model.name, "--from", "hf", *RANK]
+            to = exported(own, *words, model.save(own, model.tensors))
+            same(hashes(values_in(os.path.join(to, "rank_0"))), hashes(made), "to Megatron")
+            same(model_hashes(exported(own, "--convert", model.name, "--from", "mindspore",
+                                       model.save(own, made))), hashes(back), "back")
+
+
 def changed(directory, source, change):
     """A copy of a model with other tensors."""
     root = tempfile.mkdtemp(dir=directory)
@@ -101,12 +197,17 @@ def run_refused(tap, trees, directory):
 
 def main():
     require_mount()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed())
+    parser.add_argument("--cases", type=int, default=24)
+    words = parser.parse_args()
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         trees = packed.unpack("model_names", os.path.join(directory, "trees"), ("bridge.tar.xz",))
         for name, case in CASES.items():
             one(tap, directory, name, case,
                 *(os.path.join(trees, case["sides"][side]) for side in ("left", "right")))
+        run_random(tap, directory, words.seed, words.cases)
         run_refused(tap, trees, directory)
     return tap.finish()
 
