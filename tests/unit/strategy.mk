@@ -26,6 +26,7 @@ UNIT += \
 	unit/test_weights \
 	unit/test_weights_property \
 	unit/test_weights_quantised \
+	unit/test_weights_peft \
 	unit/test_tensor_cut \
 	unit/test_tensor_low_rank \
 	unit/test_tensor_scaled \
@@ -98,6 +99,8 @@ unit_test_weights_SOURCES = unit/test_weights.c $(WEIGHTS_SUPPORT)
 unit_test_weights_LDADD = $(L_PLAN)
 unit_test_weights_quantised_SOURCES = unit/test_weights_quantised.c $(WEIGHTS_SUPPORT)
 unit_test_weights_quantised_LDADD = $(L_PLAN)
+unit_test_weights_peft_SOURCES = unit/test_weights_peft.c $(WEIGHTS_SUPPORT)
+unit_test_weights_peft_LDADD = $(L_PLAN)
 unit_test_weights_property_SOURCES = \
 	unit/test_weights_property.c \
 	$(WEIGHTS_SUPPORT)

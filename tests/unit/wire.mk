@@ -25,6 +25,7 @@ UNIT += \
 	unit/test_wire_json_edit \
 	unit/test_wire_json_load \
 	unit/test_wire_rule_table \
+	unit/test_wire_adapter_edit \
 	unit/test_formats_dcp \
 	unit/test_formats_dcp_damage \
 	unit/test_formats_torch_ranks \
@@ -92,6 +93,8 @@ unit_test_wire_weight_map_SOURCES = unit/test_wire_weight_map.c $(WIRE_SUPPORT)
 unit_test_wire_weight_map_LDADD = $(L_WIRE)
 unit_test_wire_rule_table_SOURCES = unit/test_wire_rule_table.c
 unit_test_wire_rule_table_LDADD = $(L_WIRE)
+unit_test_wire_adapter_edit_SOURCES = unit/test_wire_adapter_edit.c
+unit_test_wire_adapter_edit_LDADD = $(L_WIRE)
 unit_test_formats_dcp_SOURCES = unit/test_formats_dcp.c $(WIRE_SUPPORT)
 unit_test_formats_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_formats_dcp_LDADD = $(L_FORMATS)
