@@ -738,9 +738,9 @@ int rsh_weights_find_side(const struct rsh_weights_options *o,
 	if (told)
 		*told = !left != !right;
 	return left || right || !changes ? 0 :
-	       rsh_error_set(err, EINVAL, "neither names nor shapes say of "
-			     "which side of %s the tensors are: --from hf is "
-			     "the left one, --from mindspore the right one",
+	       rsh_error_set(err, EINVAL, "names and shapes of the tensors "
+			     "are those of both sides of %s: --from hf is the "
+			     "left one, --from mindspore the right one",
 			     o->table->path);
 }
 

@@ -19,9 +19,11 @@ import make_tree
 import megatron_random
 import random_models
 import rank_trees
+import rule_tables
 import version_chains
 from demands import write
 from safetensors_format import safetensors_bytes
+from tuned_experts import Tuned
 
 WEIGHTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "weights")
 BOTH = {"src_strategy": "none", "dst_strategy": "none"}
@@ -121,11 +123,41 @@ def _adapted(directory, numbers):
                 {**BOTH, "convert": "qwen3", "format": "safetensors", "lora": adapter})
 
 
+def _experts(directory, numbers, stacked):
+    """A model that is shown with the other form of its experts."""
+    tuned = Tuned(numbers.getrandbits(31))
+    tensors = tuned.model
+    if stacked:
+        table = "hf5-mixtral" if tuned.at != "mlp" else "hf5-qwen2_moe"
+        tensors = rule_tables.load_table(table).convert(tensors, tuned.config, "hf")
+    return Kind(f"experts {'stacked' if stacked else 'apart'}",
+                tuned.save_model(directory, tensors), {**BOTH, "convert": "hf5", "format": "hf"})
+
+
+def _tuned(directory, numbers, stacked):
+    """An adapter that is shown for the other form of the experts."""
+    tuned = Tuned(numbers.getrandbits(31))
+    base = tuned.save_model(os.path.join(directory, "base"))
+    adapted = [tuned.parts[i] for i in tuned.adapted]
+    source = tuned.save(directory, "adapter", tuned.apart, target_modules=["q_proj", *adapted]) \
+        if not stacked else tuned.save(
+            directory, "adapter", tuned.fused, r=tuned.rank * (2 if len(adapted) > 1 else 1),
+            target_modules=["q_proj"], target_parameters=[
+                *(["gate_up_proj"] if len(adapted) > 1 else []),
+                *(["down_proj"] if len(adapted) != 2 else [])],
+            rank_pattern={} if len(adapted) == 1 else {
+                "q_proj": tuned.rank, "down_proj": tuned.rank})
+    return Kind(f"an adapter of experts {'stacked' if stacked else 'apart'}", source,
+                {**BOTH, "convert": "hf5", "format": "peft", "config": base})
+
+
 def all_sources(directory, seed):
     """A Kind for each; what is random follows from the seed."""
     numbers = random.Random(seed)
     ways = (_ranks, _transposed, _adapted, _torch_ranks, _torch_ranks, _megatron, _megatron,
             _deepspeed, _deepspeed, _versions, _versions,
+            *(lambda d, n, way=way, stacked=stacked: way(d, n, stacked)
+              for way in (_experts, _tuned) for stacked in (False, True)),
             *(lambda d, n, kind=kind: _distributed(d, n, kind)
               for kind in ("torch", "torch", "hf", "hyper")),
             *(lambda d, n, table=table: _converted(d, n, table)

@@ -21,12 +21,12 @@ import packed  # noqa: E402
 import rule_tables  # noqa: E402
 from adapters import PREFIX  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
-from quantised import encoded  # noqa: E402
 from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 from shown_model import hashes, model_hashes, same  # noqa: E402
+from tuned_experts import Tuned  # noqa: E402
 
 CASES = packed.expected("model_names")
 OTHER = {"left": "right", "right": "left"}
@@ -215,84 +215,9 @@ def run_random(tap, directory, seed, cases, what, one_case):
 
 # ---- adapters ----
 
-class Tuned:
-    """A model with experts apart, an adapter for it, and the adapter as PEFT fuses it."""
-
-    def __init__(self, seed):
-        numbers = self.numbers = random.Random(seed)
-        self.at, self.parts = numbers.choice((
-            ("block_sparse_moe", ("w1", "w3", "w2")),
-            ("mlp", ("gate_proj", "up_proj", "down_proj"))))
-        self.experts, self.rank = numbers.choice((1, 2, 3, 12)), numbers.choice((1, 2, 5))
-        # Square matrices might be transposed, so no adapter is merged into them.
-        self.hidden, self.ffn = numbers.choice([(h, f) for h in range(1, 6)
-                                                for f in range(1, 6) if h not in (f, 2 * f)])
-        self.kind = numbers.choice(("F32", "F16", "BF16"))
-        self.adapted = numbers.choice(((0, 1, 2), (0, 1), (2,)))
-        self.layers = numbers.choice((1, 2, 11))
-        self.model, self.apart, self.fused = {}, {}, {}
-        for layer in range(self.layers):
-            self.layer(f"model.layers.{layer}.")
-        self.config = {"architectures": ["MixtralForCausalLM" if self.at != "mlp" else
-                                         "Qwen3MoeForCausalLM"], "num_local_experts": self.experts}
-
-    def matrix(self, rows, columns):
-        """Whole numbers, of which sums are exact."""
-        return [[self.numbers.randint(-2, 2) for _ in range(columns)] for _ in range(rows)]
-
-    def tensor(self, rows):
-        return self.kind, (len(rows), len(rows[0])), b"".join(
-            encoded(float(x), self.kind) for row in rows for x in row)
-
-    def both(self, to, module, a, b):
-        to[f"{PREFIX}{module}.lora_A.weight"] = self.tensor(a)
-        to[f"{PREFIX}{module}.lora_B.weight"] = self.tensor(b)
-
-    def layer(self, layer):
-        drawn = {}
-        for expert in range(self.experts):
-            for i, part in enumerate(self.parts):
-                rows, columns = ((self.hidden, self.ffn) if i == 2 else (self.ffn, self.hidden))
-                name = f"{layer}{self.at}.experts.{expert}.{part}"
-                self.model[name + ".weight"] = self.tensor(self.matrix(rows, columns))
-                if i in self.adapted:
-                    drawn[expert, i] = (self.matrix(self.rank, columns),
-                                        self.matrix(rows, self.rank))
-                    self.both(self.apart, name, *drawn[expert, i])
-        q = layer + "self_attn.q_proj"
-        self.model[q + ".weight"] = self.tensor(self.matrix(3, self.hidden))
-        a, b = self.matrix(self.rank, self.hidden), self.matrix(3, self.rank)
-        self.both(self.apart, q, a, b)
-        self.both(self.fused, q, a, b)
-        module = layer + "mlp.experts"
-        for parts in ((0, 1), (2,)):
-            if parts[0] in self.adapted:
-                inner = ".base_layer" if len(parts) == 2 and 2 in self.adapted else ""
-                self.both(self.fused, module + inner, *self.fuse(drawn, parts))
-
-    def fuse(self, drawn, parts):
-        """A: experts slowest; B: ranks slowest, zeros where another part has its ranks."""
-        a = [row for e in range(self.experts) for i in parts for row in drawn[e, i][0]]
-        b = []
-        for i in parts:
-            for row in range(len(drawn[0, i][1])):
-                b.append([drawn[e, k][1][row][r] if k == i else 0 for k in parts
-                          for r in range(self.rank) for e in range(self.experts)])
-        return a, b
-
-    def save(self, directory, name, tensors, **config):
-        at = os.path.join(directory, name)
-        write(os.path.join(at, "adapter_model.safetensors"), safetensors_bytes(tensors))
-        write(os.path.join(at, "adapter_config.json"), json.dumps(
-            {"peft_type": "LORA", "r": self.rank, "lora_alpha": 4 * self.rank, **config}).encode())
-        return at
-
-
 def one_adapter(seed, directory):
     tuned = Tuned(seed)
-    base = os.path.join(directory, "base")
-    write(os.path.join(base, "config.json"), json.dumps(tuned.config).encode())
-    write(os.path.join(base, "model.safetensors"), safetensors_bytes(tuned.model))
+    base = tuned.save_model(os.path.join(directory, "base"))
     apart = tuned.save(directory, "apart", tuned.apart, target_modules=[
         "q_proj", *(tuned.parts[i] for i in tuned.adapted)])
     words = ["--convert", "hf5", "--format", "peft", "--config", base]
@@ -332,6 +257,21 @@ def run_adapters(tap, trees, directory):
             got = run("plan", *extra, os.path.join(place, "left"))
             check(got.status != GOOD and "it is an adapter: --lora DIR merges it" in got.err,
                   repr(got))
+    with tap.test("an export goes on if adapter_config.json is the same"):
+        source, to = (os.path.join(directory, name) for name in ("own", "own-shown"))
+        shutil.copytree(os.path.join(place, "left"), source)
+        export = ["export", *words, source, to]
+        for said in ("2 files of", "2 already existed"):
+            demand(run(*export).out, said)
+        config = os.path.join(source, "adapter_config.json")
+        changed = json.loads(content(config))
+        changed["lora_alpha"] += 1
+        write(config, json.dumps(changed).encode())
+        got = run(*export)
+        check(got.status != GOOD and "is not of this conversion" in got.err, repr(got))
+        check(run(*export, "--overwrite").status == GOOD, "--overwrite")
+        shown = json.loads(content(os.path.join(to, "adapter_config.json")))
+        check(shown["lora_alpha"] == changed["lora_alpha"], shown)
     expert = PREFIX + "model.layers.0.mlp.experts."
     for what, side, change, said in (
             ("gate without up", "left", lambda t, _: [t.pop(n) for n in list(t) if "up_proj" in n],
@@ -399,8 +339,8 @@ def run_layouts(tap, trees, directory):
                 refuse(root, "_proj has shape", "is not what the rule says",
                        extra=[*hf5, "--from", FROM[other]])
             root, wanted = vision_experts(directory, 4, 3, side, sizes=False)
-            refuse(root, "neither names nor shapes say of which side of", "--from hf is the left "
-                   "one, --from mindspore the right one", extra=hf5)
+            refuse(root, "names and shapes of the tensors are those of both sides of", "--from hf "
+                   "is the left one, --from mindspore the right one", extra=hf5)
             same(exported(directory, root, *hf5, "--from", FROM[side])[0], wanted, "--from")
 
 
@@ -464,9 +404,7 @@ def run_refused(tap, trees, directory):
     with tap.test("an adapter of the other form"):
         tuned = Tuned(3)
         own = tempfile.mkdtemp(dir=directory)
-        base = os.path.join(own, "base")
-        write(os.path.join(base, "config.json"), json.dumps(tuned.config).encode())
-        write(os.path.join(base, "model.safetensors"), safetensors_bytes(tuned.model))
+        base = tuned.save_model(os.path.join(own, "base"))
         apart = tuned.save(own, "apart", tuned.apart, target_modules=[
             "q_proj", *(tuned.parts[i] for i in tuned.adapted)])
         peft = [*hf5, "--format", "peft", "--config", base]

@@ -75,6 +75,7 @@ EXTRA_DIST += \
 	lib/megatron_files.py \
 	lib/mindspeed_software.py \
 	lib/bridge_software.py \
+	lib/tuned_experts.py \
 	lib/megatron_trees.py \
 	lib/packed.py \
 	lib/rank_pickles.py \

@@ -130,6 +130,24 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	return 0;
 }
 
+/* The adapter_config.json that is shown follows from SOURCE's. */
+static int digest_own_config(void *hash, const struct rsh_store *store,
+			     struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_stat st;
+	size_t len;
+	int rc;
+
+	if (rsh_store_look(store, RSH_ADAPTER_CONFIG_NAME, &st))
+		return 0;
+	rc = rsh_store_load(store, RSH_ADAPTER_CONFIG_NAME,
+			    &rsh_adapter_config_file, &data, &len, err);
+	if (rc == 0)
+		digest_bytes(hash, data, len);
+	return rc;
+}
+
 /* The length is hashed before a text, so that two different lists never give
  * the same bytes.  The final NUL is hashed as well, so that a NULL text and an
  * empty text differ. */
@@ -217,6 +235,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],
 				 cfg->weights.lora_files[i], store, err);
+	if (rc == 0 && cfg->output->takes & RSH_TAKES_ADAPTER)
+		rc = digest_own_config(hash, store, err);
 	if (rc == 0 && (cfg->model_files || cfg->shown_config))
 		rc = digest_model_files(hash, cfg, err);
 	return rc;
