@@ -88,10 +88,10 @@ def enter():
         return found.replace("torch.", "torch.cuda.", 1) \
             if isinstance(found, str) and "cuda" not in found else found
     torch.Tensor.type = of_cuda
-    _without_kernels()
+    without_kernels()
 
 
-def _without_kernels():
+def without_kernels():
     """What has no weights is not there without TransformerEngine and grouped GEMM."""
     import megatron.core.transformer.moe.grouped_gemm_util as grouped
     import megatron.core.transformer.multi_latent_attention as latent

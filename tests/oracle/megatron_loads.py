@@ -27,7 +27,18 @@ import types
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 os.environ["RESHARDFS_TABLES"] = os.path.abspath(os.path.join(HERE, "..", "..", "tables"))
-MADE = ("megatron-dense", "megatron-moe-local", "megatron-dense", "megatron-moe")
+LATENT = "megatron-deepseek3", "megatron-deepseek3-mtp"
+MADE = ("megatron-dense", "megatron-moe-local", *LATENT, "megatron-dense", "megatron-moe",
+        LATENT[1])
+# Names of Megatron-Core without TransformerEngine, of those with it.
+CORE = ((".linear_q_up_proj.layer_norm_weight", ".q_layernorm.weight"),
+        (".linear_kv_up_proj.layer_norm_weight", ".kv_layernorm.weight"),
+        ("mtp_model_layer", "transformer_layer"),
+        (".mlp.linear_fc1.layer_norm_weight", ".pre_mlp_layernorm.weight"),
+        (".experts.experts.linear_fc1.weight[e, (f | f), h]",
+         ".experts.local_experts.{e}.linear_fc1.weight[(f | f), h]"),
+        (".experts.experts.linear_fc2.weight[e, h, f]",
+         ".experts.local_experts.{e}.linear_fc2.weight[h, f]"))
 
 
 # ---- a process of Megatron-LM ----
@@ -127,14 +138,15 @@ def models_of(args):
 
 def run_rank(rank, world, step, job):
     """Loads a tree and saves it as torch_dist (mesh), or loads that (whole)."""
-    sys.path.insert(0, os.environ["RSH_MEGATRON"])
+    # A program beside this one has the name of its package.
+    sys.path[:] = [os.environ["RSH_MEGATRON"],
+                   *(path for path in sys.path if os.path.abspath(path) != HERE)]
     with open(job, encoding="utf-8") as f:
         job = json.load(f)
     turn_to_cpu()
     import torch
-    import megatron.core.transformer.moe.grouped_gemm_util as grouped
-    grouped.assert_grouped_gemm_is_available = lambda: None
-    grouped.grouped_gemm_is_available = lambda: True
+    from megatron_software import without_kernels
+    without_kernels()
     if step == "mesh":
         words = [*job["mesh"], "--load", job["shown"], "--save", job["joined"], "--ckpt-format",
                  "torch"]
@@ -175,6 +187,8 @@ COMMON = """--seq-length 16 --max-position-embeddings 16 --micro-batch-size 1 --
 def model_words(model):
     """The options of a run for a model that is made up."""
     c = model.config
+    if model.table in LATENT:
+        return latent_words(model)
     heads = c["num_attention_heads"]
     words = {"num-layers": model.layers, "hidden-size": model.hidden,
              "num-attention-heads": heads, "kv-channels": c["head_dim"],
@@ -200,14 +214,54 @@ def model_words(model):
     return COMMON + flags + [w for n, v in words.items() for w in (f"--{n}", str(v))]
 
 
+def latent_words(model):
+    """The same of a model with latent attention."""
+    c = model.config
+    flags = ["--multi-latent-attention", "--qk-layernorm", "--moe-router-enable-expert-bias"]
+    if not c["tie_word_embeddings"]:
+        flags.append("--untie-embeddings-and-output-weights")
+    flags += {"BF16": ["--bf16"], "F16": ["--fp16"], "F32": []}[model.dtype]
+    words = {"num-layers": model.layers, "hidden-size": model.hidden,
+             "num-attention-heads": c["num_attention_heads"], "ffn-hidden-size": model.inner,
+             "vocab-size": model.words, "q-lora-rank": c["q_lora_rank"],
+             "kv-lora-rank": c["kv_lora_rank"], "qk-head-dim": c["qk_nope_head_dim"],
+             "qk-pos-emb-head-dim": c["qk_rope_head_dim"], "v-head-dim": c["v_head_dim"],
+             "num-experts": model.experts, "moe-ffn-hidden-size": model.small,
+             "moe-router-topk": 2, "moe-token-dispatcher-type": "alltoall",
+             "moe-router-load-balancing-type": "none", "moe-router-score-function": "sigmoid",
+             "moe-shared-expert-intermediate-size": model.shared,
+             "moe-layer-freq": "(" + "+".join(f"[{int(i >= c['first_k_dense_replace'])}]"
+                                              for i in range(model.layers)) + ")"}
+    if model.table == LATENT[1]:
+        words["mtp-num-layers"] = c["num_nextn_predict_layers"]
+    return COMMON + flags + [w for n, v in words.items() for w in (f"--{n}", str(v))]
+
+
+def core_table(directory):
+    """A table of DeepSeek-V3 with the names that Megatron-LM has on the CPU."""
+    with open(os.path.join(os.environ["RESHARDFS_TABLES"],
+                           "megatron-bridge-deepseek_v3.rules"), encoding="utf-8") as f:
+        text = f.read()
+    for name, of_core in CORE:
+        text = text.replace(name, of_core)
+    path = os.path.join(directory, "core.rules")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    return path
+
+
 def mesh_of(chance, model):
     """Sizes that Megatron-LM takes on at most four processes."""
     c = model.config
     heads = c["num_attention_heads"]
     sizes = [heads, c.get("num_key_value_heads") or heads, model.words, model.inner]
-    experts = model.experts if model.kind == "qwen3_moe" else 0
+    experts = getattr(model, "experts", 0)
     if experts:
         sizes.append(model.small)
+    if model.table in LATENT:
+        # Megatron-LM divides what queries and keys are compressed to.
+        sizes += [model.shared, model.hidden, c["q_lora_rank"],
+                  c["kv_lora_rank"] + c["qk_rope_head_dim"]]
     tp = chance.choice([n for n in (1, 2, 2) if all(s % n == 0 for s in sizes)])
     ep = chance.choice([n for n in (1, 2, 2) if experts % n == 0]) if experts else 1
     pp = chance.choice([n for n in (1, 2, 2) if model.layers % n == 0 and tp * ep * n <= 4])
@@ -229,8 +283,9 @@ def model_of(number):
     while True:
         model = random_models.Model(chance.randrange(1 << 30), MADE[number % len(MADE)])
         c = model.config
-        if c["head_dim"] % 2 == 0 and model.layers <= 4 and "heads apart" not in str(model) \
-                and "rotary" not in "".join(model.tensors):
+        said = str(model)
+        if c.get("head_dim", 2) % 2 == 0 and model.layers <= 4 and "fp8" not in said and \
+                "heads apart" not in said and "rotary" not in "".join(model.tensors):
             mesh = mesh_of(chance, model)
             if mesh["tp"] * mesh["pp"] * mesh["ep"] > 1:
                 return model, mesh
@@ -270,7 +325,8 @@ def run_case(tap, number, directory):
     with tap.test(what), tempfile.TemporaryDirectory(dir=directory) as own:
         hf = model.save(os.path.join(own, "hf"))
         plain = os.path.join(own, "plain")
-        words = ["--convert", model.table, "--from", "hf"]
+        words = ["--convert", core_table(own) if model.table in LATENT else model.table,
+                 "--from", "hf"]
         got = run("export", "--format", "dcp", *words, hf, plain)
         check(got.status == GOOD, repr(got))
         job = os.path.join(own, "job")
