@@ -199,7 +199,8 @@ def run_states(tap, trees, directory):
                     same(model_hashes(mount.path), CASES[case]["whole"], case)
                     demand(mount.log(), "the optimizer's state is not complete: tensor "
                            "optimizer.state.")
-                no_good(copy, "tensor optimizer.state.", extra=["--format", "dcp"])
+                no_good(copy, "tensor optimizer.state.", "; `reshardfs mount --drop '^optimizer' "
+                        f"{copy} MNT` shows the weights", extra=["--format", "dcp"])
                 with Alone(copy, extra=["--format", "dcp", "--drop", "^optimizer"]) as mount:
                     same(hashes(Checkpoint(mount.path).values()), CASES[case]["whole"], case)
                 shutil.rmtree(copy)

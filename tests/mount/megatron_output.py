@@ -76,6 +76,16 @@ def run_genuine(tap, trees, directory):
                                read_step(step_of(os.path.join(trees, CASES[to]["path"]))), to)
 
 
+def run_schedules(tap, trees):
+    for name, said in (("ms-llama-noop", "noop_layers"), ("ms-llama-dualpipev", "dualpipev"),
+                       ("ms-llama-tp2pp2", "")):
+        with tap.test(f"{name}: what the shown tree has not"):
+            got = run("plan", *WORDS, "--dst-mesh", "pp=2", os.path.join(trees, name))
+            check(got.status == GOOD and (f"SOURCE has {said}, and the tree that is shown has not:"
+                                          in got.out if said else "SOURCE has" not in got.out),
+                  repr(got))
+
+
 def run_mounted(tap, trees):
     source = os.path.join(trees, "mg-moe-local")
     words = [*WORDS, *mesh_words(CASES["mg-moe-local"]["mesh"])]
@@ -334,6 +344,9 @@ def run_refused(tap, trees, directory):
     dense, local = os.path.join(trees, "ms-llama-tp2pp2"), os.path.join(trees, "mg-moe-local")
     for status, words, said in (
             (USAGE, ["tp=2,xp=2"], ["has no axis xp, but tp, pp, ep, etp, vp, dp and cp"]),
+            (USAGE, ["tp=2,dualpipev=1"], ["writes no dualpipev and no noop layers of "
+                                           "MindSpeed-LLM (dualpipev)"]),
+            (USAGE, ["pp=2,noop_layers=2"], ["(noop_layers): its converter makes them"]),
             (USAGE, ["tp=4,etp=3"], ["etp=3 does not divide tp=4", "overwrite each other"]),
             (USAGE, ["vp=2"], ["vp=2 needs pp"]),
             (USAGE, ["tp=1024,pp=64,ep=64"], ["more than 1048576 ranks"]),
@@ -406,7 +419,8 @@ def main():
         trees = unpack(os.path.join(directory, "trees"))
         for function, arguments in (
                 (run_genuine, (trees, directory)), (run_mounted, (trees,)),
-                (run_converted, (trees, directory)), (run_ranks, (directory,)), (run_refused, (trees, directory)),
+                (run_schedules, (trees,)), (run_converted, (trees, directory)),
+                (run_ranks, (directory,)), (run_refused, (trees, directory)),
                 (run_made, (directory, words.seed, words.cases))):
             if not words.only or function.__name__ in words.only:
                 function(tap, *arguments)

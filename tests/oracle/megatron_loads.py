@@ -285,7 +285,8 @@ def model_of(number):
         c = model.config
         said = str(model)
         if c.get("head_dim", 2) % 2 == 0 and model.layers <= 4 and "fp8" not in said and \
-                "heads apart" not in said and "rotary" not in "".join(model.tensors):
+                "heads apart" not in said and "rotary" not in "".join(model.tensors) and \
+                (model.table not in LATENT or model.hidden % c["num_attention_heads"] == 0):
             mesh = mesh_of(chance, model)
             if mesh["tp"] * mesh["pp"] * mesh["ep"] > 1:
                 return model, mesh

@@ -116,13 +116,18 @@ static void say_mesh(struct said *s)
 		    (w->pipeline * w->n_chunks) : 0);
 }
 
+const uint64_t *rsh_megatron_source_args(const struct rsh_source *source)
+{
+	return rsh_source_format(source) == &rsh_megatron_format ?
+	       rsh_megatron_of(source)->args : NULL;
+}
+
 static struct said said_begin(const struct rsh_megatron_model *m,
 			      const struct rsh_source *source)
 {
 	return (struct said){
 		.m = m,
-		.args = rsh_source_format(source) == &rsh_megatron_format ?
-			rsh_megatron_of(source)->args : NULL,
+		.args = rsh_megatron_source_args(source),
 	};
 }
 

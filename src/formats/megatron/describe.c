@@ -305,8 +305,7 @@ static int states_check(struct rsh_megatron_work *w)
 			     tensor_by_name) &&
 		    !problem_is(&w->st->all.problems, key.name))
 			rc = rsh_megatron_blame(w, key.name, ENOENT, "no file "
-						"has it (--drop '^optimizer' "
-						"leaves the states out)");
+						"has it");
 	}
 	return rc < 0 ? rc : 0;
 }

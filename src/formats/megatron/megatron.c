@@ -57,16 +57,33 @@ static void tell_refused(const struct rsh_source_megatron *st,
 	rsh_error_prefix(err, "%s", lost.text);
 }
 
+/* Adds the command that shows the weights if only states are not complete. */
+static int refuse_tensor(const struct rsh_source_megatron *st, int rc,
+			 struct rsh_error *err)
+{
+	const struct rsh_tensor_problems *p = &st->all.problems;
+	const struct rsh_error is = *err;
+
+	for (size_t i = 0; i < p->n; i++)
+		if (!rsh_megatron_is_state(p->v[i].name))
+			return rc;
+	return rsh_error_set(err, -rc, "%s; `reshardfs mount --drop "
+			     "'^optimizer' %s MNT` shows the weights", is.text,
+			     st->path);
+}
+
 static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 			 struct rsh_error *err)
 {
 	struct rsh_source_megatron *st = rsh_megatron_of(job->source);
 	const struct rsh_plan_options *o = job->opts;
-	int rc = rsh_megatron_describe(st, err) ?:
-		 rsh_tensor_problems_check(&st->all.problems, o, err);
+	int rc = rsh_megatron_describe(st, err);
 
 	if (rc)
 		return rc;
+	rc = rsh_tensor_problems_check(&st->all.problems, o, err);
+	if (rc)
+		return refuse_tensor(st, rc, err);
 	if (st->no_states &&
 	    (!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")))
 		rsh_log_warning("%s: the states of the optimizer are left out: "

@@ -23,6 +23,23 @@
 
 /* ---- the plan ---- */
 
+/* Notes what the tree that is SOURCE has, and the one that is shown has not. */
+static int note_schedule(const struct rsh_source *source, struct rsh_plan *p,
+			 struct rsh_error *err)
+{
+	const uint64_t *args = rsh_megatron_source_args(source);
+
+	if (!args || !(args[RSH_MEGATRON_NOOPS] || args[RSH_MEGATRON_DUAL]))
+		return 0;
+	return rsh_blueprint_note(p, rsh_text_format(
+		"SOURCE has %s%s%s, and the tree that is shown has not: its "
+		"run must not ask for it",
+		args[RSH_MEGATRON_NOOPS] ? "noop_layers" : "",
+		args[RSH_MEGATRON_NOOPS] && args[RSH_MEGATRON_DUAL] ?
+		" and " : "", args[RSH_MEGATRON_DUAL] ? "dualpipev" : "")) ?
+		rsh_error_nomem(err) : 0;
+}
+
 static int model_write(struct rsh_megatron_model *m,
 		       const struct rsh_output_job *job, struct rsh_plan **out,
 		       struct rsh_error *err)
@@ -52,7 +69,8 @@ static int model_write(struct rsh_megatron_model *m,
 		m->cat, offers, (uint32_t)m->n }, &(struct rsh_placement){
 		.n_stages = w->pipeline, .stage_ranks = w->n_ranks,
 		.block_ranks = w->expert_tensor, .n_blocks = w->expert,
-		.places = places }, &opts, out, err);
+		.places = places }, &opts, out, err) ?:
+	     note_schedule(job->source, *out, err);
 	if (rc || form.n_args > 0)
 		return rc;
 	return rsh_blueprint_note(*out, rsh_text_format(

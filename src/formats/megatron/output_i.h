@@ -105,6 +105,9 @@ struct rsh_megatron_form {
 	uint32_t n_chunks;
 };
 
+/* Returns the arguments of SOURCE (enum rsh_megatron_arg); NULL: it is not a
+ * tree of Megatron's. */
+const uint64_t *rsh_megatron_source_args(const struct rsh_source *source);
 /* Finds how many heads a model has. */
 void rsh_megatron_heads_find(struct rsh_megatron_model *m,
 			     const struct rsh_source *source);

@@ -34,6 +34,14 @@ static int check_axes(const struct rsh_mesh *m, struct rsh_error *err)
 
 		for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
 			found |= strcmp(m->axes[i].name, known[k]) == 0;
+		if (strncmp(m->axes[i].name, "dual", 4) == 0 ||
+		    strncmp(m->axes[i].name, "noop", 4) == 0)
+			return rsh_error_set(err, EINVAL, "--dst-mesh: "
+					     "--format megatron writes no "
+					     "dualpipev and no noop layers of "
+					     "MindSpeed-LLM (%s): its converter "
+					     "makes them of the model without "
+					     "--format", m->axes[i].name);
 		if (!found)
 			return rsh_error_set(err, EINVAL, "--dst-mesh: "
 					     "--format megatron has no axis "
