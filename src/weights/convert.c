@@ -694,6 +694,56 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 			     "that only one side of %s has", table->path);
 }
 
+/* Marks the names of a side that fit.  Returns whether there is one. */
+static bool names_mark(const struct weights_work *w, enum rsh_side side,
+		       const char *text, bool *used)
+{
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	bool found = false;
+	uint32_t n;
+	const struct weights_template *t = weights_find(w, text, &n);
+
+	for (; n > 0; n--, t++)
+		if (t->side == side &&
+		    weights_fit(&w->units[t->unit].names[t->side][t->tensor],
+				text, holes) != WEIGHTS_NO)
+			found = used[t - w->templates] = true;
+	return found;
+}
+
+int rsh_weights_count_names(const struct rsh_rule_table *table,
+			    enum rsh_side side, const struct rsh_offer *in,
+			    uint32_t n, const struct rsh_names *names,
+			    uint32_t *unnamed, uint32_t *unused,
+			    struct rsh_error *err)
+{
+	const struct rsh_weights_options o = { .table = table };
+	struct weights_work w = { .o = &o };
+	int rc = weights_read_lets(&w, err) ?: weights_read_units(&w, err);
+	bool *used = rsh_arena_array(&w.scratch, bool, w.n_templates + 1);
+
+	*unnamed = *unused = 0;
+	if (rc == 0 && !used)
+		rc = rsh_error_nomem(err);
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const char *text = rsh_names_text(names, in[i].name);
+		bool found = names_mark(&w, side, text, used);
+
+		for (uint32_t k = 0; k < table->n_states && !found; k++) {
+			const char *prefix = table->states[k].prefix[side];
+			const size_t len = strlen(prefix);
+
+			found = strncmp(text, prefix, len) == 0 &&
+				names_mark(&w, side, text + len, used);
+		}
+		*unnamed += !found;
+	}
+	for (uint32_t i = 0; rc == 0 && i < w.n_templates; i++)
+		*unused += w.templates[i].side == side && !used[i];
+	weights_clear(&w);
+	return rc;
+}
+
 /* Returns whether the table converts the tensors from a side; *changes is set
  * if it changes more than names. */
 static int side_try(const struct rsh_weights_options *o,

@@ -94,9 +94,23 @@ static const uint64_t *padding_dims(struct weights_work *w,
 
 /* ---- cutting off ---- */
 
-static int padding_cut_one(struct weights_work *w, struct rsh_offer *o,
-			   const struct rsh_rule_pad *p, const char *text,
-			   struct rsh_error *err)
+/* Without a multiple, rows that the source calls padding are cut off.  Returns
+ * how many rows there are then with padding; 0: none is cut off. */
+static uint64_t padding_told(const struct weights_work *w, uint32_t source,
+			     uint64_t rows)
+{
+	const struct rsh_offer *o = &w->in[source];
+
+	if (o->n_dims == 0 || o->dims[0] <= rows ||
+	    o->dims[0] != w->cat->padded_rows)
+		return 0;
+	weights_note(w, 1, source, "has rows of padding, which are cut off");
+	return o->dims[0];
+}
+
+static int padding_cut_one(struct weights_work *w, uint32_t source,
+			   struct rsh_offer *o, const struct rsh_rule_pad *p,
+			   const char *text, struct rsh_error *err)
 {
 	struct rsh_recipe_part *parts;
 	char sentence[160];
@@ -107,6 +121,8 @@ static int padding_cut_one(struct weights_work *w, struct rsh_offer *o,
 	if (!weights_let(w, p->rows, &rows))
 		return 0;
 	rc = padding_rows(w, p, text, rows, &padded, err);
+	if (rc == 0 && !padded)
+		padded = padding_told(w, source, rows);
 	if (rc || !padded || (o->n_dims && o->dims[0] == rows))
 		return rc;
 	rc = padding_fits(w, p, text, o, err);
@@ -154,7 +170,7 @@ int weights_cut_padding(struct weights_work *w, struct rsh_error *err)
 			memcpy(in, w->in, w->n * sizeof(*in));
 			w->in = in;
 		}
-		rc = weights_wrong(w, padding_cut_one(w, &in[i], p,
+		rc = weights_wrong(w, padding_cut_one(w, i, &in[i], p,
 						      weights_text(w, i), err),
 				   err);
 	}

@@ -250,6 +250,48 @@ def run_convert(tap, trees):
         run_one_rank(trees)
 
 
+def run_tables(tap, trees):
+    with tap.test("ls says which tables have the names"):
+        for name, tables in (("ms-qwen3moe-gemm", ["megatron-moe"]),
+                             ("ms-qwen3moe-te", ["megatron-moe-te"]),
+                             ("ms-deepseek3-gemm-mtp", ["megatron-deepseek3-mtp"]),
+                             ("mg-qwen-bias-qknorm", ["megatron-dense", "megatron-moe",
+                                                      "megatron-moe-local"]),
+                             ("mg-gpt2-tied", None)):
+            source = os.path.join(trees, CASES[name]["path"])
+            notes = [line for line in run("ls", source).out.splitlines() if "note: " in line]
+            said = "" if len(tables or ()) < 2 else " (the model says which one is right)"
+            wanted = [] if tables is None else [
+                f"note: tables that have its names: {', '.join(tables)}{said}; --convert TABLE "
+                "--config CONFIG shows Hugging Face's form"]
+            check(notes == wanted, f"{name}: {notes}")
+
+
+def run_padded(tap, trees, directory):
+    source = os.path.join(trees, CASES["mg-few-groups"]["path"])
+    with tap.test("rows of padding that the arguments say are cut off"):
+        args = args_of(TorchFile(files_of(source)[0]).value)
+        shown = {}
+        for words in (args["padded_vocab_size"], args["padded_vocab_size"] - 3):
+            config = os.path.join(directory, f"{words}", "config.json")
+            write(config, json.dumps({
+                "architectures": ["LlamaForCausalLM"], "vocab_size": words,
+                "hidden_size": args["hidden_size"], "head_dim": args["kv_channels"],
+                "num_attention_heads": args["num_attention_heads"],
+                "num_key_value_heads": args["num_query_groups"],
+                "num_hidden_layers": args["num_layers"]}).encode())
+            with Alone(source, extra=["--convert", "megatron-dense", "--config", config]) as mount:
+                shown[words] = values_of_model(mount.path)
+                check(("has rows of padding, which are cut off" in mount.log()) ==
+                      (words < args["padded_vocab_size"]), mount.log())
+        whole, cut = shown.values()
+        for name, (kind, shape, data) in whole.items():
+            if name in ("model.embed_tokens.weight", "lm_head.weight"):
+                data = data[:len(data) // shape[0] * words]
+                shape = (words, *shape[1:])
+            check(cut[name] == (kind, tuple(shape), data), name)
+
+
 def run_differs(tap, trees):
     source = os.path.join(trees, "odd-differs")
     name = CASES["odd-differs"]["verify"]
@@ -707,7 +749,9 @@ def main():
         trees = unpack(os.path.join(directory, "trees"))
         for function, arguments in (
                 (run_genuine, (trees,)), (run_states, (trees, directory)),
-                (run_convert, (trees,)), (run_differs, (trees,)),
+                (run_convert, (trees,)), (run_tables, (trees,)),
+                (run_padded, (trees, directory)),
+                (run_differs, (trees,)),
                 (run_uncompared, (trees, directory)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
                 (run_while_mounted, (trees, directory)),

@@ -322,6 +322,7 @@ static void test_padding(void **state)
 	"\npad b = v m " with "\nstate s. = t.\n"
 	static const char four[] = PAD("4", "zeros") "a = b\n";
 	static const char words[] = "{\"vocab_size\": 6}";
+	struct model m;
 
 	(void)state;
 	assert_converts(four, words, HF, "a 6,2 s.a 6", "b 8,2\nt.b 8\n");
@@ -333,6 +334,18 @@ static void test_padding(void **state)
 			"b 8,2\n");
 	assert_converts(PAD("unheard_of", "last") "a = b\n", words, HF,
 			"a 5,2", "b 5,2\n");
+	/* The source says how many rows there are with padding. */
+	model_begin(&m, PAD("unheard_of", "zeros") "a = b\n", words);
+	model_add_lines(&m, "b 9,2");
+	assert_made(&m, MS, "a 9,2\n");
+	m.cat->padded_rows = 8;
+	assert_made(&m, MS, "a 9,2\n");
+	assert_string_equal(m.log, "");
+	m.cat->padded_rows = 9;
+	assert_made(&m, MS, "a 6,2\n");
+	assert_string_equal(m.log, "1 tensor has rows of padding, which are "
+			    "cut off (b)\n");
+	model_end(&m);
 	assert_refused(four, words, MS, "b 7,2", "T:3: b has 7 rows, and 6 "
 		       "rows are padded to 8");
 	assert_refused(four, words, HF, "a 5,2", "T:3: b has 5 rows before "

@@ -130,6 +130,9 @@ struct rsh_catalogue {
 	size_t tensors_cap;
 	void *cuts, *copies; /* tsearch() trees */
 	struct rsh_kinds *kinds; /* NULL: they were not asked for */
+	/* The rows of the vocabulary with padding, if the source says that; 0:
+	 * it does not. */
+	uint64_t padded_rows;
 };
 
 /* Makes a catalogue of the files of a view, without tensors.  The view's

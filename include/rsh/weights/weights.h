@@ -83,10 +83,19 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 		     const struct rsh_names *names, enum rsh_side *out,
 		     bool *told, struct rsh_error *err);
 
-/* Does the same for the table and `given` of `o`.  If no name says the side,
- * shapes do: the side from which the table converts the tensors.  Returns
- * -EINVAL with a sentence also if the table makes other tensors of them from
- * each side. */
+/* Counts the tensors that no rule of a side names, and the names of its rules
+ * that no tensor has.  Optimizer states count as their weights.  Returns 0, or
+ * -errno with a sentence. */
+int rsh_weights_count_names(const struct rsh_rule_table *table,
+			    enum rsh_side side, const struct rsh_offer *in,
+			    uint32_t n, const struct rsh_names *names,
+			    uint32_t *unnamed, uint32_t *unused,
+			    struct rsh_error *err);
+
+/* Does what rsh_weights_side() does, for the table and `given` of `o`.  If no
+ * name says the side, shapes do: the side from which the table converts the
+ * tensors.  Returns -EINVAL with a sentence also if the table makes other
+ * tensors of them from each side. */
 int rsh_weights_find_side(const struct rsh_weights_options *o,
 			  const struct rsh_offers *in, enum rsh_side *out,
 			  bool *told, struct rsh_error *err);

@@ -321,6 +321,84 @@ static int names_take(struct listed_names *n, const struct rsh_listed *l)
 	return 0;
 }
 
+#define FITS_MAX 4
+
+/* Tables that name all tensors, those with the fewest other names first. */
+struct fitting {
+	struct {
+		char *name;
+		uint32_t others;
+	} v[FITS_MAX + 1];
+	size_t n;
+};
+
+static int fitting_add(struct fitting *f, const char *name, uint32_t others)
+{
+	char *kept = strdup(name);
+	size_t i = f->n;
+
+	if (!kept)
+		return -ENOMEM;
+	for (; i > 0 && f->v[i - 1].others > others; i--)
+		f->v[i] = f->v[i - 1];
+	f->v[i].name = kept;
+	f->v[i].others = others;
+	if (f->n == FITS_MAX)
+		free(f->v[FITS_MAX].name);
+	else
+		f->n++;
+	return 0;
+}
+
+static int fitting_find(struct fitting *f, const struct listed_names *names,
+			const struct rsh_table_list *l, const char *begin)
+{
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && names->n > 0 && i < l->n; i++) {
+		struct rsh_error unused = RSH_ERROR_INIT;
+		struct rsh_rule_table *t;
+		uint32_t unnamed, others;
+
+		if (strncmp(l->v[i].name, begin, strlen(begin)) != 0 ||
+		    rsh_rule_table_load(l->v[i].path, &t, &unused))
+			continue;
+		if (rsh_weights_count_names(t, RSH_SIDE_MINDSPORE, names->v,
+					    names->n, names->names, &unnamed,
+					    &others, &unused) == 0 &&
+		    unnamed == 0)
+			rc = fitting_add(f, l->v[i].name, others);
+		rsh_rule_table_free(t);
+	}
+	return rc;
+}
+
+/* Writes which tables have the names of the tensors.  Only those are meant that
+ * are called after the format: other software has the same names with other
+ * elements. */
+static int model_say_tables(const struct listed_names *names,
+			    const struct rsh_source *source, char *text,
+			    size_t size)
+{
+	struct rsh_table_list l = { 0 };
+	struct fitting f = { .n = 0 };
+	size_t at = 0;
+	int rc = rsh_tables_list(&l) ? -ENOMEM :
+		 fitting_find(&f, names, &l, rsh_source_format(source)->name);
+
+	for (size_t i = 0; i < f.n; i++) {
+		rsh_text_add(text, size, &at, "%s%s", i ? ", " :
+			     "tables that have its names: ", f.v[i].name);
+		free(f.v[i].name);
+	}
+	if (f.n > 0)
+		rsh_text_add(text, size, &at, "%s; --convert TABLE --config "
+			     "CONFIG shows Hugging Face's form", f.n > 1 ?
+			     " (the model says which one is right)" : "");
+	rsh_table_list_clear(&l);
+	return rc;
+}
+
 int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 		 const struct rsh_source *source)
 {
@@ -337,7 +415,10 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 	/* Only people are told about the config.json. */
 	if (rc == 0 && !out->json &&
 	    (names_take(&names, &l) ||
-	     model_take_config(&model, o->vfs.source, source, &names)))
+	     model_take_config(&model, o->vfs.source, source, &names) ||
+	     (!model.architecture &&
+	      model_say_tables(&names, source, model.form,
+			       sizeof(model.form)))))
 		rc = rsh_error_nomem(&run->err);
 	rsh_names_free(names.names);
 	free(names.v);

@@ -38,6 +38,7 @@ static const char *const arg_names[RSH_MEGATRON_ARGS] = {
 	[RSH_MEGATRON_HEADS] = "num_attention_heads",
 	[RSH_MEGATRON_GROUPS] = "num_query_groups",
 	[RSH_MEGATRON_CHANNELS] = "kv_channels",
+	[RSH_MEGATRON_PADDED] = "padded_vocab_size",
 };
 
 const char *rsh_megatron_arg_name(enum rsh_megatron_arg arg)

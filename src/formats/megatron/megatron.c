@@ -90,6 +90,8 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 				"%s", st->path, st->no_states);
 	tell_optimizer(st);
 	rc = rsh_dcp_read(job, out, err);
+	if (rc == 0)
+		out->cat->padded_rows = st->args[RSH_MEGATRON_PADDED];
 	if (rc == -ENOENT && st->n_lost > 0)
 		tell_refused(st, err);
 	else if (rc == 0 && st->n_lost > 0)

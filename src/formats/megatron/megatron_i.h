@@ -64,6 +64,8 @@ enum rsh_megatron_arg {
 	RSH_MEGATRON_HEADS,
 	RSH_MEGATRON_GROUPS,
 	RSH_MEGATRON_CHANNELS,
+	/* For a conversion. */
+	RSH_MEGATRON_PADDED,
 	RSH_MEGATRON_ARGS
 };
 
