@@ -58,7 +58,8 @@ shows a bar on standard error.  progress can also be a function, which gets the
 bytes loaded so far and all bytes; an exception in it stops the load.  threads
 is the number of threads that read; with 0 the library decides.
 
-Tensors need numpy, and torch for to="torch".  The rest needs only Python.
+Tensors need numpy (pip install reshardfs[arrays]), and torch for to="torch".  The
+rest needs only Python.
 
 LIBRESHARD in the environment is the path of the library; the default is that in
 the wheel of this module, else libreshard.so.0.  RESHARDFS is the path of the
@@ -70,6 +71,7 @@ from ._mindspore import load_checkpoint, load_checkpoint_async
 from ._mounts import Mount, mounted
 from ._tensors import Tensors, TensorSlice, tensors
 
+__version__ = "0.2.0"
 __all__ = ["Error", "File", "Mount", "Record", "Source", "TensorSlice",
            "Tensors", "files", "load_checkpoint", "load_checkpoint_async",
            "mounted", "read", "records", "tensors"]

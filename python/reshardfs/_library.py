@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import operator
 import os
 import re
 import threading
-from typing import (Any, Iterable, Iterator, List, NamedTuple,
+from typing import (TYPE_CHECKING, Any, Iterable, Iterator, List, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
 from . import _imports
 from ._memory import fresh
-from ._options import spoken, words
+from ._options import Options, Path, spoken, words
 from ._progress import Progress, Tell, watched
 
-Path = Union[str, "os.PathLike[str]"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# The number of a rank, also as text, as environments have it.
+Rank = Union[int, str]
 # Number of a file, number of a record in it, offset in the record's content in
 # bytes, and a writable buffer.
 Want = Tuple[int, int, int, Any]
@@ -74,6 +79,20 @@ class Record(NamedTuple):
 
 
 _NO_RANK = 2**32 - 1
+
+
+def number_of(rank: Rank) -> int:
+    """A rank, or the number of a file, as an integer."""
+    if isinstance(rank, str) and rank.isdecimal():
+        rank = int(rank)
+    if not hasattr(rank, "__index__"):
+        raise TypeError(f"{rank!r} is not the number of a file: an int is needed, or its "
+                        "digits as a str, as in os.environ[\"RANK\"]")
+    # ctypes would cut the number to 32 bits.
+    number = operator.index(rank)
+    if not 0 <= number < _NO_RANK:
+        raise ValueError(f"{number} is not the number of a file")
+    return number
 
 
 class _CFile(ctypes.Structure):
@@ -162,6 +181,13 @@ def _lib() -> Any:
         return library
 
 
+def described(name: str, opened: Tuple[str, Mapping[str, Any]], what: Optional[str]) -> str:
+    """The repr() of what is open with these options, and what it has; None: closed."""
+    given = "".join(f", {word}={value!r}" for word, value in opened[1].items()
+                    if value is not None)
+    return f"<reshardfs.{name} of {opened[0]!r}{given}: {what or 'closed'}>"
+
+
 def _check(status: int) -> int:
     if status >= 0:
         return status
@@ -175,7 +201,8 @@ class Source:
     reads that have begun end.  A child of a fork must open its own.
     """
 
-    def __init__(self, source: Path, **options: Any) -> None:
+    def __init__(self, source: Path, **options: Unpack[Options]) -> None:
+        self._opened = os.fspath(source), options
         self._lock = threading.Lock()  # guards the next two
         self._handle: Optional[ctypes.c_void_p] = None
         self._uses = 0
@@ -222,6 +249,12 @@ class Source:
         if closes:
             _lib().reshard_close(handle)
 
+    def __repr__(self) -> str:
+        try:
+            return described("Source", self._opened, f"{len(self.files())} files")
+        except (ValueError, Error):
+            return described("Source", self._opened, None)
+
     def __enter__(self) -> "Source":
         return self
 
@@ -233,12 +266,6 @@ class Source:
             self.close()
 
     def _file(self, number: int) -> File:
-        if not hasattr(number, "__index__"):
-            raise TypeError(f"{number!r} is not the number of a file: an int is needed, as of "
-                            "int(os.environ[\"RANK_ID\"])")
-        # ctypes would cut the number to 32 bits.
-        if not 0 <= number < _NO_RANK:
-            raise ValueError(f"{number} is not the number of a file")
         f = _CFile()
         with self._using() as handle:
             _check(_lib().reshard_file(handle, number, ctypes.byref(f)))
@@ -251,12 +278,13 @@ class Source:
             return [self._file(i)
                     for i in range(_lib().reshard_n_files(handle))]
 
-    def records(self, rank: int) -> List[Record]:
+    def records(self, rank: Rank) -> List[Record]:
         """The records in the file of a rank, in its order."""
+        number = number_of(rank)
         with self._using() as handle:
-            self._file(rank)
-            return [self._record(handle, rank, n)
-                    for n in range(_lib().reshard_n_records(handle, rank))]
+            self._file(number)
+            return [self._record(handle, number, n)
+                    for n in range(_lib().reshard_n_records(handle, number))]
 
     @staticmethod
     def _record(handle: ctypes.c_void_p, rank: int, n: int) -> Record:
@@ -269,14 +297,15 @@ class Source:
         return Record(c.name.decode(errors="surrogateescape"), dtype, shape,
                       c.bytes, c.offset, c.stored)
 
-    def readinto(self, rank: int, buffer: Any, offset: int = 0) -> int:
+    def readinto(self, rank: Rank, buffer: Any, offset: int = 0) -> int:
         """Read into a writable buffer, from `offset` of the file of a rank.
 
         Return the number of bytes, which is smaller than the buffer only at the
         end of the file."""
+        number = number_of(rank)
         if offset < 0:
             raise ValueError("the offset is negative")
-        if offset >= self._file(rank).size:
+        if offset >= self._file(number).size:
             return 0
         with memoryview(buffer).cast("B") as view:
             if not view:
@@ -285,20 +314,21 @@ class Source:
             place = (ctypes.c_char * 0).from_buffer(view)
             try:
                 with self._using() as handle:
-                    return _check(_lib().reshard_read(handle, rank, place,
+                    return _check(_lib().reshard_read(handle, number, place,
                                                       len(view), offset))
             finally:
                 del place
 
-    def read(self, rank: int, offset: int = 0,
+    def read(self, rank: Rank, offset: int = 0,
              length: Optional[int] = None) -> bytearray:
         """Bytes of the file of a rank: `length` bytes from `offset`, or all up
         to the end."""
         if offset < 0 or (length is not None and length < 0):
             raise ValueError("offset or length is negative")
-        left = max(self._file(rank).size - offset, 0)
+        number = number_of(rank)
+        left = max(self._file(number).size - offset, 0)
         buffer = bytearray(left if length is None else min(length, left))
-        self.readinto(rank, buffer, offset)
+        self.readinto(number, buffer, offset)
         return buffer
 
     def load_into(self, wants: Iterable[Want], progress: Progress = None,
@@ -346,33 +376,34 @@ class Source:
 
         watched(load, whole, progress, kept)
 
-    def load_bytes(self, rank: int, numbers: Optional[Sequence[int]] = None,
+    def load_bytes(self, rank: Rank, numbers: Optional[Sequence[int]] = None,
                    progress: Progress = None, threads: int = 0) -> List[Any]:
         """The contents of all records in the file of a rank, or of the records
         `numbers`, as new numpy arrays of bytes."""
-        records = self.records(rank)
+        file = number_of(rank)
+        records = self.records(file)
         if numbers is None:
             numbers = range(len(records))
         arrays = [fresh(records[n].bytes) for n in numbers]
-        self._load_into(((rank, n, 0, a) for n, a in zip(numbers, arrays)),
+        self._load_into(((file, n, 0, a) for n, a in zip(numbers, arrays)),
                         progress, threads)
         return arrays
 
 
-def files(source: Path, **options: Any) -> List[File]:
+def files(source: Path, **options: Unpack[Options]) -> List[File]:
     """The files of a source that is opened for this call."""
     with Source(source, **options) as s:
         return s.files()
 
 
-def records(source: Path, rank: int, **options: Any) -> List[Record]:
+def records(source: Path, rank: Rank, **options: Unpack[Options]) -> List[Record]:
     """The records in the file of a rank, of a source opened for this call."""
     with Source(source, **options) as s:
         return s.records(rank)
 
 
-def read(source: Path, rank: int, offset: int = 0,
-         length: Optional[int] = None, **options: Any) -> bytearray:
+def read(source: Path, rank: Rank, offset: int = 0,
+         length: Optional[int] = None, **options: Unpack[Options]) -> bytearray:
     """Bytes of the file of a rank: `length` bytes from `offset`, or all up to the
     end.  The source is opened for this call; use Source to read repeatedly."""
     with Source(source, **options) as s:

@@ -15,7 +15,11 @@ _PAGE = mmap.PAGESIZE
 
 def numpy() -> Any:
     """The module numpy, which is imported only if an array is needed."""
-    return imported("numpy")
+    try:
+        return imported("numpy")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("arrays need numpy: pip install reshardfs[arrays]",
+                                  name=error.name) from None
 
 
 def fresh(size: int) -> Any:

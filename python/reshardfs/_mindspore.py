@@ -15,8 +15,9 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List,
 
 from ._imports import imported
 from ._kinds import is_text, kind, narrow
-from ._library import Error, Path, Record, Source
+from ._library import Error, Rank, Record, Source, number_of
 from ._memory import fresh
+from ._options import Options, Path
 from ._progress import Moved, Progress, shown
 from ._sharing import shared
 
@@ -57,6 +58,8 @@ class _Wanted(NamedTuple):
 # ---- a load that can be cancelled ----
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     _Future = Future[Dict[str, Any]]
 else:
     _Future = Future
@@ -101,11 +104,11 @@ class _Loading(_Future):
 
 # ---- what is wanted ----
 
-def _wanted(s: Source, rank: Optional[int], choice: Choice) -> List[_Wanted]:
+def _wanted(s: Source, rank: Optional[Rank], choice: Choice) -> List[_Wanted]:
     """The records to load, in MindSpore's order."""
     found = []
     files = s.files()
-    for file in range(len(files)) if rank is None else [rank]:
+    for file in range(len(files)) if rank is None else [number_of(rank)]:
         held = [(n, r) for n, r in enumerate(s.records(file))
                 if choice is None or choice(r.name)]
         # MindSpore sorts names of safetensors, and its parameters get no name.
@@ -285,7 +288,7 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _load(load: _Load, source: Path, rank: Optional[int], net: Any,
+def _load(load: _Load, source: Path, rank: Optional[Rank], net: Any,
           strict_load: bool, choice_func: Choice, progress: Progress,
           options: Dict[str, Any]) -> Dict[str, Any]:
     for name, instead in _REFUSED.items():
@@ -307,37 +310,28 @@ def _load(load: _Load, source: Path, rank: Optional[int], net: Any,
 
 # ---- what programs call ----
 
-def load_checkpoint(source: Path, rank: Optional[int], net: Any = None, *,
+def load_checkpoint(source: Path, rank: Optional[Rank], net: Any = None, *,
                     strict_load: bool = False, choice_func: Choice = None,
                     progress: Progress = None, threads: int = 0,
-                    **options: Any) -> Dict[str, Any]:
-    """Load the file of a rank, as mindspore.load_checkpoint does.
+                    **options: Unpack[Options]) -> Dict[str, Any]:
+    """Load the file of a rank, or with None all parts of a model, as
+    mindspore.load_checkpoint does: a dict of names and Parameters, or str.
 
-    Return a dict of names and mindspore.Parameter objects (str for a string).
-    They are equal to those that MindSpore loads from the file in a mount with
-    these options.  rank=None means all parts of a model in parts.  The result
-    can be given to mindspore.load_param_into_net.
-
-    With a net its parameters are set, and the result has them by name.  Only
-    parameters of the net are read, and memory for little more than its largest
-    tensor is needed.  MindSpore's rules decide which parameters match:
-    strict_load=False converts types, and accepts names with a prefix.  After an
-    exception each parameter has either its old or its new value.
-
+    net          its parameters are set, by MindSpore's rules; only they are read.  After
+                 an exception each has either its old or its new value
     choice_func  gets a name and returns whether to load it
-    progress     True for a bar on standard error, or a function that gets the
-                 bytes loaded so far and all bytes; an exception in it stops the
-                 load
+    progress     True for a bar on standard error, or a function of the bytes loaded so
+                 far and all bytes; an exception in it stops the load
     threads      number of threads that read; 0: the library decides
     """
     return _load(_Load(threads), source, rank, net, strict_load, choice_func,
-                 progress, options)
+                 progress, dict(options))
 
 
-def load_checkpoint_async(source: Path, rank: Optional[int], net: Any = None, *,
+def load_checkpoint_async(source: Path, rank: Optional[Rank], net: Any = None, *,
                           strict_load: bool = False, choice_func: Choice = None,
                           progress: Progress = None, threads: int = 0,
-                          **options: Any) -> Future[Dict[str, Any]]:
+                          **options: Unpack[Options]) -> Future[Dict[str, Any]]:
     """load_checkpoint in another thread; return the future of its result.
 
     cancel() stops the load at any time.  The net does not change any more after
@@ -347,5 +341,5 @@ def load_checkpoint_async(source: Path, rank: Optional[int], net: Any = None, *,
     load = _Load(threads, future)
     threading.Thread(target=future.run, name="reshardfs-load", args=(
         functools.partial(_load, load, source, rank, net, strict_load,
-                          choice_func, progress, options),)).start()
+                          choice_func, progress, dict(options)),)).start()
     return future

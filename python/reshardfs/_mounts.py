@@ -9,10 +9,13 @@ import re
 import subprocess
 import tempfile
 from types import TracebackType
-from typing import Any, Optional, Type
+from typing import TYPE_CHECKING, Optional, Type
 
-from ._library import Error, Path, placed
-from ._options import spoken, words
+from ._library import Error, Rank, described, number_of, placed
+from ._options import Options, Path, spoken, words
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _log = logging.getLogger(__package__)
 _LINE = re.compile(r"reshardfs: (?:(error|warning|notice|info|debug): )?(.*)")
@@ -63,16 +66,20 @@ class Mount:
     path    the mount point; None outside the block
     """
 
-    def __init__(self, source: Path, **options: Any) -> None:
+    def __init__(self, source: Path, **options: Unpack[Options]) -> None:
         self._source = placed(source)
+        self._opened = self._source, options
         self._options = list(words(options))
         self._directory: Optional[str] = None
         self._held: Optional[int] = None
         self.path: Optional[str] = None
 
-    def rank(self, rank: int) -> str:
+    def __repr__(self) -> str:
+        return described("Mount", self._opened, self.path and f"mounted at {self.path}")
+
+    def rank(self, rank: Rank) -> str:
         """Path of the file of a rank; with resume=True, of its newest file."""
-        directory = os.path.join(self._mounted(), f"rank_{rank}")
+        directory = os.path.join(self._mounted(), f"rank_{number_of(rank)}")
         try:
             names = os.listdir(directory)
         except OSError as error:
@@ -136,7 +143,7 @@ class Mount:
         os.rmdir(directory)
 
 
-def mounted(source: Path, **options: Any) -> Mount:
+def mounted(source: Path, **options: Unpack[Options]) -> Mount:
     """A mount of `source` for a `with` statement.
 
     The mount exists inside the block, and is removed at its end, also after an

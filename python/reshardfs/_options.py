@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypedDict, Union
+
+Path = Union[str, "os.PathLike[str]"]
 
 # The value of each option as in `reshardfs mount --help-all`; "" if it has none.
 OPTIONS: Dict[str, str] = {
@@ -96,6 +99,112 @@ OPTIONS: Dict[str, str] = {
     **dict.fromkeys(("context", "fscontext", "defcontext", "rootcontext"), "CONTEXT"),
 }
 
+# Types of values, for editors and checkers.  A list gives an option several times.
+Flag = Optional[bool]
+Number = Union[int, str, None]
+Text = Union[str, Sequence[str], None]
+Place = Union[Path, Sequence[Path], None]
+
+
+class Options(TypedDict, total=False):
+    """The options as keywords; those that Python reserves have a "_" at their end."""
+    src_strategy: Place
+    dst_strategy: Place
+    dst_mesh: Text
+    pipeline_layers: Text
+    convert: Place
+    from_: Text
+    config: Place
+    vocab_multiple: Number
+    untie: Flag
+    unwrap: Flag
+    resume: Flag
+    steps: Text
+    dst_ranks: Number
+    group_info: Place
+    select: Text
+    base: Place
+    breakpoint: Text
+    fallbacks: Number
+    rank_dir: Text
+    file: Text
+    source_map: Place
+    follow_outside: Flag
+    check: Text
+    replicas: Text
+    allow_missing: Flag
+    format: Text
+    part_size: Number
+    model_files: Place
+    optimizer: Text
+    prefix: Text
+    only: Text
+    drop: Text
+    rename: Place
+    dequantize: Text
+    lora: Place
+    lora_alpha: Number
+    cast: Text
+    unlisted: Text
+    remove_redundancy: Flag
+    compat: Text
+    foreground: Flag
+    stack: Flag
+    allow_non_empty: Flag
+    sandbox: Text
+    steps_interval: Number
+    debug: Flag
+    io_mode: Text
+    index_cache: Place
+    cache: Text
+    cache_size: Number
+    cache_compress: Text
+    cache_dir: Place
+    cache_disk_size: Number
+    cache_servers: Text
+    cache_key_file: Place
+    keep_free: Number
+    readahead: Number
+    source_requests: Number
+    source_timeout: Number
+    source_keys: Text
+    source_style: Text
+    requester_pays: Flag
+    source_index: Text
+    ca_file: Place
+    fault: Text
+    log_to: Place
+    log_level: Text
+    quiet: Flag
+    allow_other: Flag
+    allow_root: Flag
+    auto_unmount: Flag
+    holder: Text
+    default_permissions: Flag
+    ro: Flag
+    rw: Flag
+    fsname: Text
+    subtype: Text
+    max_read: Number
+    max_threads: Number
+    max_idle_threads: Number
+    clone_fd: Flag
+    suid: Flag
+    nosuid: Flag
+    dev: Flag
+    nodev: Flag
+    exec: Flag
+    noexec: Flag
+    atime: Flag
+    noatime: Flag
+    sync: Flag
+    async_: Flag
+    dirsync: Flag
+    context: Text
+    fscontext: Text
+    defcontext: Text
+    rootcontext: Text
+
 
 def _types(name: str) -> Tuple[type, ...]:
     value = OPTIONS[name]
@@ -122,14 +231,14 @@ def _check(name: str, given: Any) -> None:
 
 
 def _keyword(name: str) -> str:
-    """The option as a keyword: `from` is reserved in Python."""
-    return name + "_" if name == "from" else name
+    """The option as a keyword: Python reserves some."""
+    return name + "_" if keyword.iskeyword(name) else name
 
 
-def words(options: Dict[str, Any]) -> Iterator[str]:
+def words(options: Mapping[str, Any]) -> Iterator[str]:
     """Keywords as "name" and "name=value"."""
-    for keyword, given in options.items():
-        name = keyword.rstrip("_")
+    for word, given in options.items():
+        name = word.rstrip("_")
         for value in given if isinstance(given, (list, tuple)) else [given]:
             if value is None:
                 continue

@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Any, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Tuple
 
-from ._library import Path, Source, placed
-from ._options import words
+from ._library import Source, placed
+from ._options import Options, Path, words
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _DEPTH = 3  # levels of directories below a source that are compared
 
@@ -55,7 +58,7 @@ def _entries(path: str, depth: int) -> Iterator[Tuple[Any, ...]]:
         pass  # If it is not a file, the library reports that.
 
 
-def shared(source: Path, **options: Any) -> Source:
+def shared(source: Path, **options: Unpack[Options]) -> Source:
     """An open source.  One that is already open is used if its files have not
     changed; an address is not listed again.  It is closed after its last use."""
     said = tuple(words(options))

@@ -6,16 +6,20 @@ from __future__ import annotations
 import json
 import os
 import struct
-from typing import (Any, Callable, Dict, Iterable, Iterator, KeysView, List,
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, KeysView, List,
                     Mapping, Optional, Tuple)
 
 from ._kinds import (Kind, as_numpy, as_torch, is_text, is_wide, kind,
                      narrow)
-from ._library import Error, Path, Record, Source, placed
+from ._library import Error, Rank, Record, Source, described, number_of, placed
 from ._memory import fresh, numpy
 from ._progress import Progress
+from ._options import Options, Path
 from ._sharing import shared
 from ._slices import Runs, dimensions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _FRAMEWORKS: Dict[str, Callable[[Any, Tuple[int, ...], Kind], Any]] = {
     "numpy": as_numpy, "np": as_numpy, "torch": as_torch, "pt": as_torch}
@@ -58,6 +62,10 @@ class TensorSlice:
         """Type in the notation of safetensors: "F32", "BF16" and so on."""
         return self._kind.name
 
+    def __repr__(self) -> str:
+        return (f"<reshardfs.TensorSlice {self._name!r}: {self._kind.name} "
+                f"{list(self._record.shape)}>")
+
     def __getitem__(self, index: Any) -> Any:
         found = dimensions(index, self._record.shape)
         if found is None or is_wide(self._record):
@@ -97,13 +105,13 @@ class Tensors(Mapping[str, Any]):
     source again by itself.
     """
 
-    def __init__(self, source: Path, rank: Optional[int] = None,
-                 to: str = "numpy", **options: Any) -> None:
+    def __init__(self, source: Path, rank: Optional[Rank] = None,
+                 to: str = "numpy", **options: Unpack[Options]) -> None:
         if to not in _FRAMEWORKS:
             raise ValueError(f"to must be \"numpy\" or \"torch\", not \"{to}\"")
         self._make = _FRAMEWORKS[to]
         self._opened = placed(source), options
-        self._rank = rank
+        self._rank = None if rank is None else number_of(rank)
         self._source: Optional[Source] = None
         self._process = 0
         self._places: Dict[str, Tuple[int, int]] = {}
@@ -208,6 +216,11 @@ class Tensors(Mapping[str, Any]):
                 found = {**(found or {}), **header.get("__metadata__", {})}
         return found
 
+    def __repr__(self) -> str:
+        path, options = self._opened
+        return described("Tensors", (path, {"rank": self._rank, **dict(options)}),
+                         None if self._source is None else f"{len(self)} tensors")
+
     def __enter__(self) -> "Tensors":
         return self
 
@@ -219,8 +232,8 @@ class Tensors(Mapping[str, Any]):
         self._source = None
 
 
-def tensors(source: Path, rank: Optional[int] = None, to: str = "numpy",
-            **options: Any) -> Tensors:
+def tensors(source: Path, rank: Optional[Rank] = None, to: str = "numpy",
+            **options: Unpack[Options]) -> Tensors:
     """The tensors in the file of a rank, or in a part of a model, as numpy arrays or
     torch tensors; without a rank, those in all files."""
     return Tensors(source, rank, to, **options)

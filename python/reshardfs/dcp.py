@@ -16,17 +16,21 @@ import io
 import os
 import pickle
 import struct
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import torch
 from torch.distributed.checkpoint import StorageReader
 from torch.distributed.checkpoint.planner import LoadItemType
 from torch.futures import Future
 
-from ._library import CWant, Error, Path, Source, placed
+from ._library import CWant, Error, Source, placed
 from ._memory import numpy
+from ._options import Options, Path
 from ._sharing import shared
 from ._slices import Dimension, Runs
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _METADATA = ".metadata"
 _AT_ONCE = 1 << 18  # runs in one call of the library
@@ -72,11 +76,12 @@ class Reader(StorageReader):  # type: ignore[misc]
     again.
     """
 
-    def __init__(self, source: Path, **options: Any) -> None:
+    def __init__(self, source: Path, **options: Unpack[Options]) -> None:
         super().__init__()
         if "format" in options:
             raise TypeError("a Reader has no option format")
-        self._opened = placed(source), {**options, "format": "dcp"}
+        options["format"] = "dcp"
+        self._opened = placed(source), options
         self._source: Optional[Source] = None
         self._process = 0
         self._files: Dict[str, int] = {}

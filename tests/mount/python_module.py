@@ -3,6 +3,7 @@
 """The Python module: what it reads, with a mount and without."""
 
 import gc
+import inspect
 import json
 import logging
 import os
@@ -21,14 +22,14 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from demands import check, within  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import PLAIN, demo_tree  # noqa: E402
+from rsh_cli import PLAIN, demo_tree, run  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
                                         "libreshard.so.0")
 import reshardfs  # noqa: E402
-from reshardfs._options import OPTIONS, spoken  # noqa: E402
+from reshardfs._options import OPTIONS, Options, _types, spoken  # noqa: E402
 
 MODULE = os.path.abspath(os.path.join(TOP, "python"))
 
@@ -92,6 +93,16 @@ def mount(source, **options):
         pass
 
 
+def public_functions(of):
+    """A function, or the methods of a class that have no "_" before their names."""
+    if inspect.isfunction(of):
+        return [of]
+    return [one for name, one in vars(of).items()
+            if inspect.isfunction(one) and (not name.startswith("_") or name == "__init__"
+                                            and "options" in inspect.signature(one).parameters)
+            ] if inspect.isclass(of) else []
+
+
 def test_options(tap, t, ways):
     """What they take is what the program says, and what is said of them is Python."""
     said = subprocess.run([reshardfs_program(), "mount", "--help-all"], check=True,
@@ -102,6 +113,20 @@ def test_options(tap, t, ways):
         wanted = {name.replace("-", "_"): value for name, value in listed
                   if name not in ("help", "help-all", "version")}
         check(wanted == OPTIONS, set(wanted.items()) ^ set(OPTIONS.items()))
+    with tap.test("the version is the program's"):
+        check(run("--version").out.split()[1] == reshardfs.__version__, reshardfs.__version__)
+    with tap.test("options: editors and checkers know each, and its type"):
+        kinds = {(bool,): "Flag", (str,): "Text", (int, str): "Number",
+                 (str, os.PathLike): "Place"}
+        known = {name.rstrip("_"): value.__forward_arg__
+                 for name, value in Options.__annotations__.items()}
+        check(known == {name: kinds[_types(name)] for name in OPTIONS}, known)
+        for name in reshardfs.__all__:
+            for function in public_functions(getattr(reshardfs, name)):
+                named = inspect.signature(function).parameters.get("options")
+                check(named is None or named.annotation == "Unpack[Options]", function)
+                check(function.__name__ == "__init__" or
+                      0 < len((function.__doc__ or "").splitlines()) <= 10, function)
     with tap.test("options: a type that one does not take"):
         for name, value, words in (
                 ("src_strategy", 3, "str or os.PathLike (PATH|none), not int: 3"),
@@ -165,6 +190,13 @@ def test_mount(tap, t):
         with reshardfs.mounted("source", src_strategy=strategy, dst_strategy=t.dst,
                                allow_missing=True, compat=None, prefix="p,") as m:
             check(m.rank(1).endswith("/rank_1/p,1.ckpt"), m.rank(1))
+    with tap.test("mounted: repr, and a rank as environments have it"):
+        m = reshardfs.mounted(t.source, **t.both)
+        with m:
+            check(m.rank("1") == m.rank(1), m.rank("1"))
+            check(repr(m).startswith(f"<reshardfs.Mount of {os.path.abspath(t.source)!r}, ") and
+                  repr(m).endswith(f": mounted at {m.path}>"), m)
+        check(repr(m).endswith(": closed>"), m)
     with tap.test("mounted: gone after an exception, which is passed on"):
         try:
             with reshardfs.mounted(t.source, **t.both) as m:
@@ -317,6 +349,30 @@ def test_library(tap, t):
         error = refused("only", reshardfs.files, t.source, **options, only=["("])
         check(error.errno == 22, error)
         refused("(both_ways", reshardfs.files, t.source, **options, only=["up", "(both_ways"])
+    with tap.test("a rank as environments have it"):
+        with reshardfs.Source(t.source, **t.both) as s:
+            buffer = bytearray(9)
+            check(s.read("2") == t.expected(2) and s.records("3") == s.records(3) and
+                  s.readinto("1", buffer) == 9 and buffer == t.expected(1)[:9], "Source")
+            for odd in "", "-1", "1.0", "two", " 1", None, 1.0:
+                refused("not the number", s.read, odd, kind=TypeError)
+        check(reshardfs.records(t.source, "1", **t.both) ==
+              reshardfs.records(t.source, 1, **t.both), "records")
+        check(reshardfs.read(t.source, "1", length=9, **t.both) == buffer, "read")
+    with tap.test("repr: what is open, with which options"):
+        s = reshardfs.Source(t.source, from_=None, **t.both)
+        check(repr(s) == f"<reshardfs.Source of {t.source!r}, src_strategy={t.src!r}, "
+              f"dst_strategy={t.dst!r}: 4 files>", s)
+        s.close()
+        check(repr(s).endswith(": closed>"), s)
+    with tap.test("arrays without numpy: what installs it"):
+        program = ("import sys; sys.modules['numpy'] = None; import reshardfs\n"
+                   f"s = reshardfs.Source({t.source!r}, **{t.both!r})\n"
+                   "try: s.load_bytes(0)\n"
+                   "except ModuleNotFoundError as error: print(error)")
+        said = subprocess.run([sys.executable, "-c", program], check=True, encoding="utf-8",
+                              stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": MODULE})
+        check(said.stdout == "arrays need numpy: pip install reshardfs[arrays]\n", said)
     with tap.test("threads"):
         wrong = []
 
