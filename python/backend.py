@@ -103,6 +103,13 @@ def metadata() -> bytes:
     return head.format_map(table).encode() + content(TOP, table["readme"])
 
 
+def entry_points() -> bytes:
+    lines = []
+    for group, points in project()["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {place}" for name, place in points.items()), ""]
+    return "\n".join(lines).encode()
+
+
 @contextlib.contextmanager
 def configured(settings: Settings) -> Iterator[str]:
     """A build directory: the one that was named, or one for the time being."""
@@ -241,6 +248,7 @@ def build_wheel(wheel_directory: str, config_settings: Settings = None,
         files[f"{info}/licenses/{os.path.basename(path)}"] = content(path)
     files[f"{info}/licenses/LICENSE"] = content(TOP, "LICENSE")
     files[f"{info}/METADATA"] = metadata()
+    files[f"{info}/entry_points.txt"] = entry_points()
     files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: reshardfs\n"
                               "Root-Is-Purelib: false\n"
                               + "".join(f"Tag: py3-none-{name}\n"

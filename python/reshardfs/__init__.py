@@ -36,6 +36,12 @@ Parameters of MindSpore, and of a net:
     reshardfs.load_checkpoint("checkpoints", 0, net, src_strategy=...,
                               dst_strategy=...)
 
+Weights one after the other, for an engine whose loader takes an iterator:
+
+    for name, tensor in reshardfs.weights("checkpoints", src_strategy=...,
+                                          convert="qwen3"):
+        parameters[name].copy_(tensor)
+
 Code for safetensors can use reshardfs.tensors(...) instead of safe_open(...).
 
 Options are those of `reshardfs mount -o` as keywords: src_strategy and
@@ -70,11 +76,12 @@ from ._library import Error, File, Record, Source, files, read, records
 from ._mindspore import load_checkpoint, load_checkpoint_async
 from ._mounts import Mount, mounted
 from ._tensors import Tensors, TensorSlice, tensors
+from ._weights import weights
 
 __version__ = "0.2.0"
 __all__ = ["Error", "File", "Mount", "Record", "Source", "TensorSlice",
            "Tensors", "files", "load_checkpoint", "load_checkpoint_async",
-           "mounted", "read", "records", "tensors"]
+           "mounted", "read", "records", "tensors", "weights"]
 
 # Tracebacks and help() then show the names that programs use.
 for _public in __all__:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import types
+from unittest import mock
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
@@ -235,6 +236,9 @@ def torch_shares_the_memory(case):
 def a_mapping_in_the_order_of_the_file(case):
     with case.tensors() as t:
         names = [r.name for r in rfs.records(case.source, 1, **case.both)]
+        check(repr(t).endswith(f": {len(names)} tensors>") and "rank=1" in repr(t), t)
+        check(names[0] in repr(t.get_slice(names[0])), t.get_slice(names[0]))
+        check(list(case.tensors("1")) == names, "a rank as text")
         check(list(t) == names == list(t.keys()) == t.offset_keys(), list(t))
         check(len(t) == len(t.keys()) == len(names) and names[0] in t and "no" not in t, t)
         check(t.keys()[1] == names[1] and t.keys() & {names[2], "no"} == {names[2]}, "keys")
@@ -246,6 +250,148 @@ def a_mapping_in_the_order_of_the_file(case):
     refused("not \"paper\"", case.tensors, to="paper", kind=ValueError)
     refused("no file 9", case.tensors, 9)
     refused("nothing_such", case.tensors, nothing_such=True)
+
+
+# ---- weights for engines ----
+
+def whole_model(case):
+    """The options of weights(), and what a mount's files have, in their order."""
+    options = {"src_strategy": case.both["src_strategy"], "part_size": "3MB"}
+    with Mounted(case.source, src_strategy=options["src_strategy"], dst_strategy=None,
+                 extra=["--format", "hf", "--part-size", "3MB"]) as mount:
+        names = sorted(n for n in os.listdir(mount.path) if n.endswith(".safetensors"))
+        check(len(names) > 1, names)
+        found = {}
+        for name in names:
+            found.update({n: value for n, (*_, value) in SafetensorsFile(
+                content(os.path.join(mount.path, name))).values().items()})
+    return options, found
+
+
+@contextlib.contextmanager
+def counted_loads():
+    """The sizes of the calls that read."""
+    sizes, load = [], rfs.Source._load_wants
+
+    def counted(source, wants, n, whole, *more, **named):
+        sizes.append(whole)
+        return load(source, wants, n, whole, *more, **named)
+
+    with mock.patch.object(rfs.Source, "_load_wants", counted):
+        yield sizes
+
+
+@test
+def weights_are_those_of_the_files_in_their_order(case):
+    options, expected = whole_model(case)
+    demand_same(dict(rfs.weights(case.source, to="numpy", **options)), expected)
+    with mock.patch.object(rfs._weights, "_AT_ONCE", 1), \
+            mock.patch.object(rfs._weights, "_RUNS", 3):
+        found = rfs.weights(case.source, to="numpy", threads=2, **options)
+        demand_same(dict(found), expected)
+    some = list(expected)[1::2]
+    found = rfs.weights(case.source, to="numpy", choice_func=some.__contains__, **options)
+    demand_same(dict(found), {name: expected[name] for name in some})
+
+
+@test
+def weights_of_a_rank_are_its_parts(case):
+    options, _ = whole_model(case)
+    whole = dict(rfs.weights(case.source, to="numpy", **options))
+
+    def last(name, shape):
+        return len(shape) - 1 if shape and shape[-1] % 2 == 0 else None
+
+    with counted_loads() as sizes:
+        parts = [dict(rfs.weights(case.source, rank=str(r), world=2, cut=last, to="numpy",
+                                  **options)) for r in range(2)]
+    cut = 0
+    for name, array in whole.items():
+        axis = last(name, array.shape)
+        cut += axis is not None
+        for part, wanted in zip([p[name] for p in parts], [array] * 2 if axis is None else
+                                np.split(array, 2, axis)):
+            check(part.shape == wanted.shape and part.tobytes() == wanted.tobytes(), name)
+    check(cut > 2 and sum(sizes) == sum(a.nbytes for p in parts for a in p.values()), sizes)
+    odd = next(n for n, a in whole.items() if a.ndim and a.shape[0] % 7)
+    refused(f"{odd}: dimension 0", rfs.weights, case.source, rank=0, world=7, **options,
+            cut=lambda name, shape: 0 if name == odd else None)
+
+
+def elements(tensor):
+    torch = module("torch")
+    flat = torch.empty(tensor.numel(), dtype=tensor.dtype).copy_(tensor.reshape(-1))
+    return flat.view(torch.uint8).tolist()
+
+
+def random_view(numbers, tensor):
+    """A step that takes a part, as one that a part of a source has to take without reading."""
+    axes = [d for d, n in enumerate(tensor.shape) if n > 1]
+    if not axes or numbers.random() < 0.2:
+        axis = numbers.randrange(-tensor.dim() - 1, tensor.dim() + 1)
+        return lambda t: t.unsqueeze(axis)
+    axis = numbers.choice(axes)
+    n = tensor.shape[axis]
+    start, at = sorted((numbers.randrange(n + 1), numbers.randrange(n)))
+    where = numbers.randrange(n) - numbers.choice([0, n])
+    return numbers.choice([
+        lambda t: t.detach().narrow(axis, start, at - start) if at >= start else t,
+        lambda t: t.select(axis, where), lambda t: t.unbind(axis)[where],
+        lambda t: t.chunk(3, axis)[-1], lambda t: t[(..., *[slice(None)] * (
+            t.dim() - axis - 1))] if t.dim() == axis + 1 else t[(slice(None),) * axis +
+                                                                 (slice(start, at),)]])
+
+
+@test
+def weights_are_read_by_slices(case):
+    torch = module("torch")
+    numbers = random.Random(case.seed)
+    options, _ = whole_model(case)
+    whole = dict(rfs.weights(case.source, **options))
+    for name, part in rfs.weights(case.source, slices=True, **options):
+        t = whole[name]
+        check(part.shape == t.shape and part.dtype == t.dtype, name)
+        check(elements(part) == elements(t), name)
+        for _ in range(12):
+            cut, expected = part, t
+            with counted_loads() as sizes:
+                for _ in range(numbers.randrange(1, 4)):
+                    view = random_view(numbers, expected)
+                    cut, expected = view(cut), view(expected)
+                said = f"seed {case.seed}: {name}, {cut!r} of {t.shape}"
+                check(not sizes and cut.shape == expected.shape, said)
+                found = torch.empty_like(expected).copy_(cut)
+            check(sum(sizes) == expected.numel() * t.element_size(), f"{said}: {sizes}")
+            check(elements(found) == elements(expected), said)
+    refused("cannot be changed", part.zero_)
+    refused("cannot be changed", lambda: torch.add(whole[name], 1, out=part))
+    refused("no memory", part.data_ptr)
+    check(name in repr(part) and "\n" not in repr(part), part)
+
+
+@test
+def weights_end_whenever_they_are_left(case):
+    options, expected = whole_model(case)
+    with watched(rfs) as arrays, mock.patch.object(rfs._weights, "_AT_ONCE", 1):
+        found = rfs.weights(case.source, to="numpy", **options)
+        next(found)
+        found.close()
+        within(10, lambda: not [t for t in threading.enumerate()
+                                if t.name == "reshardfs-weights"], "a thread goes on")
+        del found
+        check(arrays.left()[0] == 0, arrays.left())
+    last = list(expected)[-1]
+    record = rfs.tensors(case.source, format="hf", **options).record(last)
+    check(record.bytes > 0, record)
+    fault = {**options, "fault": "eio@rank_", "log_to": "file:" + os.devnull}
+    refused("", lambda: list(rfs.weights(case.source, to="numpy", **fault)))
+    refused("absent", rfs.weights, os.path.join(case.directory, "absent"))
+    for words, said in (({"format": "ckpt"}, "no option format"), ({"rank": 1}, "together"),
+                        ({"rank": 0, "world": 2}, "together"),
+                        ({"rank": 0, "world": 1, "cut": print, "slices": True}, "exclude")):
+        refused(said, rfs.weights, case.source, kind=TypeError, **options, **words)
+    refused("no rank 2 of 2", rfs.weights, case.source, kind=ValueError, rank="2", world="2",
+            cut=print, **options)
 
 
 # ---- parts of arrays ----

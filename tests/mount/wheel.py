@@ -177,6 +177,13 @@ def test_use(tap, p, wheel):
                 if re.search("reshard|jansson|protobuf|xxh|lz4", os.path.basename(path))]
         if "manylinux" in wheel:
             check(len(ours) == 5 and all(path.startswith(p.at("venv")) for path in ours), ours)
+    with tap.test("vLLM finds the plug-in"):
+        said = p.program("from importlib.metadata import distribution\n"
+                         "import reshardfs\n"
+                         "found = distribution('reshardfs')\n"
+                         "print(found.version == reshardfs.__version__)\n"
+                         "for e in found.entry_points: print(e.group, e.load().__module__)")
+        check(said.split() == ["True", "vllm.general_plugins", "reshardfs.vllm"], said)
     with tap.test("with the tables of what models are called elsewhere"):
         check(int(p.program(CONVERT)) > 10, "too few records")
     test_program(tap, p)

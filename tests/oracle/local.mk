@@ -40,7 +40,8 @@ HUGGING_FACE = \
 	oracle/megatron_loads.py \
 	oracle/megatron_bridge.py \
 	oracle/mindspeed_back.py \
-	oracle/torch_ranks.py
+	oracle/torch_ranks.py \
+	oracle/vllm_loads.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
