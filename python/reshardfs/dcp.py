@@ -85,8 +85,8 @@ class Reader(StorageReader):  # type: ignore[misc]
         self._source: Optional[Source] = None
         self._process = 0
         self._files: Dict[str, int] = {}
-        # Records by file and offset, as storage_data has them.
-        self._records: Dict[Tuple[str, int], Tuple[int, int, int]] = {}
+        # File, number and bytes of each tensor, which may have many items.
+        self._records: Dict[str, Tuple[int, int, int]] = {}
         self._metadata: Any = None
 
     def __repr__(self) -> str:
@@ -101,7 +101,7 @@ class Reader(StorageReader):  # type: ignore[misc]
             source = shared(path, **options)
             self._files = {f.name: i for i, f in enumerate(source.files())}
             self._records = {
-                (name, record.offset): (file, number, record.bytes)
+                record.name: (file, number, record.bytes)
                 for name, file in self._files.items() if name.endswith(".distcp")
                 for number, record in enumerate(source.records(file))}
             self._metadata = pickle.loads(bytes(source.read(self._files[_METADATA])))
@@ -186,7 +186,7 @@ class Reader(StorageReader):  # type: ignore[misc]
                                             length))
 
     def _is_in_rows(self, item: Any) -> bool:
-        return _in_rows(self._value(item, _HEAD).getvalue(), self._chunk(item))
+        return _in_rows(self._value(item, _HEAD).getvalue(), tuple(self._chunk(item).sizes))
 
     def _part(self, item: Any, in_rows: bool) -> Any:
         """A part in memory of its own."""
@@ -199,28 +199,28 @@ class Reader(StorageReader):  # type: ignore[misc]
             read = read.narrow(d, start, length)
         return read
 
-    def _chunk(self, item: Any) -> Tuple[int, ...]:
-        """The shape of the stored chunk that has the part."""
+    def _chunk(self, item: Any) -> Any:
+        """The stored chunk that has the part."""
         index = item.storage_index
         described = self._metadata.state_dict_metadata[index.fqn]
         for chunk in described.chunks:
             if index.offset is None or tuple(chunk.offsets) == tuple(index.offset):
-                return tuple(chunk.sizes)
+                return chunk
         raise Error(f"{index.fqn} at {index.offset} is not in the source")
 
     def _wants(self, item: Any, target: Any) -> Any:
         """The structs CWant of a part."""
-        place = self._place(item)
-        file, record, stored = self._records[place.relative_path, place.offset]
-        shape, size = self._chunk(item), target.element_size()
-        starts, lengths = tuple(item.storage_offsets), tuple(item.lengths)
+        name = item.storage_index.fqn
+        file, record, stored = self._records[name]
+        shape, size = tuple(self._metadata.state_dict_metadata[name].size), target.element_size()
+        starts = tuple(map(sum, zip(self._chunk(item).offsets, item.storage_offsets)))
+        lengths = tuple(item.lengths)
         whole = size
         for n in shape:
             whole *= n
         if stored != whole or any(a < 0 or a + n > d
                                   for a, n, d in zip(starts, lengths, shape)):
-            raise Error(f"{item.storage_index.fqn}: {lengths} at {starts} is not a part of "
-                        f"{shape}")
+            raise Error(f"{name}: {lengths} at {starts} is not a part of {shape}")
         if 0 in lengths:
             return numpy().empty(0, CWant)
         runs = Runs([Dimension(d, a, n, 1, True)

@@ -489,6 +489,48 @@ def dcp_load_inner(bench):
     return loaded_by_torch(bench, "inner")
 
 
+def loaded_without_mount(bench, name, peer):
+    """dcp.load by the module's StorageReader, and of a mount, or of what dcp.save makes."""
+    tree = bench.tree(name)
+    target = os.path.join(bench.work, "saved_by_torch")
+    options = json.dumps({"src_strategy": tree.src_strategy})
+    with bench.mounted(tree, ranks=1, extra=["--format", "dcp"]) as mount:
+        torch("save", mount.path, target)
+        torch("read", tree.source, options, target)
+        shown = mount.path if peer == "mount" else target
+        saved = [os.path.join(target, file) for file in os.listdir(target)]
+
+        def side(held, *words):
+            bench.read(held)
+            found = torch(*words)
+            return Sample(found["seconds"], found["bytes"])
+
+        source = tree.source_files()
+        result = bench.compare(lambda: side(source, "read", tree.source, options),
+                               lambda: side(source if peer == "mount" else saved, "load", shown),
+                               warm=source)
+    shutil.rmtree(target)
+    return result
+
+
+@row("dcp_reader", "dcp.load with reshardfs.dcp.Reader of rank files",
+     "dcp.load of dcp.save's files", (">=", 1.0), tree="contiguous")
+def dcp_reader(bench):
+    return loaded_without_mount(bench, "contiguous", "saved")
+
+
+@row("dcp_reader_inner", "the same, inner axis",
+     "dcp.load of dcp.save's files", (">=", 1.0), tree="inner")
+def dcp_reader_inner(bench):
+    return loaded_without_mount(bench, "inner", "saved")
+
+
+@row("dcp_reader_mount", "dcp.load with reshardfs.dcp.Reader of rank files",
+     "dcp.load of a mount of them", (">=", 1.5), tree="contiguous")
+def dcp_reader_mount(bench):
+    return loaded_without_mount(bench, "contiguous", "mount")
+
+
 def started_by_merging(bench, tree):
     """The complete model by MindSpore, saved by torch and loaded for a step.  The parts
     run one after the other, so memory is that of the largest."""

@@ -223,12 +223,18 @@ class Server:
         self._process.stdout.close()
 
 
+def library_path():
+    built = os.path.join(os.path.dirname(reshardfs_program()), ".libs", "libreshard.so.0")
+    return os.environ.get("LIBRESHARD", built)
+
+
 def other_python(variable, script, words):
     """What a script of this directory replies, run by the Python that `variable` names."""
     command = [python_of(variable), script_path(script), *map(str, words)]
     done = subprocess.run(command, check=False, text=True, errors="replace",
                           stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, "LIBRESHARD": library_path()})
     if done.returncode:
         raise Broken(f"{script} {words[0]}: {done.stderr[-600:]}")
     return json.loads(done.stdout)
@@ -328,10 +334,8 @@ class Bench:
 
     def program(self, variable):
         """A program that loads tensors, run by the Python that `variable` names."""
-        library = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
-                               "libreshard.so.0")
         return self._server(variable, "bench_program.py", {
-            "LIBRESHARD": os.environ.get("LIBRESHARD", library),
+            "LIBRESHARD": library_path(),
             "XDG_CACHE_HOME": os.path.join(self.work, "cache")})
 
     # ---- trees ----

@@ -9,6 +9,7 @@
     bench_torch.py save SHOWN TARGET    what is loaded of SHOWN, a DCP, by dcp.save
     bench_torch.py load DIRECTORY [DCP] -> {"seconds": S, "bytes": N} of dcp.load; with
                                         DCP it fails if any tensor differs
+    bench_torch.py read SOURCE OPTIONS [DCP]     the same without a mount, by the module
     bench_torch.py resave FILE TARGET   what a .safetensors has, by dcp.save
     bench_torch.py start DIRECTORY      dcp.load, and a step of training
                             -> {"seconds": S, "memory": BYTES} of either; of start also
@@ -133,15 +134,25 @@ def same(kind, target, model):
     return {}
 
 
-def loaded(directory):
-    """The tensors of a DCP, and the seconds of loading them."""
+def loaded(directory, options=None):
+    """The tensors of a DCP, or of a SOURCE with such options, and the seconds of loading
+    them."""
     import torch
     import torch.distributed.checkpoint as dcp
-    described = dcp.FileSystemReader(directory).read_metadata().state_dict_metadata
+
+    def reader():
+        if options is None:
+            return dcp.FileSystemReader(directory)
+        sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                                     "python"))
+        import reshardfs.dcp
+        return reshardfs.dcp.Reader(directory, **options)
+
+    described = reader().read_metadata().state_dict_metadata
     tensors = {name: torch.zeros(t.size, dtype=t.properties.dtype)
                for name, t in described.items()}
     start = time.perf_counter()
-    dcp.load(tensors, checkpoint_id=directory)
+    dcp.load(tensors, storage_reader=reader())
     return tensors, time.perf_counter() - start
 
 
@@ -157,9 +168,9 @@ def bits(tensor):
     return tensor.contiguous().reshape(-1).view(torch.uint8)
 
 
-def load(directory, other=None):
+def load(directory, other=None, options=None):
     prepare()
-    tensors, seconds = loaded(directory)
+    tensors, seconds = loaded(directory, options)
     if other:
         wanted = loaded(other)[0]
         assert set(tensors) == set(wanted), set(tensors) ^ set(wanted)
@@ -167,6 +178,10 @@ def load(directory, other=None):
             assert tensors[name].dtype == tensor.dtype and bits(tensors[name]).equal(
                 bits(tensor)), name
     return {"seconds": seconds, "bytes": sum(t.nbytes for t in tensors.values())}
+
+
+def read(source, options, other=None):
+    return load(source, other, json.loads(options))
 
 
 def resave(file, target):
@@ -201,7 +216,8 @@ def main():
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     verbs = {"make": make, "consolidate": consolidate, "same": same,
-             "save": save_shown, "load": load, "resave": resave, "start": start_training}
+             "save": save_shown, "load": load, "read": read, "resave": resave,
+             "start": start_training}
     print(json.dumps(verbs[sys.argv[1]](*sys.argv[2:])), file=replies)
 
 

@@ -26,6 +26,7 @@ ROWS = """
     weights_qkv weights_gate weights_experts weights_experts_read weights_stacked
     python_read load_checkpoint load_safetensors mindformers transform transform_memory dcp
     dcp_memory dcp_hf dcp_hf_memory dcp_load dcp_load_inner dcp_start dcp_start_memory
+    dcp_reader dcp_reader_inner dcp_reader_mount
     convert_back convert_back_memory convert_rank export
     export_inner export_cp export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
@@ -46,7 +47,8 @@ ROWS = """
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "transform_memory", "dcp", "dcp_memory", "dcp_hf", "dcp_hf_memory", "dcp_load",
-            "dcp_load_inner", "dcp_start", "dcp_start_memory", "convert_back",
+            "dcp_load_inner", "dcp_reader", "dcp_reader_inner", "dcp_reader_mount",
+            "dcp_start", "dcp_start_memory", "convert_back",
             "convert_back_memory", "convert_rank", "bindfs", "inner_bindfs", "random",
             "slow", "slow_inner", "crowded", "crowded_two", "read_once_rows",
             "read_once_columns", "cold", "cold_inner", "program_checkpoint",

@@ -188,6 +188,16 @@ def transposed(numbers, directory):
     return [], os.path.join(directory, "source")
 
 
+def of_many_items(numbers, directory):
+    """Tensors that are shown in items of 16 MiB, and one whose rows are larger than that."""
+    shapes = {"rows": (5000, 4100), "long": (3, 9 << 20), "deep": (7, 3, 1 << 20)}
+    tensors = {name: Tensor("F16", shape, numbers.randbytes(2 * math.prod(shape)),
+                            [((0,) * len(shape), shape)])
+               for name, shape in shapes.items()}
+    Tree("torch", tensors, {}, numbers).write(os.path.join(directory, "source"))
+    return [], os.path.join(directory, "source")
+
+
 def keywords(words):
     """Options of the command line as those of the module."""
     return {"dst_strategy": "none", **{name[2:].replace("-", "_"): value
@@ -213,7 +223,7 @@ def main():
     for name in ("torch-2.15/again", "torch-2.15/fsdp2", "torch-2.15/fsdp_tp"):
         judge(tap, f"{name} and its values", [ended(python(
             "values", os.path.join(HERE, "..", "data", "dcp", name)))], "values")
-    for make in rank_files, rank_files, rank_files, transposed:
+    for make in rank_files, rank_files, rank_files, transposed, of_many_items:
         with tempfile.TemporaryDirectory() as directory:
             words, source = make(numbers, directory)
             got = run("export", *words, "--dst-strategy", "none", "--format", "safetensors",
