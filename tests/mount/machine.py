@@ -197,6 +197,14 @@ def doctor_of_a_source(m):
     check(run("ls", lost).status == INPUT, "ls itself says more of it")
 
 
+def sentences_are_whole(m):
+    """On a narrow terminal a sentence continues on the next line; nothing of it is cut."""
+    wide = run("doctor").out
+    narrow = re.sub(r"\x1b\[[\d;]*m", "", run_on_terminal("doctor", columns=60).out)
+    check("..." not in narrow and narrow.split() == wide.split(), narrow)
+    check(len(narrow.splitlines()) > len(wide.splitlines()), narrow)
+
+
 def no_device(m):
     """A machine on which nothing can be mounted."""
     hidden = subprocess.run(
@@ -226,7 +234,8 @@ def main():
         m = Machine(directory)
         try:
             for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
-                         another_user, metrics_of_all, doctor, doctor_of_a_source, no_device):
+                         another_user, metrics_of_all, doctor, doctor_of_a_source, sentences_are_whole,
+                         no_device):
                 with tap.test(test.__name__.replace("_", " ")):
                     test(m)
         finally:

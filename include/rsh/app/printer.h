@@ -186,8 +186,8 @@ struct rsh_column {
 	bool right; /* numbers */
 	/* These decide how the column fits a terminal that is too narrow. */
 	bool shorten; /* "..." may replace its middle */
-	bool wrap;    /* last column, in ASCII: its text continues on the next
-		       * line, broken after commas */
+	char wrap;    /* last column: its text continues on the next line,
+		       * broken after this character, ',' or ' ' */
 };
 
 /* Begins a table, or an array of objects.  The columns, in constant memory,

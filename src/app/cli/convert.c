@@ -46,7 +46,7 @@ static int list_tables(struct rsh_run *run)
 		{ "title", NULL },
 		{ "group", "GROUP" },
 		{ NULL, "WHAT IT IS FOR" },
-		{ "architectures", "SUITS", .wrap = true },
+		{ "architectures", "SUITS", .wrap = ',' },
 		{ "reason", NULL },
 		{ NULL, NULL }
 	};
@@ -412,7 +412,7 @@ static int fit_tables(struct checking *c, uint32_t *n_fit,
 		{ "loads", "RESULT IS FOR" },
 		{ "title", NULL },
 		{ "reason", NULL },
-		{ NULL, "OR NOT, BECAUSE", .wrap = true },
+		{ NULL, "OR NOT, BECAUSE", .wrap = ',' },
 		{ NULL, NULL }
 	};
 	static const char *const sides[] = { "hf", "mindspore" };

@@ -310,7 +310,7 @@ int rsh_doctor(const struct rsh_options *o, struct rsh_run *run)
 	static const struct rsh_column columns[] = {
 		{ "about", "ABOUT" },
 		{ "state", "STATE" },
-		{ "says", "FOUND" },
+		{ "says", "FOUND", .wrap = ' ' },
 		{ NULL, NULL }
 	};
 	int rc = 0;

@@ -471,7 +471,7 @@ static const struct rsh_column step_columns[] = {
 	{ "beyond_ranks", NULL },
 	{ "about", NULL },
 	{ "files", NULL },
-	{ NULL, "STATE", .shorten = true },
+	{ NULL, "STATE", .wrap = ' ' },
 	{ NULL, NULL }
 };
 

@@ -255,7 +255,7 @@ static const struct rsh_column file_columns[] = {
 	{ NULL, "MEDIAN", .right = true },
 	{ NULL, "MAX", .right = true },
 	{ "seconds", "TIME", .right = true },
-	{ NULL, "FROM RANKS", .wrap = true },
+	{ NULL, "FROM RANKS", .wrap = ',' },
 	{ NULL, NULL }
 };
 

@@ -25,7 +25,7 @@ static int print_figures(const struct rsh_options *o, json_t *all,
 	static const struct rsh_column columns[] = {
 		{ NULL, "FIGURE" },
 		{ NULL, "VALUE", .right = true },
-		{ NULL, "MEANING", .shorten = true },
+		{ NULL, "MEANING", .wrap = ' ' },
 		{ NULL, NULL }
 	};
 	const char *source, *step, *level;
@@ -85,7 +85,7 @@ static void print_steps(const json_t *all, struct rsh_printer *out)
 	static const struct rsh_column columns[] = {
 		{ NULL, "STEP" },
 		{ NULL, "STATE" },
-		{ NULL, "WHY", .shorten = true },
+		{ NULL, "WHY", .wrap = ' ' },
 		{ NULL, NULL }
 	};
 	const json_t *steps = json_object_get(all, "steps");

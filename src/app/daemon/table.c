@@ -135,24 +135,27 @@ static void fit(struct shown *t, size_t room)
 
 /* Returns how many bytes of the text are printed on a line.  The line is too
  * long if the first item does not fit, because items are not cut. */
-static size_t line_length(const char *text, size_t width)
+static size_t line_length(const char *text, size_t width, char end)
 {
+	const char ends[] = { end, '\0' };
 	size_t n = rsh_text_fitting(text, width);
 
-	if (!text[n])
+	/* A comma ends its line, and a blank is not printed. */
+	if (!text[n] || (end == ' ' && text[n] == ' '))
 		return n;
-	for (size_t i = n; i > 0; i--)
-		if (text[i - 1] == ',')
-			return i;
-	n = strcspn(text, ",");
-	return text[n] ? n + 1 : n;
+	for (size_t i = n; i > 1; i--)
+		if (text[i - 1] == end)
+			return end == ' ' ? i - 1 : i;
+	n = strcspn(text, ends);
+	return text[n] && end != ' ' ? n + 1 : n;
 }
 
 static void print_wrapped(const struct rsh_printer *out, const char *text,
-			  const char *color, size_t indent, size_t width)
+			  const char *color, size_t indent, size_t width,
+			  char end)
 {
 	for (;;) {
-		size_t n = line_length(text, width);
+		size_t n = line_length(text, width, end);
 
 		fprintf(out->f, "%s%.*s%s\n", color ? color : "", (int)n, text,
 			color ? "\033[0m" : "");
@@ -180,7 +183,7 @@ static void print_cell(const struct shown *t, const struct rsh_printer *out,
 	if (column->wrap && out->width) {
 		while (c-- > 0)
 			indent += t->widths[c];
-		print_wrapped(out, text, color, indent, width);
+		print_wrapped(out, text, color, indent, width, column->wrap);
 		return;
 	}
 	if (column->right)
