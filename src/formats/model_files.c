@@ -360,13 +360,14 @@ static int directory_load(const struct rsh_model_files_at *at,
 {
 	struct rsh_store_options opts = {
 		.follow_outside = at->store->follow_outside,
+		.objects = at->store->objects, .joined = at->store->joined,
+		.n_joined = at->store->n_joined,
 	};
 	struct loading l = { .out = out, .is_beside = at->is_beside };
 	int rc = 0;
 
 	if (rsh_model_files_own(&(struct rsh_model_files_at){
 		.dir = at->dir, .source = at->source })) {
-		opts.objects = at->store->objects;
 		opts.place = at->store->place;
 		rc = own_files_list(at->own, &l.own);
 	}
@@ -375,20 +376,11 @@ static int directory_load(const struct rsh_model_files_at *at,
 		return rsh_error_nomem(err);
 	}
 	if (rsh_store_is_address(at->dir) &&
-	    strncmp(at->dir, at->source, strlen(at->source)) == 0) {
-		opts.objects = at->store->objects;
+	    (strncmp(at->dir, at->source, strlen(at->source)) == 0 ||
+	     strncmp(at->dir, at->source, strlen(at->dir)) == 0 ||
+	     (at->steps_dir && strncmp(at->dir, at->steps_dir,
+				       strlen(at->steps_dir)) == 0)))
 		opts.place = at->store->place;
-	}
-	if (rsh_store_is_address(at->dir) &&
-	    strncmp(at->dir, at->source, strlen(at->dir)) == 0) {
-		opts.objects = at->store->objects;
-		opts.place = at->store->place;
-	}
-	if (rsh_store_is_address(at->dir) && at->steps_dir &&
-	    strncmp(at->dir, at->steps_dir, strlen(at->steps_dir)) == 0) {
-		opts.objects = at->store->objects;
-		opts.place = at->store->place;
-	}
 	rc = rsh_store_open(at->dir, &opts, &l.store, err);
 	if (rc) {
 		rsh_error_prefix(err, "--model-files");

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/storage/hub.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -51,20 +52,40 @@ static int set_select(const struct rsh_setting *s)
 	return 0;
 }
 
-/* Daemons have another working directory. */
+/* A model is a directory, a name in the cache of Hugging Face, or an address.
+ * Daemons have another working directory. */
 static int set_base(const struct rsh_setting *s)
 {
 	struct rsh_source_options *f = s->base;
-	cleanup_free char *full = rsh_store_is_address(s->value) ? NULL :
-				  realpath(s->value, NULL);
+	cleanup_free char *model = NULL, *full = NULL;
+	struct rsh_error why = RSH_ERROR_INIT;
+	char hint[512];
+	size_t n = strlen(s->value);
+	int rc;
 
-	if (rsh_store_is_address(s->value))
-		return rsh_error_set(s->err, EINVAL, "%s: \"%s\" is not a "
-				     "directory of a file system",
-				     s->def->name, s->value);
-	if (!full)
-		return rsh_error_set(s->err, EINVAL, "%s: %s: %s",
-				     s->def->name, s->value, strerror(errno));
+	if (rsh_store_is_address(s->value)) {
+		while (n > 0 && s->value[n - 1] == '/')
+			n--;
+		if (strncmp(s->value, "s3://", 5) != 0 || n <= 5 ||
+		    strchr(s->value, '@'))
+			return rsh_error_set(s->err, EINVAL, "%s: the address "
+					     "of a model is s3://BUCKET/PREFIX",
+					     s->def->name);
+		f->base = rsh_arena_format(s->memory, "%.*s", (int)n, s->value);
+		return f->base ? 0 : rsh_error_nomem(s->err);
+	}
+	rc = rsh_hub_find(s->value, &model, &why);
+	if (rc)
+		return rsh_error_set(s->err, -rc, "%s: %s", s->def->name,
+				     why.text);
+	full = realpath(model ? model : s->value, NULL);
+	if (!full) {
+		rc = errno;
+		rsh_hub_hint(s->value, hint, sizeof(hint));
+		return rsh_error_set(s->err, EINVAL, "%s: %s: %s%s",
+				     s->def->name, s->value, strerror(rc),
+				     hint);
+	}
 	f->base = rsh_arena_format(s->memory, "%s", full);
 	return f->base ? 0 : rsh_error_nomem(s->err);
 }

@@ -143,8 +143,9 @@ def run_outputs(tap, trees, directory):
         got = run("plan", "--base", directory, os.path.join(trees, "base"))
         check(got.status != GOOD, got)
         demand(got.err, "--base is for a directory of weight versions, but SOURCE is a whole")
-        got = run("plan", "--base", "s3://bucket/x", source)
-        demand(got.err, 'base: "s3://bucket/x" is not a directory of a file system')
+        for address in "https://host/x", "s3://", "s3://key@bucket/x":
+            got = run("plan", "--base", address, source)
+            demand(got.err, "base: the address of a model is s3://BUCKET/PREFIX")
         got = run("plan", "--base", os.path.join(directory, "none"), source)
         demand(got.err, "No such file or directory")
     with tap.test("ls"):
@@ -174,15 +175,49 @@ def run_objects(tap, trees, directory):
         return
     root = os.path.join(directory, "s3")
     shutil.copytree(os.path.join(trees, "mixed"), os.path.join(root, "bucket", "run"))
+    shutil.copytree(os.path.join(trees, "base"), os.path.join(root, "bucket", "base"))
     base = base_of(os.path.join(trees, "base"))
     with s3_trial.Server(root) as server:
         s3_trial.set_environment(server.port, directory)
+        for source in os.path.join(trees, "mixed"), "s3://bucket/run":
+            for extra in (), ("--sandbox=off",):
+                with tap.test(f"--base s3://, {source} {extra}"), \
+                        Alone(source, extra=["--base", "s3://bucket/base/", *ALL, *extra]) as mount:
+                    for step, tensors in CASES["mixed"]["steps"].items():
+                        same(model_hashes(os.path.join(mount.path, step)), tensors, step)
+                    check(note_of(os.path.join(mount.path, version_name(2))) ==
+                          note_of(os.path.join(trees, "base")), "config.json of the base")
         with tap.test("s3://"), Alone("s3://bucket/run", extra=base) as mount:
             same(model_hashes(mount.path), CASES["mixed"]["steps"]["weight_v000006"], "s3")
             check(note_of(mount.path) == "v5", note_of(mount.path))
         with tap.test("s3://, all"), Alone("s3://bucket/run", extra=[*base, *ALL]) as mount:
             for step, tensors in CASES["mixed"]["steps"].items():
                 same(model_hashes(os.path.join(mount.path, step)), tensors, f"s3: {step}")
+
+
+def run_named(tap, trees, directory):
+    """A base by its name in the cache of Hugging Face."""
+    model = os.path.join(directory, "hub", "models--Qwen--Qwen3-4B")
+    snapshot = os.path.join(model, "snapshots", "0123")
+    os.makedirs(snapshot)
+    os.makedirs(os.path.join(model, "blobs"))
+    write(os.path.join(model, "refs", "main"), b"0123")
+    for number, name in enumerate(os.listdir(os.path.join(trees, "base"))):
+        shutil.copy(os.path.join(trees, "base", name), os.path.join(model, "blobs", str(number)))
+        os.symlink(f"../../blobs/{number}", os.path.join(snapshot, name))
+    os.environ["HF_HUB_CACHE"] = os.path.join(directory, "hub")
+    for extra in (), ALL:
+        with tap.test(f"--base by its name {extra}"), \
+                Alone(os.path.join(trees, "xor"), extra=["--base", "Qwen/Qwen3-4B", *extra]) as mount:
+            last = max(CASES["xor"]["steps"])
+            at = os.path.join(mount.path, last) if extra else mount.path
+            same(model_hashes(at), CASES["xor"]["steps"][last], last)
+    os.remove(os.path.join(model, "refs", "main"))
+    with tap.test("a base by its name without a revision"):
+        got = run("plan", "--base", "Qwen/Qwen3-4B", os.path.join(trees, "xor"))
+        check(got.status != GOOD, got)
+        demand(got.err, "base: ", "hf download")
+    del os.environ["HF_HUB_CACHE"]
 
 
 # ---- a run that goes on ----
@@ -497,6 +532,7 @@ def main():
             trees = unpack(os.path.join(directory, "trees"))
             run_genuine(tap, trees)
             run_outputs(tap, trees, directory)
+            run_named(tap, trees, directory)
             run_growing(tap, directory)
             run_alone(tap, directory)
             run_cached(tap, directory)

@@ -91,8 +91,8 @@ struct rsh_store_options {
 	/* The opened address, or one above it, which outlives the store; NULL:
 	 * the store opens it. */
 	struct rsh_objects *place;
-	/* The opened addresses of joined directories, which outlive the store;
-	 * some may be NULL. */
+	/* The opened addresses of joined directories, or of this one, which
+	 * outlive the store; some may be NULL. */
 	struct rsh_objects *const *joined;
 	unsigned n_joined;
 	/* The path may be the s3:// address of a single file.  Its directory

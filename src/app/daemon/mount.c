@@ -108,14 +108,16 @@ static int check_hidden(const struct rsh_options *o, struct rsh_error *err)
 	return check_empty(m.path, err);
 }
 
+#define N_OBJECTS (2 + RSH_LORAS_MAX)
+
 struct service {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* path of the source, with all links resolved */
-	/* the objects at the addresses of SOURCE and of adapters; NULL: it has
-	 * a path */
-	struct rsh_objects *objects[1 + RSH_LORAS_MAX];
+	/* the objects at the addresses of SOURCE, of --base and of adapters;
+	 * NULL: it has a path */
+	struct rsh_objects *objects[N_OBJECTS];
 	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
 	int lock; /* lock on the mountpoint until it is mounted; -1: none */
@@ -308,7 +310,7 @@ static void find_for_source(void *ctx, const char *name, int fd[2])
 		look_for(&w, s->options->vfs.weights.lora_files[i]);
 	/* Keys and certificates are files of the user, not of the source. */
 	if (!w.found)
-		for (unsigned i = 0; i < 1 + RSH_LORAS_MAX; i++)
+		for (unsigned i = 0; i < N_OBJECTS; i++)
 			if (s->objects[i])
 				rsh_objects_each_file(s->objects[i], look_for,
 						      &of_user);
@@ -354,6 +356,7 @@ static int open_network(struct service *s, struct rsh_error *err)
 	/* The other steps, or the other files of the model, may be above
 	 * SOURCE. */
 	const char *above = o->vfs.files.steps_dir ?: o->vfs.model_files;
+	const char *base = o->vfs.files.base;
 	int rc = dir ? 0 : rsh_error_nomem(err);
 
 	if (rc == 0 && rsh_store_is_address(dir))
@@ -361,12 +364,14 @@ static int open_network(struct service *s, struct rsh_error *err)
 						       strlen(above)) == 0 ?
 				      above : dir, &o->objects, &s->objects[0],
 				      err);
+	if (rc == 0 && base && rsh_store_is_address(base))
+		rc = rsh_objects_open(base, &o->objects, &s->objects[1], err);
 	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++) {
 		const char *at = o->vfs.weights.loras[i].directory;
 
 		if (rsh_store_is_address(at))
 			rc = rsh_objects_open(at, &o->objects,
-					      &s->objects[1 + i], err);
+					      &s->objects[2 + i], err);
 	}
 	if (rc == 0 && o->io.cache.servers.list &&
 	    o->io.caching != RSH_CACHING_OFF)
@@ -388,14 +393,14 @@ static int confine_service(struct service *s, struct rsh_error *err)
 		s->place = realpath(dir, NULL);
 		s->so.find = find_for_source;
 		s->so.find_ctx = s;
-		for (unsigned i = 0; i < 1 + RSH_LORAS_MAX; i++)
+		for (unsigned i = 0; i < N_OBJECTS; i++)
 			if (s->objects[i])
 				s->so.look_up = rsh_objects_look_up;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
 	}
 	if (rc)
 		return rc;
-	for (unsigned i = 0; s->so.mounter && i < 1 + RSH_LORAS_MAX; i++)
+	for (unsigned i = 0; s->so.mounter && i < N_OBJECTS; i++)
 		if (s->objects[i])
 			rsh_objects_set_opener(
 				s->objects[i], &(struct rsh_objects_opener){
@@ -403,8 +408,8 @@ static int confine_service(struct service *s, struct rsh_error *err)
 					s->so.mounter });
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
 	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects,
-						     1 + RSH_LORAS_MAX,
-						     s->servers, err);
+						     N_OBJECTS, s->servers,
+						     err);
 }
 
 static void add_reading(struct service *s, struct rsh_source_options *files)
@@ -412,7 +417,7 @@ static void add_reading(struct service *s, struct rsh_source_options *files)
 	files->store.io = s->io;
 	files->store.place = s->objects[0];
 	files->store.joined = s->objects + 1;
-	files->store.n_joined = RSH_LORAS_MAX;
+	files->store.n_joined = N_OBJECTS - 1;
 	s->opener = (struct rsh_store_opener){ ask_to_find, s->so.mounter };
 	files->store.opener = s->so.mounter ? &s->opener : NULL;
 }
@@ -514,7 +519,7 @@ static void end_service(struct service *s)
 	rsh_vfs_free(s->vfs);
 	rsh_store_io_free(s->io);
 	rsh_cache_servers_free(s->servers);
-	for (unsigned i = 0; i < 1 + RSH_LORAS_MAX; i++)
+	for (unsigned i = 0; i < N_OBJECTS; i++)
 		rsh_objects_free(s->objects[i]);
 	free(s->place);
 }

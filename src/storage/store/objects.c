@@ -310,6 +310,17 @@ static int objects_take_listing(struct objects *o, bool single,
 	return 0;
 }
 
+/* Returns the place of the options that has the path, or NULL. */
+static struct rsh_objects *opened_place(const char *path,
+					const struct rsh_store_options *opts)
+{
+	for (unsigned i = 0; !opts->place && i < opts->n_joined; i++)
+		if (opts->joined[i] &&
+		    strcmp(rsh_objects_url(opts->joined[i]), path) == 0)
+			return opts->joined[i];
+	return opts->place;
+}
+
 int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 		       struct rsh_medium **out, struct rsh_error *err)
 {
@@ -321,7 +332,7 @@ int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
 	o->base.ops = &objects_ops;
 	o->base.dirfd = -1;
 	o->base.is_remote = true;
-	o->place = opts->place;
+	o->place = opened_place(path, opts);
 	o->is_mine = !o->place;
 	if (o->is_mine)
 		rc = rsh_objects_open(path, opts->objects, &o->place, err);

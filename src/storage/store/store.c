@@ -122,10 +122,6 @@ int rsh_store_join(struct rsh_store *s, const char *directory,
 		return 0;
 	opts.single = false;
 	opts.place = NULL;
-	for (unsigned i = 0; is_address && i < opts.n_joined; i++)
-		if (opts.joined[i] &&
-		    strcmp(rsh_objects_url(opts.joined[i]), directory) == 0)
-			opts.place = opts.joined[i];
 	if (rsh_room(s->joined, s->cap_joined, (size_t)s->n_joined + 1))
 		return rsh_error_nomem(err);
 	rc = medium_open(directory, &opts, &j.medium, err);
