@@ -460,8 +460,8 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 
 	/* If each candidate contains its own layout, only these errors are
 	 * certain to occur with the next candidate as well. */
-	p->fatal = f->layout != RSH_LAYOUT_OWN || rc == -ENOMEM ||
-		   rc == -EXDEV;
+	p->fatal = (f->layout != RSH_LAYOUT_OWN && !f->step_dirs) ||
+		   rc == -ENOMEM || rc == -EXDEV;
 	if (rc)
 		return refuse_unread(p, i, rc, allow_missing);
 	rc = candidates_plan(p, allow_missing);

@@ -153,6 +153,11 @@ def run_outputs(tap, trees, directory):
         check(got.status == GOOD, got)
         demand(got.out, "complete; delta of 5 (overwrite, xxh3-128), 9 tensors changed",
                "complete; full", "delta of 1 (overwrite, blake3), 7 tensors changed")
+    for name, taken in ("lostfile", 3), ("half", 4), ("gap", 1):
+        with tap.test(f"ls of what has lost its newest: {name}"):
+            got = run("ls", *base, os.path.join(trees, name))
+            check(got.status == GOOD, got)
+            demand(got.out, f"a mount takes {version_name(taken)}: ", *LOST[name])
 
 
 def run_library(tap, trees):
