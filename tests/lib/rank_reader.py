@@ -44,7 +44,7 @@ class _File:
         demand(math.prod(sizes) < 1 << 24, "too large for here")
         found = [data[width * at:width * (at + 1)] for at in (
             offset + sum(i * step for i, step in zip(index, strides))
-            for index in itertools.product(*map(range, sizes)))]
+            for index in itertools.product(*map(range, sizes if 0 not in sizes else (0,))))]
         demand(all(len(one) == width for one in found), "beyond its storage")
         return dtype, tuple(sizes), b"".join(found)
 
