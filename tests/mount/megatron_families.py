@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Families of models in distributed checkpoints of Megatron-Bridge, both ways.
+"""Families of models in distributed checkpoints of Megatron-Bridge, and in trees of
+MindSpeed-LLM, both ways.
 
 Genuine models (data/model_names/bridge.*), and random ones: layers of several kinds, norms
 that are one less, layers of prediction.  A second reading of the tables makes the same.
@@ -20,6 +21,8 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 import packed  # noqa: E402
 import rule_tables  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
+from megatron_files import read_step, same_files  # noqa: E402
+from megatron_trees import step_of  # noqa: E402
 from rsh_cli import GOOD, INPUT, run  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
@@ -67,6 +70,23 @@ def one(tap, directory, name, case, left, right):
         same(without_copies(model_hashes(exported(directory, *words, dcp))), made["left"], "dcp")
 
 
+def run_trees(tap, trees):
+    """What is shown for a mesh is file by file what MindSpeed-LLM's converter writes."""
+    for name, case in CASES.items():
+        if not name.startswith("mindspeed-"):
+            continue
+        tensor = 1 if "qwen" in name else 2
+        words = ["--convert", case["table"], "--from", "hf", "--format", "megatron", "--prefix",
+                 "iter_0000001", "--dst-mesh", f"tp={tensor},ep=2"]
+        left, right = (os.path.join(trees, case["sides"][side]) for side in ("left", "right"))
+        with tap.test(f"{name}: as the tree"):
+            if tensor == 1:
+                refuse(left, "A_log: nothing says how it is divided over ranks", extra=words)
+                continue
+            with Alone(left, extra=words) as mount:
+                same_files(read_step(step_of(mount.path)), read_step(step_of(right)), name)
+
+
 # ---- random models ----
 
 class Drawn:
@@ -82,6 +102,7 @@ class Drawn:
         groups, keys = pick((1, 2, 3)), pick((1, 2, 3))
         self.config = {
             "num_hidden_layers": self.layers, "vocab_size": 7, "n_routed_experts": pick((1, 3, 12)),
+            "q_lora_rank": pick((1, 2, 3)),
             "num_key_value_heads": groups, "num_attention_heads": groups * pick((1, 2)),
             "linear_num_key_heads": keys, "linear_num_value_heads": keys * pick((1, 2, 3)),
             "linear_key_head_dim": pick((1, 2, 3)), "linear_value_head_dim": pick((1, 2, 3))}
@@ -207,6 +228,7 @@ def main():
         for name, case in CASES.items():
             one(tap, directory, name, case,
                 *(os.path.join(trees, case["sides"][side]) for side in ("left", "right")))
+        run_trees(tap, trees)
         run_random(tap, directory, words.seed, words.cases)
         run_refused(tap, trees, directory)
     return tap.finish()
