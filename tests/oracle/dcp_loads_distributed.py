@@ -192,7 +192,7 @@ def of_many_items(numbers, directory):
     """Tensors that are shown in items of 16 MiB, and one whose rows are larger than that."""
     shapes = {"rows": (5000, 4100), "long": (3, 9 << 20), "deep": (7, 3, 1 << 20)}
     tensors = {name: Tensor("F16", shape, numbers.randbytes(2 * math.prod(shape)),
-                            [((0,) * len(shape), shape)])
+                            [((0,) * len(shape), shape)], {})
                for name, shape in shapes.items()}
     Tree("torch", tensors, {}, numbers).write(os.path.join(directory, "source"))
     return [], os.path.join(directory, "source")
