@@ -52,6 +52,8 @@ NOT_RUN = {
         "mount/install.sh, tests/package.sh and mount/wheel.py do",
     ("doc/python.md", "pip install ."): "mount/wheel.py does",
     ("doc/python.md", "import reshardfs.dcp"): "oracle/dcp_loads_distributed.py does",
+    ("doc/serve.md", "vllm serve"): "oracle/vllm_loads.py does",
+    ("doc/serve.md", "import reshardfs\nfound"): "it needs SGLang on a GPU",
     ("doc/jobs.md", "/data/ckpt8 /mnt/ckpt4 reshardfs"): "mount/fstab.sh does",
     ("doc/jobs.md", "ln -s /usr/local"): "mount/fstab.sh does",
     ("doc/jobs.md", "SOURCE="): "there is no systemd; mount/fstab.sh reads the unit",
@@ -104,6 +106,7 @@ class Place:
         shutil.copytree(os.path.join(saved, "strategies", "mp4"), self.at("strategy_of_new_job"))
         shutil.copytree(os.path.join(DATA, "torch", "hf-bin"), self.at("torch_model"))
         shutil.copytree(os.path.join(DATA, "dcp", "torch-2.15", "fsdp2-2"), self.at("step-1000"))
+        shutil.copytree(os.path.join(DATA, "quantised", "gpt_oss"), self.at("gpt-oss-20b"))
         with tempfile.TemporaryDirectory() as unpacked:
             ranks = os.path.join(unpack(unpacked), "verl", "global_step_20")
             shutil.copytree(ranks, self.at("global_step_20"))
@@ -164,7 +167,7 @@ class Place:
 
 def wants_oracle(block):
     """Whether it takes MindSpore, or the numpy beside it."""
-    return "import mindspore" in block.text or "reshardfs.tensors" in block.text
+    return re.search(r"import mindspore|reshardfs\.(tensors|weights)", block.text)
 
 
 def lacking(block):
