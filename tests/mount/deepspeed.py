@@ -172,7 +172,11 @@ def run_listed(tap, trees):
             ("z0-bf16", ("ZeRO 0 of 2 ranks", "numbers in place of names")),
             ("z3-bf16-w1", ("global_step2", "ZeRO 3 of 1 rank, step 2")),
             ("universal-z1", ("universal form of 2 ranks",)),
-            ("moe-z2", ("the model has experts: masters and the optimizer are not shown",)),
+            ("moe-z2", ("the model has experts: masters and the optimizer are not shown",
+                        "only DeepSpeed itself resumes with the masters")),
+            ("trainer-z2-whole", ("LlamaForCausalLM: 12 tensors",
+                                  "global_step2 is a checkpoint of DeepSpeed: reshardfs mount ",
+                                  "/global_step2 mnt")),
             ("z2-lost", ("files of the optimizer are missing",)),
             ("trainer-z3-run", ("checkpoint-2", "checkpoint-1", "ZeRO 3")),
             ("z3-torn", ("global_step2", "rank 0 of 2 has no file of the optimizer"))):

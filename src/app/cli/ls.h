@@ -23,6 +23,9 @@ int rsh_ls_source(struct rsh_run *run, const struct rsh_options *o,
 int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 		 const struct rsh_source *source);
 
+/* Tells people which directories in SOURCE, a whole model, are checkpoints of
+ * other formats: what a job saves beside the weights. */
+void rsh_ls_beside(struct rsh_printer *out, const struct rsh_options *o);
 /* Prints the command line that mounts what is listed, if `known`. */
 void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
 		 bool known);

@@ -528,6 +528,8 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 	next = *t->newest_whole && !t->refused && !t->model.is_adapter &&
 	       (t->asked || t->is_model ||
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
+	if (t->is_model)
+		rsh_ls_beside(out, t->options);
 	rsh_ls_next(out, t->options, next);
 	rsh_json(out, "}");
 	return 0;

@@ -46,6 +46,50 @@ void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
 		fprintf(out->f, "next: %s\n", line);
 }
 
+#define BESIDE_MAX 64 /* entries that are looked at */
+
+static void say_beside(struct rsh_printer *out, const struct rsh_options *o,
+		       const char *name, const char *path,
+		       const struct rsh_format *f)
+{
+	const char *operands[] = { path, "mnt", NULL };
+	cleanup_free char *line =
+		rsh_options_line(o, rsh_command_find("mount"), operands);
+
+	out->failed |= !line;
+	rsh_say(out, "% is a %: ", name, f->says);
+	if (line)
+		fprintf(out->f, "%s\n", line);
+}
+
+void rsh_ls_beside(struct rsh_printer *out, const struct rsh_options *o)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	const struct rsh_store_options *how = &o->vfs.files.store;
+	const char *name;
+
+	if (out->json || rsh_store_is_address(o->vfs.source) ||
+	    rsh_dir_open_path(o->vfs.source, how, &dir))
+		return;
+	for (unsigned i = 0; i < BESIDE_MAX && rsh_dir_next(dir, &name) > 0;
+	     i++) {
+		cleanup_free char *path = rsh_text_format("%s/%s",
+							  o->vfs.source, name);
+		struct rsh_error unused = RSH_ERROR_INIT;
+		const struct rsh_format *f;
+		struct rsh_stat st;
+		int bid;
+
+		if (!path || *name == '.' || rsh_dir_look(dir, name, &st) ||
+		    st.kind != RSH_IS_DIR)
+			continue;
+		f = rsh_source_format_at(path, how, o->vfs.files.formats, &bid,
+					 &unused);
+		if (f && bid >= RSH_BID_STEPS)
+			say_beside(out, o, name, path, f);
+	}
+}
+
 /* ---- a model in parts ---- */
 
 /* The names of the tensors that are listed. */

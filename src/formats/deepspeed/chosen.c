@@ -438,7 +438,10 @@ static int choose_weights(struct rsh_source_ds *st, struct rsh_error *err)
 	}
 	if (has_role(st, RSH_DS_EXPERT) || st->head->n_layers > 0) {
 		st->from_module = "the model has experts: masters and the "
-				  "optimizer are not shown";
+				  "optimizer are not shown, and the weights "
+				  "are those of the module, in the type of the "
+				  "training; only DeepSpeed itself resumes "
+				  "with the masters";
 		return check_experts(st, err);
 	}
 	return st->is_universal ? choose_universal(st, err) :
