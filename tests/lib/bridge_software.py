@@ -20,7 +20,7 @@ import typing
 import warnings
 
 ABSENT = ("omegaconf", "wandb", "megatron.bridge.peft", "megatron.bridge.training",
-          "megatron.bridge.diffusion")
+          "megatron.bridge.diffusion", "megatron.bridge.models.qwen_vl.modelling_qwen3_vl")
 
 
 class _Absent(types.ModuleType):
@@ -98,8 +98,14 @@ def _module(config, weight):
     return module
 
 
-def provider(config):
-    """What the mappings ask of Megatron's configuration."""
+def provider(config, name=""):
+    """What the mappings ask of Megatron's configuration of a tensor."""
+    if name.startswith("vision_model."):
+        vision = config.vision_config
+        return types.SimpleNamespace(
+            hidden_size=vision.hidden_size, num_attention_heads=vision.num_heads,
+            num_query_groups=vision.num_heads,
+            kv_channels=vision.hidden_size // vision.num_heads)
     text = getattr(config, "text_config", config)
     get = lambda key: getattr(text, key, None)  # noqa: E731
     return types.SimpleNamespace(
@@ -145,10 +151,11 @@ def _norms(made, sparse):
     """Leaves the names of norms that Megatron's specification of a layer has.  With sparse
     attention latent norms are modules of their own."""
     for name in list(made):
-        for fused, apart in FUSED:
+        for fused, apart in (*FUSED, *(tuple(n.replace("weight", "bias") for n in pair)
+                                       for pair in FUSED)):
             if name.endswith(fused):
                 begin = name[:-len(fused)]
-                weight = begin + fused.replace("layer_norm_weight", "weight")
+                weight = begin + re.sub("layer_norm_(weight|bias)", "weight", fused)
                 if weight in made and not (sparse and "_up_proj" in fused):
                     made.pop(begin + apart, None)
                 else:
@@ -179,7 +186,8 @@ def to_megatron(found, tensors, config):
         weight = next(iter(given.values())) if isinstance(given, dict) else given
         if re.search(r"experts\.linear_fc\d\.weight\d+$", name) and weight.dim() == 3:
             weight = weight[0]
-        made[name] = mapping.hf_to_megatron(given, _module(provider(config), weight)).contiguous()
+        made[name] = mapping.hf_to_megatron(
+            given, _module(provider(config, name), weight)).contiguous()
     return made
 
 
@@ -189,7 +197,7 @@ def to_hugging_face(found, tensors, config):
     made, stacks = {}, {}
     for name, mapping in found.items():
         for key, value in mapping.megatron_to_hf(
-                tensors[name], _module(provider(config), tensors[name])).items():
+                tensors[name], _module(provider(config, name), tensors[name])).items():
             if getattr(mapping, "is_grouped_export", False):
                 expert = int(re.search(r"(\d+)$", name).group(1))
                 stacks.setdefault(key, {})[expert] = value

@@ -102,7 +102,7 @@ class Drawn:
         groups, keys = pick((1, 2, 3)), pick((1, 2, 3))
         self.config = {
             "num_hidden_layers": self.layers, "vocab_size": 7, "n_routed_experts": pick((1, 3, 12)),
-            "q_lora_rank": pick((1, 2, 3)),
+            "q_lora_rank": pick((1, 2, 3)), "vision_config": {"num_heads": pick((1, 2, 3))},
             "num_key_value_heads": groups, "num_attention_heads": groups * pick((1, 2)),
             "linear_num_key_heads": keys, "linear_num_value_heads": keys * pick((1, 2, 3)),
             "linear_key_head_dim": pick((1, 2, 3)), "linear_value_head_dim": pick((1, 2, 3))}
@@ -123,7 +123,9 @@ class Drawn:
 
     def of_layer(self, rule, layer, kinds):
         """Adds the tensors of a rule, unless the layer is of another kind."""
-        name = rule.sides["hf"][0].name.texts[-1]
+        begin, name = (rule.sides["hf"][0].name.texts[i] for i in (0, -1))
+        if ".visual." in begin:
+            return self.add(rule, {"l": layer})
         has = {text for text in ("linear_attn.", "self_attn.") if self.has(text)}
         attends = kinds[0] if kinds[0] in has else next(iter(has))
         thinks = kinds[1] if self.has(kinds[1]) else \
@@ -134,6 +136,7 @@ class Drawn:
             return
         if not rule.when or rule.when["hf"].fill({"l": layer}, self.known) in self.tensors:
             self.add(rule, {"l": layer})
+        return None
 
     def has(self, text):
         return any(text in t.name.texts[-1] for rule in self.table.rules

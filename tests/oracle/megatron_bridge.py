@@ -34,9 +34,14 @@ FAMILIES = {
     "qwen3_next": ("qwen3_next", "qwen.qwen3_next_bridge", "Qwen3NextBridge"),
     "qwen3_5_moe_text": ("qwen3_5_moe", "qwen.qwen35_bridge", "Qwen35MoEBridge"),
     "qwen3_5_text": ("qwen3_5", "qwen.qwen35_bridge", "Qwen35Bridge"),
+    "qwen3_5_moe": ("qwen3_5_moe_vl", "qwen_vl.qwen35_vl_bridge", "Qwen35VLMoEBridge"),
+    "qwen3_5": ("qwen3_5_vl", "qwen_vl.qwen35_vl_bridge", "Qwen35VLBridge"),
 }
 LATENT = "deepseek_v3", "kimi_k2", "kimi_k25", "glm_moe_dsa"
-LINEAR = "qwen3_next", "qwen3_5_moe_text", "qwen3_5_text"
+IMAGES = "qwen3_5_moe", "qwen3_5"
+LINEAR = "qwen3_next", "qwen3_5_moe_text", "qwen3_5_text", *IMAGES
+# The names of layers before their number.
+LAYERS = {family: "model.language_model.layers." for family in IMAGES}
 
 
 # ---- under RSH_HF_PYTHON ----
@@ -68,7 +73,7 @@ def sizes(numbers, family):
                     linear_key_head_dim=8, linear_value_head_dim=numbers.choice((6, 8)),
                     layer_types=[numbers.choice(("linear_attention", "full_attention"))
                                  for _ in range(layers)])
-    if family in LINEAR and family != "qwen3_5_text":
+    if family in LINEAR and family not in ("qwen3_5_text", "qwen3_5"):
         says.update(num_experts=experts, num_experts_per_tok=2, moe_intermediate_size=6,
                     shared_expert_intermediate_size=6)
     return says
@@ -82,7 +87,8 @@ def predicting(torch, family, tensors, config):
         full = [i for i, kind in enumerate(config["layer_types"]) if kind == "full_attention"]
         if not full:
             return
-        last, to = f"model.layers.{full[0]}.", "mtp.layers.0."
+        last = f"{LAYERS.get(family, 'model.layers.')}{full[0]}."
+        to = "mtp.layers.0."
         more = {"mtp.fc": (hidden, 2 * hidden), "mtp.norm": (hidden,),
                 "mtp.pre_fc_norm_embedding": (hidden,), "mtp.pre_fc_norm_hidden": (hidden,)}
     else:
@@ -111,17 +117,25 @@ def draw(torch, transformers, family, numbers, directory):
     says = sizes(numbers, family)
     torch.manual_seed(numbers.randrange(1 << 30))
     kind = {"kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3"}.get(family, family)
-    config = transformers.CONFIG_MAPPING[kind](**says)
-    model = transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    heads = numbers.choice((1, 2, 4))
+    config = transformers.CONFIG_MAPPING[kind](**says) if family not in IMAGES else \
+        transformers.CONFIG_MAPPING[kind](text_config=says, vision_config={
+            "depth": numbers.choice((1, 2)), "hidden_size": 8 * heads, "num_heads": heads,
+            "intermediate_size": 24, "patch_size": 4, "temporal_patch_size": 1,
+            "spatial_merge_size": 1, "out_hidden_size": 16, "in_channels": 3,
+            "num_position_embeddings": 16})
+    kind = transformers.AutoModelForCausalLM if family not in IMAGES else \
+        transformers.AutoModelForImageTextToText
+    model = kind.from_config(config).to(torch.bfloat16)
     left = os.path.join(directory, "left")
-    model.save_pretrained(left, save_original_format=family != "qwen3_5_moe_text")
+    model.save_pretrained(left, save_original_format=not family.startswith("qwen3_5_moe"))
     tensors = {name: torch.randn(tensor.shape).to(torch.bfloat16)
                for name, tensor in load_file(os.path.join(left, "model.safetensors")).items()}
     with open(os.path.join(left, "config.json"), encoding="utf-8") as f:
         text = json.load(f)
-    text.setdefault("head_dim", says["head_dim"])
+    text.get("text_config", text).setdefault("head_dim", says["head_dim"])
     if family not in ("kimi_k2", "kimi_k25") and numbers.random() < 0.6:
-        predicting(torch, family, tensors, text)
+        predicting(torch, family, tensors, text.get("text_config", text))
         config.num_nextn_predict_layers = text.get("num_nextn_predict_layers", 0)
     if family == "kimi_k2":
         text["architectures"] = ["KimiK2ForCausalLM"]
@@ -166,10 +180,11 @@ def make(directory, seed, count):
         table, module, name = FAMILIES[family]
         own = os.path.join(directory, str(number))
         tensors, config = draw(torch, transformers, family, random.Random(number), own)
+        text = getattr(config, "text_config", config)
         found = bridge.mapped(bridge.registry(module, name, config, tensors), tensors,
-                              config.num_hidden_layers,
-                              getattr(config, "n_routed_experts", 0) or
-                              getattr(config, "num_experts", 0), family == "glm_moe_dsa")
+                              text.num_hidden_layers,
+                              getattr(text, "n_routed_experts", 0) or
+                              getattr(text, "num_experts", 0), family == "glm_moe_dsa")
         ours = bridge.to_megatron(found, tensors, config)
         back = bridge.to_hugging_face(found, ours, config)
         # Megatron-Bridge converts the same tensors back, all of them.
