@@ -34,6 +34,7 @@ ROWS = """
     big_mount big_list big_memory big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
     requests requests_inner sizes cache_trained cache_trained_processor cache_holds
     cache_holds_moments cache_again cache_disk cache_servers s3 s3_many s3_inner
+    s3_mapped
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold quantised_fp8 quantised_fp4 quantised_mxfp4 quantised_int4
     quantised_gptq quantised_awq quantised_first lora
@@ -56,7 +57,7 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "program_tensors_inner", "program_numpy", "program_torch", "program_cold",
             "mapped", "mapped_many", "mapped_held", "mapped_held_many",
             "mapped_slices", "from_pretrained", "s3",
-            "s3_many", "s3_inner", "cache_again", "cache_servers", "big_mount",
+            "s3_many", "s3_inner", "s3_mapped", "cache_again", "cache_servers", "big_mount",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
             "lora", "ranks_verl", "ranks_verl_first", "ranks_join", "ranks_join_first",

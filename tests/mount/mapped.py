@@ -151,6 +151,31 @@ def all_at_once(tree, numbers):
 
 
 @test
+def files_of_many_steps(tree, numbers):
+    with tempfile.TemporaryDirectory(prefix="reshardfs-mapped-") as directory:
+        job = Job(directory, shapes={"up.weight": (4096, 1536), "down.weight": (300, 8),
+                                     "norm.gamma": (8192,)})
+        for step in 10, 20:
+            job.save(1, step)
+        with Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                     extra=["--cache", "off", "--steps", "all"]) as mount:
+            files = {}
+            for step in 10, 20:
+                for rank in 0, 1:
+                    at = os.path.join(mount.path, f"1_{step}", f"rank_{rank}")
+                    files[os.path.join(at, os.listdir(at)[0])] = job.file_bytes(rank, 1, step)
+            workers = []
+            for path in [*files] * WORKERS:
+                workers.append((Worker(path), files[path]))
+                workers[-1][0].go()
+            for worker, data in workers:
+                check(worker.end() == of(data, worker), "wrong bytes")
+            stats = json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))
+            each = stats["shown"]["bytes"] / sum(map(len, files.values()))
+            check(1 <= each <= 1.05, f"{each:.3f} bytes served for each")
+
+
+@test
 def each_takes_a_part(tree, numbers):
     with Trial(tree) as t:
         cuts = [0, *sorted(numbers.randrange(t.size) for _ in range(7)), t.size]
