@@ -66,7 +66,9 @@ wheel_download()
 # wheel_need_sources: each unpacked in $wheel_kept/sources/NAME, with Debian's patches.
 wheel_need_sources()
 {
-	wheel_old "$wheel_kept/sources/complete" || return 0
+	# An older list may have been another one.
+	wheel_old "$wheel_kept/sources/complete" ||
+		! [ "$(cat "$wheel_kept/sources/complete")" = "$WHEEL_SOURCES" ] || return 0
 	say "downloading the sources of $(echo $WHEEL_SOURCES)"
 	rm -rf "$wheel_kept/sources"
 	mkdir -p "$wheel_kept/sources"
@@ -79,7 +81,7 @@ wheel_need_sources()
 		tail -n 5 "$wheel_kept/sources.log" >&2
 		die "the sources of the libraries could not be had from $(fresh_mirror)"
 	}
-	touch "$wheel_kept/sources/complete"
+	echo "$WHEEL_SOURCES" >"$wheel_kept/sources/complete"
 }
 
 # wheel_compiler ARCH DIRECTORY: programs wheel-cc, wheel-ar and wheel-ranlib there.
