@@ -50,7 +50,8 @@ def exported(directory, source, *words):
     got = run("export", *words, source, to)
     check(got.status == GOOD, repr(got))
     config = next((os.path.join(to, n) for n in os.listdir(to) if n.endswith("config.json")), "")
-    found = hashes(values_in(to)) if "peft" in words else model_hashes(to), os.path.exists(config) and json.loads(content(config))
+    found = (hashes(values_in(to)) if "peft" in words else model_hashes(to),
+             os.path.exists(config) and json.loads(content(config)))
     shutil.rmtree(to)
     return *found, got.err
 
@@ -459,7 +460,8 @@ def run_refused(tap, trees, directory):
                "bad.rules:2")
         write(os.path.join(tables, "good.rules"), b"a = b\n")
         demand(run("plan", *hf5, left, env={"RESHARDFS_TABLES": tables}).err,
-               'there is no table or group "hf5", unless this one has it: ', "bad.rules:2: the line")
+               'there is no table or group "hf5", unless this one has it: ',
+               "bad.rules:2: the line")
     with tap.test("a table of two groups"):
         table = write(os.path.join(directory, "two.rules"), b"group x\ngroup y\nrest =\n")
         refuse(left, "two.rules:2: a table is in one group only", extra=["--convert", table])
