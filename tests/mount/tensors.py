@@ -375,6 +375,13 @@ def weights_end_whenever_they_are_left(case):
     with watched(rfs) as arrays, mock.patch.object(rfs._weights, "_AT_ONCE", 1):
         found = rfs.weights(case.source, to="numpy", **options)
         next(found)
+        child = os.fork()
+        if not child:
+            try:
+                refused("opened before a fork", next, found)
+            finally:
+                os._exit(1 if sys.exc_info()[0] else 0)
+        check(os.waitpid(child, 0)[1] == 0, "a child of a fork goes on")
         found.close()
         within(10, lambda: not [t for t in threading.enumerate()
                                 if t.name == "reshardfs-weights"], "a thread goes on")
