@@ -20,6 +20,7 @@ WRITTEN = [("packaging/reshardfs.spec", r"^Version: +"),
            ("mount-helpers/examples/kubernetes.yaml", "reshardfs:"),
            ("mount-helpers/examples/kubernetes-fd.yaml", "reshardfs:"),
            ("man/reshardfs.5", '"program":"'),
+           ("python/reshardfs/__init__.py", '^__version__ = "'),
            ("README.md", "This page describes "),
            ("README_CN.md", "本页介绍的是 ")]
 COMPARED = [("debian/changelog", r"\Areshardfs \("), ("NEWS", r"\A")]

@@ -78,7 +78,7 @@ from ._mounts import Mount, mounted
 from ._tensors import Tensors, TensorSlice, tensors
 from ._weights import weights
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["Error", "File", "Mount", "Record", "Source", "TensorSlice",
            "Tensors", "files", "load_checkpoint", "load_checkpoint_async",
            "mounted", "read", "records", "tensors", "weights"]

@@ -174,6 +174,7 @@ class Options(TypedDict, total=False):
     ca_file: Place
     fault: Text
     log_to: Place
+    log_format: Text
     log_level: Text
     quiet: Flag
     allow_other: Flag

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from demands import change, check, content, demand, error_line, flip  # noqa: E402
 from ms_formats import Layout, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count, with_program, wrapper  # noqa: E402
-from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
@@ -482,7 +482,7 @@ def names_with_a_step_win(job):
         for step in (4, 5):
             os.truncate(job.path(rank, f"net-2_{step}.ckpt"), 50)
     refuses(job, words=["tried 2; epoch 2 step 5: ", "epoch 2 step 4: "])
-    check(run_json("ls", job.source)["newest_whole"] is None, "best.ckpt is no newest")
+    check(run_json("ls", job.source, status=NO)["newest_whole"] is None, "best.ckpt is no newest")
 
 
 @test

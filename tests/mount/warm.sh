@@ -76,7 +76,7 @@ fi
 
 warm 2 "no mount point"
 said 'MOUNTPOINT is missing'
-warm 2 "an option it does not know" --all "$MNT"
+warm 2 "an option it does not know" --everything "$MNT"
 said 'unknown option'
 warm 2 "jobs out of range" -j 0 "$MNT"
 warm 2 "jobs out of range" -j 65 "$MNT"
