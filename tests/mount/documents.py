@@ -174,7 +174,7 @@ def lacking(block):
     """What a block needs that this machine or build has not."""
     if wants_oracle(block) and not ORACLE:
         return "RSH_ORACLE_PYTHON does not name a Python that has MindSpore"
-    if "reshardfs.picture" in block.text and not PLOT:
+    if "plan --picture" in block.text and not PLOT:
         return "RSH_PLOT_PYTHON does not name a Python that has matplotlib"
     if "s3://" in block.text and "built without" in run("ls", "s3://bucket/x").err:
         return "built without object storage"

@@ -66,7 +66,7 @@ OTHERS = [
 ]
 # What an example has that needs more than Python itself, and what names a Python with it.
 PYTHONS = {"mindspore": "RSH_ORACLE_PYTHON", "load_checkpoint": "RSH_ORACLE_PYTHON",
-           'to="torch"': "RSH_HF_PYTHON", "reshardfs.picture": "RSH_PLOT_PYTHON"}
+           'to="torch"': "RSH_HF_PYTHON", "plan --picture": "RSH_PLOT_PYTHON"}
 TRAIN = "import sys\nif not open(sys.argv[-1], 'rb').read():\n    sys.exit('no bytes')\n"
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, LIB)
 from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
-from rsh_cli import run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, IO, refused, run, run_json  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
@@ -80,6 +80,23 @@ def the_picture_of_the_manual(directory):
     for word in ("source: 8 slices of [24,48]", "destination: 2 slices of [96,48]", "×2: 0,2",
                  "×4: 0-3", "4.6 kB", "18.6 kB"):
         check(word in made, (word, made))
+
+
+def by_plan_itself(directory):
+    """plan --picture draws what the module draws of plan --json --slices."""
+    words = ["--src-strategy", "strategy_8_cards.ckpt", "--dst-strategy",
+             "strategy_4_cards.ckpt", "checkpoint"]
+    made = drawn(run_json("plan", "--slices", *words), directory)
+    path = os.path.join(directory, "own.svg")
+    env = {"PATH": os.path.dirname(PYTHON), "PYTHONPATH": os.path.join(TOP, "python"),
+           "MPLCONFIGDIR": directory}
+    got = run("plan", "--picture", path, *words, env=env)
+    check(got.status == GOOD and not got.out + got.err and texts(path) == made, got)
+    got = run("plan", "--picture", os.path.join(directory, "no", "x.svg"), *words, env=env)
+    check(got.status == IO and "x.svg was not drawn: `python3 -m reshardfs.picture` failed"
+          in got.err, got)
+    refused(run("plan", "--picture", path, *words, env={"PATH": directory}), INPUT,
+            "there is no python3, which draws it")
 
 
 def who_has_what(directory):
@@ -152,8 +169,8 @@ def wrong_usage(directory):
     check(not os.path.exists(path), "nothing is written")
 
 
-CASES = [the_picture_of_the_manual, who_has_what, many_ranks, names_of_all_kinds, equal_plans,
-         wrong_usage]
+CASES = [the_picture_of_the_manual, by_plan_itself, who_has_what, many_ranks,
+         names_of_all_kinds, equal_plans, wrong_usage]
 
 
 def main():

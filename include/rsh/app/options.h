@@ -84,6 +84,7 @@ struct rsh_options {
 	bool force;
 	bool rank_list;
 	bool slices;
+	const char *picture; /* file to draw into; NULL: none */
 	bool contents;
 	bool foreground;
 	bool stack;

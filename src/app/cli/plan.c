@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/cli/plan.c runs `plan`, which prints what a conversion reads and costs.
  * With --rank-list, which reads no checkpoint, it prints the lists of
- * rank_list_for_transform. */
+ * rank_list_for_transform.  The Python module draws pictures. */
 #include "config.h"
 
 #include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "plan.h"
 #include "rsh/app/options.h"
@@ -100,8 +103,38 @@ static int print_rank_lists(const struct rsh_options *o, struct rsh_run *run)
 
 /* ---- what a conversion reads ---- */
 
+/* Runs the module, which reads JSON from standard input. */
+static int draw(const char *json, const char *path, struct rsh_error *err)
+{
+	FILE *f = tmpfile();
+	int status = -1;
+	pid_t pid;
+
+	if (!f || fputs(json, f) < 0 || fflush(f))
+		return rsh_error_set(err, errno, "a temporary file: %s",
+				     strerror(errno));
+	rewind(f);
+	pid = fork();
+	if (pid == 0) {
+		dup2(fileno(f), STDIN_FILENO);
+		execlp("python3", "python3", "-m", "reshardfs.picture", "--",
+		       path, (char *)NULL);
+		_exit(127);
+	}
+	fclose(f);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return rsh_error_set(err, errno, "python3: %s",
+				     strerror(errno));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return rsh_error_set(err, ENOENT, "--picture %s: there is no "
+				     "python3, which draws it", path);
+	return status ? rsh_error_set(err, EIO, "%s was not drawn: `python3 "
+				      "-m reshardfs.picture` failed", path) : 0;
+}
+
 static int report_plan(const struct rsh_options *o, struct rsh_run *run)
 {
+	struct rsh_printer drawn, *out = o->picture ? &drawn : &run->out;
 	struct rsh_error *err = &run->err;
 	cleanup_free bool *wanted = NULL;
 	struct rsh_vfs *vfs = NULL;
@@ -111,10 +144,19 @@ static int report_plan(const struct rsh_options *o, struct rsh_run *run)
 	if (rc == 0 && !rsh_vfs_view(vfs, &view))
 		rc = rsh_error_set(err, EINVAL, "nothing is converted");
 	rc = rc ?: rsh_ranks_mark_files(o, 1, view.plan, &wanted, err);
-	if (rc == 0 && rsh_plan_print(&run->out, o->vfs.source, &view, wanted,
-				      o->slices, o->slices))
+	if (o->picture)
+		rsh_printer_init_text(&drawn, 6, 0);
+	if (rc == 0 && rsh_plan_print(out, o->vfs.source, &view, wanted,
+				      o->slices || o->picture,
+				      o->slices || o->picture))
 		rc = rsh_error_nomem(err);
 	rsh_vfs_free(vfs);
+	if (o->picture) {
+		cleanup_free char *json = rsh_printer_take(&drawn);
+
+		rc = rc ?: json ? draw(json, o->picture, err) :
+		     rsh_error_nomem(err);
+	}
 	return rc;
 }
 

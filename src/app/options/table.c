@@ -169,6 +169,11 @@ static const struct rsh_option work_rows[] = {
 	  "with --json: print the slices of each tensor and where their bytes "
 	  "are", rsh_set_flag, RSH_AT(slices),
 	  .commands = RSH_IN(RSH_COMMAND_PLAN) },
+	{ "picture", "FILE",
+	  "draw the plan into this .svg, .png or .pdf with matplotlib (default: "
+	  "print it)",
+	  rsh_set_text, RSH_AT(picture), .commands = RSH_IN(RSH_COMMAND_PLAN),
+	  .excludes = "json|rank-list" },
 	{ "contents", NULL, "read the files completely, to fill the caches",
 	  rsh_set_flag, RSH_AT(contents), .letter = 'c',
 	  .commands = RSH_IN(RSH_COMMAND_WARM) },
