@@ -458,9 +458,11 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 	const enum rsh_grid_rule rule = p->cfg->plan.compat ?
 		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
 
-	/* If each candidate contains its own layout, only these errors are
-	 * certain to occur with the next candidate as well. */
-	p->fatal = (f->layout != RSH_LAYOUT_OWN && !f->step_dirs) ||
+	/* If each candidate contains its own layout, or is a model, only these
+	 * errors are certain to occur with the next candidate as well; EINVAL
+	 * of a model is about the options. */
+	p->fatal = (f->layout != RSH_LAYOUT_OWN &&
+		    (!f->step_dirs || rc == -EINVAL)) ||
 		   rc == -ENOMEM || rc == -EXDEV;
 	if (rc)
 		return refuse_unread(p, i, rc, allow_missing);

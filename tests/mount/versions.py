@@ -153,6 +153,10 @@ def run_outputs(tap, trees, directory):
         check(got.status == GOOD, got)
         demand(got.out, "complete; delta of 5 (overwrite, xxh3-128), 9 tensors changed",
                "complete; full", "delta of 1 (overwrite, blake3), 7 tensors changed")
+    with tap.test("ls without a base"):
+        got = run("ls", os.path.join(trees, "xor"))
+        check(got.status != GOOD and "tried" not in got.err, got)
+        demand(got.err, *REFUSED["needsbase"])
     for name, taken in ("lostfile", 3), ("half", 4), ("gap", 1):
         with tap.test(f"ls of what has lost its newest: {name}"):
             got = run("ls", *base, os.path.join(trees, name))
