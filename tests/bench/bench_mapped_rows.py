@@ -3,6 +3,7 @@
 files one after the other, and transformers."""
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ import time
 from ms_formats import Layout, StageFile, strategy_bytes
 from rsh_mount import reshardfs_program
 
+from bench_object_rows import lengths
+from bench_object_rows import served as from_objects
 from bench_rows import rates, row, the_tree
 from bench_tools import (MIB, Broken, Measured, Sample, other_python, python_of, rate_text,
                          script_path)
@@ -147,6 +150,27 @@ def mapped_again(bench):
             bench.read([path], mapped=True)
         return rates(bench.compare(lambda: bench.read([shown], mapped=True),
                                    lambda: bench.read([plain], mapped=True)))
+
+
+@row("s3_mapped", f"{WORKERS} workers that map a model 30 ms away, {APART} s apart, bytes "
+     "fetched for each byte", "", ("<=", 1.05))
+def s3_mapped(bench):
+    tree = the_tree(bench, "contiguous")
+    result = Measured()
+    with from_objects(tree) as server:
+        for _ in bench.each_repeat(most=3):
+            with bench.mounted_at("s3://bucket", tree.src_strategy, None,
+                                  ["--check", "structure", "--format", "safetensors"]) as mount:
+                path, = glob.glob(os.path.join(mount.path, "**", "*.safetensors"),
+                                  recursive=True)
+                server.requests()
+                found, seconds = together([[bench.settings.reader, "-m", path]] * WORKERS, APART)
+                asked = lengths(server.requests())
+                if len({one["sum"] for one in found}) != 1:
+                    raise Broken("the workers read different bytes")
+                result.values.append(sum(asked) / os.path.getsize(path))
+                result.note(f"{len(asked)} requests, {seconds:.2f} s")
+    return result
 
 
 # ---- transformers ----

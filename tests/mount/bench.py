@@ -25,8 +25,8 @@ ROWS = """
     contiguous contiguous_two checkpoint2 inner inner_whole bindfs inner_bindfs identity
     weights_qkv weights_gate weights_experts weights_experts_read weights_stacked
     python_read load_checkpoint load_safetensors mindformers transform transform_memory dcp
-    dcp_memory dcp_hf dcp_hf_memory dcp_load dcp_load_inner dcp_start dcp_start_memory
-    dcp_reader dcp_reader_inner dcp_reader_mount
+    dcp_memory dcp_hf dcp_hf_memory dcp_load dcp_load_inner
+    dcp_reader dcp_reader_inner dcp_reader_mount dcp_start dcp_start_memory
     convert_back convert_back_memory convert_rank export
     export_inner export_cp export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
@@ -43,7 +43,7 @@ ROWS = """
     ranks_zero ranks_zero_first ranks_zero_lazy ranks_zero_lazy_first
     megatron_first megatron_all megatron_smaller megatron_mount_memory
     mapped mapped_many mapped_held mapped_held_many mapped_workers mapped_slices mapped_again
-    from_pretrained versions versions_memory versions_next""".split()
+    s3_mapped from_pretrained versions versions_memory versions_next""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
