@@ -3,7 +3,6 @@
 loopback, whose answers begin after 30 ms and whose connections give 100 MB/s each."""
 
 import contextlib
-import glob
 import os
 import re
 import shutil
@@ -12,7 +11,6 @@ import subprocess
 import nginx
 from s3_trial import Server
 
-from bench_mapped_rows import APART, WORKERS, together
 from bench_rows import rates, row, the_tree
 from bench_tools import Broken, Measured, Sample, Skip, timed
 
@@ -119,27 +117,6 @@ def s3(bench):
      "curl with as many connections", None)
 def s3_many(bench):
     return against_curl(bench)
-
-
-@row("s3_mapped", f"{WORKERS} workers that map a model 30 ms away, {APART} s apart, bytes "
-     "fetched for each byte", "", ("<=", 1.05))
-def s3_mapped(bench):
-    tree = the_tree(bench, "contiguous")
-    result = Measured()
-    with served(tree) as server:
-        for _ in bench.each_repeat(most=3):
-            with bench.mounted_at("s3://bucket", tree.src_strategy, None,
-                                  ["--check", "structure", "--format", "safetensors"]) as mount:
-                path, = glob.glob(os.path.join(mount.path, "**", "*.safetensors"),
-                                  recursive=True)
-                server.requests()
-                found, seconds = together([[bench.settings.reader, "-m", path]] * WORKERS, APART)
-                asked = lengths(server.requests())
-                if len({one["sum"] for one in found}) != 1:
-                    raise Broken("the workers read different bytes")
-                result.values.append(sum(asked) / os.path.getsize(path))
-                result.note(f"{len(asked)} requests, {seconds:.2f} s")
-    return result
 
 
 @row("s3_inner", "one reader of it for rows of 1 KiB, bytes fetched for each byte shown",

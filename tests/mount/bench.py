@@ -34,7 +34,6 @@ ROWS = """
     big_mount big_list big_memory big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
     requests requests_inner sizes cache_trained cache_trained_processor cache_holds
     cache_holds_moments cache_again cache_disk cache_servers s3 s3_many s3_inner
-    s3_mapped
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold quantised_fp8 quantised_fp4 quantised_mxfp4 quantised_int4
     quantised_gptq quantised_awq quantised_first lora
