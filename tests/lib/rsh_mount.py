@@ -60,6 +60,12 @@ def reshardfs_program():
     return os.path.abspath(program) if os.sep in program else program
 
 
+def is_sanitized():
+    with open(reshardfs_program(), "rb") as f:
+        program = f.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
 def _seconds(limit):
     return limit * TIMEOUT_SCALE
 

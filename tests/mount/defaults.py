@@ -33,8 +33,8 @@ COMMANDS = "ls", "plan", "export", "verify"
 ALWAYS = {
     "breakpoint": None, "cache": "auto", "cache-compress": "auto", "cache-dir": None,
     "cache-size": None, "check": "sample", "color": "auto", "fallbacks": "5",
-    "index-cache": None, "jobs": None, "keep-free": None, "log-format": "text", "log-level": None,
-    "log-to": "stderr", "manifest": "out/reshardfs-manifest.jsonl", "optimizer": "auto",
+    "index-cache": None, "jobs": None, "keep-free": None, "log-format": "text",
+    "log-level": None, "log-to": "stderr", "manifest": "out/reshardfs-manifest.jsonl", "optimizer": "auto",
     "prefix": "checkpoint_", "readahead": "16", "replicas": "auto", "select": "newest",
     "share": None, "source-index": None, "source-keys": "auto", "source-requests": "64",
     "source-style": "auto", "source-timeout": "60", "unlisted": "copy", "ca-file": None,
@@ -42,7 +42,7 @@ ALWAYS = {
 # What has no value that says the default: it is not given then.
 UNSAID = {"cast", "dequantize", "from", "group-info", "lora", "lora-alpha", "rank-dir", "file",
           "untie", "unwrap", "pipeline-layers", "vocab-multiple", "exclude", "cache-servers",
-          "source-map", "base"}
+          "source-map", "base", "picture"}
 # Those whose default follows from the source: struct Kind has them.
 FOLLOWS = {"src-strategy", "dst-strategy", "dst-ranks", "format", "part-size", "model-files",
            "config"}

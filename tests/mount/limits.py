@@ -26,6 +26,7 @@ from demands import check, content  # noqa: E402
 from privileges import own_mounts  # noqa: E402
 from rsh_cli import demo_tree  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Skipped, Tap, is_mount_point,  # noqa: E402
+                       is_sanitized,
                        _unmount, require_mount, reshardfs_program,
                        skip_all)
 from run_seed import run_seed  # noqa: E402
@@ -87,12 +88,6 @@ class Job:
                             r"|\Areshardfs: out of memory\nTry '.*\n\Z",
                             text, re.M), f"status {status} without a sentence: {text!r}")
         return mounted
-
-
-def is_sanitized():
-    with open(reshardfs_program(), "rb") as f:
-        program = f.read()
-    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 def limits(kind, value):

@@ -252,11 +252,11 @@ def run_convert(tap, trees):
 
 def run_tables(tap, trees):
     with tap.test("ls says which tables have the names"):
-        for name, tables in (("ms-qwen3moe-gemm", ["megatron-moe"]),
+        for name, tables in (("ms-qwen3moe-gemm", ["megatron-glm4_moe", "megatron-moe"]),
                              ("ms-qwen3moe-te", ["megatron-moe-te"]),
                              ("ms-deepseek3-gemm-mtp", ["megatron-deepseek3-mtp"]),
-                             ("mg-qwen-bias-qknorm", ["megatron-dense", "megatron-moe",
-                                                      "megatron-moe-local"]),
+                             ("mg-qwen-bias-qknorm", ["megatron-dense", "megatron-glm4_moe",
+                                                      "megatron-moe", "megatron-moe-local"]),
                              ("mg-gpt2-tied", None)):
             source = os.path.join(trees, CASES[name]["path"])
             notes = [line for line in run("ls", source).out.splitlines() if "note: " in line]

@@ -209,6 +209,10 @@ static int settle_table(struct rsh_options *o, struct rsh_error *err)
 
 	w->unlisted = rsh_option_given(o, "unlisted") ? o->vfs.plan.unlisted :
 							RSH_UNLISTED_ERROR;
+	/* Rules decide; what only the strategy does not list is copied, whether
+	 * the default is given or not. */
+	if (w->unlisted == RSH_UNLISTED_ERROR)
+		o->vfs.plan.unlisted = RSH_UNLISTED_COPY;
 	if (strcmp(w->table, RSH_TABLE_AUTO) == 0)
 		return settle_sides(o, err);
 	rc = rsh_table_find(w->table, &path, err);
