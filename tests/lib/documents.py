@@ -38,9 +38,22 @@ class Block:
 def pages(top):
     """Paths of all pages for users, below `top`."""
     found = [name for name in os.listdir(top) if re.fullmatch(r"README.*\.md", name)]
-    found += [os.path.join("doc", name) for name in os.listdir(os.path.join(top, "doc"))
-              if name.endswith(".md")]
+    for directory in ("doc", "doc/zh"):
+        found += [os.path.join(directory, name)
+                  for name in os.listdir(os.path.join(top, directory)) if name.endswith(".md")]
     return sorted(found)
+
+
+def is_chinese(page):
+    return page == "README_CN.md" or page.startswith("doc/zh/")
+
+
+def other_language(path):
+    """The page that says the same in the other language; any other path is itself."""
+    same = {"README.md": "README_CN.md", "README_CN.md": "README.md"}
+    if is_chinese(path):
+        return same.get(path, path.replace("doc/zh/", "doc/"))
+    return same.get(path, re.sub(r"^doc/([\w-]+\.md)$", r"doc/zh/\1", path))
 
 
 def read(top, page):
@@ -75,10 +88,16 @@ def links(top, page):
     return [target for target in targets if not re.match(r"[a-z]+:", target)]
 
 
+def destination(page, target):
+    """(path, anchor) of a link of a page."""
+    path, _, anchor = target.partition("#")
+    return os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page, anchor
+
+
 def anchors(top, page):
-    """What GitHub makes of the headings of a page."""
+    """What GitHub makes of the headings of a page, in their order."""
     found = re.findall(r"^#+ (.*)$", prose(top, page), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found]
 
 
 def without_comments(text):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""README.md, README_CN.md and doc/: commands run as they are written, in a directory that
-has the files that they name; both READMEs have the same ones; links lead somewhere.
+"""README.md and doc/: commands run as they are written, in a directory that has the files
+that they name; README_CN.md and doc/zh/ have the same ones; links lead somewhere.
 
 Whatever a block mounts is read to its end.  RSH_ORACLE_PYTHON names a Python that has
 MindSpore, RSH_PLOT_PYTHON one that has matplotlib, and RSH_MINDFORMERS mindformers.
@@ -265,7 +265,7 @@ def run_block(place, block):
 
 def run_pages(tap, place):
     for page in documents.pages(TOP):
-        if page == "README_CN.md":  # the blocks of README.md
+        if documents.is_chinese(page):  # the blocks of the English page
             continue
         if page in KEPT:
             shutil.rmtree(place.at("output", "strategy"))
@@ -294,37 +294,82 @@ def check_readme(tap):
         text = documents.read(TOP, page)
         tap.equal([w for w in NOT_IN_README if w in text.lower()], [],
                   f"{page}: no word of the inside")
-    tap.ok("(README_CN.md)" in lines[0] and
-           "(README.md)" in documents.read(TOP, "README_CN.md").splitlines()[0],
-           "their first lines lead to each other")
-    same = [[(b.language, documents.without_comments(b.text))
-             for b in documents.blocks(TOP, page)] for page in ("README.md", "README_CN.md")]
-    tap.equal(same[1], same[0], "README_CN.md has the commands of README.md")
-    levels = [[len(re.match("#*", line)[0]) for line in
-               re.findall(r"^#+ .*$", documents.prose(TOP, page), re.M)]
-              for page in ("README.md", "README_CN.md")]
-    tap.equal(levels[1], levels[0], "and its sections")
-    figures = [sorted(set(re.findall(r"\d+(?:\.\d+)*", documents.prose(TOP, page))))
-               for page in ("README.md", "README_CN.md")]
-    tap.equal(figures[1], figures[0], "and its figures")
+
+
+def code(page):
+    return [(block.language, documents.without_comments(block.text))
+            for block in documents.blocks(TOP, page)]
+
+
+def sections(page):
+    return [len(marks) for marks in re.findall(r"^(#+) ", documents.prose(TOP, page), re.M)]
+
+
+def figures(page):
+    return sorted(set(re.findall(r"\d+(?:\.\d+)*", documents.prose(TOP, page))))
+
+
+def tables(page):
+    """Columns of each row."""
+    return [row.count("|") for row in re.findall(r"^\|.*$", documents.prose(TOP, page), re.M)]
+
+
+def names(page):
+    """Options, files and values between backquotes."""
+    return sorted({" ".join(name.split())
+                   for name in re.findall(r"`([^`]+)`", documents.prose(TOP, page))})
+
+
+def linked(page, translate):
+    """(path, number of the heading) of each link; headings have other anchors in Chinese."""
+    found = []
+    for target in documents.links(TOP, page):
+        path, anchor = documents.destination(page, target)
+        headings = documents.anchors(TOP, path) if anchor else []
+        found.append((translate(path),
+                      headings.index(anchor) if anchor in headings else anchor))
+    return sorted(found, key=str)
+
+
+def check_chinese(tap):
+    """Each page in Chinese says what the English one says, as far as this can be compared."""
+    pages = [page for page in documents.pages(TOP) if not documents.is_chinese(page)]
+    tap.equal(sorted(map(documents.other_language, pages)),
+              sorted(set(documents.pages(TOP)) - set(pages)), "each page is there in Chinese")
+    for english in pages:
+        chinese = documents.other_language(english)
+        for page, other in ((english, chinese), (chinese, english)):
+            first = documents.read(TOP, page).splitlines()[0]
+            tap.ok(f"({os.path.relpath(other, os.path.dirname(page))})" in first,
+                   f"the first line of {page} leads to {other}", first)
+        same = [code, sections, figures]
+        if english != "README.md":  # README_CN.md may say more
+            same += [tables, names]
+            tap.equal(linked(chinese, str), linked(english, documents.other_language),
+                      f"{chinese} has the links of {english}")
+        for what in same:
+            tap.equal(what(chinese), what(english),
+                      f"{chinese} has the {what.__name__} of {english}")
 
 
 def check_links(tap):
     wrong = []
     for page in documents.pages(TOP):
         for target in documents.links(TOP, page):
-            path, _, anchor = target.partition("#")
-            path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            path, anchor = documents.destination(page, target)
             if not os.path.exists(os.path.join(TOP, path)):
                 wrong.append(f"{page}: {target}")
             elif anchor and anchor not in documents.anchors(TOP, path):
                 wrong.append(f"{page}: {target}: no such heading")
     tap.equal(wrong, [], "links lead somewhere")
-    linked = {os.path.normpath(os.path.join(os.path.dirname(page), target.partition("#")[0]))
-              for page in ("README.md", "README_CN.md")
-              for target in documents.links(TOP, page)}
-    tap.equal([page for page in documents.pages(TOP) if page not in linked], [],
-              "each page is linked from README")
+    for readme in ("README.md", "README_CN.md"):
+        found = {documents.destination(readme, target)[0]
+                 for target in documents.links(TOP, readme)}
+        tap.equal(sorted(found & set(documents.pages(TOP))),
+                  [page for page in documents.pages(TOP)
+                   if page == documents.other_language(readme) or page.startswith("doc/") and
+                   documents.is_chinese(page) == documents.is_chinese(readme)],
+                  f"{readme} leads to each page of doc/ in its language")
     used = [block for page in documents.pages(TOP) for block in documents.blocks(TOP, page)]
     tap.equal([key for key in NOT_RUN if not any(is_block(block, key) for block in used)], [],
               "what is not run is there")
@@ -334,6 +379,7 @@ def main():
     require_mount()
     tap = Tap()
     check_readme(tap)
+    check_chinese(tap)
     check_links(tap)
     with tempfile.TemporaryDirectory(prefix="reshardfs-documents-") as directory:
         os.makedirs(os.path.join(directory, "s3", "bucket"))

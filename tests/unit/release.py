@@ -33,10 +33,12 @@ def main():
     done = subprocess.run([sys.executable, os.path.join(TOP, "packaging", "set_version.py"),
                            "--check"], stdout=subprocess.PIPE, text=True, check=False)
     tap.ok(done.returncode == 0, "all places have the version of configure.ac", done.stdout)
-    listed = set(re.findall(r"\]\(([\w./-]+)\)", read(TOP, "doc/README.md")))
-    pages = {os.path.basename(p) for p in glob.glob(os.path.join(TOP, "doc", "*.md"))}
-    pages |= {f"../{os.path.basename(p)}" for p in glob.glob(os.path.join(TOP, "*.md"))}
-    tap.equal(sorted(pages - listed - {"README.md"}), [], "doc/README.md lists every page")
+    for directory in ("doc", "doc/zh"):
+        listed = set(re.findall(r"\]\(([\w./-]+)\)", read(TOP, f"{directory}/README.md")))
+        pages = {os.path.relpath(p, os.path.join(TOP, directory))
+                 for where in (directory, "") for p in glob.glob(os.path.join(TOP, where, "*.md"))}
+        tap.equal(sorted(pages - listed - {"README.md"}), [],
+                  f"{directory}/README.md lists every page")
     every = [" ".join(text.split()) for path in sources(TOP)
              for _, text in literals(os.path.join(TOP, path))]
     quoted = re.findall(r"^\.It Qq (.*)$", read(TOP, "man/reshardfs-troubleshooting.7"), re.M)
