@@ -219,10 +219,10 @@ def tables(job):
     os.truncate(f"{out}/rank_0/checkpoint_0.ckpt", 100)
     prints("verify", out, names=[out], status=NO)
     os.truncate(saved[3], 100)
-    prints("ls", job.source, names=[saved[3]])
+    prints("ls", job.source, names=[saved[3]], status=NO)
     for path in saved.values():
         os.rename(path, os.path.join(os.path.dirname(path), FILE + ".ckpt"))
-    prints("ls", job.source, "--select=mtime", names=[FILE + ".ckpt"])
+    prints("ls", job.source, "--select=mtime", names=[FILE + ".ckpt"], status=NO)
 
 
 def in_json(job):
