@@ -102,6 +102,22 @@ def all_are_unmounted(m):
             "--all and MOUNTPOINT cannot be used together")
 
 
+def what_is_below_stays(m):
+    """A mount may cover another file system, which is not ours."""
+    os.makedirs(m.at("covered"))
+    if subprocess.run(["mount", "-t", "tmpfs", "none", m.at("covered")], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        raise Skipped("a file system cannot be mounted")
+    for _ in range(2):
+        m.mount("covered", "--dst-strategy", "none", "--stack")
+    got = run("umount", "--all")
+    check(got.status == GOOD and m.listed() == {}, got)
+    with open("/proc/self/mounts", encoding="utf-8") as f:
+        left = [row.split()[2] for row in f if row.split()[1] == m.at("covered")]
+    check(left == ["tmpfs"], left)
+    subprocess.run(["umount", m.at("covered")], check=True)
+
+
 def another_user(m):
     m.mount("four", "--dst-strategy", "none")
     os.chmod(m.directory, 0o755)
@@ -236,7 +252,7 @@ def main():
         m = Machine(directory)
         try:
             for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
-                         another_user, metrics_of_all, doctor, doctor_of_a_source, sentences_are_whole,
+                         what_is_below_stays, another_user, metrics_of_all, doctor, doctor_of_a_source, sentences_are_whole,
                          no_device):
                 with tap.test(test.__name__.replace("_", " ")):
                     test(m)

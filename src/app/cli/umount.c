@@ -45,6 +45,28 @@ static int umount_one(const struct rsh_options *o, const struct rsh_mounted *m,
 			     "has not ended in %d seconds", path, WAIT_SECONDS);
 }
 
+static bool is_ours(const struct rsh_mounted *m)
+{
+	return m->n && strcmp(m->type, RSH_MOUNTED_TYPE) == 0 &&
+	       (geteuid() == 0 || geteuid() == m->user);
+}
+
+/* Unmounts all that is ours on a path, down to another file system. */
+static int umount_path(const struct rsh_options *o,
+		       const struct rsh_mounted *top, struct rsh_error *err)
+{
+	struct rsh_mounted m = *top;
+	int rc = 0;
+
+	for (unsigned left = top->n; rc == 0 && left > 0 && is_ours(&m);
+	     left--) {
+		rc = umount_one(o, &m, err);
+		if (rc == 0 && rsh_mounted_find(top->path, &m))
+			break;
+	}
+	return rc;
+}
+
 /* What fails is logged, but for the first failure, which is returned. */
 static int umount_all(const struct rsh_options *o, struct rsh_error *err)
 {
@@ -58,13 +80,8 @@ static int umount_all(const struct rsh_options *o, struct rsh_error *err)
 	/* A mount may be inside of an earlier one. */
 	while (n--) {
 		struct rsh_error failed = RSH_ERROR_INIT;
-		unsigned left = v[n].n;
-		int rc = 0;
+		const int rc = umount_path(o, &v[n], first ? &failed : err);
 
-		if (geteuid() != 0 && geteuid() != v[n].user)
-			continue;
-		while (rc == 0 && left--)
-			rc = umount_one(o, &v[n], first ? &failed : err);
 		if (first && rc)
 			rsh_log_error("%s", failed.text);
 		first = first ?: rc;
