@@ -213,6 +213,11 @@ def doctor_of_a_source(m):
     said = json.loads(run("doctor", "--json", lost).out)
     check(said["source"] is None and f"{lost}: No such file" in said["error"], said)
     check(run("ls", lost).status == INPUT, "ls itself says more of it")
+    os.makedirs(lost)
+    with open(os.path.join(lost, "model.safetensors.index.json"), "w", encoding="utf-8") as f:
+        f.write('{"weight_map":{"a":"model-00001-of-00001.safetensors"}}')
+    said = json.loads(run("doctor", "--json", lost).out)
+    check(said["source"] == run_json("ls", lost, status=NO) and said["error"] is None, said)
 
 
 def sentences_are_whole(m):

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -23,6 +24,7 @@
 #include "rsh/app/mounted.h"
 #include "rsh/fuse/server.h"
 #include "rsh/source/tables.h"
+#include "rsh/util/compat.h"
 #include "rsh/util/files.h"
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
@@ -33,6 +35,7 @@
 
 #define SELF "/proc/self/exe"
 #define ANSWER_BYTES (16 * 1024 * 1024)
+#define LOG_BYTES 8191
 
 enum doctor_state { GOOD, NONE, BAD };
 
@@ -253,9 +256,10 @@ static void doctor_objects(struct rsh_run *run)
 
 /* ---- SOURCE ---- */
 
-/* Runs `ls` of SOURCE.  Returns its exit status, and what it has printed, from
- * malloc, if the output is JSON; otherwise it is printed. */
-static int doctor_ls(const char *source, bool json, char **said)
+/* Runs `ls` of SOURCE.  Returns its exit status.  If the output is JSON, *said
+ * is what it has printed, from malloc, and `log` gets its messages; otherwise
+ * both are printed. */
+static int doctor_ls(const char *source, bool json, int log, char **said)
 {
 	int pipe = -1, status = 0;
 	ssize_t n = 0;
@@ -269,7 +273,7 @@ static int doctor_ls(const char *source, bool json, char **said)
 		if (json)
 			dup2(pipe, STDOUT_FILENO);
 		if (json)
-			dup2(pipe, STDERR_FILENO);
+			dup2(log, STDERR_FILENO);
 		execl(SELF, "reshardfs", "ls", json ? "--json" : "--color=auto",
 		      "--", source, (char *)NULL);
 		_exit(RSH_EXIT_IO);
@@ -285,23 +289,30 @@ static int doctor_ls(const char *source, bool json, char **said)
 	return WEXITSTATUS(status);
 }
 
+/* `ls` also prints JSON if its status says that SOURCE is incomplete. */
 static int doctor_source(const char *source, struct rsh_run *run)
 {
 	const bool json = run->out.json;
+	cleanup_fd int log = json ? rsh_memfd_create("log", MFD_CLOEXEC) : -1;
 	cleanup_free char *said = NULL;
+	char text[LOG_BYTES + 1] = "";
+	json_t *is;
 	int status;
 
 	rsh_say(&run->out, "\n$ reshardfs ls %\n", source);
-	status = doctor_ls(source, json, &said);
-	if (json && !said)
-		return rsh_error_nomem(&run->err);
+	status = doctor_ls(source, json, log, &said);
 	if (status)
 		run->status = RSH_EXIT_NO;
-	if (json && status == 0)
-		rsh_json(&run->out, "source:% error:%", rsh_v_json(said),
-			 RSH_V_NULL);
-	else if (json)
-		rsh_json(&run->out, "source:% error:%", RSH_V_NULL, said);
+	if (!json)
+		return 0;
+	if (!said)
+		return rsh_error_nomem(&run->err);
+	is = json_loads(said, 0, NULL);
+	if (!is && (log < 0 || rsh_pread_all(log, text, LOG_BYTES, 0) <= 0))
+		strcpy(text, "`reshardfs ls` failed");
+	rsh_json(&run->out, "source:% error:%", RSH_V_IF(is, rsh_v_json(said)),
+		 RSH_V_IF(*text, rsh_v_text(text)));
+	json_decref(is);
 	return 0;
 }
 
