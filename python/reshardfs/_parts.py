@@ -43,7 +43,8 @@ class Part(torch.Tensor):  # type: ignore[misc]
         for i, argument in enumerate(operation._schema.arguments):
             given = words[i] if i < len(words) else named.get(argument.name)
             written = argument.alias_info is not None and argument.alias_info.is_write
-            if written and isinstance(given, Part):
+            if written and any(isinstance(one, Part) for one in (
+                    given if isinstance(given, (list, tuple)) else [given])):
                 raise Error("a tensor that is read by slices cannot be changed: use clone()")
         found = _taken(operation, *words, **named)
         if found is not None:
@@ -54,7 +55,11 @@ class Part(torch.Tensor):  # type: ignore[misc]
 def _taken(operation: Any, first: Any = None, *words: Any, **named: Any) -> Any:
     """The part, or the parts, that an operation takes out of a part without reading it."""
     take = _TAKES.get(operation)
-    return take(first, *words) if take and isinstance(first, Part) and not named else None
+    if not take or not isinstance(first, Part) or named:
+        return None
+    # What torch refuses is refused with its words.
+    operation(torch.empty(first.shape, dtype=first.dtype, device="meta"), *words)
+    return take(first, *words)
 
 
 def _same(of: Part) -> Part:
@@ -95,7 +100,7 @@ def _unsqueezed(of: Part, axis: int) -> Part:
 def _split(of: Part, size: Any, axis: int = 0) -> Optional[List[Part]]:
     """`size` is that of each part, or a list of their sizes."""
     n, parts, at = of.shape[axis], [], 0
-    for taken in size if isinstance(size, list) else [size] * -(-n // max(size, 1)):
+    for taken in size if isinstance(size, list) else [size] * max(-(-n // max(size, 1)), 1):
         found = _sliced(of, axis, at, min(at + taken, n))
         if found is None:
             return None

@@ -342,6 +342,16 @@ def random_view(numbers, tensor):
                                                                  (slice(start, at),)]])
 
 
+def refused_alike(view, part, tensor):
+    """What torch refuses of a tensor it refuses of a part, with the same words."""
+    try:
+        view(tensor)
+    except (IndexError, RuntimeError) as error:
+        refused(str(error).split(" (")[0].split(" at ")[0], view, part, kind=type(error))
+    else:
+        raise AssertionError("torch takes it")
+
+
 @test
 def weights_are_read_by_slices(case):
     torch = module("torch")
@@ -363,7 +373,15 @@ def weights_are_read_by_slices(case):
                 found = torch.empty_like(expected).copy_(cut)
             check(sum(sizes) == expected.numel() * t.element_size(), f"{said}: {sizes}")
             check(elements(found) == elements(expected), said)
+        for wrong in (lambda t: t.select(0, t.shape[0]), lambda t: t.select(-1, -9 ** 9),
+                      lambda t: t.split([0] * 3 + [t.shape[0] + 1]), lambda t: t.split(-1),
+                      lambda t: t.unsqueeze(t.dim() + 1), lambda t: t.unbind(t.dim())):
+            refused_alike(wrong, part, t)
+        for view in (lambda t: t.split(t.shape[0] + 1), lambda t: t[:0].split(2),
+                     lambda t: t[:0].split(0), lambda t: t[:0].chunk(2)) if t.dim() else ():
+            check([one.shape for one in view(part)] == [one.shape for one in view(t)], name)
     refused("cannot be changed", part.zero_)
+    refused("cannot be changed", lambda: torch._foreach_add_([part], 1))
     refused("cannot be changed", lambda: torch.add(whole[name], 1, out=part))
     refused("no memory", part.data_ptr)
     check(name in repr(part) and "\n" not in repr(part), part)
