@@ -260,6 +260,19 @@ def compat_is_named_where_it_is_allowed(_):
         check((got.status == GOOD) == named, repr(got))
 
 
+def pictures_run_no_file_of_the_directory(t):
+    """The directory in which someone looks at a checkpoint may be of the same origin."""
+    mark, demo = t.path("mark"), os.path.abspath(os.path.join(LIB, "..", "data", "demo"))
+    for name in ("argparse", "reshardfs"):
+        write(t.path(f"{name}.py"), f"open({mark!r}, 'w')".encode())
+    got = run("plan", "--picture", t.path("x.svg"), "--dst-strategy", "none", "--src-strategy",
+              os.path.join(demo, "strategy_8_cards.ckpt"), os.path.join(demo, "checkpoint"),
+              cwd=t.path(""), env={"PYTHONPATH": os.path.join(demo, "..", "..", "..", "python"),
+                                   "PYTHONDONTWRITEBYTECODE": "yes"})
+    check(got.status == GOOD or "was not drawn" in got.err or "matplotlib" in got.err, got)
+    check(not os.path.exists(mark), "a file of the directory was run")
+
+
 def wrong_usage(t):
     source = t.saved("usage", 1, (2, 6))
     refused(run("plan"), USAGE, "SOURCE is missing")
@@ -275,7 +288,8 @@ CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, where_all_bytes_lie,
          the_median_of_different_runs,
          replicas_are_told, lost_slices, sizes_are_those_of_the_mount, some_ranks, the_estimate,
          tables_for_people, rank_lists, tensors_and_their_slices, tensors_of_many_ranks,
-         compat_is_named_where_it_is_allowed, wrong_usage]
+         compat_is_named_where_it_is_allowed, pictures_run_no_file_of_the_directory,
+         wrong_usage]
 
 
 def main():

@@ -103,6 +103,12 @@ static int print_rank_lists(const struct rsh_options *o, struct rsh_run *run)
 
 /* ---- what a conversion reads ---- */
 
+/* With -m, Python would import files of the working directory, which may be
+ * a checkpoint of others. */
+#define DRAWS \
+	"import sys; sys.path[:] = [p for p in sys.path if p]; " \
+	"from reshardfs.picture import main; sys.exit(main())"
+
 /* Runs the module, which reads JSON from standard input. */
 static int draw(const char *json, const char *path, struct rsh_error *err)
 {
@@ -117,8 +123,8 @@ static int draw(const char *json, const char *path, struct rsh_error *err)
 	pid = fork();
 	if (pid == 0) {
 		dup2(fileno(f), STDIN_FILENO);
-		execlp("python3", "python3", "-m", "reshardfs.picture", "--",
-		       path, (char *)NULL);
+		execlp("python3", "python3", "-c", DRAWS, "--", path,
+		       (char *)NULL);
 		_exit(127);
 	}
 	fclose(f);
