@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import weakref
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 # Bytes that are read together, if no tensor is larger.
 _AT_ONCE = 64 << 20
 _RUNS = 1 << 18  # runs in one call of the library
+_PATIENCE = 3.0  # seconds to wait for a read when the program ends
 
 Choice = Optional[Callable[[str], object]]
 # The dimension that is cut for the ranks, by the name and the shape of a tensor.
@@ -64,6 +67,19 @@ def _groups(found: List[_Wanted]) -> Iterator[List[_Wanted]]:
         yield group
 
 
+_readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread that calls Python when Python has ended would end the program by a fault."""
+    readers = list(_readers)
+    for reader in readers:
+        reader.stop()
+    for reader in readers:
+        reader.join()
+
+
 class _Reader:
     """Reads a group of tensors while the one before is used."""
 
@@ -71,9 +87,16 @@ class _Reader:
         self._tensors, self._threads = tensors, threads
         self._process = os.getpid()
         self._stopped = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        _readers.add(self)
 
     def stop(self) -> None:
         self._stopped.set()
+
+    def join(self) -> None:
+        """Waits until it has stopped, unless the source hangs."""
+        if self._thread and self._process == os.getpid():
+            self._thread.join(_PATIENCE)
 
     def _check(self, *_: int) -> None:
         if self._stopped.is_set():
@@ -99,9 +122,10 @@ class _Reader:
 
     def begin(self, group: List[_Wanted]) -> Future[List[Any]]:
         done: Future[List[Any]] = Future()
-        # A daemon thread: the end of the program does not wait for it.
-        threading.Thread(target=self._read, args=(group, done), name="reshardfs-weights",
-                         daemon=True).start()
+        # A daemon thread: the end of the program waits for it for some seconds only.
+        self._thread = threading.Thread(target=self._read, args=(group, done),
+                                        name="reshardfs-weights", daemon=True)
+        self._thread.start()
         return done
 
     def end(self, begun: Future[List[Any]]) -> List[Any]:

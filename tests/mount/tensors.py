@@ -405,6 +405,20 @@ def weights_end_whenever_they_are_left(case):
                                 if t.name == "reshardfs-weights"], "a thread goes on")
         del found
         check(arrays.left()[0] == 0, arrays.left())
+    program = """if True:
+        import atexit, os, sys, threading
+        atexit.register(lambda: [os._exit(3) for t in threading.enumerate()
+                                 if t.name.startswith("reshardfs")])
+        sys.path.insert(0, sys.argv[1])
+        import reshardfs
+        reshardfs._weights._AT_ONCE = 1
+        found = reshardfs.weights(sys.argv[2], to="numpy", **eval(sys.argv[3]))
+        next(found)
+        """
+    slow = {**options, "fault": "delay=50ms@rank_", "log_to": "file:" + os.devnull}
+    got = subprocess.run([sys.executable, "-c", program, os.path.join(TOP, "python"),
+                          case.source, repr(slow)], check=False, timeout=60, stderr=subprocess.PIPE)
+    check(got.returncode == 0, f"a thread reads when Python has ended: {got.returncode} {got.stderr}")
     last = list(expected)[-1]
     record = rfs.tensors(case.source, format="hf", **options).record(last)
     check(record.bytes > 0, record)
@@ -589,7 +603,7 @@ def loads():
 
 
 # Some of what rank 1 saved takes its time; the rest does not.
-SLOW = {"cache": "off", "fault": "delay=300ms@rank_1/:1000000-1001000"}
+SLOW = {"cache": "off", "fault": "delay=50ms@rank_1/:1000000-1001000"}
 
 
 @test
