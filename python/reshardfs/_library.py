@@ -181,11 +181,19 @@ def _lib() -> Any:
         return library
 
 
+def hidden(source: Any) -> Any:
+    """An address without name, password and query, which may be secret."""
+    if not isinstance(source, str) or not re.match("(https?|s3)://", source):
+        return source
+    source = re.sub("^([a-z0-9]+://)[^/]*@", r"\1", source)
+    return re.sub("[?#].*", "", source) if source.startswith("http") else source
+
+
 def described(name: str, opened: Tuple[str, Mapping[str, Any]], what: Optional[str]) -> str:
     """The repr() of what is open with these options, and what it has; None: closed."""
     given = "".join(f", {word}={value!r}" for word, value in opened[1].items()
                     if value is not None)
-    return f"<reshardfs.{name} of {opened[0]!r}{given}: {what or 'closed'}>"
+    return f"<reshardfs.{name} of {hidden(opened[0])!r}{given}: {what or 'closed'}>"
 
 
 def _check(status: int) -> int:

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint import StorageReader
 from torch.distributed.checkpoint.planner import LoadItemType
 from torch.futures import Future
 
-from ._library import CWant, Error, Source, placed
+from ._library import CWant, Error, Source, hidden, placed
 from ._memory import numpy
 from ._options import Options, Path
 from ._sharing import shared
@@ -93,7 +93,7 @@ class Reader(StorageReader):  # type: ignore[misc]
         path, options = self._opened
         given = "".join(f", {name}={value!r}" for name, value in options.items()
                         if name != "format")
-        return f"reshardfs.dcp.Reader({path!r}{given})"
+        return f"reshardfs.dcp.Reader({hidden(path)!r}{given})"
 
     def _open(self) -> Source:
         if self._source is None or self._process != os.getpid():

@@ -365,6 +365,10 @@ def test_library(tap, t):
               f"dst_strategy={t.dst!r}: 4 files>", s)
         s.close()
         check(repr(s).endswith(": closed>"), s)
+        for address in ("https://user:SECRET@host/d@1?X-Amz-Signature=SECRET#SECRET",
+                        "https://SECRET@host/d@1#SECRET"):
+            s._opened = address, {}
+            check(repr(s) == "<reshardfs.Source of 'https://host/d@1': closed>", s)
     with tap.test("arrays without numpy: what installs it"):
         program = ("import sys; sys.modules['numpy'] = None; import reshardfs\n"
                    f"s = reshardfs.Source({t.source!r}, **{t.both!r})\n"
