@@ -306,6 +306,20 @@ def test_tls(tap, trial):
             tap.ok(not found, "and nobody else is", repr(found))
 
 
+def test_doctor(tap, trial):
+    """`ls` of an address gets what is secret in it."""
+    write_model(os.path.join(trial.directory, "s3", "bucket", "ill"),
+                Job(os.path.join(trial.directory, "ill")).records(0, 1, 10))
+    with Server(os.path.join(trial.directory, "s3")) as server:
+        got = run("doctor", f"http://me:{SECRET}@127.0.0.1:{server.port}/bucket/ill"
+                  f"?token={SECRET}")
+        asked = content(os.path.join(trial.directory, "s3", ".requests")).decode()
+    told = [line for line in asked.splitlines() if "bucket/ill/" in line]
+    tap.ok(told and all(f"?token={SECRET}" in line for line in told) and "in 2 parts" in got.out and
+           SECRET not in got.out + got.err, "doctor of an address with a password",
+           repr((got, told)))
+
+
 def test_convert_check(tap, trial):
     """It reads the model's config.json where a mount reads it."""
     model = os.path.join(os.path.dirname(LIB), "data", "weights", "models", "llama")
@@ -341,4 +355,4 @@ def test_arguments(tap, trial):
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
                         test_commands, test_said, test_module, test_libraries, test_tls,
-                        test_convert_check, test_arguments))
+                        test_doctor, test_convert_check, test_arguments))

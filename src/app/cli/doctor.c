@@ -29,6 +29,7 @@
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
+#include "rsh/util/secret.h"
 #include "rsh/util/text.h"
 #include "rsh/util/version.h"
 #include "rsh/wire/object_listing.h"
@@ -256,6 +257,28 @@ static void doctor_objects(struct rsh_run *run)
 
 /* ---- SOURCE ---- */
 
+/* Returns SOURCE as it was given, from rsh_secret_dup(): `ls` needs the secrets
+ * that were taken off an address, and takes them off its own arguments. */
+static char *doctor_operand(const struct rsh_options *o)
+{
+	const char *source = o->vfs.source, *user = o->objects.user;
+	const char *query = o->objects.query, *host = strstr(source, "://");
+	const int scheme = host ? (int)(host - source) + 3 : 0;
+	cleanup_free char *text = NULL;
+	char *operand;
+
+	if (!host || (!user && !query))
+		return rsh_secret_dup(source);
+	text = rsh_text_format("%.*s%s%s%s%s%s", scheme, source,
+			       user ? user : "", user ? "@" : "",
+			       source + scheme, query ? "?" : "",
+			       query ? query : "");
+	operand = rsh_secret_dup(text);
+	if (text)
+		rsh_secret_wipe(text, strlen(text));
+	return operand;
+}
+
 /* Runs `ls` of SOURCE.  Returns its exit status.  If the output is JSON, *said
  * is what it has printed, from malloc, and `log` gets its messages; otherwise
  * both are printed. */
@@ -290,17 +313,21 @@ static int doctor_ls(const char *source, bool json, int log, char **said)
 }
 
 /* `ls` also prints JSON if its status says that SOURCE is incomplete. */
-static int doctor_source(const char *source, struct rsh_run *run)
+static int doctor_source(const struct rsh_options *o, struct rsh_run *run)
 {
 	const bool json = run->out.json;
+	char *operand = doctor_operand(o);
 	cleanup_fd int log = json ? rsh_memfd_create("log", MFD_CLOEXEC) : -1;
 	cleanup_free char *said = NULL;
 	char text[LOG_BYTES + 1] = "";
 	json_t *is;
 	int status;
 
-	rsh_say(&run->out, "\n$ reshardfs ls %\n", source);
-	status = doctor_ls(source, json, log, &said);
+	if (!operand)
+		return rsh_error_nomem(&run->err);
+	rsh_say(&run->out, "\n$ reshardfs ls %\n", o->vfs.source);
+	status = doctor_ls(operand, json, log, &said);
+	rsh_secret_free(operand);
 	if (status)
 		run->status = RSH_EXIT_NO;
 	if (!json)
@@ -335,7 +362,7 @@ int rsh_doctor(const struct rsh_options *o, struct rsh_run *run)
 	doctor_objects(run);
 	rsh_rows_end(&run->out);
 	if (o->vfs.source)
-		rc = doctor_source(o->vfs.source, run);
+		rc = doctor_source(o, run);
 	rsh_json(&run->out, "}");
 	return rc;
 }
