@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -33,8 +34,14 @@
 /* A clock that only the test moves. */
 static _Atomic uint64_t now_ns = 1;
 
+/* The writer hangs while this is set. */
+static atomic_bool hangs;
+static pthread_t reader;
+
 static uint64_t read_clock(void)
 {
+	while (hangs && !pthread_equal(pthread_self(), reader))
+		usleep(1000);
 	return now_ns;
 }
 
@@ -844,6 +851,41 @@ static void test_fork(void **state)
 	tree_remove(dir);
 }
 
+/* The loads of costly blocks wait for a directory that is slow, and not each for
+ * one that hangs. */
+static void test_hangs(void **state)
+{
+	char *dir = tree_make();
+	struct rsh_cache *c = cache_make(&(struct rsh_cache_options){
+		.memory_bytes = 24 * BLOCK, .block_bytes = BLOCK, .dir = dir,
+		.disk_bytes = GIB, .clock_ns = read_clock,
+	});
+	struct timespec begun, end;
+	uint8_t *buf = malloc(BLOCK);
+	struct rsh_cache_loader loader = { .load = made_file_load };
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, FILE_BYTES);
+	loader.ctx = &f;
+	loader.costly = true;
+	reader = pthread_self();
+	hangs = true;
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	for (uint64_t at = 0; at + BLOCK < FILE_BYTES; at += BLOCK)
+		assert_int_equal(rsh_cache_read(c, f.handle, at, buf, BLOCK,
+						&loader), 0);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	assert_true(end.tv_sec - begun.tv_sec < 4);
+	assert_true(cache_stats(c).disk_dropped > 4);
+	hangs = false;
+	rsh_cache_settle(c);
+	assert_true(cache_stats(c).disk_written > 0);
+	free(buf);
+	rsh_cache_free(c);
+	tree_remove(dir);
+}
+
 static int log_to_a_file(void **state)
 {
 	char *dir = tree_make();
@@ -882,6 +924,7 @@ int main(void)
 		UNIT_TEST_MAY_SKIP(test_full_disk),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_hangs),
 	};
 
 	return cmocka_run_group_tests_name("cache_disk", tests, log_to_a_file,

@@ -463,6 +463,7 @@ static bool disk_write_next(struct rsh_cache *c)
 	b = d->queue[d->head];
 	d->head = (d->head + 1) % RSH_DISK_QUEUE;
 	d->n--;
+	d->stuck = false;
 	pthread_cond_broadcast(&d->taken);
 	block = (struct disk_block){
 		rsh_block_key_of(c, b), b->mem, rsh_block_stored(b),
@@ -493,8 +494,10 @@ void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b,
 
 	if (!d->bound)
 		return;
-	while (d->n >= d->max && rsh_clock_ns() < until)
+	while (d->n >= d->max && !d->stuck && rsh_clock_ns() < until)
 		rsh_clock_wait(&d->taken, &c->lock, until);
+	/* Others that wait now wait in vain, too. */
+	d->stuck |= patient && d->n >= d->max;
 	if (d->n >= d->max || !rsh_worker_kick(&d->writer)) {
 		c->stats.disk_dropped++;
 		return;

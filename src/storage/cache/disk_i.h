@@ -49,6 +49,7 @@ struct rsh_disk {
 	pthread_cond_t taken; /* the writer has taken a block of the queue */
 	struct rsh_cache_block *queue[RSH_DISK_QUEUE];
 	uint32_t head, n, max;
+	bool stuck; /* one has waited in vain since the writer took a block */
 };
 
 /* Opens or makes the directory of the options.  Returns 0, or -errno with a
@@ -73,7 +74,7 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 				  uint8_t *content, uint8_t **packed,
 				  uint32_t *n);
 /* Queues the block, which has a user, for the writer.  Drops it if too many
- * blocks wait; `patient`: only if that lasts for a second.  The lock is held,
- * and given up meanwhile. */
+ * blocks wait; `patient`: only if that lasts for a second.  While the directory
+ * hangs, one thread waits once.  The lock is held, and given up meanwhile. */
 void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b,
 		      bool patient);

@@ -4,8 +4,8 @@
  * A thread that misses a block puts it into the table as LOADING, loads it
  * without the lock, and settles it; other threads that need it wait for this.
  * A thread that has blocks LOADING never waits for another thread, so threads
- * cannot wait for each other in a circle.  It waits for another node only for a
- * short time (shared_i.h). */
+ * cannot wait for each other in a circle.  It waits for another node
+ * (shared_i.h), or until the directory takes a block, only for a short time. */
 #include "config.h"
 
 #include "disk_i.h"
