@@ -25,6 +25,9 @@ case ${1:-} in
 -*) sed -n '3,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 out=${1:-$top/build/release}
+# All in it is removed.
+[ -z "${1:-}" ] || [ -e "$out/SHA256SUMS" ] || [ -z "$(ls -A "$out" 2>/dev/null)" ] ||
+	die "$out has other files: name a directory that is empty or does not exist"
 version=$(sed -n 's/^AC_INIT(\[reshardfs\], \[\([^]]*\).*/\1/p' "$top/configure.ac")
 
 cd "$top"

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, os.path.join(TOP, "tests", "lib"))
@@ -33,6 +34,15 @@ def main():
     done = subprocess.run([sys.executable, os.path.join(TOP, "packaging", "set_version.py"),
                            "--check"], stdout=subprocess.PIPE, text=True, check=False)
     tap.ok(done.returncode == 0, "all places have the version of configure.ac", done.stdout)
+    with tempfile.TemporaryDirectory() as home:
+        kept = os.path.join(home, "kept")
+        with open(kept, "w", encoding="utf-8"):
+            pass
+        done = subprocess.run([os.path.join(TOP, "packaging", "release.sh"), home],
+                              stderr=subprocess.PIPE, text=True, check=False,
+                              stdout=subprocess.DEVNULL)
+        tap.ok(done.returncode == 1 and f"{home} has other files" in done.stderr and
+               os.path.exists(kept), "make release removes no files of others", done.stderr)
     for directory in ("doc", "doc/zh"):
         listed = set(re.findall(r"\]\(([\w./-]+)\)", read(TOP, f"{directory}/README.md")))
         pages = {os.path.relpath(p, os.path.join(TOP, directory))
