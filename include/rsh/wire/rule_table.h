@@ -17,7 +17,8 @@
  * - A `let` uses only what earlier lines define.
  * - A hole is in the names of both sides, and then in the names of all tensors;
  *   or its letter is a factor on the other side (this is a *stack*).
- * - The rules of a `when` begin with a dot, and their prefixes have no stacks.
+ * - The prefixes of a rule of a `when` have no stacks.  A `when` is for rules
+ *   whose names begin with a dot; others after it are as without it.
  * - `add` is at the end of a rule that renames one tensor.
  *
  * A table does not change after it is parsed, so any thread may read it.  It
