@@ -225,6 +225,12 @@ int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err)
 	if (fd < 0 && geteuid() == 0)
 		return rsh_error_set(err, errno, FUSE_DEVICE ": %s; " CONTAINER,
 				     strerror(errno));
+	/* fusermount3 opens it as the user. */
+	if (fd < 0 && errno == EACCES)
+		return rsh_error_set(err, EACCES, FUSE_DEVICE ": %s: only its "
+				     "owner and group may mount; root lets all "
+				     "users mount with chmod 666 " FUSE_DEVICE,
+				     strerror(errno));
 	if (may_call_mount() || has_fusermount())
 		return 0;
 	if (geteuid() == 0)

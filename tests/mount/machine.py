@@ -190,7 +190,13 @@ def doctor(m):
     bare = {"HOME": "", "XDG_CACHE_HOME": "", "RESHARDFS_TABLES": m.at("empty")}
     rows = {line[:14].strip(): line for line in run("doctor", env=bare).out.splitlines()}
     check("neither HOME nor XDG_CACHE_HOME is set" in rows["index cache"], rows)
-    check("none in " in rows["rule tables"] and
+    check("neither HOME nor AWS_SHARED_CREDENTIALS_FILE is set" in rows["credentials"], rows)
+    lost = {"HOME": m.at("no-home"), "XDG_CACHE_HOME": ""}
+    row = [line for line in run("doctor", env=lost).out.splitlines() if "no-home/.cache" in line]
+    check(" none " in row[0] and "No such file or directory" in row[0], row)
+    # Where the program is installed, it has the tables of the installation.
+    installed = run("convert", "list", env=bare).status == GOOD
+    check(installed or "none in " in rows["rule tables"] and
           "RESHARDFS_TABLES names another directory" in rows["rule tables"], rows)
     if is_sanitized():  # it maps terabytes
         return
@@ -199,6 +205,34 @@ def doctor(m):
         stdout=subprocess.PIPE, encoding="utf-8", check=False)
     check(re.search("^memory  .*, of which limits leave [0-9.]+ MiB", limited.stdout, re.M),
           limited)
+
+
+def doctor_of_a_user(m):
+    """What root may and a user may not."""
+    if os.geteuid():
+        raise Skipped("only root takes rights away")
+    home = m.at("home")
+    os.makedirs(os.path.join(home, ".cache"), mode=0o700)
+    os.chmod(m.directory, 0o755)
+    as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+               os.environ["RESHARDFS"], "doctor"]
+    device = m.at("device")
+    os.makedirs(device)
+    subprocess.run(["mount", "-t", "tmpfs", "none", device], check=True)
+    try:
+        os.mknod(f"{device}/fuse", 0o20600, os.stat("/dev/fuse").st_rdev)
+        subprocess.run(["mount", "--bind", f"{device}/fuse", "/dev/fuse"], check=True)
+        got = subprocess.run(as_user, stdout=subprocess.PIPE, encoding="utf-8", check=False,
+                             env={**os.environ, "HOME": home, "XDG_CACHE_HOME": ""})
+        subprocess.run(["umount", "/dev/fuse"], check=True)
+    finally:
+        subprocess.run(["umount", "-l", device], check=True)
+    rows = {line[:14].strip(): line for line in got.stdout.splitlines()}
+    check(got.returncode == NO, got)
+    check(" bad " in rows["mounts"] and "root lets all users mount with chmod 666 /dev/fuse"
+          in rows["mounts"], rows)
+    check(" none " in rows["index cache"] and "index: Permission denied" in rows["index cache"],
+          rows)
 
 
 def doctor_of_a_source(m):
@@ -257,8 +291,8 @@ def main():
         m = Machine(directory)
         try:
             for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
-                         what_is_below_stays, another_user, metrics_of_all, doctor, doctor_of_a_source, sentences_are_whole,
-                         no_device):
+                         what_is_below_stays, another_user, metrics_of_all, doctor,
+                         doctor_of_a_user, doctor_of_a_source, sentences_are_whole, no_device):
                 with tap.test(test.__name__.replace("_", " ")):
                     test(m)
         finally:

@@ -160,6 +160,27 @@ static void doctor_limits(struct rsh_run *run)
 		    (uint64_t)files.rlim_max);
 }
 
+/* Returns 0 if the user may make the directory, which does not exist, or why
+ * not, as a negative errno. */
+static int doctor_may_make(const char *dir)
+{
+	cleanup_free char *at = strdup(dir);
+	const char *home = getenv("HOME");
+	char *slash = NULL;
+
+	/* A home that does not exist is not made either. */
+	if (home && *home && access(home, F_OK))
+		return -errno;
+	while (at && (slash = strrchr(at, '/'))) {
+		*slash = '\0';
+		if (access(slash == at ? "/" : at, W_OK | X_OK) == 0)
+			return 0;
+		if (errno != ENOENT)
+			return -errno;
+	}
+	return at ? -ENOENT : -ENOMEM;
+}
+
 static void doctor_caches(const struct rsh_options *o, struct rsh_run *run)
 {
 	struct rsh_table_list tables = { .v = NULL };
@@ -167,11 +188,17 @@ static void doctor_caches(const struct rsh_options *o, struct rsh_run *run)
 	struct statvfs vfs;
 	struct stat st;
 	char text[32];
+	int rc = dir && stat(dir, &st) ? -errno : 0;
+	const bool lacks = rc == -ENOENT;
 
+	rc = lacks ? doctor_may_make(dir) : rc;
 	if (!dir)
 		doctor_tell(run, "index cache", NONE, "neither HOME nor "
 			    "XDG_CACHE_HOME is set");
-	else if (stat(dir, &st))
+	else if (rc)
+		doctor_tell(run, "index cache", NONE, "%s: %s", dir,
+			    strerror(-rc));
+	else if (lacks)
 		doctor_tell(run, "index cache", GOOD, "%s: not made yet", dir);
 	else if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
 		doctor_tell(run, "index cache", NONE, "%s: not used, since "
@@ -235,8 +262,8 @@ static void doctor_objects(struct rsh_run *run)
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	const char *home = getenv("HOME"), *file;
-	cleanup_free char *usual = rsh_text_format("%s/.aws/credentials",
-						   home ? home : "");
+	cleanup_free char *usual = home && *home ?
+		rsh_text_format("%s/.aws/credentials", home) : NULL;
 	int rc = rsh_library_load("libcurl.so.4", "libcurl4 (RPM: libcurl)",
 				  "s3:// and https://", NULL, 0, &err);
 
@@ -247,10 +274,13 @@ static void doctor_objects(struct rsh_run *run)
 	doctor_variables(run, "variables", keys, "none of AWS_ACCESS_KEY_ID, "
 			 "AWS_PROFILE and the like is set");
 	file = getenv("AWS_SHARED_CREDENTIALS_FILE") ?: usual;
-	if (file && access(file, R_OK) == 0)
+	if (!file)
+		doctor_tell(run, "credentials", NONE, "neither HOME nor "
+			    "AWS_SHARED_CREDENTIALS_FILE is set");
+	else if (access(file, R_OK) == 0)
 		doctor_tell(run, "credentials", GOOD, "%s can be read", file);
 	else
-		doctor_tell(run, "credentials", NONE, "%s: %s", file ?: "",
+		doctor_tell(run, "credentials", NONE, "%s: %s", file,
 			    strerror(errno));
 	doctor_variables(run, "proxy", proxies, "none");
 }
