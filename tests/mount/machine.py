@@ -15,8 +15,8 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from demands import check  # noqa: E402
-from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
-                     run_on_terminal)
+from rsh_cli import (GOOD, INPUT, IO, NO, USAGE, demo_tree, refused, run,  # noqa: E402
+                     run_json, run_on_terminal)
 from rsh_mount import Skipped, Tap, is_sanitized, require_mount  # noqa: E402
 
 TOP = os.path.abspath(os.environ.get("top_srcdir", os.path.join(LIB, "..", "..")))
@@ -84,6 +84,8 @@ def one_whose_daemon_ended(m):
         if state == "its daemon has ended":
             break
     check(state == "its daemon has ended", state)
+    refused(run("stats", m.at("four")), IO, "four: its daemon has ended; unmount it with "
+            f"`reshardfs umount {m.at('four')}`")
 
 
 def all_are_unmounted(m):
@@ -127,6 +129,9 @@ def another_user(m):
         raise Skipped("only root becomes another user")
     own = json.loads(subprocess.check_output(user))["mounts"]
     check(own == [], own)
+    said = subprocess.check_output(user[:-1], encoding="utf-8")
+    check(said == "nothing is mounted by this user; `reshardfs list --all` lists 1 of others\n",
+          said)
     one, = json.loads(subprocess.check_output([*user, "--all"]))["mounts"]
     check(one["state"] == "of another user" and one["source"] == m.source and
           one["pid"] is one["options"] is None, one)

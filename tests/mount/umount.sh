@@ -117,6 +117,14 @@ if setpriv --bounding-set=-sys_admin true 2>/dev/null; then
 	check "what fusermount3 says" grep -q \
 		"^reshardfs: error: $MNT: cannot be unmounted: ." "$T/stderr"
 	taken_down "until somebody may" "$MNT"
+	line="$T/two
+lines"
+	mkdir "$line"
+	run_daemon "$RESHARDFS" mount $(strategies) "$SRC" "$line"
+	setpriv --bounding-set=-sys_admin "$RESHARDFS" umount "$line" 2>"$T/stderr"
+	check "all of a message with a newline" grep -q \
+		'cannot be unmounted: .*two\\x0alines: Operation not permitted' "$T/stderr"
+	taken_down "a mount point of two lines" "$line"
 else
 	skip "where nobody may unmount" "setpriv cannot take the right away"
 fi
@@ -133,7 +141,8 @@ if fuse_is_open; then
 	serve
 	as_nobody "$RESHARDFS" umount "$MNT" 2>"$T/stderr"
 	equal "another's mount: status 4" $? 4
-	check "another's mount: a reason" grep -q "$MNT: cannot be unmounted" "$T/stderr"
+	check "another's mount: a reason" grep -q \
+		"$MNT: cannot be unmounted: user 0 mounted it; only this user and root" "$T/stderr"
 	check "another's mount stays" is_mounted
 	taken_down "until its owner comes" "$MNT"
 else

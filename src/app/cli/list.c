@@ -192,7 +192,10 @@ int rsh_list(const struct rsh_options *o, struct rsh_run *run)
 	for (size_t i = 0; i < n; i++)
 		if (geteuid() == 0 || geteuid() == v[i].user || o->all_mounts)
 			v[n_shown++] = v[i];
-	if (n_shown == 0)
+	if (n_shown == 0 && n)
+		rsh_say(&run->out, "nothing is mounted by this user; `reshardfs "
+			"list --all` lists % of others\n", n);
+	else if (n_shown == 0)
 		rsh_say(&run->out, "nothing is mounted\n");
 	if (n_shown == 0 && !run->out.json)
 		return 0;

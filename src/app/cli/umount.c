@@ -32,6 +32,10 @@ static int umount_one(const struct rsh_options *o, const struct rsh_mounted *m,
 		return rc;
 	}
 	rc = rsh_unmount(path, o->lazy, err);
+	if (rc == -EPERM && geteuid() != 0 && geteuid() != m->user)
+		rc = rsh_error_set(err, EPERM, "%s: cannot be unmounted: user "
+				   "%u mounted it; only this user and root can "
+				   "unmount it", path, (unsigned)m->user);
 	if (rc == 0 && o->lazy)
 		rsh_log_notice("%s: detached; its daemon ends when no "
 			       "process uses the mount any more", path);

@@ -46,6 +46,10 @@ static int open_answer(const char *path, const char *name,
 		return rsh_error_set(err, EACCES, "%s: access denied: only "
 				     "root and the user that mounted it can "
 				     "read its statistics", path);
+	if (fd < 0 && errno == ENOTCONN)
+		return rsh_error_set(err, ENOTCONN, "%s: its daemon has ended; "
+				     "unmount it with `reshardfs umount %s`",
+				     path, path);
 	return fd < 0 ? rsh_error_file(err, errno, path) : fd;
 }
 

@@ -27,8 +27,8 @@
 
 /* ---- unmounting ---- */
 
-/* Reads the message of fusermount3, without the program's name and the
- * newline. */
+/* Reads the message of fusermount3, without the program's name and the last
+ * newline: a name in it may have others. */
 static void read_complaint(int fd, char *text, size_t size)
 {
 	char *colon, *end;
@@ -43,7 +43,7 @@ static void read_complaint(int fd, char *text, size_t size)
 			break;
 	}
 	text[have] = '\0';
-	end = strchr(text, '\n');
+	end = strrchr(text, '\n');
 	if (end)
 		*end = '\0';
 	colon = strstr(text, ": ");
