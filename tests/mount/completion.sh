@@ -96,6 +96,21 @@ if command -v zsh >/dev/null; then
 		'--json\[print JSON\]' "$T/asked"
 	zsh_asks --for >"$T/asked"
 	check "without a command for zsh" grep -q foreground "$T/asked"
+	equal "a start file of zsh sources it" "$(zsh -f -c '
+		autoload -U compinit && compinit -u -D
+		. $1
+		echo $_comps[reshardfs]' zsh "$SCRIPTS/_reshardfs" 2>&1)" _reshardfs
+	# compinit calls the file as the function the first time, and what it defines later.
+	for time in first second; do
+		equal "the $time call by compinit" "$(zsh -f -c '
+			fpath=($1 $fpath)
+			autoload -U compinit && compinit -u -D
+			_arguments() { print -rl -- "$@" }
+			words=($RESHARDFS completion "")
+			CURRENT=3
+			[[ $2 == first ]] || _reshardfs >/dev/null
+			_reshardfs | grep -c -e "^(-q --quiet)--quiet"' zsh "$SCRIPTS" "$time" 2>&1)" 1
+	done
 else
 	skip "zsh" "there is no zsh"
 fi
@@ -138,5 +153,6 @@ check "it prints that of zsh" cmp "$T/printed" "$SCRIPTS/_reshardfs"
 "$RESHARDFS" completion fish >"$T/printed"
 check "it prints that of fish" cmp "$T/printed" "$SCRIPTS/reshardfs.fish"
 "$RESHARDFS" completion tcsh >"$T/printed" 2>&1
+equal "no other: status 2" $? 2
 check "no other" grep -q "completion tcsh: expected bash, zsh or fish" "$T/printed"
 finish

@@ -63,6 +63,14 @@ static int check_help(struct rsh_options *o, struct rsh_error *err)
 		refuse_form(command, form, err) : 0;
 }
 
+static int check_completion(struct rsh_options *o, struct rsh_error *err)
+{
+	const char *shell = o->operands[0];
+
+	return strcmp(shell, "bash") && strcmp(shell, "zsh") &&
+	       strcmp(shell, "fish") ? refuse_form(o->command, shell, err) : 0;
+}
+
 static int check_umount(struct rsh_options *o, struct rsh_error *err)
 {
 	if (o->mountpoint && o->all_mounts)
@@ -185,7 +193,8 @@ static const struct rsh_command table[] = {
 	  "would fail." },
 	{ "completion", RSH_COMMAND_COMPLETION, { "bash|zsh|fish" }, NULL,
 	  "Prints the completion of a shell, for its start file: "
-	  "`source <(reshardfs completion bash)`." },
+	  "`source <(reshardfs completion bash)`, or zsh; `reshardfs "
+	  "completion fish | source`.", check_completion },
 	{ "help", RSH_COMMAND_HELP, { "[COMMAND]", "[WORD]" },
 	  "print help for a command",
 	  "Prints the help of COMMAND, or lists all commands.  WORD is the "
