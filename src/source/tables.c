@@ -19,6 +19,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/suggestion.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/adapter_config.h"
 
@@ -178,15 +179,26 @@ int rsh_tables_none(struct rsh_error *err)
 
 /* ---- one table ---- */
 
-/* Sets the error that there is no such table, and lists the tables. */
+/* Sets the error that there is no such table, with the nearest name, or with
+ * all. */
 static int table_unknown(const char *word, const struct rsh_table_list *l,
 			 struct rsh_error *err)
 {
-	char names[1200];
+	char names[1200], guess[RSH_SUGGESTION_BYTES];
+	struct rsh_suggestion offered;
 	size_t at = 0;
 
 	if (l->n == 0)
 		return rsh_tables_none(err);
+	rsh_suggestion_begin(&offered, word, strlen(word));
+	for (size_t i = 0; i < l->n; i++)
+		rsh_suggestion_offer(&offered, l->v[i].name);
+	rsh_suggestion_put(&offered, "", guess);
+	if (*guess)
+		return rsh_error_set(err, EINVAL, "there is no table \"%s\"%s; "
+				     "`reshardfs convert list` lists all; to "
+				     "use a file give its suffix or ./%s",
+				     word, guess, word);
 	for (size_t i = 0; i < l->n && at < sizeof(names); i++)
 		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
 				       i ? ", " : "", l->v[i].name);

@@ -269,7 +269,7 @@ def wrong(directory):
     with forward(root, "qwen3") as mount:
         demand(mount.log(), "the map of its parts names 1 parameter that", "model.ghost")
     refused(run("plan", "--convert", "qwen4", "--from", "hf", "--dst-strategy", "none",
-                model_of("qwen3")), USAGE, "there is no table \"qwen4\"", "qwen3")
+                model_of("qwen3")), USAGE, "there is no table \"qwen4\" (did you mean qwen")
 
 
 @test

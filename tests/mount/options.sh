@@ -42,6 +42,8 @@ for slip in mounnt:mount moutn:mount munt:mount umuont:umount l:"" sl:ls lss:ls 
 	usage "${slip%%:*}: alone" "$wanted" "${slip%%:*}"
 	usage "${slip%%:*}: with operands" "$wanted" "${slip%%:*}" a b c
 	usage "help ${slip%%:*}" "$wanted" help "${slip%%:*}"
+	check "help ${slip%%:*}: where the commands are" \
+		grep -qx "Try 'reshardfs --help'." "$T/stderr"
 	[ -z "$near" ] || usage "${slip%%:*}: as a mount without a fault" "$wanted" \
 		"${slip%%:*}" $(strategies) "$MNT"
 done

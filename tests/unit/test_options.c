@@ -209,6 +209,9 @@ static void test_convert_refused(void **state)
 	       "and --convert cannot be used together");
 	refuse(WORDS("a", "b", "--convert=unheard-of", "--from=hf",
 		     "--dst-strategy=none"), "there is no table");
+	refuse(WORDS("a", "b", "--convert=qwen33", "--from=hf",
+		     "--dst-strategy=none"),
+	       "no table \"qwen33\" (did you mean qwen3?); `reshardfs convert");
 	refuse(WORDS("a", "b", "--resume", "--convert=auto"), "--convert");
 }
 
@@ -676,11 +679,15 @@ static void test_refused(void **state)
 	refuse(WORDS("a", "b"), "no such file to mount");
 	refuse_absent(WORDS("mount", "a", "b"));
 	refuse(WORDS("a", "b", "--src-strategy=x"), "--dst-strategy");
-	refuse(WORDS("a", "b", "c"), "c");
+	refuse(WORDS("a", "b", "c"), "no such file to mount; too many operands: c");
 	refuse(WORDS("a", "b", "--nonsense"), "--nonsense");
 	refuse(WORDS("a", "b", "-Z"), "-Z");
 	refuse(WORDS("a", "b", "-ononsense=1"), "nonsense");
 	refuse(WORDS("a", "b", "--src-strategy"), "--src-strategy");
+	refuse(WORDS("a", "b", "--prefix", "--src-strategy", "s"),
+	       "--prefix needs a value (STR), but the option --src-strategy");
+	refuse(WORDS("a", "b", "--prefix", "--src-strategy=s"),
+	       "but the option --src-strategy=s follows");
 	refuse(WORDS("a", "b", "--foreground=1"), "--foreground");
 	refuse(WORDS("a", "b", "-odebug=1"), "debug");
 	refuse(WORDS("a", "b", "--src-strategy="), "src-strategy");

@@ -145,9 +145,13 @@ static int run_program(int argc, char **argv)
 	else
 		fprintf(stderr, "reshardfs: %s\n",
 			rsh_text_put(shown, sizeof(shown), err.text));
-	if (status == RSH_EXIT_USAGE)
-		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
-			o.unnamed ? "" : o.command->name, o.unnamed ? "" : " ");
+	/* The help of `help` does not list the commands. */
+	if (status == RSH_EXIT_USAGE && !o.unnamed &&
+	    o.command->id != RSH_COMMAND_HELP)
+		fprintf(stderr, "Try 'reshardfs %s --help'.\n",
+			o.command->name);
+	else if (status == RSH_EXIT_USAGE)
+		fprintf(stderr, "Try 'reshardfs --help'.\n");
 	rsh_options_clear(&o);
 	return (int)status;
 }

@@ -169,7 +169,7 @@ static int take_named(struct rsh_options *o, char *given, char ***rest,
 	char *value = strchr(given, '=');
 	const size_t n = value ? (size_t)(value - given) : strlen(given);
 	char text[RSH_SUGGESTION_BYTES], names[NAMES_MAX];
-	struct rsh_option_at at;
+	struct rsh_option_at at, next;
 
 	if (rest && find_long(o->command, given, n, &at, names) != 1)
 		return unknown_long(o, given, n, *rest, err);
@@ -181,6 +181,13 @@ static int take_named(struct rsh_options *o, char *given, char ***rest,
 	if (value && !at.row->arg)
 		return rsh_error_set(err, EINVAL, "%s%s takes no value",
 				     before, at.row->name);
+	/* This is an option that was forgotten a value, not its value. */
+	if (at.row->arg && !value && rest && **rest && !strncmp(**rest, "--", 2) &&
+	    find_long(o->command, **rest + 2, strcspn(**rest + 2, "="), &next,
+		      names) == 1)
+		return rsh_error_set(err, EINVAL, "--%s needs a value (%s), "
+				     "but the option %s follows", given,
+				     at.row->arg, **rest);
 	value = value ? value + 1 : at.row->arg && rest ? *(*rest)++ : NULL;
 	if (at.row->arg && !value)
 		return rsh_error_set(err, EINVAL, "%s%.*s needs a value (%s)",
@@ -482,5 +489,6 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		return rsh_error_nomem(err);
 	return rsh_error_set(err, EINVAL, "\"%s\" is not a command%s, and "
 			     "there is no such file to mount%s%s", word, guess,
-			     *why ? ": " : "", why);
+			     rc == -EINVAL ? "; " : "",
+			     rc == -EINVAL ? why : "");
 }
