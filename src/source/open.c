@@ -451,6 +451,17 @@ static char *hint_above_rank(const char *path,
 	return at;
 }
 
+/* Returns whether the directory cannot be listed, as in the sandbox of a mount
+ * that above SOURCE. */
+static bool hint_is_denied(const char *path,
+			   const struct rsh_store_options *how)
+{
+	const struct rsh_store_options outer = { .objects = how->objects };
+	cleanup_dir struct rsh_dir *dir = NULL;
+
+	return rsh_dir_open_path(path, &outer, &dir) == -EACCES;
+}
+
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max)
@@ -460,7 +471,7 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	};
 	cleanup_child struct hint_child c = { .path = NULL };
 	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_free char *child = NULL, *above = NULL;
+	cleanup_free char *child = NULL, *above = NULL, *parent = NULL;
 	unsigned looked_at = 0;
 	struct rsh_dir *dir = NULL;
 	int rc = rsh_dir_open_path(path, how, &dir);
@@ -479,6 +490,12 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	hint_of_directory(path, &opts, formats, false, buf, max);
 	if (*buf)
 		return;
+	parent = formats && hint_is_of_rank(path) ? hint_above(path) : NULL;
+	if (parent && hint_is_denied(parent, how)) {
+		snprintf(buf, max, "; it has the name of one rank of %s: did "
+			 "you mean that?", parent);
+		return;
+	}
 	hint_find_child(path, how, formats, &c);
 	child = c.path ? rsh_text_format("%s/%s", path, c.path) : NULL;
 	if (!child)
@@ -577,7 +594,9 @@ static int open_explain(struct rsh_source *s,
 		return rsh_source_needs_none(s, err);
 	s->format = format;
 	rsh_source_hint(s->path, &opts->store, s->formats, hint, sizeof(hint));
-	return rsh_error_set(err, ENOENT, "%s%s", why.text, hint);
+	return rsh_error_set(err, ENOENT, "%s%s", why.text, *hint ? hint :
+			     ", nor another kind of checkpoint (man "
+			     "reshardfs-sources)");
 }
 
 /* Opens the directories of files that do not belong to the checkpoint. */

@@ -232,6 +232,7 @@ def first_commands(d, tree, src):
     empty("mnt"), empty("empty"), empty("job", "rank0"), empty("job", "rank1")
     empty("dev", "device_0"), empty("above", "nothing")
     empty("snap", "refs"), empty("snap", "snapshots")
+    file("notes/README", b"notes")
     file("empty.pt", b"")
     file("model.gguf", b"GGUF" + bytes(60))
     file("pointer.pt", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
@@ -296,6 +297,11 @@ def first_commands(d, tree, src):
         "export source out": (USAGE, NEEDS),
         f"mount --src-strategy {src} source mnt": (USAGE, "--dst-strategy is missing"),
         f"mount {rank} mnt": (INPUT, "source: did you mean that?"),
+        # The sandbox of a mount does not see what is above.
+        f"mount --src-strategy {src} --dst-strategy none {rank} mnt":
+            (INPUT, "/source: did you mean that?"),
+        "mount notes mnt": (INPUT, "notes: no rank_N directory in it, nor another kind of "
+                                   "checkpoint (man reshardfs-sources)"),
         f"ls {rank}/": (INPUT, "it is one rank of source: did you mean that?"),
         "mount above mnt": (INPUT, "qwen3 in it is a checkpoint: did you mean that?"),
         # What is above another directory is another checkpoint; and a mount needs a place.
