@@ -140,7 +140,7 @@ def another_user(m):
 
 def metrics_of_all(m):
     """What node_exporter's textfile collector reads; each metric is in one place."""
-    for name in ("four", 'a "b"'):
+    for name in ("four", 'a "b"', "b\udcff"):
         m.mount(name, "--dst-strategy", "none")
     os.symlink(os.environ["RESHARDFS"], m.at("reshardfs"))
     example = os.path.join(TOP, "mount-helpers", "examples", "metrics.py")
@@ -165,6 +165,11 @@ def metrics_of_all(m):
                         both, re.M), both)
     with open(m.at("reshardfs.prom"), encoding="utf-8") as f:
         one = f.read()
+    check(f'reshardfs_mount_ready{{mountpoint="{m.at("b")}\\\\xff"}} 0\n' in both, both)
+    lost = subprocess.run([example, m.at("lost")], env=env, stderr=subprocess.PIPE, check=False,
+                          encoding="utf-8")
+    check(lost.returncode == 1 and
+          lost.stderr == f"{m.at('lost/reshardfs.prom')}: No such file or directory\n", lost)
     check(f'reshardfs_mount_ready{{mountpoint="{m.at("four")}"}} 0\n' in one and
           one.count(m.at("four")) == 1, one)
     check(run("umount", "--all").status == GOOD, "unmounted")
