@@ -384,7 +384,7 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 					     path);
 		if (!rc)
 			return rsh_error_set(err, EBADMSG,
-					     "%s: the strategy file holds no parameter layout",
+					     "%s: not a strategy file: it holds no parameter layout",
 					     path);
 	}
 	rc = rc ?: rsh_strategy_builder_finish(b, out, err);

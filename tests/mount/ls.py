@@ -432,7 +432,7 @@ def other_files(t):
     refused(run("plan", "--src-strategy", archive, "--dst-strategy", "none", t.source), INPUT,
             f"{archive}: this is not a strategy, but a zip archive")
     beside = write(t.path(os.path.join("mcore", "metadata.json")), b'{"sharded_backend": "torch"}')
-    refused(run("ls", beside), INPUT, "holds no parameter layout")
+    refused(run("ls", beside), INPUT, "not a strategy file: it holds no parameter layout")
     write(t.path(os.path.join("mcore", ".metadata")), b"")
     refused(run("ls", beside), INPUT, "a part of a distributed checkpoint")
 
