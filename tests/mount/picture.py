@@ -93,7 +93,8 @@ def by_plan_itself(directory):
     got = run("plan", "--picture", path, *words, env=env)
     check(got.status == GOOD and not got.out + got.err and texts(path) == made, got)
     got = run("plan", "--picture", os.path.join(directory, "no", "x.svg"), *words, env=env)
-    check(got.status == IO and "x.svg was not drawn: `python3 -m reshardfs.picture` failed"
+    check(got.status == IO and "x.svg was not drawn: `python3 -m reshardfs.picture` failed; the "
+          "first python3 in PATH needs the modules reshardfs and matplotlib"
           in got.err, got)
     refused(run("plan", "--picture", path, *words, env={"PATH": directory}), INPUT,
             "there is no python3, which draws it")

@@ -135,7 +135,9 @@ static int draw(const char *json, const char *path, struct rsh_error *err)
 		return rsh_error_set(err, ENOENT, "--picture %s: there is no "
 				     "python3, which draws it", path);
 	return status ? rsh_error_set(err, EIO, "%s was not drawn: `python3 "
-				      "-m reshardfs.picture` failed", path) : 0;
+				      "-m reshardfs.picture` failed; the first "
+				      "python3 in PATH needs the modules "
+				      "reshardfs and matplotlib", path) : 0;
 }
 
 static int report_plan(const struct rsh_options *o, struct rsh_run *run)
