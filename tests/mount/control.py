@@ -381,6 +381,8 @@ def the_command(demo):
         check(demo.source in lines[0] and "epoch 3 step 40" in lines[0] and
               str(m.process.pid) in lines[0], lines[0])
         check(lines[2].split() == ["FIGURE", "VALUE", "MEANING"], lines[2])
+        refused(run("steps", m.path), INPUT, f"{m.path}: this mount shows one step: `reshardfs "
+                "mount --steps all` shows each")
         said = run_json("stats", m.path)
         check(said.keys() == told(m, "stats").keys(), said)
         figures = [f"{group} {key}" for group, keys in said.items() if isinstance(keys, dict)

@@ -40,6 +40,11 @@ static int open_answer(const char *path, const char *name,
 	 * pipe of that name. */
 	snprintf(file, sizeof(file), RSH_CONTROL_NAME "/%s", name);
 	fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && errno == ENOENT && strcmp(name, "steps") == 0 &&
+	    faccessat(dir, RSH_CONTROL_NAME "/stats", F_OK, 0) == 0)
+		return rsh_error_set(err, EINVAL, "%s: this mount shows one "
+				     "step: `reshardfs mount --steps all` "
+				     "shows each", path);
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return rsh_control_refuse(path, err);
 	if (fd < 0 && errno == EACCES)
