@@ -273,6 +273,14 @@ def torch_in_ranks(tree):
 
 
 @case
+def parts_of_a_model_are_no_steps(tree):
+    for name in ("model-00001-of-00002", "model-00002-of-00002"):
+        tree.write(f"{name}.safetensors", (8).to_bytes(8, "little") + b"{}      ")
+    _, said = expect_failure(tree.path, resume=True)
+    demand(said, "it contains no checkpoint of MindSpore, PyTorch")
+
+
+@case
 def torch_flat(tree):
     for epoch in (1, 2, 10):
         tree.write(f"resnet50_epoch{epoch}.pth.tar", pt_file(epoch))

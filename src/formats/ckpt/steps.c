@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
@@ -111,6 +112,9 @@ enum rsh_part rsh_ckpt_part(const char *file, struct rsh_step_name *out)
 
 	if (!rsh_has_suffix(file, mindspore_ckpt) &&
 	    !rsh_has_suffix(file, mindspore_safetensors))
+		return RSH_PART_NO;
+	/* The parts of a Hugging Face model are not one checkpoint each. */
+	if (rsh_format_is_part(file))
 		return RSH_PART_NO;
 	n = strlen(file) - strlen(mindspore_suffix(file));
 	n_prefix = rsh_modelcheckpoint_read(file, n, RSH_RANK_UNKNOWN,
