@@ -43,6 +43,9 @@ static const struct {
 	{ "\x89HDF", "an HDF5 file" },
 	{ "\x93NUMPY", "an array of numpy" },
 	{ "\x1f\x8b", "a file compressed by gzip" },
+	{ "\xfd" "7zXZ", "a file compressed by xz" },
+	{ "\x28\xb5\x2f\xfd", "a file compressed by zstd" },
+	{ "BZh", "a file compressed by bzip2" },
 	{ "{\"manifest\"", "a manifest, which reshardfs verify takes" },
 	{ "<", "a web page or XML" },
 };

@@ -416,6 +416,9 @@ def other_files(t):
              "but the tokenizer of a model"),
             (write(t.path("net.npy"), b"\x93NUMPY\1\0"), "an array of numpy"),
             (write(t.path("net.gz"), b"\x1f\x8b\x08\0"), "a file compressed by gzip"),
+            (write(t.path("net.xz"), b"\xfd7zXZ\0\0"), "a file compressed by xz"),
+            (write(t.path("net.zst"), b"\x28\xb5\x2f\xfd\0"), "a file compressed by zstd"),
+            (write(t.path("net.bz2"), b"BZh9\x31"), "a file compressed by bzip2"),
             (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
         refused(run("ls", path), INPUT, f"{path}: ", words)
         refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
