@@ -3,6 +3,7 @@
 """`list`, `umount --all` and `doctor`: what is mounted on this machine, and what it lacks.
 It runs in a mount namespace of its own, where there are no mounts of other tests."""
 
+import contextlib
 import json
 import os
 import re
@@ -120,6 +121,47 @@ def what_is_below_stays(m):
     subprocess.run(["umount", m.at("covered")], check=True)
 
 
+@contextlib.contextmanager
+def device(m, mode):
+    """A /dev/fuse with this mode, on a file system that knows devices."""
+    where = m.at("device")
+    os.makedirs(where, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", where], check=True)
+    try:
+        os.mknod(f"{where}/fuse", 0o20600, os.stat("/dev/fuse").st_rdev)
+        os.chmod(f"{where}/fuse", mode)
+        subprocess.run(["mount", "--bind", f"{where}/fuse", "/dev/fuse"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "-l", "/dev/fuse"], check=True)
+    finally:
+        subprocess.run(["umount", "-l", where], check=True)
+
+
+def a_users_mount(m):
+    """Root sees what it is, although the kernel lets root not into it."""
+    if os.geteuid() != 0:
+        raise Skipped("only root becomes another user")
+    where = m.at("of a user")
+    os.makedirs(where)
+    os.chown(where, 65534, 65534)
+    subprocess.run(["chmod", "-R", "a+rX", m.source, m.src], check=True)
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    with device(m, 0o666):
+        subprocess.run([*user, os.environ["RESHARDFS"], "mount", "--index-cache", "off",
+                        "--src-strategy", m.src, "--dst-strategy", "none", m.source, where],
+                       check=True)
+    try:
+        one = m.listed()[where]
+        check(one["state"] == "ready" and one["user"] == 65534 and one["pid"] and
+              one["options"]["dst-strategy"] == "none", one)
+        refused(run("stats", where), IO, "only the user that mounted it can read its statistics, "
+                "and root if it was mounted with -o allow_other")
+    finally:
+        check(run("umount", where).status == GOOD, "it is unmounted")
+
+
 def another_user(m):
     m.mount("four", "--dst-strategy", "none")
     os.chmod(m.directory, 0o755)
@@ -226,17 +268,9 @@ def doctor_of_a_user(m):
     os.chmod(m.directory, 0o755)
     as_user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                os.environ["RESHARDFS"], "doctor"]
-    device = m.at("device")
-    os.makedirs(device)
-    subprocess.run(["mount", "-t", "tmpfs", "none", device], check=True)
-    try:
-        os.mknod(f"{device}/fuse", 0o20600, os.stat("/dev/fuse").st_rdev)
-        subprocess.run(["mount", "--bind", f"{device}/fuse", "/dev/fuse"], check=True)
+    with device(m, 0o600):
         got = subprocess.run(as_user, stdout=subprocess.PIPE, encoding="utf-8", check=False,
                              env={**os.environ, "HOME": home, "XDG_CACHE_HOME": ""})
-        subprocess.run(["umount", "/dev/fuse"], check=True)
-    finally:
-        subprocess.run(["umount", "-l", device], check=True)
     rows = {line[:14].strip(): line for line in got.stdout.splitlines()}
     check(got.returncode == NO, got)
     check(" bad " in rows["mounts"] and "root lets all users mount with chmod 666 /dev/fuse"
@@ -303,6 +337,10 @@ def main():
             for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
                          what_is_below_stays, another_user, metrics_of_all, doctor,
                          doctor_of_a_user, doctor_of_a_source, sentences_are_whole, no_device):
+
+
+                         another_user, a_users_mount, metrics_of_all, doctor, doctor_of_a_user,
+                         doctor_of_a_source, sentences_are_whole, no_device):
                 with tap.test(test.__name__.replace("_", " ")):
                     test(m)
         finally:

@@ -21,6 +21,7 @@ struct rsh_mounted {
 			        * none */
 	char source[PATH_MAX]; /* the source of the topmost mount */
 	uid_t user;            /* who mounted it, if its type is ours */
+	gid_t group;           /* the group of that process */
 };
 
 #define RSH_MOUNTED_TYPE "fuse.reshardfs"

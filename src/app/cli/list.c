@@ -76,6 +76,12 @@ static const char *state_of(const struct rsh_mounted *m, char *text,
 		 * for. */
 		close(STDOUT_FILENO);
 		close(STDERR_FILENO);
+		/* The kernel refuses a mount without -o allow_other to all but
+		 * its user, root included. */
+		if (geteuid() == 0 && setresgid(m->group, m->group,
+						m->group) == 0 &&
+		    setresuid(m->user, m->user, m->user))
+			_exit(FAILED);
 		_exit(ask(m->path, pipe));
 	}
 	if (pid < 0)

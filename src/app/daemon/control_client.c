@@ -49,8 +49,9 @@ static int open_answer(const char *path, const char *name,
 		return rsh_control_refuse(path, err);
 	if (fd < 0 && errno == EACCES)
 		return rsh_error_set(err, EACCES, "%s: access denied: only "
-				     "root and the user that mounted it can "
-				     "read its statistics", path);
+				     "the user that mounted it can read its "
+				     "statistics, and root if it was mounted "
+				     "with -o allow_other", path);
 	if (fd < 0 && errno == ENOTCONN)
 		return rsh_error_set(err, ENOTCONN, "%s: its daemon has ended; "
 				     "unmount it with `reshardfs umount %s`",

@@ -25,11 +25,12 @@ static int look_up(struct rsh_mounted *m)
 {
 	FILE *f = setmntent("/proc/self/mounts", "re");
 	char buf[2 * PATH_MAX + 1024];
-	const char *user;
+	const char *user, *group;
 	struct mntent e;
 
 	m->n = 0;
 	m->user = 0;
+	m->group = 0;
 	*m->type = *m->source = '\0';
 	if (!f)
 		return -errno;
@@ -44,6 +45,10 @@ static int look_up(struct rsh_mounted *m)
 		if (user)
 			m->user = (uid_t)strtoul(user + strlen("user_id="),
 						 NULL, 10);
+		group = hasmntopt(&e, "group_id");
+		if (group)
+			m->group = (gid_t)strtoul(group + strlen("group_id="),
+						  NULL, 10);
 	}
 	endmntent(f);
 	return 0;
