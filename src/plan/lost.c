@@ -409,5 +409,6 @@ int rsh_plan_report_lost(struct rsh_plan *p,
 		lost_name_files(p, n_slices, n_names);
 	if (p->b.allow_missing)
 		return 0;
-	return rsh_error_set(err, ENOENT, "%s", p->first_lost.text);
+	return rsh_error_set(err, ENOENT, "%s; --allow-missing shows the rest",
+			     p->first_lost.text);
 }
