@@ -72,7 +72,7 @@ again "which is there now" 2 "same options" $(strategies) --prefix other_ \
 "$RESHARDFS" umount "$MNT"
 equal "the other one is below" "$(pid_of_mount)" "$first"
 cp -a "$T/source" "$T/second"
-again "another source" 2 "will be covered" $(strategies) "$T/second" "$MNT"
+again "another source" 2 "the new mount covers it when it is ready" $(strategies) "$T/second" "$MNT"
 "$RESHARDFS" umount "$MNT"
 again "--stack" 2 "" $(strategies) --stack "$SRC" "$MNT"
 check "shows the same" cmp "$file" "$reference"

@@ -236,7 +236,8 @@ static int look_at_mountpoint(const struct rsh_options *o,
 			 * found, so that a second look cannot help. */
 			if (covers)
 				rsh_log_notice("%s: %s (%s) is already mounted "
-					       "there and will be covered",
+					       "there; the new mount covers it "
+					       "when it is ready",
 					       m.path, m.source, m.type);
 			*lock = steal_fd(&fd);
 			return 0;
