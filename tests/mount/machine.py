@@ -335,11 +335,8 @@ def main():
         m = Machine(directory)
         try:
             for test in (lists, one_that_hangs, one_whose_daemon_ended, all_are_unmounted,
-                         what_is_below_stays, another_user, metrics_of_all, doctor,
-                         doctor_of_a_user, doctor_of_a_source, sentences_are_whole, no_device):
-
-
-                         another_user, a_users_mount, metrics_of_all, doctor, doctor_of_a_user,
+                         what_is_below_stays, another_user, a_users_mount, metrics_of_all,
+                         doctor, doctor_of_a_user,
                          doctor_of_a_source, sentences_are_whole, no_device):
                 with tap.test(test.__name__.replace("_", " ")):
                     test(m)
