@@ -355,6 +355,16 @@ bool rsh_model_files_own(const struct rsh_model_files_at *at)
 	       strcmp(at->dir, of_source) == 0;
 }
 
+/* Returns whether an address is another one, or below it. */
+static bool address_is_in(const char *a, const char *b)
+{
+	size_t n = strlen(b);
+
+	while (n > 0 && b[n - 1] == '/')
+		n--;
+	return strncmp(a, b, n) == 0 && (a[n] == '/' || !a[n]);
+}
+
 static int directory_load(const struct rsh_model_files_at *at,
 			  struct rsh_model_files *out, struct rsh_error *err)
 {
@@ -376,10 +386,9 @@ static int directory_load(const struct rsh_model_files_at *at,
 		return rsh_error_nomem(err);
 	}
 	if (rsh_store_is_address(at->dir) &&
-	    (strncmp(at->dir, at->source, strlen(at->source)) == 0 ||
-	     strncmp(at->dir, at->source, strlen(at->dir)) == 0 ||
-	     (at->steps_dir && strncmp(at->dir, at->steps_dir,
-				       strlen(at->steps_dir)) == 0)))
+	    (address_is_in(at->dir, at->source) ||
+	     address_is_in(at->source, at->dir) ||
+	     (at->steps_dir && address_is_in(at->dir, at->steps_dir))))
 		opts.place = at->store->place;
 	rc = rsh_store_open(at->dir, &opts, &l.store, err);
 	if (rc) {

@@ -196,6 +196,18 @@ def run_objects(tap, trees, directory):
                         same(model_hashes(os.path.join(mount.path, step)), tensors, step)
                     check(note_of(os.path.join(mount.path, version_name(2))) ==
                           note_of(os.path.join(trees, "base")), "config.json of the base")
+        # Addresses that begin with one another.
+        for at in "run-base", "ru", "above":
+            shutil.copytree(os.path.join(trees, "base"), os.path.join(root, "bucket", at))
+        shutil.copytree(os.path.join(trees, "mixed"), os.path.join(root, "bucket", "above", "run"))
+        for source, at in ("run", "run-base"), ("run", "ru"), ("above/run", "above"):
+            with tap.test(f"--base s3://bucket/{at}, s3://bucket/{source}"), \
+                    Alone(f"s3://bucket/{source}",
+                          extra=["--base", f"s3://bucket/{at}", *ALL]) as mount:
+                same(model_hashes(os.path.join(mount.path, version_name(2))),
+                     CASES["mixed"]["steps"][version_name(2)], at)
+                check(note_of(os.path.join(mount.path, version_name(2))) ==
+                      note_of(os.path.join(trees, "base")), "config.json of the base")
         with tap.test("s3://"), Alone("s3://bucket/run", extra=base) as mount:
             same(model_hashes(mount.path), CASES["mixed"]["steps"]["weight_v000006"], "s3")
             check(note_of(mount.path) == "v5", note_of(mount.path))

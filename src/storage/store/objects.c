@@ -310,11 +310,12 @@ static int objects_take_listing(struct objects *o, bool single,
 	return 0;
 }
 
-/* Returns the place of the options that has the path, or NULL. */
+/* Returns the place of the options that has the path, or NULL.  A joined one may
+ * be above SOURCE, whose place does not have it. */
 static struct rsh_objects *opened_place(const char *path,
 					const struct rsh_store_options *opts)
 {
-	for (unsigned i = 0; !opts->place && i < opts->n_joined; i++)
+	for (unsigned i = 0; i < opts->n_joined; i++)
 		if (opts->joined[i] &&
 		    strcmp(rsh_objects_url(opts->joined[i]), path) == 0)
 			return opts->joined[i];
