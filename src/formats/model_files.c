@@ -15,6 +15,7 @@
 
 #include "rsh/source/inspect.h"
 #include "rsh/source/tables.h"
+#include "rsh/storage/objects.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
@@ -355,16 +356,6 @@ bool rsh_model_files_own(const struct rsh_model_files_at *at)
 	       strcmp(at->dir, of_source) == 0;
 }
 
-/* Returns whether an address is another one, or below it. */
-static bool address_is_in(const char *a, const char *b)
-{
-	size_t n = strlen(b);
-
-	while (n > 0 && b[n - 1] == '/')
-		n--;
-	return strncmp(a, b, n) == 0 && (a[n] == '/' || !a[n]);
-}
-
 static int directory_load(const struct rsh_model_files_at *at,
 			  struct rsh_model_files *out, struct rsh_error *err)
 {
@@ -386,9 +377,10 @@ static int directory_load(const struct rsh_model_files_at *at,
 		return rsh_error_nomem(err);
 	}
 	if (rsh_store_is_address(at->dir) &&
-	    (address_is_in(at->dir, at->source) ||
-	     address_is_in(at->source, at->dir) ||
-	     (at->steps_dir && address_is_in(at->dir, at->steps_dir))))
+	    (rsh_objects_is_in(at->dir, at->source) ||
+	     rsh_objects_is_in(at->source, at->dir) ||
+	     (at->steps_dir &&
+	      rsh_objects_is_in(at->dir, at->steps_dir))))
 		opts.place = at->store->place;
 	rc = rsh_store_open(at->dir, &opts, &l.store, err);
 	if (rc) {

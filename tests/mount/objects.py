@@ -320,6 +320,26 @@ def test_doctor(tap, trial):
            repr((got, told)))
 
 
+def test_neighbours(tap, trial):
+    """An address that begins with the letters of another one is not below it."""
+    bucket = os.path.join(trial.directory, "s3", "bucket")
+    for i, name in enumerate(("near", "near-7")):
+        write_model(os.path.join(bucket, name),
+                    Job(os.path.join(trial.directory, name)).records(0, i, 10))
+        write(os.path.join(bucket, name, "generation_config.json"), name.encode())
+    for source, files in ("near", "near-7"), ("near-7", "near"):
+        with tap.test(f"{source} with the files of {files}"), \
+                Mounted(os.path.join(bucket, source), extra=["--format", "hf"]) as local, \
+                Mounted(f"s3://bucket/{source}", extra=[
+                    "--format", "hf", "--model-files", f"s3://bucket/{files}"]) as mount:
+            name = "generation_config.json"
+            expected, found = hash_tree(local.path), hash_tree(mount.path)
+            check(content(os.path.join(mount.path, name)) == files.encode(), found)
+            expected.pop(name)
+            found.pop(name)
+            check(expected == found and found, found)
+
+
 def test_convert_check(tap, trial):
     """It reads the model's config.json where a mount reads it."""
     model = os.path.join(os.path.dirname(LIB), "data", "weights", "models", "llama")
@@ -355,4 +375,4 @@ def test_arguments(tap, trial):
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
                         test_commands, test_said, test_module, test_libraries, test_tls,
-                        test_doctor, test_convert_check, test_arguments))
+                        test_doctor, test_neighbours, test_convert_check, test_arguments))

@@ -99,6 +99,17 @@ static inline bool rsh_objects_is_url(const char *place)
 	       strncmp(place, "https://", 8) == 0;
 }
 
+/* Returns whether an address is `of`, or below it. */
+static inline bool rsh_objects_is_in(const char *address, const char *of)
+{
+	size_t n = strlen(of);
+
+	while (n > 0 && of[n - 1] == '/')
+		n--;
+	return strncmp(address, of, n) == 0 &&
+	       (address[n] == '/' || !address[n]);
+}
+
 /* Moves what may be secret from an address to *opts: a name with a password
  * and, of an HTTP address, a query.  They are in secret memory until
  * rsh_objects_options_clear().  A text that is not an address stays as it is.

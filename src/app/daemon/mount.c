@@ -108,15 +108,15 @@ static int check_hidden(const struct rsh_options *o, struct rsh_error *err)
 	return check_empty(m.path, err);
 }
 
-#define N_OBJECTS (2 + RSH_LORAS_MAX)
+#define N_OBJECTS (3 + RSH_LORAS_MAX)
 
 struct service {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* path of the source, with all links resolved */
-	/* the objects at the addresses of SOURCE, of --base and of adapters;
-	 * NULL: it has a path */
+	/* the objects at the addresses of SOURCE, of --base, of --model-files
+	 * and of adapters; NULL: it has a path, or is in SOURCE's */
 	struct rsh_objects *objects[N_OBJECTS];
 	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
@@ -356,22 +356,24 @@ static int open_network(struct service *s, struct rsh_error *err)
 	/* The other steps, or the other files of the model, may be above
 	 * SOURCE. */
 	const char *above = o->vfs.files.steps_dir ?: o->vfs.model_files;
-	const char *base = o->vfs.files.base;
+	const char *base = o->vfs.files.base, *files = o->vfs.model_files;
 	int rc = dir ? 0 : rsh_error_nomem(err);
 
 	if (rc == 0 && rsh_store_is_address(dir))
-		rc = rsh_objects_open(above && strncmp(above, dir,
-						       strlen(above)) == 0 ?
+		rc = rsh_objects_open(above && rsh_objects_is_in(dir, above) ?
 				      above : dir, &o->objects, &s->objects[0],
 				      err);
 	if (rc == 0 && base && rsh_store_is_address(base))
 		rc = rsh_objects_open(base, &o->objects, &s->objects[1], err);
+	if (rc == 0 && files && rsh_store_is_address(files) &&
+	    !rsh_objects_is_in(files, dir) && !rsh_objects_is_in(dir, files))
+		rc = rsh_objects_open(files, &o->objects, &s->objects[2], err);
 	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++) {
 		const char *at = o->vfs.weights.loras[i].directory;
 
 		if (rsh_store_is_address(at))
 			rc = rsh_objects_open(at, &o->objects,
-					      &s->objects[2 + i], err);
+					      &s->objects[3 + i], err);
 	}
 	if (rc == 0 && o->io.cache.servers.list &&
 	    o->io.caching != RSH_CACHING_OFF)

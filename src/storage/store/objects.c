@@ -310,8 +310,8 @@ static int objects_take_listing(struct objects *o, bool single,
 	return 0;
 }
 
-/* Returns the place of the options that has the path, or NULL.  A joined one may
- * be above SOURCE, whose place does not have it. */
+/* Returns the place of the options that has the path, or NULL.  A joined one
+ * may be above SOURCE, whose place does not have it. */
 static struct rsh_objects *opened_place(const char *path,
 					const struct rsh_store_options *opts)
 {
