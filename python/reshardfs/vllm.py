@@ -6,7 +6,7 @@
 
 MODEL has config.json and the tokenizer.  "source" is what `reshardfs mount` takes, by
 default MODEL itself; the other keys are options of weights().  Ranks of a tensor-parallel
-group read their parts alone.
+group read their parts alone.  A draft model with a path of its own is read from there.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def register() -> None:
     """Adds the format to vLLM.  A wheel of reshardfs has it as a plug-in, which vLLM calls
     in each of its processes."""
     # pylint: disable=import-outside-toplevel
+    from vllm.config import get_current_vllm_config
     from vllm.distributed import get_tensor_model_parallel_world_size
     from vllm.model_executor.model_loader import DefaultModelLoader, register_model_loader
     from vllm.model_executor.model_loader.ep_weight_filter import should_skip_weight
@@ -42,7 +43,9 @@ def register() -> None:
 
         def load_weights(self, model: Any, model_config: Any) -> None:
             """As vLLM's own."""
-            self._model = model_config.model
+            # A draft model is loaded with the options of the model that it drafts for.
+            drafts = get_current_vllm_config().speculative_config
+            self._model = (drafts.target_model_config if drafts else model_config).model
             self.counter_before_loading_weights = time.perf_counter()
             super().load_weights(model, model_config)
 

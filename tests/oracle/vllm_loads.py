@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.join(HERE, "..", "..")
@@ -66,6 +67,16 @@ def parameters(config, load_config):
     return {name: p.data for name, p in model.named_parameters()}, read[0]
 
 
+class Drafts:
+    """A configuration of speculative decoding, in which all else is off."""
+
+    def __init__(self, target):
+        self.target_model_config = types.SimpleNamespace(model=target)
+
+    def __getattr__(self, name):
+        return None
+
+
 def load(rank, world, directory, options):
     import dataclasses
     import torch
@@ -81,6 +92,9 @@ def load(rank, world, directory, options):
                                      backend="gloo")
         ensure_model_parallel_initialized(world, 1)
         expected, _ = parameters(config, config.load_config)
+        target = options.pop("target", None)
+        if target:
+            config.speculative_config = Drafts(target)
         try:
             found, read = parameters(config, dataclasses.replace(
                 config.load_config, load_format="reshardfs", model_loader_extra_config=options))
@@ -190,6 +204,8 @@ def main():
                     demand_right(loaded(environment, world, model, options), whole)
         with tap.test("the model itself"):
             demand_right(loaded(environment, 1, model, {}), whole)
+        with tap.test("a draft model has weights of its own"):
+            demand_right(loaded(environment, 1, model, {"source": "/nowhere", "target": "/another"}), whole)
         with tap.test("a source that is not there, an option that does not exist: one sentence"):
             for options in {**options, "source": "/nowhere"}, {**options, "src_strateg": "x"}:
                 said, = loaded(environment, 1, model, options)
