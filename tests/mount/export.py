@@ -24,6 +24,7 @@ sys.path.insert(0, LIB)
 from demands import check  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
+from privileges import program_is, wrapper  # noqa: E402
 from rsh_cli import (GOOD, INPUT, IO, NO, PLAIN, USAGE, demo_tree, refused, run,  # noqa: E402
                      run_json)
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
@@ -468,6 +469,16 @@ def too_little_room(p):
         check(p.export("0")["files"]["written"] == 1, "one has room")
 
 
+def files_are_limited(p):
+    """With `ulimit -f`, as batch systems set it."""
+    with program_is(wrapper(p.directory, "", "ulimit -f 64")):
+        got = p.run()
+    check(got.status not in (GOOD, NO) and "File too large" in got.err, got)
+    check(MANIFEST not in p.nothing_half(), p.nothing_half())
+    p.export()
+    p.whole()
+
+
 def the_disk_fills_up(p):
     with small_disk(p, "size=40m"):
         process = p.start(*SLOW)
@@ -561,7 +572,7 @@ CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_m
          one_share_after_the_other, shares_of_two_conversions, a_manifest_behind_a_link,
          other_files_are_there, another_conversion_is_there,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,
-         a_source_that_fails, lost_slices, too_little_room, the_disk_fills_up,
+         a_source_that_fails, lost_slices, too_little_room, files_are_limited, the_disk_fills_up,
          a_target_that_cannot_be_written, talk, a_derived_strategy, wrong_usage]
 NEED_ROOT = [too_little_room, the_disk_fills_up, a_target_that_cannot_be_written]
 

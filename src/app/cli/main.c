@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,6 +175,8 @@ int main(int argc, char **argv)
 	/* There is no stream for a message. */
 	if (!fill_standard_streams())
 		return RSH_EXIT_IO;
+	/* What `ulimit -f` does not allow is an error of an export, EFBIG. */
+	signal(SIGXFSZ, SIG_IGN);
 	return argc > 2 && only_reads(argv[1]) ?
 		       rsh_supervise(argc, argv, run_program) :
 		       run_program(argc, argv);
