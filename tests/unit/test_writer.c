@@ -418,7 +418,8 @@ static void elements_in_no_chunk_are_told(void **state)
 	(void)state;
 	fixed_offer(&f, "w", halves, 2, 2);
 	fixed_refused(&f, -ENOENT, "parameter w: elements [4:8,2:4] are in no "
-		      "chunk, but rank 0 needs them");
+		      "chunk, but rank 0 needs them; --allow-missing shows "
+		      "the rest");
 	assert_string_equal(f.told, "lost: parameter w, elements [4:8,2:4], "
 			    "which are in no chunk\n");
 }
@@ -441,7 +442,8 @@ static void elements_between_those_shown_are_not_told(void **state)
 	f.offers[0].n_factored = 1;
 	f.offers[0].factored = &part;
 	fixed_refused(&f, -ENOENT, "parameter w: elements [4:5,2:4] are in no "
-		      "chunk, but rank 0 needs them");
+		      "chunk, but rank 0 needs them; --allow-missing shows "
+		      "the rest");
 	assert_string_equal(f.told, "lost: parameter w, elements [4:5,2:4], "
 			    "which are in no chunk\n");
 }
