@@ -721,13 +721,14 @@ def run_mutations(tap, trees, directory, seed, cases):
                 else:
                     del data[at:at + chance.randrange(1, 9)]
             file.write(path, bytes(data))
-            out = os.path.join(copy, "out")
+            out = os.path.join(directory, "shown")
             got = run("export", "--optimizer", chance.choice(("keep", "auto")), copy, out)
-            check(got.status in (GOOD, INPUT), repr(got))
+            check(got.status in (GOOD, INPUT) and out not in got.err, repr(got))
             if got.status == GOOD:
                 found = model_hashes(out)
                 same({n: found[n] for n in found if not n.startswith("optimizer.")},
                      CASES[case]["whole"], case)
+                shutil.rmtree(out)
             shutil.rmtree(copy)
 
 
