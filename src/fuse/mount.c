@@ -214,31 +214,33 @@ static bool has_fusermount(void)
 int rsh_mount_rights_check(const char *mountpoint, struct rsh_error *err)
 {
 	cleanup_fd int fd = -1;
+	int failed;
 
 	if (rsh_mountpoint_fd(mountpoint) >= 0)
 		return 0;
 	fd = open(FUSE_DEVICE, O_RDWR | O_CLOEXEC);
-	if (fd < 0 && (errno == ENOENT || errno == ENODEV || errno == ENXIO))
+	failed = fd < 0 ? errno : 0;
+	if (failed == ENOENT || failed == ENODEV || failed == ENXIO)
 		return rsh_error_set(err, ENODEV, "there is no " FUSE_DEVICE
 				     ": load the kernel module (modprobe fuse); "
 				     CONTAINER);
-	if (fd < 0 && geteuid() == 0)
-		return rsh_error_set(err, errno, FUSE_DEVICE ": %s; " CONTAINER,
-				     strerror(errno));
+	if (failed && geteuid() == 0)
+		return rsh_error_set(err, failed, FUSE_DEVICE ": %s; " CONTAINER,
+				     strerror(failed));
+	if (!may_call_mount() && !has_fusermount())
+		return geteuid() == 0 ?
+			rsh_error_set(err, EPERM, "this process may not mount; "
+				      CONTAINER) :
+			rsh_error_set(err, EPERM, "there is no fusermount3, "
+				      "which mounts for users: install the "
+				      "package fuse3, or mount as root");
 	/* fusermount3 opens it as the user. */
-	if (fd < 0 && errno == EACCES)
+	if (failed == EACCES)
 		return rsh_error_set(err, EACCES, FUSE_DEVICE ": %s: only its "
 				     "owner and group may mount; root lets all "
 				     "users mount with chmod 666 " FUSE_DEVICE,
-				     strerror(errno));
-	if (may_call_mount() || has_fusermount())
-		return 0;
-	if (geteuid() == 0)
-		return rsh_error_set(err, EPERM, "this process may not mount; "
-				     CONTAINER);
-	return rsh_error_set(err, EPERM, "there is no fusermount3, which "
-			     "mounts for users: install the package fuse3, or "
-			     "mount as root");
+				     strerror(failed));
+	return 0;
 }
 
 int rsh_mountpoint_check(const char *path, char *resolved,
