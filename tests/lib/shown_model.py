@@ -4,9 +4,11 @@
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 
-from demands import check, content
-from safetensors_format import read_model
+from demands import check, content, write
+from safetensors_format import read_model, safetensors_bytes, values_in
 
 
 def digest(data):
@@ -42,3 +44,13 @@ def extra_state(root):
 def same(found, expected, what):
     different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
     check(not different, f"{what}: {different} differ")
+
+
+def changed_model(directory, source, change):
+    """A copy of a model in one file; change(tensors) changes it."""
+    root = tempfile.mkdtemp(dir=directory)
+    shutil.copy(os.path.join(source, "config.json"), root)
+    values = values_in(source)
+    change(values)
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
+    return root

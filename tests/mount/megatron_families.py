@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import sys
 import tempfile
 
@@ -27,7 +26,8 @@ from rsh_cli import GOOD, INPUT, run  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
-from shown_model import hashes, model_hashes, same, without_copies  # noqa: E402
+from shown_model import (changed_model, hashes, model_hashes, same,  # noqa: E402
+                         without_copies)
 
 CASES = packed.expected("model_names", ("bridge.json",))
 RANK = ["--dst-strategy", "none", "--format", "safetensors"]
@@ -184,16 +184,6 @@ def run_random(tap, directory, seed, cases):
                                        model.save(own, made))), hashes(back), "back")
 
 
-def changed(directory, source, change):
-    """A copy of a model with other tensors."""
-    root = tempfile.mkdtemp(dir=directory)
-    shutil.copy(os.path.join(source, "config.json"), root)
-    values = values_in(source)
-    change(values)
-    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
-    return root
-
-
 def run_refused(tap, trees, directory):
     left = os.path.join(trees, "bridge-qwen3_5", "left")
     words = ["--convert", "megatron-bridge-qwen3_5", "--from", "hf", *RANK]
@@ -203,14 +193,14 @@ def run_refused(tap, trees, directory):
                "be done beside a change of their type", extra=[*words, "--cast", "float32"])
         check(run("plan", *words, "--cast", "bfloat16", left).status == GOOD, "the same type")
     with tap.test("a state of a weight to which 1 is added"):
-        root = changed(directory, left, lambda v: v.update(
+        root = changed_model(directory, left, lambda v: v.update(
             {"optimizer.state.exp_avg." + norm: v[norm]}))
         refuse(root, f"optimizer.state.exp_avg.{norm} is the state of a weight to which 1 is "
                "added, and is not converted: --drop leaves it out", extra=words)
         got = run("plan", *words, "--drop", "optimizer", root)
         check(got.status == GOOD, repr(got))
     with tap.test("a layer of no kind"):
-        root = changed(directory, left, lambda v: [
+        root = changed_model(directory, left, lambda v: [
             v.pop(n) for n in list(v) if norm.partition("linear_attn")[0] in n and
             "layernorm" not in n])
         refuse(root, "names tensor", "input_layernorm.weight", extra=words)

@@ -25,7 +25,7 @@ from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
-from shown_model import hashes, model_hashes, same  # noqa: E402
+from shown_model import changed_model, hashes, model_hashes, same  # noqa: E402
 from tuned_experts import Tuned  # noqa: E402
 
 CASES = packed.expected("model_names")
@@ -349,13 +349,7 @@ def run_layouts(tap, trees, directory):
 
 def without(trees, directory, case, change):
     """A copy of a genuine model with other tensors."""
-    source = os.path.join(trees, case)
-    root = tempfile.mkdtemp(dir=directory)
-    shutil.copy(os.path.join(source, "config.json"), root)
-    values = values_in(source)
-    change(values)
-    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
-    return root
+    return changed_model(directory, os.path.join(trees, case), change)
 
 
 def run_refused(tap, trees, directory):
