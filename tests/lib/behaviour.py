@@ -56,7 +56,8 @@ COMPUTED = {"plan"}
 _WORDS = ((re.compile(r"\d{4}-\d\d-\d\dT\S+ "), ""),
           (re.compile(r"(?<= in )[\d.]+ (?:ns|us|ms|s|min|h)\b"), "TIME"),
           (re.compile(r"[\d.]+ [KMGT]?i?B/s\b"), "RATE"),
-          (re.compile(r"\breshardfs\[\d+\]"), "reshardfs"))
+          (re.compile(r"\breshardfs\[\d+\]"), "reshardfs"),
+          (re.compile(r"(?<=/sys/class/bdi/)\d+:\d+"), "DEVICE"))
 NOTHING = "nothing"
 
 

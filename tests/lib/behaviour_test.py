@@ -126,10 +126,10 @@ def test_records(tap, work, seed):
         for path in (one, other):
             status, said = tool("record", reshardfs_program(), path, *some(seed))
             check(status == 0, said)
+        n = len(list(behaviour.read_record(other)))
         status, said = tool("compare", one, other)
         check(status == 0, said)
         demand(said, " 0 different, 0 as intended", "all: ")
-        n = len(list(behaviour.read_record(other)))
         demand(said, f"all: {n} cases, {n} equal")
     with open(one, encoding="utf-8") as f:
         lines = f.readlines()
