@@ -31,7 +31,7 @@ static int weights_list_names(struct weights_work *w, struct rsh_error *err)
 	bool asks = false;
 
 	for (uint32_t i = 0; i < w->n_units; i++)
-		asks |= w->units[i].rule->when != NULL;
+		asks |= w->units[i].when[w->from] != NULL;
 	if (!asks)
 		return 0;
 	w->n_has = rsh_names_count(w->cat->names);
@@ -43,22 +43,54 @@ static int weights_list_names(struct weights_work *w, struct rsh_error *err)
 	return 0;
 }
 
-/* Returns whether the unit is for an instance with these numbers. */
-static bool weights_holds(const struct weights_work *w,
-			  const struct weights_unit *u, const uint64_t *numbers)
+/* Sets whether config.json has the words of a `when` for this number. */
+static int weights_config_says(const struct weights_work *w,
+			       const struct weights_unit *u, uint64_t number,
+			       const char *text, bool *out,
+			       struct rsh_error *err)
+{
+	const struct rsh_rule_when *when = u->rule->when;
+	char word[64];
+
+	*out = true;
+	for (uint32_t i = 0; *out && i < when->n_says; i++) {
+		if (!w->o->config ||
+		    !rsh_model_config_word(w->o->config, when->says[i].key,
+					   number, word, sizeof(word)))
+			return weights_bad(w, u->rule, err, "%s may be meant, "
+					   "but %s what \"%s\" is there", text,
+					   w->o->config ?
+					   "config.json does not say" :
+					   "no config.json says",
+					   when->says[i].key);
+		*out = strcmp(word, when->says[i].word) == 0;
+	}
+	return 0;
+}
+
+/* Sets whether the unit is for the instance with these numbers, to which the
+ * tensor of that name belongs. */
+static int weights_holds(const struct weights_work *w,
+			 const struct weights_unit *u, const uint64_t *numbers,
+			 const char *of, bool *out, struct rsh_error *err)
 {
 	const struct weights_name *when = u->when[w->from];
 	uint64_t holes[WEIGHTS_HOLES_MAX];
 	char text[WEIGHTS_TEXT];
 	uint32_t name;
 
+	if (u->rule->when && u->rule->when->n_says)
+		return weights_config_says(w, u, numbers[u->layer], of, out,
+					   err);
+	*out = !when;
 	if (!when)
-		return true;
+		return 0;
 	weights_spread(u, when, numbers, holes);
 	if (!weights_print(when, holes, "", text))
-		return false;
+		return 0;
 	name = rsh_names_find(w->cat->names, text, strlen(text));
-	return name < w->n_has && w->has[name];
+	*out = name < w->n_has && w->has[name];
+	return 0;
 }
 
 /* Finds the rule for a name, NULL if there is none.  Originals of an `also` are
@@ -79,6 +111,8 @@ static int weights_take(struct weights_work *w, const char *text,
 				    t->side == RSH_SIDE_MINDSPORE;
 		uint64_t holes[WEIGHTS_HOLES_MAX];
 		enum weights_fit fit;
+		bool holds = true;
+		int rc;
 
 		if (t->side != w->from || (!copies && *rule) ||
 		    (copies && m->state))
@@ -87,7 +121,12 @@ static int weights_take(struct weights_work *w, const char *text,
 		memset(found.numbers, 0, sizeof(found.numbers));
 		if (fit == WEIGHTS_YES)
 			weights_arrange(u, name, holes, found.numbers);
-		if (fit == WEIGHTS_YES && !weights_holds(w, u, found.numbers))
+		rc = fit == WEIGHTS_YES ?
+			weights_holds(w, u, found.numbers, text, &holds, err) :
+			0;
+		if (rc)
+			return rc;
+		if (fit == WEIGHTS_YES && !holds)
 			continue;
 		if (fit == WEIGHTS_UNKNOWN)
 			return weights_bad(w, u->rule, err, "%s may be meant, "
@@ -193,6 +232,23 @@ static int rest_copy(struct weights_work *w, uint32_t source,
 
 /* ---- all tensors ---- */
 
+/* A tensor that its rule repeats is there once more. */
+static int weights_list_match(struct weights_work *w, struct weights_match *m,
+			      const struct rsh_rule *rule,
+			      struct rsh_error *err)
+{
+	const struct rsh_rule_tensor *list = rule->tensors[w->from];
+	const uint32_t of = m->tensor;
+	int rc = weights_list_add(&w->matches, m, err);
+
+	for (uint32_t i = of + 1; rc == 0 && i < rule->n_tensors[w->from]; i++)
+		if (list[i].again && list[i].of == of) {
+			m->tensor = (uint16_t)i;
+			rc = weights_list_add(&w->matches, m, err);
+		}
+	return rc;
+}
+
 static int weights_assign_one(struct weights_work *w, uint32_t source,
 			      struct rsh_error *err)
 {
@@ -241,7 +297,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 		return rc;
 	}
 	if (rule->kind == RSH_RULE_SAME)
-		return weights_list_add(&w->matches, &m, err);
+		return weights_list_match(w, &m, rule, err);
 	weights_passed(w, source, rule);
 	return rule->kind == RSH_RULE_ALSO && !m.state ?
 		weights_list_add(&w->copies, &m, err) : 0;

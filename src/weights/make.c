@@ -463,7 +463,8 @@ static int weights_each_made(struct weights_work *w, struct weights_instance *x,
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->to]; i++)
-		rc = weights_each_of(w, x, i, make, err);
+		if (!x->u->rule->tensors[w->to][i].again)
+			rc = weights_each_of(w, x, i, make, err);
 	return rc;
 }
 

@@ -58,7 +58,9 @@ static int weights_read_names(struct weights_work *w, struct weights_unit *u,
 static int weights_read_when(struct weights_work *w, struct weights_unit *u,
 			     const struct rsh_rule_under *under)
 {
-	for (int s = 0; u->rule->when && s < RSH_N_SIDES; s++) {
+	if (!u->rule->when || u->rule->when->n_says)
+		return 0;
+	for (int s = 0; s < RSH_N_SIDES; s++) {
 		u->when[s] = rsh_arena_array(&w->scratch, struct weights_name,
 					     1);
 		if (!u->when[s])
@@ -200,6 +202,10 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 		if (u->rule->n_tensors[RSH_SIDE_MINDSPORE] &&
 		    weights_name_has(b, a->holes[i].letter))
 			u->shared[u->n_shared++] = a->holes[i].letter;
+	while (r->when && r->when->n_says && u->layer < u->n_shared &&
+	       strcmp(u->shared[u->layer], r->under[under]
+			.prefix[RSH_SIDE_HF].holes->letter) != 0)
+		u->layer++;
 	/* A tensor and its alternative have the same letters. */
 	most = r->tensors[0][0].has_dims ?
 		       (r->n_tensors[0] + r->n_tensors[1]) * WEIGHTS_AXES_MAX :
@@ -211,13 +217,14 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++) {
 			const struct weights_name *n = &u->names[s][i];
 
-			w->templates[w->n_templates++] =
-				(struct weights_template){
-				.fold = weights_fold_name(n),
-				.unit = number,
-				.side = (uint8_t)s,
-				.tensor = (uint8_t)i,
-			};
+			if (!r->tensors[s][i].again)
+				w->templates[w->n_templates++] =
+					(struct weights_template){
+					.fold = weights_fold_name(n),
+					.unit = number,
+					.side = (uint8_t)s,
+					.tensor = (uint8_t)i,
+				};
 			weights_add_tensor(u, &u->rule->tensors[s][i]);
 			for (uint32_t k = 0; k < n->n_holes; k++)
 				if (!weights_is_shared(u, n->holes[k].letter))

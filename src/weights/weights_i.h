@@ -38,7 +38,10 @@ struct weights_name {
 struct weights_unit {
 	const struct rsh_rule *rule;
 	struct weights_name *names[RSH_N_SIDES]; /* [tensor] */
-	struct weights_name *when[RSH_N_SIDES];  /* NULL: always */
+	/* The tensor that `when` names.  NULL: config.json says when, for the
+	 * shared number `layer`, or it is always. */
+	struct weights_name *when[RSH_N_SIDES];
+	uint32_t layer;
 	uint32_t n_shared; /* holes that both sides have */
 	const char *shared[WEIGHTS_HOLES_MAX];
 	/* These are the letters of axes: of factors, and of holes that one side

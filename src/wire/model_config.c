@@ -202,20 +202,35 @@ static json_t *model_member(json_t *object, const char *key, size_t n)
 	return NULL;
 }
 
+/* Finds what is at a path of keys with dots.  "*" stands for each key of an
+ * object, if all that are there have the same. */
+static json_t *model_path(json_t *v, const char *key)
+{
+	const size_t n = strcspn(key, ".");
+	json_t *found = NULL, *member;
+	const char *name;
+
+	if (strncmp(key, "*.", 2) != 0) {
+		v = model_member(v, key, n);
+		return v && key[n] ? model_path(v, key + n + 1) : v;
+	}
+	json_object_foreach(v, name, member) {
+		member = model_path(member, key + 2);
+		if (member && found && !json_equal(member, found))
+			return NULL;
+		found = member ? member : found;
+	}
+	return found;
+}
+
 /* Finds a key at the top, or else in the configuration of the text model; one
  * with dots in the objects that it names. */
 static json_t *model_find(const struct rsh_model_config *c, const char *key)
 {
 	json_t *v = json_object_get(c->root, key);
-	size_t n;
 
-	if (strchr(key, '.')) {
-		for (v = c->root; v && key; key = key[n] ? key + n + 1 : NULL) {
-			n = strcspn(key, ".");
-			v = model_member(v, key, n);
-		}
-		return v;
-	}
+	if (strchr(key, '.'))
+		return model_path(c->root, key);
 	return v && !json_is_null(v) ? v : json_object_get(c->text, key);
 }
 
@@ -423,6 +438,22 @@ bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 		return false;
 	*out = (uint64_t)json_integer_value(v);
 	return true;
+}
+
+bool rsh_model_config_word(const struct rsh_model_config *c, const char *key,
+			   uint64_t number, char *word, size_t size)
+{
+	const json_t *v = model_find(c, key);
+	int n = 0;
+
+	if (json_is_array(v))
+		v = json_array_get(v, number);
+	if (json_is_string(v))
+		n = snprintf(word, size, "%s", json_string_value(v));
+	else if (json_is_boolean(v))
+		n = snprintf(word, size, "%s", json_is_true(v) ? "true" :
+								 "false");
+	return n > 0 && (size_t)n < size;
 }
 
 const struct rsh_quantisation *

@@ -19,6 +19,23 @@ static void rule_room(struct rule_parse *p, void *array, size_t *cap,
 		rule_nomem(p);
 }
 
+/* Takes the word, if it is next.  A word before "=" is a tensor's name. */
+static bool rule_begins(struct rule_parse *p, const char *word)
+{
+	const char *at = p->at;
+	const size_t len = strlen(word);
+
+	if ((size_t)(p->end - p->at) <= len || memcmp(p->at, word, len) != 0 ||
+	    (p->at[len] != ' ' && p->at[len] != '\t'))
+		return false;
+	p->at += len;
+	rule_skip_blanks(p);
+	if (p->at < p->end && *p->at != '=')
+		return true;
+	p->at = at;
+	return false;
+}
+
 /* ---- kinds of lines; each function parses what follows the first word ---- */
 
 static void rule_line_for(struct rule_parse *p)
@@ -128,13 +145,41 @@ static void rule_line_under(struct rule_parse *p)
 		p->under[p->n_under++] = under;
 }
 
+/* Reads KEY is WORD and KEY is WORD. */
+static void rule_parse_says(struct rule_parse *p, struct rsh_rule_when *when)
+{
+	const struct rsh_rule_name *left;
+
+	do {
+		if (when->n_says == RSH_RULE_SAYS_MAX)
+			rule_bad(p, "more than %d keys in a `when`",
+				 RSH_RULE_SAYS_MAX);
+		if (p->rc)
+			return;
+		when->says[when->n_says].key = rule_parse_word(p);
+		rule_skip_blanks(p);
+		if (!rule_begins(p, "is"))
+			rule_bad(p, "no \"is\" after the key of a `when`");
+		when->says[when->n_says++].word = rule_parse_word(p);
+		rule_skip_blanks(p);
+	} while (rule_begins(p, "and"));
+	for (uint32_t i = 0; i < p->n_under; i++) {
+		left = &p->under[i].prefix[RSH_SIDE_HF];
+		if (left->n_holes != 1 || left->holes->least)
+			rule_bad(p, "the prefix has no number from 0, which a "
+				 "`when` with a key needs");
+	}
+}
+
 static void rule_line_when(struct rule_parse *p)
 {
-	struct rsh_rule_when when;
+	struct rsh_rule_when when = { .n_says = 0 };
 
 	if (!p->n_under)
 		rule_bad(p, "no `under` says in which layers `when` looks");
-	for (int s = 0; s < RSH_N_SIDES; s++) {
+	if (!p->rc && !memchr(p->at, '=', (size_t)(p->end - p->at)))
+		rule_parse_says(p, &when);
+	for (int s = 0; s < RSH_N_SIDES && !when.n_says; s++) {
 		rule_parse_name(p, &when.name[s]);
 		if (!p->rc && (when.name[s].n_holes ||
 			       !rule_is_under(&when.name[s])))
@@ -264,11 +309,55 @@ static void rule_line_config(struct rule_parse *p)
 
 /* ---- rules ---- */
 
+static bool rule_same_product(const struct rsh_rule_product *a,
+			      const struct rsh_rule_product *b)
+{
+	bool same = a->n == b->n;
+
+	for (uint32_t i = 0; same && i < a->n; i++)
+		same = strcmp(a->factors[i], b->factors[i]) == 0;
+	return same;
+}
+
+static bool rule_same_tensor(const struct rsh_rule_tensor *a,
+			     const struct rsh_rule_tensor *b)
+{
+	bool same = a->name.n_holes == b->name.n_holes &&
+		    a->has_dims && a->n_dims == b->n_dims;
+
+	for (uint32_t i = 0; same && i <= a->name.n_holes; i++)
+		same = strcmp(a->name.texts[i], b->name.texts[i]) == 0;
+	for (uint32_t i = 0; same && i < a->name.n_holes; i++)
+		same = strcmp(a->name.holes[i].letter,
+			      b->name.holes[i].letter) == 0;
+	for (uint32_t i = 0; same && i < a->n_dims; i++)
+		same = !a->dims[i].n_alternatives &&
+		       !b->dims[i].n_alternatives &&
+		       rule_same_product(&a->dims[i].before,
+					 &b->dims[i].before);
+	return same;
+}
+
+/* Finds the tensor that the last one of the list repeats. */
+static void rule_find_again(struct rule_parse *p, struct rsh_rule_tensor *list,
+			    uint32_t last)
+{
+	uint32_t i = 0;
+
+	while (!p->rc && i < last && !rule_same_tensor(&list[i], &list[last]))
+		i++;
+	if (i == last)
+		rule_bad(p, "`again` names no earlier tensor of the rule with "
+			 "its dimensions");
+	list[last].of = i;
+}
+
 static void rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 			    enum rsh_side side)
 {
 	struct rsh_rule_tensor list[RULE_TENSORS_MAX];
 	uint32_t n = 0;
+	bool again;
 
 	do {
 		if (n == RULE_TENSORS_MAX) {
@@ -276,7 +365,11 @@ static void rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
 				 RULE_TENSORS_MAX);
 			return;
 		}
+		again = side == RSH_SIDE_HF && rule_begins(p, "again");
 		rule_parse_tensor(p, &list[n++]);
+		list[n - 1].again = again;
+		if (again)
+			rule_find_again(p, list, n - 1);
 		rule_check_least(p, &list[n - 1].name);
 	} while (rule_take(p, '+'));
 	r->tensors[side] = rule_keep_list(p, list, n * sizeof(*list));
@@ -347,24 +440,6 @@ static void rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 static const char *rule_keep_line(struct rule_parse *p)
 {
 	return rule_keep_text(p, p->at, (size_t)(p->end - p->at));
-}
-
-/* Returns whether this is the line's first word.  A word before "=" is a
- * tensor's name. */
-static bool rule_begins(struct rule_parse *p, const char *word)
-{
-	const char *at = p->at;
-	const size_t len = strlen(word);
-
-	if ((size_t)(p->end - p->at) <= len || memcmp(p->at, word, len) != 0 ||
-	    (p->at[len] != ' ' && p->at[len] != '\t'))
-		return false;
-	p->at += len;
-	rule_skip_blanks(p);
-	if (p->at < p->end && *p->at != '=')
-		return true;
-	p->at = at;
-	return false;
 }
 
 /* Returns whether the line is a `rest`, whose left side may be nothing. */

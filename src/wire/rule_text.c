@@ -285,13 +285,17 @@ void rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out)
 
 /* ---- let ---- */
 
-/* Reads a word, or words with dots between. */
+/* Reads a word, or words with dots between, of which "*" may be one. */
 static const char *rule_parse_key(struct rule_parse *p)
 {
 	const char *from = p->at;
 
 	do
-		rule_parse_word(p);
+		if (p->at > from && p->at + 1 < p->end && p->at[0] == '*' &&
+		    p->at[1] == '.')
+			p->at++;
+		else
+			rule_parse_word(p);
 	while (!p->rc && p->at < p->end && *p->at == '.' && ++p->at);
 	return rule_keep(p, from);
 }

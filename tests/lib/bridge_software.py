@@ -73,8 +73,8 @@ def enter():
     importlib.import_module("megatron.bridge.training.fsdp_compat").MEGATRON_FSDP_TYPES = ()
 
 
-def registry(module, name, config, names):
-    """The mappings of one of its classes for a model with these names."""
+def opened(module, name, config, names):
+    """One of its classes for a model with these names."""
     kind = getattr(importlib.import_module(f"megatron.bridge.models.{module}"), name)
     bridge = kind.__new__(kind)
     fnmatch = importlib.import_module("fnmatch")
@@ -84,7 +84,7 @@ def registry(module, name, config, names):
     bridge.hf_config = config
     bridge.hf_pretrained = types.SimpleNamespace(
         config=config, state=types.SimpleNamespace(source=source))
-    return bridge.mapping_registry()
+    return bridge
 
 
 def _module(config, weight):
@@ -107,6 +107,9 @@ def provider(config, name=""):
             num_query_groups=vision.num_heads,
             kv_channels=vision.hidden_size // vision.num_heads)
     text = getattr(config, "text_config", config)
+    layer = re.search(r"decoder\.layers\.(\d+)", name)
+    if "per_layer_config" in text.to_dict():
+        text = text.per_layer_config[int(layer.group(1)) if layer else 0]
     get = lambda key: getattr(text, key, None)  # noqa: E731
     return types.SimpleNamespace(
         hidden_size=get("hidden_size"), num_attention_heads=get("num_attention_heads"),
@@ -134,7 +137,7 @@ def _resolved(mapping, names, experts):
         for last in more:
             one = mapping.resolve(numbers + last) if numbers + last else mapping
             found = one.hf_param.values() if isinstance(one.hf_param, dict) else [one.hf_param]
-            if set(found) <= set(names):
+            if set(found) <= set(names) or getattr(one, "allow_hf_name_mismatch", False):
                 yield one
 
 
@@ -178,11 +181,15 @@ def mapped(mappings, tensors, layers, experts=0, sparse=False):
     return _norms(made, sparse)
 
 
-def to_megatron(found, tensors, config):
+def to_megatron(bridge, found, tensors, config):
     made = {}
     for name, mapping in found.items():
-        given = {k: tensors[n] for k, n in mapping.hf_param.items()} \
-            if isinstance(mapping.hf_param, dict) else tensors[mapping.hf_param]
+        if getattr(mapping, "allow_hf_name_mismatch", False):
+            given = bridge.maybe_modify_loaded_hf_weight(mapping.hf_param, tensors)
+        elif isinstance(mapping.hf_param, dict):
+            given = {k: tensors[n] for k, n in mapping.hf_param.items()}
+        else:
+            given = tensors[mapping.hf_param]
         weight = next(iter(given.values())) if isinstance(given, dict) else given
         if re.search(r"experts\.linear_fc\d\.weight\d+$", name) and weight.dim() == 3:
             weight = weight[0]
@@ -191,13 +198,16 @@ def to_megatron(found, tensors, config):
     return made
 
 
-def to_hugging_face(found, tensors, config):
+def to_hugging_face(bridge, found, tensors, config):
     """Experts that the mapping gives one by one are stacked again."""
     import torch
     made, stacks = {}, {}
     for name, mapping in found.items():
-        for key, value in mapping.megatron_to_hf(
-                tensors[name], _module(provider(config, name), tensors[name])).items():
+        given = mapping.megatron_to_hf(
+            tensors[name], _module(provider(config, name), tensors[name]))
+        if getattr(mapping, "allow_hf_name_mismatch", False):
+            given = bridge.maybe_modify_converted_hf_weight(None, given, None)
+        for key, value in given.items():
             if getattr(mapping, "is_grouped_export", False):
                 expert = int(re.search(r"(\d+)$", name).group(1))
                 stacks.setdefault(key, {})[expert] = value

@@ -121,9 +121,12 @@ class Dimension:
 
 
 class Tensor:
-    """One tensor of a rule: its name, and its dimensions or None."""
+    """One tensor of a rule: its name, its dimensions or None, and whether it is an earlier
+    one of its side again."""
 
     def __init__(self, text, prefix=""):
+        self.again = text.startswith("again ")
+        text = text.removeprefix("again ")
         name, dims = re.fullmatch(r"([^\[\]]+)(?:\[(.*)\])?", text.strip()).groups()
         self.name = Name(prefix + name.strip())
         self.dims = None if dims is None else [Dimension(dim) for dim in dims.split(",")]
@@ -161,10 +164,22 @@ class Rule:
     def __init__(self, text, prefixes=("", ""), when=None):
         text, self.adds, _ = text.partition(" add 1")
         self.text = text
-        self.when = when and dict(zip(SIDES, (Name(prefix + name) for prefix, name in
-                                              zip(prefixes, when))))
+        self.says = [part.split(" is ") for part in when.split(" and ")] \
+            if when and " is " in when else []
+        self.layer = re.findall(r"\{(\w+)\}", prefixes[0])
+        self.when = when and not self.says and dict(zip(
+            SIDES, (Name(prefix + name) for prefix, name in zip(prefixes, when.split(" = ")))))
         self.sides = {side: [Tensor(part, prefix) for part in half.split(" + ") if part]
                       for side, half, prefix in zip(SIDES, text.split(" = "), prefixes)}
+
+    def holds(self, numbers, config):
+        """Does config.json say what a `when` wants of the layer with these numbers?"""
+        for key, word in self.says:
+            value = config[key]
+            value = value[numbers[self.layer[0]]] if isinstance(value, list) else value
+            if word != (str(value).lower() if isinstance(value, bool) else str(value)):
+                return False
+        return True
 
     def stacked(self, side):
         """Letters of holes that are axes of the other side."""
@@ -208,7 +223,7 @@ class Table:
         elif word == "config":
             self.configs.append(rest.split(" = "))
         elif word == "when":
-            self.when = rest.split(" = ")
+            self.when = rest
         else:
             kinds = {"also": (self.also, rest), "skip": (self.skipped, f"{rest} = ")}
             rules, text = kinds.get(word, (self.rules, line))
@@ -298,8 +313,10 @@ def _evaluate(words, values):
     """A term of operands between operators, or None if a key is missing."""
     def number(word):
         if "." in word:
-            outer, inner = word.split(".")
-            return values.get(outer, {}).get(inner)
+            found = [values]
+            for part in word.split("."):
+                found = [v for o in found for k, v in o.items() if part in (k, "*")]
+            return found[0] if found and found.count(found[0]) == len(found) else None
         return int(word) if word.isdigit() else values.get(word)
     operands = [number(word) for word in words[0::2]]
     if not all(isinstance(value, int) for value in operands):
@@ -323,7 +340,7 @@ class Conversion:
     def __init__(self, table, tensors, config, source):
         self.table, self.tensors, self.source = table, tensors, source
         self.target = SIDES[1 - SIDES.index(source)]
-        self.known = table.numbers(config)
+        self.known, self.config = table.numbers(config), config
         self.left = set(tensors)
         self.made = {}
         self.counted = {}  # numbers that stand in holes, by their letter
@@ -388,7 +405,7 @@ class Conversion:
         """The rule for each set of tensors that it names."""
         stacked, groups = rule.stacked(self.source), {}
         for number, tensor in enumerate(rule.sides[self.source]):
-            for name in sorted(self.left) if self._holes(tensor) else ():
+            for name in sorted(self.left) if self._holes(tensor) and not tensor.again else ():
                 prefix = self.prefixes[self.source]
                 found = name.startswith(prefix) and \
                     tensor.name.match(name[len(prefix):], self.known)
@@ -400,6 +417,12 @@ class Conversion:
             if rule.when and rule.when[self.source].fill(
                     dict(numbers), self.known) not in self.tensors:
                 continue
+            if not rule.holds(dict(numbers), self.config):
+                continue
+            for number, tensor in enumerate(rule.sides[self.source]):
+                for (of, places), name in list(names.items()) if tensor.again else ():
+                    if rule.sides[self.source][of].name.texts == tensor.name.texts:
+                        names[number, places] = name
             Instance(self, rule, dict(numbers), names).make()
             self.left -= set(names.values())
             for letter, number in numbers:
@@ -488,7 +511,8 @@ class Instance:
         for (number, places), (content, times, shape) in made.items():
             if set(times) > {1}:
                 raise TableError(f"{self.rule.text}: elements are made {set(times)} times")
-            self._put(self.targets[number], dict(places), shape, content.tobytes())
+            if not self.targets[number].again:
+                self._put(self.targets[number], dict(places), shape, content.tobytes())
 
     def _ways(self, source, target):
         """The pairs of alternatives, of the source and of the target, that are moved."""

@@ -58,6 +58,7 @@ OTHERS = [
     ("reshardfs-scale.7", "apiVersion: batch/v1", SCALE),
     ("reshardfs-scale.7", "@ray.remote", SCALE),
     ("reshardfs-tables.5", "under model.layers", "two lines of the third example"),
+    ("reshardfs-tables.5", "when layer_types", "a rule of megatron-bridge-gemma4, shortened"),
     ("reshardfs-tables.5", "# StarCoder2", TABLE),
     ("reshardfs-tables.5", "# Mistral", TABLE),
     ("reshardfs-tables.5", "# GLM-4.5", TABLE),

@@ -107,6 +107,12 @@ class Drawn:
             "linear_num_key_heads": keys, "linear_num_value_heads": keys * pick((1, 2, 3)),
             "linear_key_head_dim": pick((1, 2, 3)), "linear_value_head_dim": pick((1, 2, 3))}
         self.config["num_experts"] = self.config["n_routed_experts"]
+        self.config["layer_types"] = [pick(("sliding_attention", "full_attention"))
+                                      for _ in range(self.layers)]
+        self.config["attention_k_eq_v"] = pick((False, True))
+        if pick((False, True)):
+            self.config["num_global_key_value_heads"] = \
+                pick((1, groups, self.config["num_attention_heads"]))
         self.known = self.table.numbers(self.config)
         self.tensors = {}
         for rule in self.table.rules:
@@ -134,7 +140,9 @@ class Drawn:
         if any(text in name for text in has - {attends}) or (
                 ".mlp." in name and dense != (thinks == "mlp.gate_proj")):
             return
-        if not rule.when or rule.when["hf"].fill({"l": layer}, self.known) in self.tensors:
+        if rule.holds({"l": layer}, self.config) and (
+                not rule.when or
+                rule.when["hf"].fill({"l": layer}, self.known) in self.tensors):
             self.add(rule, {"l": layer})
         return None
 
@@ -204,6 +212,24 @@ def run_refused(tap, trees, directory):
             v.pop(n) for n in list(v) if norm.partition("linear_attn")[0] in n and
             "layernorm" not in n])
         refuse(root, "names tensor", "input_layernorm.weight", extra=words)
+    gemma = os.path.join(trees, "bridge-gemma4_moe", "left")
+    words = ["--convert", "megatron-bridge-gemma4_moe", "--from", "hf", *RANK]
+    with tap.test("config.json says of which kind a layer is"):
+        for change, said in (
+                (lambda c: c.pop("layer_types"), 'does not say what "layer_types" is there'),
+                (lambda c: c["layer_types"].pop(), 'does not say what "layer_types" is there'),
+                (lambda c: c.pop("attention_k_eq_v"), 'say what "attention_k_eq_v" is there'),
+                (lambda c: c.update(attention_k_eq_v=False), "v_proj.weight is missing")):
+            root = changed_model(directory, gemma, lambda v: None)
+            path = os.path.join(root, "config.json")
+            config = json.loads(content(path))
+            change(config)
+            write(path, json.dumps(config).encode())
+            refuse(root, said, extra=words)
+        key = next(n for n in values_in(gemma) if n.endswith("layers.1.self_attn.k_proj.weight"))
+        root = changed_model(directory, gemma, lambda v: v.update(
+            {key.replace("k_proj", "v_proj"): v[key]}))
+        refuse(root, "names tensor model.layers.1.self_attn.v_proj.weight", extra=words)
     with tap.test("a table of another family"):
         refuse(left, "no rule of", "megatron-bridge-qwen3_next.rules names tensor",
                extra=["--convert", "megatron-bridge-qwen3_next", "--from", "hf", *RANK])

@@ -36,10 +36,15 @@ FAMILIES = {
     "qwen3_5_text": ("qwen3_5", "qwen.qwen35_bridge", "Qwen35Bridge"),
     "qwen3_5_moe": ("qwen3_5_moe_vl", "qwen_vl.qwen35_vl_bridge", "Qwen35VLMoEBridge"),
     "qwen3_5": ("qwen3_5_vl", "qwen_vl.qwen35_vl_bridge", "Qwen35VLBridge"),
+    "gemma4_text": ("gemma4", "gemma.gemma4_bridge", "Gemma4Bridge"),
+    "gemma4_moe_text": ("gemma4_moe", "gemma.gemma4_bridge", "Gemma4Bridge"),
+    "gemma4": ("gemma4_vl", "gemma_vl.gemma4_vl_bridge", "Gemma4VLBridge"),
+    "gemma4_moe": ("gemma4_moe_vl", "gemma_vl.gemma4_vl_bridge", "Gemma4VLBridge"),
 }
 LATENT = "deepseek_v3", "kimi_k2", "kimi_k25", "glm_moe_dsa"
-IMAGES = "qwen3_5_moe", "qwen3_5"
-LINEAR = "qwen3_next", "qwen3_5_moe_text", "qwen3_5_text", *IMAGES
+GEMMA = "gemma4_text", "gemma4_moe_text", "gemma4", "gemma4_moe"
+IMAGES = "qwen3_5_moe", "qwen3_5", "gemma4", "gemma4_moe"
+LINEAR = "qwen3_next", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_5_moe", "qwen3_5"
 # The names of layers before their number.
 LAYERS = {family: "model.language_model.layers." for family in IMAGES}
 
@@ -76,7 +81,39 @@ def sizes(numbers, family):
     if family in LINEAR and family not in ("qwen3_5_text", "qwen3_5"):
         says.update(num_experts=experts, num_experts_per_tok=2, moe_intermediate_size=6,
                     shared_expert_intermediate_size=6)
+    if family in GEMMA:
+        kinds = [numbers.choice(("sliding_attention", "full_attention"))
+                 for _ in range(layers - 1)]
+        says.update(layer_types=kinds + ["full_attention"], sliding_window=16,
+                    attention_k_eq_v=numbers.random() < 0.7, tie_word_embeddings=True,
+                    global_head_dim=numbers.choice((8, 12)), hidden_size_per_layer_input=0,
+                    num_global_key_value_heads=numbers.choice((1, groups)))
+    if family in ("gemma4_text", "gemma4"):
+        says.update(hidden_size_per_layer_input=numbers.choice((0, 4)),
+                    vocab_size_per_layer_input=40)
+    if family in ("gemma4_moe_text", "gemma4_moe"):
+        says.update(enable_moe_block=True, num_experts=experts, top_k_experts=2,
+                    moe_intermediate_size=6)
     return says
+
+
+def vision(numbers, family):
+    heads = numbers.choice((1, 2, 4))
+    if family in GEMMA:
+        return {"hidden_size": 8 * heads, "num_attention_heads": heads, "head_dim": 8,
+                "num_key_value_heads": heads, "intermediate_size": 24, "patch_size": 4,
+                "num_hidden_layers": numbers.choice((1, 2)), "position_embedding_size": 16}
+    return {"depth": numbers.choice((1, 2)), "hidden_size": 8 * heads, "num_heads": heads,
+            "intermediate_size": 24, "patch_size": 4, "temporal_patch_size": 1,
+            "spatial_merge_size": 1, "out_hidden_size": 16, "in_channels": 3,
+            "num_position_embeddings": 16}
+
+
+def as_published(says, text):
+    """What earlier transformers, and the published models, have in place of 5.24's numbers
+    of single layers."""
+    text.pop("per_layer_config", None)
+    text.update({key: says[key] for key in ("global_head_dim", "num_global_key_value_heads")})
 
 
 def predicting(torch, family, tensors, config):
@@ -116,14 +153,10 @@ def draw(torch, transformers, family, numbers, directory):
     from safetensors.torch import load_file, save_file
     says = sizes(numbers, family)
     torch.manual_seed(numbers.randrange(1 << 30))
-    kind = {"kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3"}.get(family, family)
-    heads = numbers.choice((1, 2, 4))
+    kind = {"kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "gemma4_moe_text": "gemma4_text",
+            "gemma4_moe": "gemma4"}.get(family, family)
     config = transformers.CONFIG_MAPPING[kind](**says) if family not in IMAGES else \
-        transformers.CONFIG_MAPPING[kind](text_config=says, vision_config={
-            "depth": numbers.choice((1, 2)), "hidden_size": 8 * heads, "num_heads": heads,
-            "intermediate_size": 24, "patch_size": 4, "temporal_patch_size": 1,
-            "spatial_merge_size": 1, "out_hidden_size": 16, "in_channels": 3,
-            "num_position_embeddings": 16})
+        transformers.CONFIG_MAPPING[kind](text_config=says, vision_config=vision(numbers, family))
     kind = transformers.AutoModelForCausalLM if family not in IMAGES else \
         transformers.AutoModelForImageTextToText
     model = kind.from_config(config).to(torch.bfloat16)
@@ -134,7 +167,9 @@ def draw(torch, transformers, family, numbers, directory):
     with open(os.path.join(left, "config.json"), encoding="utf-8") as f:
         text = json.load(f)
     text.get("text_config", text).setdefault("head_dim", says["head_dim"])
-    if family not in ("kimi_k2", "kimi_k25") and numbers.random() < 0.6:
+    if family in GEMMA and numbers.random() < 0.5:
+        as_published(says, text.get("text_config", text))
+    if family not in ("kimi_k2", "kimi_k25", *GEMMA) and numbers.random() < 0.6:
         predicting(torch, family, tensors, text.get("text_config", text))
         config.num_nextn_predict_layers = text.get("num_nextn_predict_layers", 0)
     if family == "kimi_k2":
@@ -181,12 +216,13 @@ def make(directory, seed, count):
         own = os.path.join(directory, str(number))
         tensors, config = draw(torch, transformers, family, random.Random(number), own)
         text = getattr(config, "text_config", config)
-        found = bridge.mapped(bridge.registry(module, name, config, tensors), tensors,
+        its = bridge.opened(module, name, config, tensors)
+        found = bridge.mapped(its.mapping_registry(), tensors,
                               text.num_hidden_layers,
                               getattr(text, "n_routed_experts", 0) or
                               getattr(text, "num_experts", 0), family == "glm_moe_dsa")
-        ours = bridge.to_megatron(found, tensors, config)
-        back = bridge.to_hugging_face(found, ours, config)
+        ours = bridge.to_megatron(its, found, tensors, config)
+        back = bridge.to_hugging_face(its, found, ours, config)
         # Megatron-Bridge converts the same tensors back, all of them.
         assert set(back) == set(tensors), (family, set(back) ^ set(tensors))
         right = bridge.distributed(ours, config)

@@ -284,6 +284,37 @@ static void test_when(void **state)
 		       "d.0.fused");
 }
 
+static void test_when_config(void **state)
+{
+	static const char t[] =
+		"under m.{l} = d.{l}\n"
+		"when kinds is full and same is true\n"
+		".k[x] + again .k[x] = .kv[(x | x)]\n"
+		"when kinds is full and same is false\n"
+		".k[x] + .v[x] = .kv[(x | x)]\n"
+		"when kinds is part and head is tied\n"
+		".k[x] = .short[x]\n";
+	static const char c[] = "{\"kinds\": [\"full\", \"part\"], "
+				"\"same\": true, \"head\": \"tied\"}";
+	static const char apart[] = "{\"kinds\": [\"full\", \"part\"], "
+				    "\"same\": false, \"head\": \"tied\"}";
+
+	(void)state;
+	assert_converts(t, c, HF, "m.0.k 3 m.1.k 2", "d.0.kv 6\nd.1.short 2\n");
+	assert_converts(t, c, MS, "d.0.kv 6 d.1.short 2", "m.0.k 3\nm.1.k 2\n");
+	assert_converts(t, apart, HF, "m.0.k 3 m.0.v 3 m.1.k 2",
+			"d.0.kv 6\nd.1.short 2\n");
+	assert_converts(t, apart, MS, "d.0.kv 6", "m.0.k 3\nm.0.v 3\n");
+	assert_refused(t, c, HF, "m.0.k 3 m.0.v 3", "no rule of T names tensor "
+		       "m.0.v");
+	assert_refused(t, apart, HF, "m.0.k 3", "m.0.v is missing");
+	assert_refused(t, c, MS, "d.0.kv 5", "is not what the rule says");
+	assert_refused(t, c, HF, "m.2.k 3", "m.2.k may be meant, but config.json "
+		       "does not say what \"kinds\" is there");
+	assert_refused(t, NULL, HF, "m.0.k 3", "but no config.json says "
+		       "what \"kinds\" is there");
+}
+
 static void test_add(void **state)
 {
 	static const char t[] = "state s. = t.\na = b add 1\nc = d\n";
@@ -581,6 +612,7 @@ int main(void)
 		cmocka_unit_test(test_unlisted),
 		cmocka_unit_test(test_state),
 		cmocka_unit_test(test_when),
+		cmocka_unit_test(test_when_config),
 		cmocka_unit_test(test_add),
 		cmocka_unit_test(test_padding),
 		cmocka_unit_test(test_wanted),

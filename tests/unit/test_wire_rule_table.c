@@ -191,6 +191,25 @@ static void test_refused(void **state)
 		  "T:3: `also` and `skip` do not look at a `when`" },
 		{ "under x.{l} = y\nwhen .a = .b\n.c[h] = .d[l, h]",
 		  "T:3: {l} is not a number of both sides, which `when` needs" },
+		{ "under x.{l} = y.{l}\nwhen k is",
+		  "T:2: no \"is\" after the key of a `when`" },
+		{ "under x.{l} = y.{l}\nwhen k is w and",
+		  "where the end of the line" },
+		{ "under x.{l} = y.{l}\nwhen .a is w", "a letter or word" },
+		{ "under x.{l} = y.{l}\nwhen a is b and c is d and e is f and "
+		  "g is h and i is j", "T:2: more than 4 keys in a `when`" },
+		{ "let L = n\nunder x.{L+i} = y.{i}\nwhen k is w",
+		  "T:3: the prefix has no number from 0" },
+		{ "under x = y\nwhen k is w", "T:2: the prefix has no number" },
+		{ "a[h] + again b[h] = c[(h | h)]",
+		  "T:1: `again` names no earlier tensor of the rule with its "
+		  "dimensions" },
+		{ "a[h] + again a[g] = c[(h | g)]", "names no earlier tensor" },
+		{ "again a[h] = c[h]", "names no earlier tensor" },
+		{ "c[(h | h)] = a[h] + again a[h]", "where the end of the line" },
+		{ "let n = a.*", "T:1: \"*\" where a letter or word" },
+		{ "let n = a.*.", "the line ends where a letter or word" },
+		{ "let n = *.a", "T:1: \"*.a\" where a letter or word" },
 		{ "a = b add 2", "T:1: only 1 can be added" },
 		{ "a = b add 1 1", "only 1 can be added" },
 		{ "a = b add", "where the end of the line" },
@@ -288,11 +307,14 @@ static void test_config(void **state)
 		"{\"architectures\":[\"A\",\"B\"],\"n\":7,\"none\":null,"
 		"\"s\":\"7\",\"minus\":-1,\"half\":1.5,"
 		"\"text_config\":{\"n\":8,\"m\":9,\"none\":10},"
+		"\"layers\":{\"1\":{\"h\":5,\"d\":6},\"2\":{\"d\":7},"
+		"\"4\":{\"h\":5}},\"kinds\":[\"part\",\"full\"],\"yes\":true,"
 		"\"quantization_config\":{\"quant_method\":\"fp8\","
 		"\"weight_block_size\":[128,64]}}";
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_model_config *c;
 	const struct rsh_quantisation *q;
+	char word[5];
 	uint64_t n;
 
 	(void)state;
@@ -308,6 +330,16 @@ static void test_config(void **state)
 	assert_false(rsh_model_config_number(c, "minus", &n));
 	assert_false(rsh_model_config_number(c, "half", &n));
 	assert_false(rsh_model_config_number(c, "other", &n));
+	assert_true(rsh_model_config_number(c, "layers.*.h", &n) && n == 5);
+	assert_false(rsh_model_config_number(c, "layers.*.d", &n));
+	assert_false(rsh_model_config_number(c, "layers.*.e", &n));
+	assert_true(rsh_model_config_word(c, "kinds", 1, word, 5));
+	assert_string_equal(word, "full");
+	assert_false(rsh_model_config_word(c, "kinds", 1, word, 4));
+	assert_false(rsh_model_config_word(c, "kinds", 2, word, 5));
+	assert_true(rsh_model_config_word(c, "yes", 7, word, 5));
+	assert_string_equal(word, "true");
+	assert_false(rsh_model_config_word(c, "n", 0, word, 5));
 	q = rsh_model_config_quantisation(c);
 	assert_string_equal(q->method, "fp8");
 	assert_int_equal(q->n_blocks, 1);

@@ -30,9 +30,15 @@ const char *rsh_model_config_architecture(const struct rsh_model_config *c,
 const char *rsh_model_config_type(const struct rsh_model_config *c);
 /* Finds an integer >= 0.  Returns false if the key does not exist or has
  * another value (null is like a missing key).  Keys that are not at the top are
- * searched in "text_config"; vision_config.hidden_size is in that object. */
+ * searched in "text_config"; vision_config.hidden_size is in that object.  Of
+ * per_layer_config.*.head_dim all values that exist must be equal. */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
+/* Writes what a key has as a word: a text, true or false; of a list what it has
+ * at `number`.  Returns false if the key is not there, or has another value or
+ * one that is longer. */
+bool rsh_model_config_word(const struct rsh_model_config *c, const char *key,
+			   uint64_t number, char *word, size_t size);
 /* Returns whether the file has a key, with any value but null. */
 bool rsh_model_config_has(const struct rsh_model_config *c, const char *key);
 /* Returns whether the model predicts the next word, and so has a head. */

@@ -19,6 +19,8 @@
  *   or its letter is a factor on the other side (this is a *stack*).
  * - The prefixes of a rule of a `when` have no stacks.  A `when` is for rules
  *   whose names begin with a dot; others after it are as without it.
+ * - `again` is on the left, and names an earlier tensor of its rule, with the
+ *   same dimensions.
  * - `add` is at the end of a rule that renames one tensor.
  *
  * A table does not change after it is parsed, so any thread may read it.  It
@@ -75,6 +77,11 @@ struct rsh_rule_tensor {
 	/* without the prefixes of `under`; see rsh_rule.under */
 	struct rsh_rule_name name;
 	bool has_dims;             /* false: only renamed, any shape */
+	/* again L: the right side has the elements of tensor `of` of the left
+	 * side, an earlier one, once more.  Nothing is made of them on the
+	 * left. */
+	bool again;
+	uint32_t of;
 	uint32_t n_dims;
 	const struct rsh_rule_dim *dims;
 };
@@ -93,9 +100,17 @@ struct rsh_rule_under {
 	struct rsh_rule_name prefix[RSH_N_SIDES];
 };
 /* when L = R: a rule is for the numbers for which the tensor exists on the side
- * of the source.  The names begin with a dot and have no holes. */
+ * of the source.  The names begin with a dot and have no holes.
+ * when KEY is WORD and KEY is WORD: a rule is for the numbers for which
+ * config.json says so.  Of a list the word with the number of the left prefix
+ * is meant, which has one hole, from 0. */
+#define RSH_RULE_SAYS_MAX 4
 struct rsh_rule_when {
-	struct rsh_rule_name name[RSH_N_SIDES];
+	struct rsh_rule_name name[RSH_N_SIDES]; /* if n_says is 0 */
+	uint32_t n_says;
+	struct rsh_rule_says {
+		const char *key, *word;
+	} says[RSH_RULE_SAYS_MAX];
 };
 struct rsh_rule {
 	enum rsh_rule_kind kind;
@@ -111,8 +126,9 @@ struct rsh_rule {
 };
 
 /* let NAME = TERM | TERM ...: the first term is used whose keys all exist.  A
- * key of an object has a dot: vision_config.num_attention_heads.  A term is a
- * list of operands joined by + - * /; * and / have the higher precedence. */
+ * key of an object has a dot: vision_config.num_attention_heads; "*" is any key
+ * of the object (wire/model_config.h).  A term is a list of operands joined by
+ * + - * /; * and / have the higher precedence. */
 struct rsh_rule_operand {
 	char operation;  /* '+', '-', '*' or '/'; '+' for the first one */
 	const char *key; /* of config.json, or an earlier let; NULL: a number */

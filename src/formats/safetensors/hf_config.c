@@ -89,11 +89,14 @@ static bool hf_has_no_head_dim(const struct hf_check *h)
 	       hf_mentions(h, type, "\"qwen2_5_vl");
 }
 
-/* Returns the i-th of a key's names that has a size; NULL past the last. */
+/* Returns the i-th of a key's names that has a size which all layers have; NULL
+ * past the last. */
 static const struct rsh_json_member *hf_size(const struct hf_check *h,
 					     enum hf_key key, unsigned i)
 {
-	if (key == HF_HEAD_DIM && hf_has_no_head_dim(h))
+	if ((key == HF_HEAD_DIM && hf_has_no_head_dim(h)) ||
+	    ((key == HF_HEAD_DIM || key == HF_KV_HEADS) &&
+	     (hf_find(h, "per_layer_config") || hf_find(h, "global_head_dim"))))
 		return NULL;
 	for (unsigned k = 0; k < HF_NAMES && hf_names[key][k]; k++) {
 		const struct rsh_json_member *m = hf_find(h, hf_names[key][k]);
