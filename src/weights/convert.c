@@ -163,6 +163,73 @@ static bool weights_is_named(const struct weights_work *w, const char *text)
 	return false;
 }
 
+static int weights_by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Returns the rule of which the table wants tensors below a path where the
+ * source has none; NULL: there is none. */
+static const struct rsh_rule *weights_find_lost(struct weights_work *w,
+						const char *path)
+{
+	const size_t len = strlen(path);
+	uint32_t at = rsh_first(i, w->n_named, strcmp(w->named[i], path) < 0);
+
+	for (; at < w->n_named && strncmp(w->named[at], path, len) == 0; at++)
+		if (w->named[at][len] == '.')
+			return NULL;
+	for (uint32_t i = 0; i < w->n_templates; i++) {
+		const struct weights_template *t = &w->templates[i];
+		const struct weights_unit *u = &w->units[t->unit];
+
+		if (t->side == w->from && u->rule->kind == RSH_RULE_SAME &&
+		    weights_is_below(&u->names[t->side][t->tensor], path))
+			return u->rule;
+	}
+	return NULL;
+}
+
+/* Lists the tensors that a rule names. */
+static int weights_list_named(struct weights_work *w, struct rsh_error *err)
+{
+	if (w->named)
+		return 0;
+	w->named = rsh_arena_array(&w->scratch, const char *, w->n);
+	if (!w->named)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->n; i++)
+		if (weights_is_named(w, weights_text(w, i)))
+			w->named[w->n_named++] = weights_text(w, i);
+	if (w->n_named)
+		qsort(w->named, w->n_named, sizeof(*w->named), weights_by_name);
+	return 0;
+}
+
+/* Refuses to leave out a tensor that has the place of others of the table, as a
+ * stack of experts has that of the experts: the model would lack them. */
+static int weights_drop_place(struct weights_work *w, const char *text,
+			      struct rsh_error *err)
+{
+	const char *dot = strrchr(text, '.');
+	const struct rsh_rule *rule;
+	char *path;
+
+	if (!dot)
+		return 0;
+	path = rsh_arena_format(&w->scratch, "%.*s", (int)(dot - text), text);
+	if (!path)
+		return rsh_error_nomem(err);
+	if (weights_list_named(w, err))
+		return -ENOMEM;
+	rule = weights_find_lost(w, path);
+	return rule ? rsh_error_set(err, EINVAL, "%s:%u: nothing that the rule "
+				    "names is below %s, and %s has its place: "
+				    "--unlisted drop would leave it out",
+				    w->o->table->path, rule->line, path, text) :
+		      0;
+}
+
 /* Refuses to leave out a tensor that has the place of a weight of the table, as
  * the codes of an unknown scheme have: the model would lack the weight. */
 static int weights_drop(struct weights_work *w, uint32_t source,
@@ -183,7 +250,7 @@ static int weights_drop(struct weights_work *w, uint32_t source,
 				     w->o->table->path, text);
 	if (w->n_dropped++ == 0)
 		w->a_dropped = source;
-	return 0;
+	return weights_drop_place(w, text, err);
 }
 
 /* ---- tensors of which only the beginning of the name is said ---- */

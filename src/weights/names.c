@@ -99,6 +99,26 @@ enum weights_fit weights_fit_begin(const struct weights_name *n, const char *s,
 	return fit == WEIGHTS_YES && (*s == '.' || !*s) ? fit : WEIGHTS_NO;
 }
 
+bool weights_is_below(const struct weights_name *n, const char *path)
+{
+	for (uint32_t i = 0; i <= n->n_holes; i++) {
+		const char *text = n->texts[i];
+		size_t digits;
+
+		while (*text && *text == *path) {
+			text++;
+			path++;
+		}
+		digits = strspn(path, "0123456789");
+		if (!*path)
+			return *text == '.';
+		if (*text || i == n->n_holes || digits == 0)
+			return false;
+		path += digits;
+	}
+	return false;
+}
+
 /* ---- writing ---- */
 
 static bool weights_append(char *text, size_t *at, const char *s)

@@ -117,6 +117,9 @@ struct weights_work {
 	uint32_t n_states, a_state; /* number of skipped states, and one of
 				     * them */
 	uint32_t n_dropped, a_dropped;
+	const char **named; /* source tensors that a rule names, sorted, when
+			     * one was dropped; NULL: not yet */
+	uint32_t n_named;
 	uint32_t n_left, a_left; /* states that are left out, and one of them */
 
 	struct weights_made *made;
@@ -175,6 +178,9 @@ enum weights_fit weights_fit(const struct weights_name *n, const char *s,
 /* Does the same up to the end of the last hole, which must end a component. */
 enum weights_fit weights_fit_begin(const struct weights_name *n, const char *s,
 				   uint64_t *numbers);
+/* Returns whether the name begins with a path of whole components, and has
+ * more. */
+bool weights_is_below(const struct weights_name *n, const char *path);
 /* Writes a name with these numbers, after `before`, to text[WEIGHTS_TEXT].
  * Returns false if a number is too large or unknown. */
 bool weights_print(const struct weights_name *n, const uint64_t *numbers,

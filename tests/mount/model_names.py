@@ -396,6 +396,9 @@ def run_refused(tap, trees, directory):
                 "megatron-moe", "--format", "megatron", "--dst-mesh", "tp=1"]):
             refuse(right, "no rule of", "names tensor model.layers.1.mlp.experts.down_proj",
                    extra=["--convert", *words])
+            refuse(right, "nothing that the rule names is below model.layers.1.mlp.experts, and "
+                   "model.layers.1.mlp.experts.down_proj has its place: --unlisted drop would "
+                   "leave it out", extra=["--convert", *words, "--unlisted", "drop"])
     with tap.test("an adapter of the other form"):
         tuned = Tuned(3)
         own = tempfile.mkdtemp(dir=directory)
