@@ -24,7 +24,8 @@ cache=${XDG_CACHE_HOME:-${HOME:-$build}/.cache}/reshardfs
 need_guest()
 {
 	[ -z "${RSH_GUEST_KERNEL:-}" ] || return 0
-	need_packages qemu-system-x86 busybox-static nfs-ganesha nfs-ganesha-vfs
+	need_packages qemu-system-x86 busybox-static nfs-ganesha nfs-ganesha-vfs \
+		nfs-kernel-server
 	kernel=$cache/linux
 	if ! [ -d "$kernel" ]; then
 		say "unpacking a kernel in $kernel"
@@ -48,7 +49,7 @@ need_packages glusterfs-server glusterfs-client rclone s3fs bindfs ceph-mon \
 need_guest
 make -C "$build" -s
 make -C "$build/tests" -s bench/bench_read
-make -C "$build/tests" check TESTS="mount/distributed.py mount/nfs.py"
+make -C "$build/tests" check TESTS="mount/distributed.py mount/nfs.py mount/nfs_export.py"
 cd "$build/tests"
 RESHARDFS=$build/src/reshardfs python3 -B "$top/tests/bench/bench_engines.py" \
 	bench/bench_read "${2:-256}"

@@ -37,6 +37,10 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	rsh_device_init(s, conn);
 	s->direct_io = s->io_mode == RSH_IO_DIRECT ||
 		       (s->io_mode != RSH_IO_CACHED && s->may_map);
+	/* Numbers of nodes are those of the plan, so a server of NFS finds them
+	 * again.  Those of steps that come and go are not. */
+	if (!rsh_vfs_has_steps(s->vfs))
+		conn->want |= conn->capable & FUSE_CAP_EXPORT_SUPPORT;
 	rsh_passthrough_init(s, conn);
 	s->events.ready(s->events.ctx);
 }

@@ -60,9 +60,14 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 			const char *name)
 {
 	struct rsh_node dir;
+	const bool found = vfs_find_node(v, parent, &dir);
 
-	if (!vfs_find_node(v, parent, &dir) || dir.kind != RSH_NODE_DIR)
+	if (found && strcmp(name, ".") == 0)
+		return parent;
+	if (!found || dir.kind != RSH_NODE_DIR)
 		return (uint64_t)-1;
+	if (strcmp(name, "..") == 0)
+		return dir.parent;
 	if (parent == RSH_VFS_ROOT && v->control.root &&
 	    strcmp(name, RSH_CONTROL_NAME) == 0)
 		return v->control.root;

@@ -53,6 +53,47 @@ clean_up()
 	umount -R "$work/images" "$work/images/overlay" "$work/images/vfs" 2>/dev/null || :
 }
 
+# wait_for_mount CONTAINER...
+wait_for_mount()
+{
+	i=0
+	until [ -d "$work/shared/ckpt4/rank_0" ]; do
+		i=$((i + 1))
+		[ $i -le 120 ] || {
+			for container; do
+				pod logs "$container" >&2
+			done
+			die "no mount of $* is seen within a minute"
+		}
+		sleep 0.5
+	done
+}
+
+# In a container that runs all the time.
+read_in_train()
+{
+	logged pod exec train sh -ec \
+		"cd /shared/ckpt4 && sha256sum --strict --check /demo/SHA256SUMS"
+}
+
+# kill_and_start CONTAINER...: as Kubernetes starts those again that were killed.
+kill_and_start()
+{
+	logged pod kill --signal KILL "$@"
+	i=0
+	while pod exec train cat /shared/ckpt4/rank_0/checkpoint_0.ckpt >/dev/null 2>"$work/log"
+	do
+		i=$((i + 1))
+		[ $i -le 120 ] || die "it is read after its daemon was killed"
+		sleep 0.5
+	done
+	grep -q "not connected\|No such file" "$work/log" ||
+		die "after a kill: $(cat "$work/log")"
+	logged pod start "$@"
+	wait_for_mount "$@"
+	read_in_train
+}
+
 # crun refuses a machine with both kinds of control groups.
 if [ -d /sys/fs/cgroup/unified ]; then
 	umount -R /sys/fs/cgroup
@@ -103,20 +144,30 @@ logged run --detach --name sidecar --user 65534:65534 --cap-drop ALL \
 	--security-opt no-new-privileges --read-only \
 	--volume "$work/handed:/handed" \
 	$image fuse_fd.py take /handed/socket reshardfs mount $options --foreground /demo/checkpoint
-i=0
-until [ -d "$work/shared/ckpt4/rank_0" ]; do
-	i=$((i + 1))
-	[ $i -le 120 ] || {
-		pod logs opener sidecar >&2
-		die "a container without privileges shows no mount within a minute"
-	}
-	sleep 0.5
-done
-logged run --rm --user 65534:65534 --volume "$work/shared:/shared:ro,rslave" $image \
-	sh -ec "cd /shared/ckpt4 && sha256sum --strict --check /demo/SHA256SUMS"
+wait_for_mount sidecar opener
+logged run --detach --name train --user 65534:65534 \
+	--volume "$work/shared:/shared:ro,rslave" $image sleep 3600
+read_in_train
 say "container without privileges, /dev/fd/N: the bytes are the converter's"
+for killed in sidecar "sidecar opener"; do
+	kill_and_start $killed
+done
+say "container without privileges: a mount that was killed comes again where it is read"
 logged pod stop --time 60 sidecar opener
 ! mountpoint -q "$work/shared/ckpt4" || die "the mount is left when its containers end"
+
+# As mount-helpers/examples/kubernetes.yaml has it.
+logged run --detach --name mounter --device /dev/fuse --cap-add SYS_ADMIN \
+	--volume "$work/shared:/shared:rshared" $image sh -c "
+	reshardfs umount --force /shared/ckpt4 2>/dev/null
+	mkdir -p /shared/ckpt4 &&
+	exec reshardfs mount --foreground -o allow_other $options /demo/checkpoint /shared/ckpt4"
+wait_for_mount mounter
+read_in_train
+kill_and_start mounter
+say "container that mounts: a mount that was killed comes again where it is read"
+logged pod exec mounter reshardfs umount --force /shared/ckpt4
+logged pod stop --time 60 mounter train
 
 # Under the name that examples have, without the host's.
 if [ -n "${5:-}" ]; then

@@ -108,6 +108,7 @@ MOUNT += \
 	mount/outages.py \
 	mount/distributed.py \
 	mount/nfs.py \
+	mount/nfs_export.py \
 	mount/objects.py \
 	mount/object_faults.py \
 	mount/web_server.py \

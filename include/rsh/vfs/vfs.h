@@ -178,7 +178,9 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 void rsh_vfs_free(struct rsh_vfs *v);
 
 /* Returns the node of `name` in directory `parent`; 0 if there is none; -1 (as
- * uint64_t) if parent is not a directory. */
+ * uint64_t) if parent is not a directory.  "." is any node itself, ".." the
+ * directory above a directory: a kernel that exports the mount asks for these
+ * when it has forgotten them. */
 uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 			const char *name);
 /* Fills *st.  Returns 0 or -ENOENT. */
