@@ -10,6 +10,23 @@
 #include "rsh/util/mem.h"
 
 static const char of_model[] = "module.";
+static const char of_state[] = "model.";
+
+/* Returns whether the name begins with the key of the model in a training
+ * state, and not with the model's own word: nothing of that name is in it. */
+static bool name_is_keyed(const char *name)
+{
+	static const char *const words[] = {
+		of_state, "lm_head.", of_model, "_forward_module.",
+	};
+	const size_t n = strlen(of_state);
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strncmp(name, of_state, n) == 0 &&
+		    strncmp(name + n, words[i], strlen(words[i])) == 0)
+			return true;
+	return false;
+}
 
 /* Returns the length of the wrapper's word at s; 0 if there is none.  No model
  * has a module of such a name. */
@@ -49,7 +66,8 @@ static void strip(const char *name, char *to)
 
 bool rsh_name_is_wrapped(const char *name)
 {
-	if (strncmp(name, of_model, strlen(of_model)) == 0)
+	if (strncmp(name, of_model, strlen(of_model)) == 0 ||
+	    name_is_keyed(name))
 		return true;
 	for (; name; name = strchr(name, '.')) {
 		name += *name == '.';
@@ -98,8 +116,14 @@ static bool unwrap_word(char **texts, uint32_t n, const char *word)
  * which may be in each other. */
 static void unwrap_keys(char **texts, uint32_t n)
 {
+	bool keyed = false;
+
 	unwrap_word(texts, n, "state_dict.");
 	unwrap_word(texts, n, "model_state_dict.");
+	for (uint32_t i = 0; i < n && !keyed; i++)
+		keyed = name_is_keyed(texts[i]);
+	if (keyed)
+		unwrap_word(texts, n, of_state);
 	while (unwrap_word(texts, n, of_model) ||
 	       unwrap_word(texts, n, "_forward_module."))
 		;

@@ -398,8 +398,9 @@ def names_of_wrapped_modules(directory):
 def the_model_in_a_training_state(directory):
     wanted = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
     values = values_of_model(QWEN3)
-    for number, before in enumerate(("state_dict.", "state_dict.module.",
-                                     "model_state_dict._orig_mod.", "state_dict._orig_mod.module.")):
+    for number, before in enumerate(("state_dict.", "state_dict.module.", "model.",
+                                     "model_state_dict._orig_mod.", "model.module._orig_mod.",
+                                     "state_dict._orig_mod.module.")):
         states = {"optimizer.state.0.exp_avg": A["model.a"]} if number % 2 else {}
         root = os.path.join(directory, str(number))
         file_of(os.path.join(root, "model.safetensors"),
@@ -414,6 +415,13 @@ def the_model_in_a_training_state(directory):
         found = values_of_file(os.path.join(to, "rank_0", "checkpoint_0.ckpt"))
         check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in wanted.items()}, before)
         shutil.rmtree(to)
+        if before == "model.":
+            demand(is_shown(root, {before + n: v for n, v in values.items()} | states),
+                   f"such as {before}lm_head.weight: they have words of wrappers, which --unwrap "
+                   "removes")
+            check(run("export", "--unwrap", root, to).status == GOOD, "--unwrap")
+            check(values_of_model(to) == values, "--unwrap")
+            shutil.rmtree(to)
     # A key of some weights alone may be a module.
     file_of(os.path.join(root, "model.safetensors"),
             {n if "layers" in n else "state_dict." + n: v for n, v in values.items()})

@@ -125,8 +125,9 @@ const struct rsh_option rsh_weights_rows[] = {
 	  "heads stay tied)", rsh_set_flag, RSH_AT(vfs.weights.untie),
 	  .needs = "convert|SOURCE" },
 	{ "unwrap", NULL,
-	  "remove the words of DDP, FSDP, torch.compile and checkpointing from "
-	  "names (default: only with --convert)", rsh_set_flag,
+	  "remove the words of DDP, FSDP, torch.compile and checkpointing, and "
+	  "the key of a training state, from names (default: only with "
+	  "--convert)", rsh_set_flag,
 	  RSH_AT(vfs.weights.unwrap), .commands = RSH_CONVERSIONS },
 	{ "lora", "DIR[:SCALE]",
 	  "merge a PEFT adapter, times SCALE; may be given several times "
