@@ -157,6 +157,57 @@ numbers >"$T/numbers2"
 check "numbers are the same in the next mount" cmp "$T/numbers" "$T/numbers2"
 mount_stop
 
+# A server of NFS has handles of nodes that the kernel has forgotten.  Here the kernel has
+# only seen rank 0, whose handle tells what those of the others are.
+cat >"$T/handles.py" <<'PY'
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+mount, numbers, expected = sys.argv[1:]
+
+class Handle(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint), ("kind", ctypes.c_int), ("bytes", ctypes.c_ubyte * 128)]
+
+def opened(handle, how):
+    fd = libc.open_by_handle_at(at, ctypes.byref(handle), how)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "open_by_handle_at")
+    return fd
+
+of = {name.strip(): int(n) for n, _, name in (x.partition(" ") for x in open(numbers))}
+at = os.open(mount, os.O_RDONLY)
+handle, seen = Handle(size=128), ctypes.c_int()
+name = "rank_0/checkpoint_0.ckpt"
+if libc.name_to_handle_at(at, name.encode(), ctypes.byref(handle), ctypes.byref(seen), 0):
+    raise OSError(ctypes.get_errno(), "name_to_handle_at")
+# The kernel has the number of the node as two halves, the upper one first.
+def halves(n):
+    return (n >> 32).to_bytes(4, sys.byteorder) + (n & 0xffffffff).to_bytes(4, sys.byteorder)
+assert bytes(handle.bytes[:8]) == halves(of[name]), bytes(handle.bytes[:handle.size])
+for name in "rank_1/checkpoint_1.ckpt", "rank_2", "rank_3/checkpoint_3.ckpt":
+    handle.bytes[:8] = halves(of[name])
+    fd = opened(handle, os.O_RDONLY)
+    assert os.fstat(fd).st_ino == of[name], name
+    if name.endswith(".ckpt"):
+        with open(fd, "rb") as f, open(os.path.join(expected, name), "rb") as g:
+            assert f.read() == g.read(), name
+    else:
+        assert os.listdir(fd) == ["checkpoint_2.ckpt"], os.listdir(fd)
+        above = os.open("..", os.O_RDONLY, dir_fd=fd)
+        assert os.fstat(above).st_ino == os.fstat(at).st_ino, "the directory above"
+handle.bytes[:8] = halves(max(of.values()) + 1000)
+try:
+    opened(handle, os.O_RDONLY)
+    sys.exit("a node that is not there was opened")
+except OSError as e:
+    assert e.errno == 116, e  # ESTALE
+PY
+if [ "$(id -u)" = 0 ]; then
+	mount_start $(strategies) || finish
+	check "nodes are found by their handles" \
+		python3 "$T/handles.py" "$MNT" "$T/numbers" "$T/expected"
+	mount_stop
+fi
+
 # One source that not everybody may read takes the bit from what needs it.
 chmod 0755 "$SRC"
 chmod 0444 "$SRC"/rank_?/*

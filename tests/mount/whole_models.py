@@ -419,6 +419,9 @@ def the_model_in_a_training_state(directory):
             demand(is_shown(root, {before + n: v for n, v in values.items()} | states),
                    f"such as {before}lm_head.weight: they have words of wrappers, which --unwrap "
                    "removes")
+            os.remove(os.path.join(root, "config.json"))
+            demand(is_shown(root, {before + n: v for n, v in values.items()} | states),
+                   "there is no config.json: no model has the names of", "--unwrap removes")
             check(run("export", "--unwrap", root, to).status == GOOD, "--unwrap")
             check(values_of_model(to) == values, "--unwrap")
             shutil.rmtree(to)

@@ -167,6 +167,7 @@ static int model_configs_update(const struct rsh_output_tree *t,
 				struct rsh_error *err)
 {
 	struct shown_weights s = { 0 };
+	bool noted = false;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < files->n; i++) {
@@ -179,6 +180,15 @@ static int model_configs_update(const struct rsh_output_tree *t,
 			rc = shown_list(t, &s, err);
 		if (rc == 0)
 			rc = config_update_file(&s, files->dir, f, config, err);
+		noted |= config;
+	}
+	if (rc == 0 && !noted && !s.t)
+		rc = shown_list(t, &s, err);
+	if (rc == 0 && !noted) {
+		const struct rsh_hf_weights w = { .v = s.weights, .n = s.n,
+						  .note = shown_note };
+
+		rsh_hf_names_check(&w, "there is no config.json");
 	}
 	free(s.weights);
 	free(s.at);

@@ -673,11 +673,8 @@ static int hf_check_tie(struct hf_check *h)
 
 /* ---- names ---- */
 
-/* Says if the names are those of a wrapped model: transformers would look for
- * other ones, and initialize all weights. */
-static bool hf_check_wrapped(const struct hf_check *h)
+bool rsh_hf_names_check(const struct rsh_hf_weights *w, const char *path)
 {
-	const struct rsh_hf_weights *w = h->f.w;
 	const char *first = NULL;
 	char text[RSH_ERROR_TEXT_MAX];
 	uint32_t n = 0;
@@ -689,7 +686,7 @@ static bool hf_check_wrapped(const struct hf_check *h)
 		return false;
 	snprintf(text, sizeof(text), "%.600s: no model has the names of %u "
 		 "weights, such as %.400s: they have words of wrappers, which "
-		 "--unwrap removes", h->path, n, first);
+		 "--unwrap removes", path, n, first);
 	w->note(w->ctx, text);
 	return true;
 }
@@ -729,7 +726,7 @@ int rsh_hf_config_update(const struct rsh_hf_weights *w,
 	h.complete = complete &&
 		     (rsh_json_edit_find(e, NULL, "model_type") ||
 		      rsh_json_edit_find(e, NULL, "architectures"));
-	if (h.complete && w->note && !hf_check_wrapped(&h))
+	if (h.complete && w->note && !rsh_hf_names_check(w, path))
 		hf_check_architecture(&h);
 	if (text && text->kind == RSH_JSON_OBJECT)
 		h.in = HF_TEXT;

@@ -47,6 +47,11 @@ struct rsh_hf_weights {
 	void *ctx;
 };
 
+/* Notes if the names are those of a wrapped model, and returns whether they
+ * are: transformers would look for other ones, and initialize all weights.
+ * `path` is for the message. */
+bool rsh_hf_names_check(const struct rsh_hf_weights *w, const char *path);
+
 /* Compares a config.json with the weights.  Sets "dtype" and "torch_dtype" to
  * the type of the weights, and removes "quantization_config" if no weight is
  * quantized.  With `complete`, adds missing keys whose values are known, if the
