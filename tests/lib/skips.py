@@ -130,6 +130,7 @@ def conditions(build):
         "no-ubuntu": lambda: fresh_fails("fresh_choose focal; fresh_answers"),
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
+        "no-devices": no_devices,
         "few-file-systems": few_file_systems,
         # Containers have /proc/sys for reading.
         "no-user-limits": lambda: fails("unshare", "--user", "--map-root-user", "--mount", "test",

@@ -211,12 +211,12 @@ def as_ranks(job):
               for n, (k, s, _) in job.model.items()]
     write(job.directory + "/to.ckpt", strategy(params, "wanted", mesh))
     to = ["--dst-strategy", job.directory + "/to.ckpt", "--format",
-          job.rng.choice(("ckpt", "safetensors"))]
+          job.rng.choice(("ckpt", "safetensors")),
+          # Slices of a few drawn elements may be equal, as copies are.
+          "--check", "structure"]
     got = tree(export(*tuned[:1], job.directory + "/out", *tuned[1:], *to, "--lora-alpha",
                       str(job.alpha)))
     plain = job.write_ranks("plain", job.merged())[:3]
-    # Slices of a few drawn elements may be equal, as copies are.
-    to += ["--check", "structure"]
     wanted = tree(export(plain[0], job.directory + "/wanted", *plain[1:], *to))
     check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
     for name in wanted:
