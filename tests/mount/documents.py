@@ -105,7 +105,7 @@ class Place:
         shutil.copytree(os.path.join(saved, "dp4mp2_opt"), self.at("saved"))
         shutil.copytree(os.path.join(saved, "strategies", "mp4"), self.at("strategy_of_new_job"))
         shutil.copytree(os.path.join(DATA, "torch", "hf-bin"), self.at("torch_model"))
-        shutil.copytree(os.path.join(DATA, "dcp", "torch-2.15", "fsdp2-2"), self.at("step-1000"))
+        shutil.copytree(os.path.join(DATA, "dcp", "torch-2.15", "fsdp2-2"), self.at("step-500"))
         shutil.copytree(os.path.join(DATA, "quantised", "gpt_oss"), self.at("gpt-oss-20b"))
         with tempfile.TemporaryDirectory() as unpacked:
             ranks = os.path.join(unpack(unpacked), "verl", "global_step_20")
@@ -138,6 +138,8 @@ class Place:
                    strategy, self.at("Qwen3-8B"), self.at("output", "checkpoint"))
         check(done.status == 0, done)
         os.remove(self.at("output", "checkpoint", "reshardfs-manifest.jsonl"))
+        done = run("export", "--format", "dcp", self.at("Qwen3-8B"), self.at("step-1000"))
+        check(done.status == 0, done)
 
     def _make_programs(self):
         """Python with what a command wants, and where a build keeps the library."""

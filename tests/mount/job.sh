@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The example of a job script: it mounts, has the command run, and unmounts
-# however that ends.
+# however that ends.  And those that Slurm runs before and after a job.
 . "${srcdir:-.}/lib/mount.sh"
 
 job=${top_srcdir:-..}/mount-helpers/examples/job.sh
@@ -52,8 +52,40 @@ wait "$pid"
 equal "SIGTERM reaches the command, whose status counts" $? 9
 check "SIGTERM: nothing is left" nothing_left
 
+slurm=$(dirname "$job")/slurm
+SLURM_JOB_ID=test-$$ SLURM_JOB_USER=$(id -un)
+RESHARDFS_MOUNT="--index-cache off --src-strategy '$SRC_STRATEGY' --dst-strategy '$DST_STRATEGY' '$SRC'"
+export SLURM_JOB_ID SLURM_JOB_USER RESHARDFS_MOUNT
+for part in prolog task_prolog epilog; do
+	# The program's own are in /tmp.
+	sed "s|/tmp/|$T/jobs/|g" "${slurm}_$part.sh" >"$T/$part"
+done
+of_job=$T/jobs/ckpt-$SLURM_JOB_ID
+mounts() { grep -c " $of_job " /proc/self/mounts; }
+check "Slurm: before a job" sh "$T/prolog"
+for task in first second; do
+	equal "Slurm: before its $task task" "$(sh "$T/task_prolog" 2>"$T/said")" \
+		"export CHECKPOINT=$of_job"
+	equal "Slurm: there is one mount" "$(mounts)" 1
+done
+check "Slurm: a task reads" cmp "$of_job/rank_3/checkpoint_3.ckpt" \
+	"$T/expected/rank_3/checkpoint_3.ckpt"
+kill -KILL "$(python3 -c '
+import json, subprocess, sys
+said = json.loads(subprocess.check_output([sys.argv[1], "list", "--json"]))
+print(next(m["pid"] for m in said["mounts"] if m["mountpoint"] == sys.argv[2]))
+' "$RESHARDFS" "$of_job")"
+refute "Slurm: a daemon was killed" ls "$of_job"
+equal "Slurm: before a task of the next step" "$(sh "$T/task_prolog" 2>"$T/said")" \
+	"export CHECKPOINT=$of_job"
+check "Slurm: a task reads again" cmp "$of_job/rank_3/checkpoint_3.ckpt" \
+	"$T/expected/rank_3/checkpoint_3.ckpt"
+check "Slurm: after the job" sh "$T/epilog"
+check "Slurm: nothing is left" nothing_left
+equal "Slurm: a job without a checkpoint" "$(RESHARDFS_MOUNT='' sh "$T/task_prolog")" ""
+
 if command -v shellcheck >/dev/null; then
-	check "shellcheck has nothing to say" shellcheck "$job"
+	check "shellcheck has nothing to say" shellcheck "$job" "$slurm"_*.sh
 else
 	skip "shellcheck" "it is not installed"
 fi
