@@ -65,6 +65,12 @@ def no_devices():
     return False
 
 
+def no_handles():
+    """open_by_handle_at() takes CAP_DAC_READ_SEARCH."""
+    with open("/proc/self/status", encoding="ascii") as f:
+        return not int(re.search(r"^CapEff:\s*(\w+)", f.read(), re.M).group(1), 16) & 4
+
+
 def few_file_systems():
     """Whether mount/identity_table.py may lack a file system of the kernel."""
     with open("/proc/filesystems", encoding="utf-8") as f:
@@ -131,6 +137,7 @@ def conditions(build):
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
         "no-devices": no_devices,
+        "no-handles": no_handles,
         "few-file-systems": few_file_systems,
         # Containers have /proc/sys for reading.
         "no-user-limits": lambda: fails("unshare", "--user", "--map-root-user", "--mount", "test",

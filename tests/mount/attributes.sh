@@ -201,7 +201,10 @@ try:
 except OSError as e:
     assert e.errno == 116, e  # ESTALE
 PY
-if [ "$(id -u)" = 0 ]; then
+# A capability is needed for that, which containers do not have.
+if [ $((0x$(sed -n 's/^CapEff:\t*//p' /proc/self/status) & 4)) = 0 ]; then
+	skip "nodes are found by their handles" "no handle can be opened"
+else
 	mount_start $(strategies) || finish
 	check "nodes are found by their handles" \
 		python3 "$T/handles.py" "$MNT" "$T/numbers" "$T/expected"
