@@ -6,8 +6,10 @@
 FILE is an .svg, .png or .pdf.  Each source rank has a colour, and a slice of the
 destination has the colours of the ranks that it is read from.  "x4: 0,2,4,6" means
 that these four ranks have the same slice.  Slices of the optimizer shard have dashed
-edges, and slices in no file are hatched.  The table has the bytes that each
-destination rank reads from each source rank.
+edges, and slices in no file are hatched.  If a source rank has no file, all ranks are
+drawn first: those that are there, those whose slices others have, and those of which
+something is lost.  The table has the bytes that each destination rank reads from each
+source rank.
 
 The last line of the picture says the same.  --dark draws it for a dark page, and --no-table
 without the table.
@@ -20,7 +22,7 @@ It needs matplotlib.
 import argparse
 import json
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 Json = Dict[str, Any]
 Box = Tuple[float, float, float, float]  # left, top, width, height; of a tensor: 0 to 1
@@ -30,7 +32,8 @@ LABELLED = 64        # slices of one side; where there are more, they have no la
 WIDTH = 9.0          # of the page, in inches
 TENSOR_HEIGHT = 2.3
 ROW_HEIGHT = 0.22
-EDGE, LOST = "#444444", "#cc5555"
+RANKS_IN_ROW = 64
+EDGE, LOST, THERE = "#444444", "#cc5555", "#5588bb"
 LEGEND = ("Colour: the source rank of the bytes. 0, 1 ...: the rank that has the slice; ×2: 0,2: "
           "both have it. Dashed: optimizer shard. Hatched: lost.")
 
@@ -134,9 +137,15 @@ class Page:
         self.pyplot, self.plan, self.has_table = pyplot, plan, table
         self.tensors, self.n_left = chosen(plan["tensors"], most)
         known = {s["rank"] for s in plan["sources"]}
+        # Ranks without a file, and those of them that had a slice alone.
+        self.absent: Set[int] = set()
+        self.needed: Set[int] = set()
         for tensor in plan["tensors"]:
             for part in tensor["source"]["slices"]:
                 known.update(part["ranks"], part["missing"])
+                self.absent.update(part["missing"])
+                if not part["ranks"]:
+                    self.needed.update(part["missing"])
         self.sources = sorted(known)
         self.read = {s["rank"] for s in plan["sources"]}
         self.by_source = len(self.sources) > 1
@@ -179,7 +188,7 @@ class Page:
             if box is None:
                 continue
             self.fill(axes, side, part, dims, box)
-            self.rectangle(axes, box, fill=False, edgecolor=self.ink, linewidth=0.8,
+            self.rectangle(axes, box, fill=False, edgecolor=self.ink, linewidth=min(0.8, 16 / n),
                            linestyle="--" if side["optimizer_shards"] > 1 else "-")
             missing = part.get("missing", [])
             copies = len(part["ranks"]) + len(missing)
@@ -219,6 +228,33 @@ class Page:
         if len(tensor["names"]) > 1:
             about += f"; {len(tensor['names']) - 1} more are cut so"
         left.text(0, 1.28, about, transform=left.transAxes, fontsize=9, weight="bold")
+
+    def ranks(self, axes: Any) -> None:
+        """A square for each source rank: there, replaced by others, or lost."""
+        replaced = self.absent - self.needed
+        for rank in self.sources:
+            box = (rank % RANKS_IN_ROW, rank // RANKS_IN_ROW, 0.8, 0.8)
+            if rank in self.needed:
+                self.lost(axes, box)
+            elif rank in replaced:
+                self.rectangle(axes, box, fill=False, edgecolor=self.ink, linestyle=":")
+            else:
+                self.rectangle(axes, box, facecolor=THERE, linewidth=0)
+        axes.set(xlim=(-0.2, RANKS_IN_ROW), ylim=(self.rank_rows(), -0.2), xticks=[],
+                 yticks=[y + 0.4 for y in range(self.rank_rows())],
+                 yticklabels=[str(y * RANKS_IN_ROW) for y in range(self.rank_rows())])
+        axes.tick_params(length=0)
+        axes.set_frame_on(False)
+        said = [f"{len(self.sources) - len(self.absent)} of {len(self.sources)} source ranks are "
+                "there (filled)"]
+        said += [f"others have the slices of {ranks_text(list(replaced))} (dotted)"] \
+            if replaced else []
+        said += [f"slices of {ranks_text(list(self.needed))} are lost (hatched)"] \
+            if self.needed else []
+        axes.set_title(shortened("; ".join(said), 118), loc="left", fontsize=9, weight="bold")
+
+    def rank_rows(self) -> int:
+        return max(self.sources, default=0) // RANKS_IN_ROW + 1
 
     def table(self, axes: Any) -> None:
         """Bytes that destination ranks (columns) read from source ranks (rows)."""
@@ -261,11 +297,15 @@ class Page:
         if self.has_table:
             heights.append(ROW_HEIGHT * max(rows, 1) + 0.3)
         gap, head, foot = 0.35, 0.5, 0.5
-        total = sum(heights) + gap * len(heights) + head + foot
+        strip = 0.14 * self.rank_rows() + 0.35 if self.absent else 0
+        total = sum(heights) + gap * len(heights) + head + foot + strip
         figure = self.pyplot.figure(figsize=(WIDTH, total))
         at = total - head
         figure.text(0.03, 1 - 0.25 / total, f"{shortened(self.plan['source'], 60)}   "
                     f"{self.plan['step']}", fontsize=11, weight="bold")
+        if self.absent:
+            at -= strip
+            self.ranks(figure.add_axes((0.05, (at + 0.1) / total, 0.91, (strip - 0.35) / total)))
         for tensor, height in zip(self.tensors, heights):
             at -= height
             left, right = (figure.add_axes((x, at / total, 0.42, (height - 0.65) / total))

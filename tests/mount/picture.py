@@ -111,10 +111,12 @@ def who_has_what(directory):
         check(word in said, (word, said))
     os.remove(os.path.join(source, "rank_2", "net-1_1.ckpt"))
     said = drawn(run_json(*words), directory)
-    check("1 of 2: 0" in said, said)
+    check("1 of 2: 0" in said and "3 of 4 source ranks are there (filled); others have the slices "
+          "of 2 (dotted)" in said, said)
     os.remove(os.path.join(source, "rank_0", "net-1_1.ckpt"))
     said = drawn(run_json(*words), directory)
-    check("lost: 0,2" in said and "lost" in said, said)
+    check("lost: 0,2" in said and "lost" in said and "2 of 4 source ranks are there (filled); "
+          "slices of 0,2 are lost (hatched)" in said, said)
 
 
 def many_ranks(directory):
