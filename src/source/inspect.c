@@ -348,6 +348,13 @@ const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,
 			    NULL;
 }
 
+const char *rsh_values_state_key(const struct rsh_values *v, const char *name)
+{
+	const struct rsh_name_path *p = rsh_values_path(v, name);
+
+	return p && p->n > 1 ? p->keys->text : NULL;
+}
+
 void rsh_values_clear(struct rsh_values *v)
 {
 	free(v->paths);

@@ -275,6 +275,7 @@ static int convert(struct planning *p, bool allow_missing)
 		.dst = v->dst, .opts = &opts,
 	};
 	uint32_t rank = 0;
+	int rc = 0;
 
 	rsh_output_set(cfg->output, cfg->plan.part_bytes, &opts);
 	opts.allow_missing = allow_missing;
@@ -296,12 +297,15 @@ static int convert(struct planning *p, bool allow_missing)
 	if (rsh_source_format(v->source)->by_name && rank == view.n_ranks)
 		return rsh_error_set(p->err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
-	if (v->weights)
-		return rsh_vfs_plan_weights(v, cfg, &view, &opts, p->err);
 	/* A file may be read again for values: there is more memory for this
-	 * before the plan is made. */
-	return take_values(v, &opts, p->err) ?: plan_source(p, &job, p->err) ?:
-	       values_note(v) ? rsh_error_nomem(p->err) : 0;
+	 * before the plan is made.  Another form of the model has none. */
+	if (!v->weights || !cfg->weights.table)
+		rc = take_values(v, &opts, p->err);
+	if (rc == 0 && v->weights)
+		rc = rsh_vfs_plan_weights(v, cfg, &view, &opts, p->err);
+	else if (rc == 0)
+		rc = plan_source(p, &job, p->err);
+	return rc ?: values_note(v) ? rsh_error_nomem(p->err) : 0;
 }
 
 /* Logs the notes about what is shown in one line.  Logs differences from the

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/param_kind.h"
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
 #include "rsh/source/tables.h"
@@ -208,6 +209,26 @@ static void weights_take_size(void *ctx, uint32_t let, const char *key,
 		*l = (struct let_size){ LET_ONE, key, size };
 }
 
+/* Returns the key under which a training state has all weights; NULL: it is not
+ * known, or there is none. */
+static const char *weights_state_key(const struct weights_job *k)
+{
+	const char *key = NULL;
+
+	for (uint32_t i = 0; i < k->now.n; i++) {
+		const char *name = rsh_names_text(k->now.cat->names,
+						  k->now.v[i].name);
+		const char *its = rsh_values_state_key(&k->v->extra, name);
+
+		if (rsh_is_flattened_state(name))
+			continue;
+		if (!its || (key && strcmp(its, key) != 0))
+			return NULL;
+		key = its;
+	}
+	return key;
+}
+
 static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -235,7 +256,8 @@ static int weights_read(struct weights_job *k,
 		return rsh_error_nomem(err);
 	/* Tables have the names of the model itself. */
 	if (k->cfg->weights.table || k->cfg->weights.unwrap)
-		rc = rsh_weights_unwrap(&k->now, job.arena, &n, err);
+		rc = rsh_weights_unwrap(&k->now, weights_state_key(k),
+					job.arena, &n, err);
 	if (rc == 0 && n > 0) {
 		snprintf(text, sizeof(text), "%u names are used without the "
 			 "words of wrappers, such as \"module.\"", n);

@@ -40,10 +40,12 @@ const char *rsh_decoder_class(const char *json, size_t length)
 static bool decoder_may_have(const char *name)
 {
 	static const char *const begins[] = {
-		"layers.", "embed_tokens.", "norm.", "lm_head.",
+		"layers.", "embed_tokens.", "norm.",
 	};
-	static const char model[] = "model.";
+	static const char model[] = "model.", head[] = "lm_head.";
 
+	if (strncmp(name, head, strlen(head)) == 0)
+		return true;
 	if (strncmp(name, model, strlen(model)) == 0)
 		name += strlen(model);
 	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
@@ -69,7 +71,7 @@ bool rsh_decoder_names_misfit(const struct rsh_decoder_names *d,
 		return false;
 	snprintf(text, size, "%.600s: no weight has a name that %s has, such as "
 		 "%.400s: transformers would initialize all weights; "
-		 "--rename and --convert change names", path, class,
+		 "--unwrap, --rename and --convert change names", path, class,
 		 d->first);
 	return true;
 }

@@ -12,9 +12,7 @@
 static const char of_model[] = "module.";
 static const char of_state[] = "model.";
 
-/* Returns whether the name begins with the key of the model in a training
- * state, and not with the model's own word: nothing of that name is in it. */
-static bool name_is_keyed(const char *name)
+bool rsh_name_is_keyed(const char *name)
 {
 	static const char *const words[] = {
 		of_state, "lm_head.", of_model, "_forward_module.",
@@ -66,8 +64,7 @@ static void strip(const char *name, char *to)
 
 bool rsh_name_is_wrapped(const char *name)
 {
-	if (strncmp(name, of_model, strlen(of_model)) == 0 ||
-	    name_is_keyed(name))
+	if (strncmp(name, of_model, strlen(of_model)) == 0)
 		return true;
 	for (; name; name = strchr(name, '.')) {
 		name += *name == '.';
@@ -114,14 +111,16 @@ static bool unwrap_word(char **texts, uint32_t n, const char *word)
 
 /* Removes the key of a model in a training state, then the words of wrappers,
  * which may be in each other. */
-static void unwrap_keys(char **texts, uint32_t n)
+static void unwrap_keys(char **texts, uint32_t n, const char *key)
 {
 	bool keyed = false;
 
+	if (key && unwrap_word(texts, n, key))
+		unwrap_word(texts, n, ".");
 	unwrap_word(texts, n, "state_dict.");
 	unwrap_word(texts, n, "model_state_dict.");
 	for (uint32_t i = 0; i < n && !keyed; i++)
-		keyed = name_is_keyed(texts[i]);
+		keyed = rsh_name_is_keyed(texts[i]);
 	if (keyed)
 		unwrap_word(texts, n, of_state);
 	while (unwrap_word(texts, n, of_model) ||
@@ -166,8 +165,9 @@ static int unwrap_check(const struct rsh_offers *io, const struct rsh_offer *v,
 	return 0;
 }
 
-int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
-		       uint32_t *n, struct rsh_error *err)
+int rsh_weights_unwrap(struct rsh_offers *io, const char *key,
+		       struct rsh_arena *arena, uint32_t *n,
+		       struct rsh_error *err)
 {
 	struct rsh_offer *v = rsh_arena_array(arena, struct rsh_offer, io->n);
 	char **texts = rsh_arena_array(arena, char *, io->n);
@@ -175,7 +175,7 @@ int rsh_weights_unwrap(struct rsh_offers *io, struct rsh_arena *arena,
 	*n = 0;
 	if (!v || !texts || unwrap_texts(io, arena, texts))
 		return rsh_error_nomem(err);
-	unwrap_keys(texts, io->n);
+	unwrap_keys(texts, io->n, key);
 	for (uint32_t i = 0; i < io->n; i++) {
 		v[i] = io->v[i];
 		v[i].name = rsh_names_add(io->cat->names, texts[i],

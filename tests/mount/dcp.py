@@ -113,6 +113,25 @@ def exported(case, directory):
 
 
 @test
+def unwrapped(case, directory):
+    """--unwrap removes the key under which a training state has the model, and keeps values"""
+    expected = expected_of(case)
+    weights = {n: e for n, e in expected["tensors"].items()
+               if not n.startswith(("optim.", "optimizer."))}
+    if not weights or not all(n.startswith("model.") for n in weights):
+        return
+    with Mounted(source_of(case)) as mount:
+        shown, extra, said = model_hashes(mount.path), extra_state(mount.path), mount.log()
+    demand(said, 'all weights were saved under the key "model": --unwrap removes it')
+    with Mounted(source_of(case), extra=["--unwrap"]) as mount:
+        same(model_hashes(mount.path), {n.removeprefix("model."): e for n, e in weights.items()},
+             case)
+        check(extra_state(mount.path) == extra, "other values")
+        check("--unwrap removes" not in mount.log(), mount.log())
+    same(shown, weights, case)
+
+
+@test
 def listed(case, directory):
     """ls says what there is, and verify that it is whole"""
     said = run_json("ls", source_of(case))

@@ -417,11 +417,11 @@ def the_model_in_a_training_state(directory):
         shutil.rmtree(to)
         if before == "model.":
             demand(is_shown(root, {before + n: v for n, v in values.items()} | states),
-                   f"such as {before}lm_head.weight: they have words of wrappers, which --unwrap "
-                   "removes")
+                   f"such as {before}lm_head.weight: transformers would initialize all weights; "
+                   "--unwrap, --rename and --convert change names")
             os.remove(os.path.join(root, "config.json"))
             demand(is_shown(root, {before + n: v for n, v in values.items()} | states),
-                   "there is no config.json: no model has the names of", "--unwrap removes")
+                   'all weights were saved under the key "model": --unwrap removes it')
             check(run("export", "--unwrap", root, to).status == GOOD, "--unwrap")
             check(values_of_model(to) == values, "--unwrap")
             shutil.rmtree(to)

@@ -408,6 +408,9 @@ void rsh_values_sort_paths(struct rsh_values *v);
 /* Returns NULL if the name is the only key. */
 const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,
 					    const char *name);
+/* Returns the key under which a training state has a tensor or value: the first
+ * one of its path.  NULL: it has one key, or the first one is a number. */
+const char *rsh_values_state_key(const struct rsh_values *v, const char *name);
 void rsh_values_clear(struct rsh_values *v);
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s);

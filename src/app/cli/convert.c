@@ -289,7 +289,7 @@ static int check_read_source(struct checking *c, const char *path,
 	c->in = in;
 	if (rsh_offers_expand(&c->in, &c->arena))
 		return rsh_error_nomem(err);
-	return rsh_weights_unwrap(&c->in, &c->arena, &n_wrapped, err) ?:
+	return rsh_weights_unwrap(&c->in, NULL, &c->arena, &n_wrapped, err) ?:
 	       rsh_weights_dequantise(&(struct rsh_dequantise){
 		.config = c->config, .type = v->weights.dequantise,
 		.load = check_load, .ctx = c,

@@ -24,6 +24,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/safetensors.h"
+#include "rsh/weights/wrapped.h"
 
 /* ---- config.json beside a model ---- */
 
@@ -159,6 +160,25 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 	return rc > 0 ? 0 : rc;
 }
 
+/* Says if all names begin with the key that a training state has for the
+ * model. */
+static void note_state_key(const struct shown_weights *s)
+{
+	const char *key = NULL, *its;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		its = rsh_values_state_key(s->t->values, s->weights[i].name);
+		if (!its && rsh_name_is_keyed(s->weights[i].name))
+			its = "model";
+		if (!its || (key && strcmp(its, key) != 0))
+			return;
+		key = its;
+	}
+	if (key)
+		rsh_log_warning("all weights were saved under the key \"%s\": "
+				"--unwrap removes it from their names", key);
+}
+
 /* Corrects the config.json and the generation_config.json beside a model to
  * match the weights that are shown (model_config.c).  Returns 0 or -errno with
  * a sentence. */
@@ -188,7 +208,8 @@ static int model_configs_update(const struct rsh_output_tree *t,
 		const struct rsh_hf_weights w = { .v = s.weights, .n = s.n,
 						  .note = shown_note };
 
-		rsh_hf_names_check(&w, "there is no config.json");
+		if (!rsh_hf_names_check(&w, "there is no config.json"))
+			note_state_key(&s);
 	}
 	free(s.weights);
 	free(s.at);
