@@ -11,7 +11,7 @@
  *   kept.c                    what the index cache keeps on disk
  *   inspect.c                 what is known of it, and messages about it
  *   save_dir.c, saved_steps.c a directory into which a job saves
- *   resume.c, resume_find.c   --resume
+ *   resume.c                  --resume
  *   strategies.c, group_info.c, tables.c   other files that are read
  *   failures.c, options.c     why candidates were left; options
  */
@@ -114,12 +114,6 @@ int rsh_candidates_make(struct rsh_source *s,
 /* Writes the end of a sentence about candidates that are not tried, or ""
  * (inspect.c). */
 void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size);
-/* Lists the checkpoints that the ranks of a job have saved, by the names that a
- * format knows, in s->listing.  The directories of the listing are the units,
- * ascending by name (resume_find.c). */
-int rsh_resume_find(struct rsh_source *s, const struct rsh_format *format,
-		    const struct rsh_source_options *o, struct rsh_error *err);
-
 /* ---- the tree (tree.c) ---- */
 
 /* This is a file of the chosen candidate; the file of the store has the same
