@@ -124,56 +124,18 @@ static int dcp_values(struct rsh_source *source,
 
 /* ---- lists: they are made from the metadata, and no file is opened ---- */
 
-int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
-			  struct rsh_error *err)
-{
-	uint64_t n = 0;
-	int rc = rsh_dcp_uncovered(t, &n, err);
-
-	return rc || n == 0 ? rc :
-	       rsh_error_set(err, EBADMSG, "tensor %s: %" PRIu64 " elements "
-			     "are in no chunk", t->name, n);
-}
-
-static void dcp_check_ends(const struct rsh_dcp *d,
-			   const struct rsh_dcp_tensor *t,
-			   const uint64_t *file_bytes, struct rsh_error *wrong)
-{
-	for (uint32_t i = 0; i < t->n_chunks && !wrong->code; i++) {
-		const struct rsh_dcp_chunk *c = &t->chunks[i];
-
-		if (c->file != RSH_DCP_NO_FILE &&
-		    !rsh_dcp_chunk_fits(c, file_bytes[c->file]))
-			rsh_error_set(wrong, EBADMSG, "%s is too short for "
-				      "tensor %s", d->files[c->file], t->name);
-	}
-}
-
-/* Finds the first tensor whose boxes do not cover it, or else the first file
- * that is missing or too short. */
 static int list_judge(const struct rsh_source *s, struct rsh_error *wrong)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(s);
-	cleanup_free uint64_t *file_bytes =
-		calloc((size_t)d->n_files + 1, sizeof(*file_bytes));
+	cleanup_free uint64_t *sizes =
+		rsh_alloc_array((size_t)d->n_files + 1, sizeof(*sizes));
 	struct rsh_stat st;
 
-	if (!file_bytes)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
-		if (rsh_dcp_check_covered(&d->tensors[i], wrong) == -ENOMEM)
-			return -ENOMEM;
-	for (uint32_t i = 0; i < d->n_files && !wrong->code; i++) {
-		if (rsh_store_look(rsh_source_store(s), d->files[i], &st) ||
-		    st.kind != RSH_IS_FILE)
-			rsh_error_set(wrong, ENOENT, "%s is missing",
-				      d->files[i]);
-		else
-			file_bytes[i] = st.size;
-	}
-	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
-		dcp_check_ends(d, &d->tensors[i], file_bytes, wrong);
-	return 0;
+	for (uint32_t i = 0; i < d->n_files && sizes; i++)
+		sizes[i] = rsh_store_look(rsh_source_store(s), d->files[i],
+					  &st) || st.kind != RSH_IS_FILE ?
+			   RSH_DCP_MISSING : st.size;
+	return sizes ? rsh_dcp_judge(d, sizes, wrong) : -ENOMEM;
 }
 
 /* A chunk that is in no file is a problem of the source; one in a damaged file
@@ -343,8 +305,10 @@ static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
 {
 	int rc = rsh_dcp_list(job, out, err);
 
-	return rc ? rc : job->part == RSH_LIST_CHUNKS &&
-	       list_judge(job->source, &out->wrong) ? rsh_error_nomem(err) : 0;
+	if (rc == 0 && job->part == RSH_LIST_CHUNKS &&
+	    list_judge(job->source, &out->wrong) == -ENOMEM)
+		rc = rsh_error_nomem(err);
+	return rc;
 }
 
 /* Ranks that write their own metadata do not wait for each other. */

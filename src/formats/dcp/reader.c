@@ -628,3 +628,41 @@ int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
 	rsh_cut_free(cut);
 	return 0;
 }
+
+int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
+			  struct rsh_error *err)
+{
+	uint64_t n = 0;
+	int rc = rsh_dcp_uncovered(t, &n, err);
+
+	return rc || n == 0 ? rc :
+	       rsh_error_set(err, EBADMSG, "tensor %s: %" PRIu64 " elements "
+			     "are in no chunk", t->name, n);
+}
+
+int rsh_dcp_judge(const struct rsh_dcp *d, const uint64_t *sizes,
+		  struct rsh_error *wrong)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
+		rc = rsh_dcp_check_covered(&d->tensors[i], wrong);
+	for (uint32_t i = 0; i < d->n_files && rc == 0; i++)
+		if (sizes[i] == RSH_DCP_MISSING)
+			rc = rsh_error_set(wrong, ENOENT, "%s is missing",
+					   d->files[i]);
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+
+		for (uint32_t k = 0; k < t->n_chunks && rc == 0; k++) {
+			const uint32_t file = t->chunks[k].file;
+
+			if (file != RSH_DCP_NO_FILE &&
+			    !rsh_dcp_chunk_fits(&t->chunks[k], sizes[file]))
+				rc = rsh_error_set(wrong, EBADMSG, "%s is too "
+						   "short for tensor %s",
+						   d->files[file], t->name);
+		}
+	}
+	return rc;
+}
