@@ -30,6 +30,24 @@ int rsh_output_add_text(struct rsh_output_tree *t,
 	return 0;
 }
 
+int rsh_output_add_file(struct rsh_output_tree *t, uint64_t node,
+			uint64_t parent, const char *name,
+			const struct rsh_output_text *text)
+{
+	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
+						struct rsh_item, 1);
+	const struct rsh_row row = {
+		.n = 1, .first = node, .step = 1, .parent = parent,
+		.items = item,
+	};
+
+	if (!item)
+		return -ENOMEM;
+	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
+	return rsh_output_add_text(t, text, &item->leaf) ?:
+	       rsh_tree_add(t->tree, &row);
+}
+
 void rsh_output_tree_clear(struct rsh_output_tree *t)
 {
 	if (t->output && t->output->free)
@@ -65,29 +83,19 @@ int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
 	const gid_t gid = t->tree->gid;
 	struct rsh_output_text text = {
 		.body = rsh_body_of_text(bytes, n),
-	};
-	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
-						struct rsh_item, 1);
-	const struct rsh_row row = {
-		.n = 1, .first = RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) +
-			 number,
-		.step = 1, .parent = t->tree->root, .items = item,
+		.mode = rsh_store_mode_as(&t->values->attr, uid, gid),
 	};
 	struct rsh_source_file_info f;
 	struct rsh_store_attr a;
 
-	if (!item)
-		return -ENOMEM;
-	text.mode = rsh_store_mode_as(&t->values->attr, uid, gid);
 	for (uint32_t i = 0; i < rsh_source_n_files(t->source); i++) {
 		rsh_source_file_info(t->source, i, &f);
 		if (f.valid && rsh_source_attr(t->source, f.rank, &a))
 			text.mode &= rsh_store_mode_as(&a, uid, gid);
 	}
-	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
-	if (rsh_output_add_text(t, &text, &item->leaf))
-		return -ENOMEM;
-	return rsh_tree_add(t->tree, &row);
+	return rsh_output_add_file(
+		t, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + number,
+		t->tree->root, name, &text);
 }
 
 int rsh_output_add_values(struct rsh_output_tree *t)

@@ -107,7 +107,8 @@ static bool places_are_siblings(const struct tree_place *a,
 	       memcmp(a->path, b->path, a->dir_len) == 0;
 }
 
-static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
+static int tree_add_items(struct rsh_tree *t, uint64_t first,
+			  const struct tree_places *p)
 {
 	struct rsh_item *items =
 		rsh_arena_array(&t->arena, struct rsh_item, p->n);
@@ -135,7 +136,7 @@ static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 	 * next row never comes before that of this one. */
 	for (size_t i = 0; i < p->n && rc == 0; i += n) {
 		struct rsh_row row = {
-			.first = t->root + 1 + i, .step = 1,
+			.first = first + i, .step = 1,
 			.parent = t->root, .items = &items[i],
 		};
 
@@ -146,7 +147,7 @@ static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 		if (p->list[i].depth > 1) {
 			while (!place_is_in(&p->list[i], &p->list[dir]))
 				dir++;
-			row.parent = t->root + 1 + dir;
+			row.parent = first + dir;
 		}
 		row.n = (uint32_t)n;
 		rc = rsh_tree_add(t, &row);
@@ -154,8 +155,8 @@ static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 	return rc;
 }
 
-int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
-		       size_t n)
+int rsh_tree_add_paths(struct rsh_tree *t, uint64_t first,
+		       const struct rsh_path *paths, size_t n)
 {
 	struct tree_places p = { 0 };
 	int rc = 0;
@@ -164,7 +165,7 @@ int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
 		rc = places_add(&p, &paths[i]);
 	if (rc == 0 && p.n) {
 		qsort(p.list, p.n, sizeof(*p.list), by_depth_and_name);
-		rc = places_merge(&p) ?: tree_add_items(t, &p);
+		rc = places_merge(&p) ?: tree_add_items(t, first, &p);
 	}
 	free(p.list);
 	return rc;

@@ -250,7 +250,7 @@ static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rc = rsh_reader_new(t->plan, t->resume.source, &reading, &t->reader) ?:
-	     rsh_tree_add_paths(&t->vfs.tree, paths, t->n);
+	     rsh_tree_add_paths(&t->vfs.tree, RSH_VFS_ROOT + 1, paths, t->n);
 	if (rc == -EEXIST)
 		return rsh_error_set(err, EEXIST,
 			"two files would have the same name in the mount");

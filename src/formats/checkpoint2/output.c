@@ -44,7 +44,7 @@ struct ckpt2_shown {
 	char step[24];
 	char step_name[RSH_CKPT2_NAME_MAX];
 	char n_ranks_name[40];
-	struct rsh_item root[2], inside[2];
+	struct rsh_item dir;
 	/* number of names left out because they are slices */
 	uint32_t n_slices;
 	const char *slice;      /* the first of them */
@@ -298,32 +298,36 @@ static int metadata_read(const struct rsh_body *b, struct rsh_target *to,
 	return 0;
 }
 
-static int ckpt2_add_text(struct rsh_output_tree *t, struct rsh_item *item,
-			  const char *name, struct rsh_body body)
-{
-	const struct rsh_output_text text = { .body = body, .mode = 0444 };
-
-	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
-	return rsh_output_add_text(t, &text, &item->leaf);
-}
-
 static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
 {
 	static const char *const kinds[] = { "model-", "opt-" };
-	const struct rsh_row root = {
-		.n = 2, .first = RSH_NODE_BESIDE(0), .step = 2,
-		.parent = t->tree->root, .items = c->root,
-	}, inside = {
-		.n = 2, .first = RSH_NODE_BESIDE(2), .step = 2,
-		.parent = RSH_NODE_BESIDE(0), .items = c->inside,
+	const uint64_t dir_node = RSH_NODE_BESIDE(0);
+	const struct rsh_row dir = {
+		.n = 1, .first = dir_node, .step = 1,
+		.parent = t->tree->root, .items = &c->dir,
 	};
-	int rc = rsh_tree_add(t->tree, &root);
+	const struct rsh_output_text step = {
+		.body = rsh_body_of_text(c->step, strlen(c->step)),
+		.mode = 0444,
+	}, common = {
+		.body = rsh_body_of_text(c->common, c->common_bytes),
+		.mode = 0444,
+	}, metadata = {
+		.body = { .read = metadata_read, .of = c->metadata,
+			  .size = rsh_ckpt2_text_size(c->metadata) },
+		.mode = 0444,
+	};
+	int rc;
 
+	c->dir = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
+	rc = rsh_tree_add(t->tree, &dir) ?:
+	     rsh_output_add_file(t, RSH_NODE_BESIDE(1), t->tree->root,
+				 RSH_CKPT2_TRACKER, &step);
 	for (uint32_t k = 0; rc == 0 && k < c->per_rank; k++) {
 		const struct rsh_row files = {
 			.n = c->n_files / c->per_rank,
 			.first = RSH_NODE_OF_FILE(k),
-			.step = 2 * c->per_rank, .parent = RSH_NODE_BESIDE(0),
+			.step = 2 * c->per_rank, .parent = dir_node,
 			.kind = RSH_NODE_FILE, .before = kinds[k], .digits = 7,
 			.after = c->n_ranks_name, .leaf = k,
 			.leaf_step = c->per_rank,
@@ -331,13 +335,15 @@ static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
 
 		rc = rsh_tree_add(t->tree, &files);
 	}
-	return rc ? rc : rsh_tree_add(t->tree, &inside);
+	return rc ?: rsh_output_add_file(t, RSH_NODE_BESIDE(2), dir_node,
+					 "metadata.json", &metadata) ?:
+		     rsh_output_add_file(t, RSH_NODE_BESIDE(3), dir_node,
+					 "common.json", &common);
 }
 
 static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct ckpt2_shown *c = t->state = calloc(1, sizeof(*c));
-	struct rsh_body metadata = { .read = metadata_read };
 	int rc;
 
 	if (!c)
@@ -351,17 +357,7 @@ static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	snprintf(c->n_ranks_name, sizeof(c->n_ranks_name), "-%07" PRIu32 "%s",
 		 c->n_files / c->per_rank, t->output->suffix);
-	metadata.size = rsh_ckpt2_text_size(c->metadata);
-	metadata.of = c->metadata;
-	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
-	if (ckpt2_add_text(t, &c->inside[0], "metadata.json", metadata) ||
-	    ckpt2_add_text(t, &c->inside[1], "common.json",
-			   rsh_body_of_text(c->common, c->common_bytes)) ||
-	    ckpt2_add_text(t, &c->root[1], RSH_CKPT2_TRACKER,
-			   rsh_body_of_text(c->step, strlen(c->step))) ||
-	    ckpt2_add_rows(c, t))
-		return rsh_error_nomem(err);
-	return 0;
+	return ckpt2_add_rows(c, t) ? rsh_error_nomem(err) : 0;
 }
 
 const struct rsh_output rsh_output_checkpoint2 = {

@@ -459,51 +459,42 @@ static int make_values(struct shown *d)
 
 /* ---- the tree ---- */
 
-static int add_text(struct rsh_output_tree *t, struct rsh_item *item,
+static int add_text(struct shown *d, struct rsh_output_tree *t, uint64_t number,
 		    const char *name, const void *text, size_t bytes)
 {
-	const struct rsh_output_text added = {
-		.body = rsh_body_of_text(text, bytes), .mode = 0444,
-	};
-
-	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
-	return rsh_output_add_text(t, &added, &item->leaf);
+	/* The file of values has the number after those of the files. */
+	return rsh_output_add_file(
+		t, RSH_NODE_BESIDE(d->n_files) + number +
+		   (d->torch || d->n_values > 0), t->tree->root, name,
+		&(struct rsh_output_text){
+			.body = rsh_body_of_text(text, bytes), .mode = 0444,
+		});
 }
 
 static int add_rows(struct shown *d, struct rsh_output_tree *t)
 {
 	/* a pickle of {} */
 	static const uint8_t empty[] = { 0x80, 2, '}', '.' };
-	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
-						 struct rsh_item, 3);
 	const struct rsh_row files = {
 		.n = d->n_files, .first = RSH_NODE_OF_FILE(0), .step = 2,
 		.parent = t->tree->root, .kind = RSH_NODE_FILE,
 		.before = d->torch ? "__0_" : "_rank",
 		.after = t->output->suffix,
 	};
-	struct rsh_row beside = {
-		.n = d->torch ? 3 : 1, .step = 1, .parent = t->tree->root,
-		.items = items,
-	};
+	int rc = rsh_tree_add(t->tree, &files) ?: make_values(d);
 
-	if (!items || rsh_tree_add(t->tree, &files) || make_values(d) ||
-	    (d->n_values > 0 &&
-	     rsh_output_add_values_file(t, 0, d->values_name, d->bytes,
-					d->n_bytes)) ||
-	    make_metadata(d) ||
-	    add_text(t, &items[0], METADATA_NAME, d->out.data, d->out.n) ||
-	    (d->torch &&
-	     (add_text(t, &items[1], "metadata.json", megatron_config,
-		       sizeof(megatron_config) - 1) ||
-	      add_text(t, &items[2], "common.pt", d->common,
-		       rsh_torch_save_pickle(empty, sizeof(empty),
-					     d->common)))))
-		return -ENOMEM;
-	/* The file of values has the number after those of the files. */
-	beside.first = RSH_NODE_BESIDE(d->n_files) +
-		       (d->torch || d->n_values > 0);
-	return rsh_tree_add(t->tree, &beside);
+	if (rc == 0 && d->n_values > 0)
+		rc = rsh_output_add_values_file(t, 0, d->values_name, d->bytes,
+						d->n_bytes);
+	rc = rc ?: make_metadata(d) ?:
+	     add_text(d, t, 0, METADATA_NAME, d->out.data, d->out.n);
+	if (rc || !d->torch)
+		return rc;
+	return add_text(d, t, 1, "metadata.json", megatron_config,
+			sizeof(megatron_config) - 1) ?:
+	       add_text(d, t, 2, "common.pt", d->common,
+			rsh_torch_save_pickle(empty, sizeof(empty),
+					      d->common));
 }
 
 static int build(struct rsh_output_tree *t, struct rsh_error *err)

@@ -208,133 +208,51 @@ static void hf_free(void *state)
 /* ---- names ---- */
 
 /* The text of the map is made last, because it lists all that is shown. */
-static int hf_add_parts(struct rsh_output_tree *t, uint32_t *map_leaf)
+static int hf_add_parts(struct rsh_output_tree *t)
 {
 	struct rsh_arena *arena = &t->tree->arena;
-	struct rsh_item *map = rsh_arena_array(arena, struct rsh_item, 1);
 	const struct rsh_output_text text = { .mode = 0444 };
 	const uint32_t n = rsh_plan_n_files(t->plan);
-	char after[64];
-	const int length = snprintf(after, sizeof(after), "-of-%05" PRIu32 "%s",
-				    n, t->output->suffix);
 	const struct rsh_row parts = {
 		.n = n, .first = RSH_NODE_OF_FILE(0), .step = 2,
 		.parent = t->tree->root, .kind = RSH_NODE_FILE,
 		.before = "model-", .from = 1, .digits = 5,
-		.after = rsh_arena_strndup(arena, after, (size_t)length),
-	};
-	const struct rsh_row of_map = {
-		.n = 1, .first = RSH_NODE_BESIDE(0), .step = 1,
-		.parent = t->tree->root, .items = map,
+		.after = rsh_arena_format(arena, "-of-%05" PRIu32 "%s", n,
+					  t->output->suffix),
 	};
 
-	if (!map || !parts.after || rsh_output_add_text(t, &text, map_leaf))
-		return -ENOMEM;
-	*map = (struct rsh_item){ MAP_NAME, RSH_NODE_FILE, *map_leaf };
-	if (rsh_tree_add(t->tree, &parts))
-		return -ENOMEM;
-	return rsh_tree_add(t->tree, &of_map);
+	return !parts.after || rsh_tree_add(t->tree, &parts) ? -ENOMEM :
+	       rsh_output_add_file(t, RSH_NODE_BESIDE(0), t->tree->root,
+				   MAP_NAME, &text);
 }
 
-/* The files beside a model that are added to the tree, in the order of their
- * paths.  Their numbers come after that of the file of values. */
-struct beside_nodes {
-	struct rsh_output_tree *t;
-	const struct rsh_model_files *files;
-	uint64_t next; /* the number of the next node */
-};
-
-/* Returns how many files from file i on are in the same subdirectory below the
- * first `skip` characters of the path, or 0 if file i is in none. */
-static size_t beside_in_directory(const struct rsh_model_files *files, size_t i,
-				  size_t end, size_t skip)
-{
-	const char *path = files->v[i].name, *slash = strchr(path + skip, '/');
-	size_t n = 1;
-
-	if (!slash)
-		return 0;
-	while (i + n < end &&
-	       strncmp(files->v[i + n].name, path, slash - path + 1) == 0)
-		n++;
-	return n;
-}
-
-static int beside_add_file(struct beside_nodes *b, size_t i, size_t skip,
-			   struct rsh_item *item, struct rsh_error *err)
-{
-	const struct rsh_model_file *f = &b->files->v[i];
-	const struct rsh_output_text text = {
-		.body = rsh_body_of_text(f->text, f->bytes), .attr = &f->attr,
-	};
-
-	*item = (struct rsh_item){ f->name + skip, RSH_NODE_FILE, 0 };
-	if (!skip && rsh_tree_find(b->t->tree, b->t->tree->root, f->name))
-		return rsh_error_set(err, EEXIST, "%s is there twice: beside "
-				     "the model, and as a file of its own",
-				     f->name);
-	return rsh_output_add_text(b->t, &text, &item->leaf) ?
-	       rsh_error_nomem(err) : 0;
-}
-
-/* Adds the files from..end, whose paths begin with the same `skip` characters,
- * to the directory with the number `parent`. */
-static int beside_add(struct beside_nodes *b, size_t from, size_t end,
-		      size_t skip, uint64_t parent, struct rsh_error *err)
-{
-	struct rsh_arena *arena = &b->t->tree->arena;
-	struct rsh_item *items = rsh_arena_array(arena, struct rsh_item,
-						 end - from);
-	struct rsh_row row = {
-		.step = 1, .parent = parent, .items = items, .first = b->next,
-	};
-	int rc = items ? 0 : rsh_error_nomem(err);
-	uint64_t child;
-	size_t n;
-
-	for (size_t i = from; rc == 0 && i < end; i += n ? n : 1) {
-		struct rsh_item *item = &items[row.n++];
-
-		n = beside_in_directory(b->files, i, end, skip);
-		if (n == 0) {
-			rc = beside_add_file(b, i, skip, item, err);
-			continue;
-		}
-		*item = (struct rsh_item){
-			rsh_arena_strndup(arena, b->files->v[i].name + skip,
-					  strcspn(b->files->v[i].name + skip,
-						  "/")),
-			RSH_NODE_DIR, RSH_NO_LEAF,
-		};
-		if (!item->name)
-			rc = rsh_error_nomem(err);
-	}
-	if (rc == 0 && rsh_tree_add(b->t->tree, &row))
-		rc = rsh_error_nomem(err);
-	if (rc)
-		return rc;
-	child = row.first;
-	b->next += row.n;
-	for (size_t i = from; rc == 0 && i < end; i += n ? n : 1, child++) {
-		n = beside_in_directory(b->files, i, end, skip);
-		if (n)
-			rc = beside_add(b, i, i + n, skip + 1 +
-					strlen(items[child - row.first].name),
-					child, err);
-	}
-	return rc;
-}
-
+/* The numbers of these files come after that of the file of values. */
 static int hf_add_beside(struct rsh_output_tree *t,
 			 const struct rsh_model_files *beside,
 			 struct rsh_error *err)
 {
-	struct beside_nodes b = {
-		t, beside, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1,
-	};
+	cleanup_free struct rsh_path *paths =
+		rsh_alloc_array(beside->n, sizeof(*paths));
+	int rc = paths ? 0 : -ENOMEM;
 
-	return beside->n ? beside_add(&b, 0, beside->n, 0, t->tree->root, err) :
-			   0;
+	for (size_t i = 0; i < beside->n && rc == 0; i++) {
+		const struct rsh_model_file *f = &beside->v[i];
+		const struct rsh_output_text text = {
+			.body = rsh_body_of_text(f->text, f->bytes),
+			.attr = &f->attr,
+		};
+
+		paths[i] = (struct rsh_path){ f->name, RSH_NODE_FILE, 0 };
+		if (rsh_tree_find(t->tree, t->tree->root, f->name))
+			return rsh_error_set(err, EEXIST, "%s is there twice: "
+					     "beside the model, and as a file "
+					     "of its own", f->name);
+		rc = rsh_output_add_text(t, &text, &paths[i].leaf);
+	}
+	rc = rc ?: rsh_tree_add_paths(
+		t->tree, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1, paths,
+		beside->n);
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- the map ---- */
@@ -385,7 +303,6 @@ static int hf_make_map(const struct rsh_output_tree *t, char **text,
 static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct hf_model *m = t->state = calloc(1, sizeof(*m));
-	uint32_t map;
 	size_t bytes;
 	int rc;
 
@@ -398,14 +315,13 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 	if (m->beside.left_out)
 		rsh_log_notice("%s: not shown beside the model: %s",
 			       m->beside.dir, m->beside.left_out);
-	if (hf_add_parts(t, &map) || rsh_output_add_values(t))
+	if (hf_add_parts(t) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
 	rc = model_configs_update(t, &m->beside, err) ?:
 	     hf_add_beside(t, &m->beside, err) ?:
 	     hf_make_map(t, &m->map, &bytes, err);
 	if (rc == 0)
-		t->texts[map - rsh_plan_n_files(t->plan)].body =
-			rsh_body_of_text(m->map, bytes);
+		t->texts[0].body = rsh_body_of_text(m->map, bytes);
 	return rc;
 }
 
