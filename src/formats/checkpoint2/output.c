@@ -37,7 +37,7 @@ struct ckpt2_shown {
 	/* [file]: a bit for each name; files with the same records share one
 	 * array */
 	uint64_t **held;
-	struct rsh_arena arena; /* memory of dims and bits */
+	struct rsh_arena arena; /* memory of the arrays, dims and bits */
 	struct rsh_ckpt2_text *metadata;
 	char *common;
 	size_t common_bytes;
@@ -57,10 +57,6 @@ static void ckpt2_free(void *state)
 	if (!c)
 		return;
 	rsh_ckpt2_text_free(c->metadata);
-	free(c->tensors);
-	free(c->names);
-	free(c->named);
-	free(c->held);
 	free(c->common);
 	rsh_arena_clear(&c->arena);
 	free(c);
@@ -137,11 +133,12 @@ static int look_at_files(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
 	const uint32_t n_names = rsh_names_count(t->names);
 
-	c->tensors = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->tensors));
-	c->names = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->names));
-	c->named = calloc((size_t)n_names + 1, sizeof(*c->named));
-	c->held = calloc((size_t)c->n_files + 1, sizeof(*c->held));
-	if (!c->tensors || !c->names || !c->named || !c->held)
+	c->tensors = rsh_arena_array(&c->arena, struct rsh_ckpt2_tensor,
+				     n_names);
+	c->names = rsh_arena_array(&c->arena, uint32_t, n_names);
+	c->named = rsh_arena_array(&c->arena, bool, n_names);
+	c->held = rsh_arena_array(&c->arena, uint64_t *, c->n_files);
+	if (c->arena.failed)
 		return -ENOMEM;
 	for (uint32_t file = 0; file < c->n_files; file++) {
 		const bool same = file >= c->per_rank &&
@@ -204,29 +201,6 @@ static int make_metadata(struct ckpt2_shown *c,
 
 /* ---- the step ---- */
 
-union counter {
-	int32_t i32;
-	int64_t i64;
-	float f32;
-	double f64;
-};
-
-static double counter_value(enum rsh_dtype dtype, const union counter *v)
-{
-	switch (dtype) {
-	case RSH_DTYPE_INT32:
-		return v->i32;
-	case RSH_DTYPE_INT64:
-		return (double)v->i64;
-	case RSH_DTYPE_FLOAT32:
-		return v->f32;
-	case RSH_DTYPE_FLOAT64:
-		return v->f64;
-	default:
-		return 0;
-	}
-}
-
 /* Returns the value of a counter that rank 0 saved as a tensor.  Returns 0 if
  * there is none or the value is out of range. */
 static double read_counter(const struct ckpt2_shown *c,
@@ -237,18 +211,28 @@ static double read_counter(const struct ckpt2_shown *c,
 
 	for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, file); i++) {
 		struct rsh_virtual_record r = { 0 };
-		union counter n;
+		union {
+			int32_t i32;
+			int64_t i64;
+			float f32;
+			double f64;
+		} n;
+		enum rsh_dtype type;
 		double value;
 
 		rsh_plan_record(t->plan, file, i, &r);
 		if (!r.shape.name || strcmp(r.shape.name, name) != 0)
 			continue;
-		if (r.shape.content_bytes != rsh_dtype_size(r.shape.dtype) ||
+		type = r.shape.dtype;
+		if (r.shape.content_bytes != rsh_dtype_size(type) ||
 		    r.shape.content_bytes > sizeof(n) ||
 		    rsh_body_read(&body, &n, r.shape.content_bytes, r.offset) !=
 			    (ssize_t)r.shape.content_bytes)
 			return 0;
-		value = counter_value(r.shape.dtype, &n);
+		value = type == RSH_DTYPE_INT32 ? n.i32 :
+			type == RSH_DTYPE_INT64 ? (double)n.i64 :
+			type == RSH_DTYPE_FLOAT32 ? n.f32 :
+			type == RSH_DTYPE_FLOAT64 ? n.f64 : 0;
 		return value > 0 && value < UINT32_MAX ? value : 0;
 	}
 	return 0;
