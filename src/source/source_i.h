@@ -10,7 +10,7 @@
  *   join.c                    one index for each rank or model
  *   kept.c                    what the index cache keeps on disk
  *   inspect.c                 what is known of it, and messages about it
- *   save_dir.c, saved_steps.c a directory into which a job saves
+ *   save_dir.c, save_watch.c  a directory into which a job saves
  *   resume.c                  --resume
  *   strategies.c, group_info.c, tables.c   other files that are read
  *   failures.c, options.c     why candidates were left; options

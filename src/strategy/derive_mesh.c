@@ -44,14 +44,6 @@ struct form {
 	uint8_t split[RSH_STRATEGY_MAX_DIMS][RSH_MESH_MAX_AXES];
 };
 
-static bool has_axis(const struct form *f, uint8_t axis)
-{
-	for (uint32_t i = 0; i < f->n_axes; i++)
-		if (f->axes[i] == axis)
-			return true;
-	return false;
-}
-
 static bool mesh_splits_over(const struct form *f, uint8_t axis)
 {
 	for (uint32_t e = 0; e < f->n_dims; e++)
@@ -185,14 +177,14 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 		return rsh_derive_refuse(d, p, "two of its dimensions are split over %s",
 					 rule->axes[0]);
 	if (a == AXIS_EP && f->style == STYLE_STRIPPED && f->n_axes == 2 &&
-	    !has_axis(f, AXIS_EP)) {
+	    !memchr(f->axes, AXIS_EP, f->n_axes)) {
 		static const uint8_t experts[] = { AXIS_REST, AXIS_EP,
 						   AXIS_MP };
 
 		f->n_axes = 3;
 		memcpy(f->axes, experts, sizeof(experts));
 	}
-	if (!has_axis(f, (uint8_t)a))
+	if (!memchr(f->axes, (int)a, f->n_axes))
 		return rsh_derive_refuse(d, p, "the order of a mesh with axis "
 					       "%s is not known: use --axes, "
 					       "as in --axes 'REGEX=*,%s'",
@@ -203,32 +195,6 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 }
 
 /* ---- writing the result ---- */
-
-/* Computes the wanted sizes of the form's axes. */
-static int wanted_sizes(struct derivation *d, const struct derive_param *p,
-			const struct form *f, uint32_t *sizes)
-{
-	uint64_t product = 1;
-	uint32_t rest = f->n_axes;
-
-	for (uint32_t i = 0; i < f->n_axes; i++) {
-		sizes[i] = d->axes[f->axes[i]].dst;
-		if (f->axes[i] == AXIS_REST)
-			rest = i;
-		else
-			product *= sizes[i];
-		if (product > d->dst_ranks)
-			break;
-	}
-	if (rest < f->n_axes && product <= d->dst_ranks) {
-		sizes[rest] = d->dst_ranks / (uint32_t)product;
-		product *= sizes[rest];
-	}
-	if (product != d->dst_ranks)
-		return rsh_derive_refuse(d, p, "the axes of its mesh do not multiply to the %u ranks of a stage in the wanted mesh",
-					 d->dst_ranks);
-	return 0;
-}
 
 /* Returns the number of an axis as in tensor maps, which count from the last
  * one; -1 if the axis is not in the mesh. */
@@ -255,11 +221,11 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 	uint32_t *mesh =
 		rsh_arena_array(d->arena, uint32_t, (size_t)f->n_axes + 1);
 	uint32_t sizes[RSH_MESH_MAX_AXES], n = 0;
-	int rc = wanted_sizes(d, p, f, sizes);
 
 	*out = (struct rsh_strategy_item){ .name = p->text };
-	if (rc)
-		return rc;
+	if (!rsh_derive_sizes(d, f->axes, f->n_axes, true, sizes))
+		return rsh_derive_refuse(d, p, "the axes of its mesh do not multiply to the %u ranks of a stage in the wanted mesh",
+					 d->dst_ranks);
 	if (!mesh || !map)
 		return rsh_error_nomem(d->err);
 	for (uint32_t i = 0; i < f->n_axes; i++)
