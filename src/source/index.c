@@ -210,23 +210,6 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 	return index_share(x, &s->files[file], ix) ? rsh_error_nomem(err) : 0;
 }
 
-/* Returns true if a file with the same header was indexed; the file then has
- * its index. */
-static bool index_has_header(struct indexing *x, uint32_t file,
-			     const struct rsh_handle *handle,
-			     const struct header *h)
-{
-	const struct rsh_ckpt_index *ix;
-
-	pthread_mutex_lock(&x->lock);
-	ix = h->bytes ? table_find(&x->headers, h->hash) : NULL;
-	pthread_mutex_unlock(&x->lock);
-	if (!ix || rsh_store_compare(x->source->store, file, handle))
-		return false;
-	x->source->files[file].index = ix;
-	return true;
-}
-
 static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		      struct rsh_error *err)
 {
@@ -238,6 +221,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		.size = rsh_store_identity(s->store, file)->size,
 		.path = rsh_store_path(s->store, file),
 	};
+	const struct rsh_ckpt_index *same;
 	struct rsh_byte_source behind;
 	struct header header;
 	int rc = 0;
@@ -260,7 +244,13 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		behind.pread_fn = header_pread;
 		behind.ctx = &header;
 	}
-	if (!index_has_header(x, file, h, &header)) {
+	/* A file with the same header may have been indexed. */
+	pthread_mutex_lock(&x->lock);
+	same = header.bytes ? table_find(&x->headers, header.hash) : NULL;
+	pthread_mutex_unlock(&x->lock);
+	if (same && !rsh_store_compare(s->store, file, h)) {
+		s->files[file].index = same;
+	} else {
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
 		if (rc == 0 && header.bytes &&

@@ -308,8 +308,8 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
  * have the time of the newest one. */
 static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 {
-	free(s->rank_attr);
-	s->rank_attr = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_attr));
+	s->rank_attr = rsh_arena_array(&s->of_choice, struct rsh_store_attr,
+				       s->n_ranks);
 	if (!s->rank_attr)
 		return rsh_error_nomem(err);
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {

@@ -91,46 +91,13 @@ static void walk_log_unreadable(const struct walk *w)
 				w->unreadable.text, w->n_unreadable - 1);
 }
 
-/* Returns whether a file with that name counts.  The name may set the rank. */
-static bool walk_matches(const struct walk *w, const char *name,
-			 uint32_t *rank)
-{
-	if (name[0] == '.' || rsh_has_suffix(name, ".tmp"))
-		return false;
-	return w->file ? rsh_template_match(w->file, strlen(w->file), name,
-					    rank) :
-			 rsh_file_type_of(name) != RSH_FILE_OTHER;
-}
-
-/* Returns whether it is unknown what the name is, because it cannot be reached.
- * A broken link does not exist. */
-static bool walk_is_out_of_reach(int rc)
-{
-	return rsh_errno_is_unread(-rc);
-}
-
-/* Returns whether the entry is a file.  An entry that cannot be reached counts
- * as a file: opening it reports the error, and the file used instead is
- * logged. */
-static bool walk_is_file(struct rsh_dir *dir, const char *name,
-			 struct rsh_checkpoint *c)
-{
-	struct rsh_stat st;
-	int rc = rsh_dir_look(dir, name, &st);
-
-	if (rc == 0) {
-		c->mtime = st.attr.mtime;
-		c->ctime = st.attr.ctime;
-	}
-	return rc ? walk_is_out_of_reach(rc) : st.kind == RSH_IS_FILE;
-}
-
 static int walk_list_files(struct walk *w, const char *at, uint32_t rank,
 			   struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
-	int more = rsh_dir_open(w->source->store, at, &dir);
+	int more = rsh_dir_open(w->source->store, at, &dir), rc;
 	const char *name;
+	struct rsh_stat st;
 
 	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		struct rsh_checkpoint c = {
@@ -139,9 +106,22 @@ static int walk_list_files(struct walk *w, const char *at, uint32_t rank,
 				  .dir_step = w->dir_step },
 		};
 
-		if (!walk_matches(w, name, &c.rank) ||
-		    !walk_is_file(dir, name, &c))
+		/* The name may set the rank. */
+		if (name[0] == '.' || rsh_has_suffix(name, ".tmp") ||
+		    (w->file ? !rsh_template_match(w->file, strlen(w->file),
+						   name, &c.rank) :
+			       rsh_file_type_of(name) == RSH_FILE_OTHER))
 			continue;
+		/* An entry that cannot be reached counts as a file: opening it
+		 * reports the error, and the file used instead is logged.  A
+		 * broken link does not exist. */
+		rc = rsh_dir_look(dir, name, &st);
+		if (rc ? !rsh_errno_is_unread(-rc) : st.kind != RSH_IS_FILE)
+			continue;
+		if (rc == 0) {
+			c.mtime = st.attr.mtime;
+			c.ctime = st.attr.ctime;
+		}
 		w->any = w->named = true;
 		c.name = walk_join(at, name, strlen(name));
 		if (walk_add(w, &c))
@@ -175,7 +155,7 @@ static int walk_enter(struct walk *w, const struct part *p,
 		return rsh_error_nomem(err);
 	rc = rsh_store_look(w->source->store, below, &st);
 	if (rc)
-		return walk_is_out_of_reach(rc) ?
+		return rsh_errno_is_unread(-rc) ?
 			walk_unreadable(w, below, rc, err) : 0;
 	if (st.kind != RSH_IS_DIR)
 		return 0;
@@ -244,7 +224,6 @@ int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
 	return rc;
 }
 
-
 bool rsh_template_is_plain(const char *t, size_t n)
 {
 	return !memchr(t, '*', n) && !memchr(t, '?', n) &&
@@ -258,19 +237,6 @@ bool rsh_template_has_rank(const char *t, size_t n)
 
 static bool template_match(const char *t, const char *end, const char *s,
 			   uint32_t *rank);
-
-static bool template_match_rank(const char *t, const char *end, const char *s,
-				uint32_t *rank)
-{
-	const size_t n = rsh_count_digits(s, strlen(s));
-	uint64_t v;
-
-	if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v) ||
-	    (*rank != RSH_RANK_UNKNOWN && *rank != v))
-		return false;
-	*rank = (uint32_t)v;
-	return template_match(t, end, s + n, rank);
-}
 
 static bool template_match_any(const char *t, const char *end, const char *s,
 			       uint32_t *rank)
@@ -291,11 +257,19 @@ static bool template_match(const char *t, const char *end, const char *s,
 			   uint32_t *rank)
 {
 	const size_t n_mark = strlen(RANK_MARK);
+	uint64_t v;
+	size_t n;
 
 	for (; t < end; t++, s++) {
 		if ((size_t)(end - t) >= n_mark &&
-		    memcmp(t, RANK_MARK, n_mark) == 0)
-			return template_match_rank(t + n_mark, end, s, rank);
+		    memcmp(t, RANK_MARK, n_mark) == 0) {
+			n = rsh_count_digits(s, strlen(s));
+			if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v) ||
+			    (*rank != RSH_RANK_UNKNOWN && *rank != v))
+				return false;
+			*rank = (uint32_t)v;
+			return template_match(t + n_mark, end, s + n, rank);
+		}
 		if (*t == '*')
 			return template_match_any(t + 1, end, s, rank);
 		if (!*s || (*t != '?' && *t != *s))

@@ -200,14 +200,6 @@ static int find_in_rank(struct finder *f, const char *dir, uint32_t unit,
 	return rc;
 }
 
-static bool find_rank_in(const char *label, uint64_t *rank)
-{
-	size_t begin, end;
-
-	return rsh_rank_in_name(label, strlen(label), &begin, &end) &&
-	       rsh_number_read(label + begin, end - begin, rank);
-}
-
 /* Adds the files in SOURCE itself, which belong to the rank in their names.  If
  * some names have a rank, files without one are ignored. */
 static int find_in_root(struct finder *f, const struct listed *root)
@@ -222,12 +214,16 @@ static int find_in_root(struct finder *f, const struct listed *root)
 		for (size_t i = 0; i < root->names.n && rc == 0; i++) {
 			const char *name = root->names.v[i];
 			char dir[32] = "";
+			size_t begin, end;
 			bool has;
 
 			if (root->st[i].kind != RSH_IS_FILE || *name == '.' ||
 			    !find_part(f, "", name, "", &says))
 				continue;
-			has = find_rank_in(says.label, &rank);
+			has = rsh_rank_in_name(says.label, strlen(says.label),
+					       &begin, &end) &&
+			      rsh_number_read(says.label + begin, end - begin,
+					      &rank);
 			if (pass == 0)
 				any_rank |= has;
 			if (pass == 0 || (any_rank && !has))
@@ -274,27 +270,6 @@ static int find_all(struct finder *f)
 
 /* ---- a candidate ---- */
 
-static const struct rsh_checkpoint *
-resume_first(const struct rsh_source *s, uint32_t candidate)
-{
-	return &s->listing.files[s->candidates[candidate].first];
-}
-
-static const char *resume_label(const struct rsh_source *s, uint32_t candidate)
-{
-	return rsh_checkpoint_label(resume_first(s, candidate));
-}
-
-static bool resume_are_one(const struct rsh_checkpoint *a,
-			   const struct rsh_checkpoint *b)
-{
-	const size_t n = (size_t)(a->base - a->name);
-
-	return n == (size_t)(b->base - b->name) &&
-	       memcmp(a->name, b->name, n) == 0 &&
-	       strcmp(a->label, b->label) == 0;
-}
-
 /* Fills r->saved with the files of a candidate for each unit.  The files ascend
  * by unit, so the first one that is not at its place shows a missing unit or
  * one with two files. */
@@ -315,7 +290,9 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 
 		names[file] = c->base;
 		if (file > 0 && c->rank == c[-1].rank) {
-			if (!resume_are_one(c, c - 1))
+			if (n != (size_t)(c[-1].base - c[-1].name) ||
+			    memcmp(c->name, c[-1].name, n) != 0 ||
+			    strcmp(c->label, c[-1].label) != 0)
 				return rsh_error_set(err, EBADMSG,
 			"%s and %s have the same rank and step: use --select "
 			"name=GLOB", c[-1].label, c->label);
@@ -381,14 +358,6 @@ static int resume_check_saved(struct rsh_source *s,
 	return rc;
 }
 
-static bool saved_has(const struct rsh_saved *s, const char *name)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (strcmp(s->names[i], name) == 0)
-			return true;
-	return false;
-}
-
 /* If a unit of a step lacks a file that another one has, it was not
  * finished. */
 static int resume_agree(const struct rsh_resume *r, struct rsh_error *err)
@@ -399,27 +368,20 @@ static int resume_agree(const struct rsh_resume *r, struct rsh_error *err)
 		return 0;
 	for (const struct rsh_saved *s = r->saved; s < end; s++)
 		for (size_t f = 0; f < s->n; f++)
-			for (const struct rsh_saved *k = r->saved; k < end; k++)
-				if (!saved_has(k, s->names[f]))
+			for (const struct rsh_saved *k = r->saved; k < end;
+			     k++) {
+				size_t i = 0;
+
+				while (i < k->n &&
+				       strcmp(k->names[i], s->names[f]) != 0)
+					i++;
+				if (i == k->n)
 					return rsh_error_set(err, EBADMSG,
 						"%s/%s has no %s, which %s has",
 						r->source->path, k->dir,
 						s->names[f], s->dir);
+			}
 	return 0;
-}
-
-/* Makes a candidate's files those of the source, if all of them are
- * complete. */
-static int resume_try(struct rsh_resume *r, uint32_t candidate,
-		      struct rsh_error *err)
-{
-	int rc = resume_take_saved(r, candidate, err) ?:
-		 resume_agree(r, err) ?:
-		 rsh_source_choose(r->source, candidate, err);
-
-	for (size_t i = 0; i < r->n && rc == 0; i++)
-		rc = resume_check_saved(r->source, &r->saved[i], err);
-	return rc;
 }
 
 /* ---- choosing ---- */
@@ -434,8 +396,8 @@ static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 
 	if (i + 1 >= s->n_tried)
 		return 0;
-	c = resume_first(s, i);
-	next = resume_first(s, i + 1);
+	c = &s->listing.files[s->candidates[i].first];
+	next = &s->listing.files[s->candidates[i + 1].first];
 	if (c->step.n == 0 || rsh_step_cmp(&c->step, &next->step) != 0 ||
 	    c->step.run != next->step.run ||
 	    c->step.breakpoint != next->step.breakpoint ||
@@ -446,32 +408,34 @@ static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 			     s->path, c->label, next->label);
 }
 
-/* Returns the word for n directories of a step. */
-static const char *resume_units(const struct rsh_source *s, size_t n)
-{
-	const bool unlike = s->format->unlike_units;
-
-	return n == 1 ? unlike ? "directory" : "rank" :
-	       unlike ? "directories" : "ranks";
-}
+/* The words for directories of a step, by unlike_units: one, and several. */
+static const char *const resume_units[2][2] = {
+	{ "rank", "ranks" }, { "directory", "directories" },
+};
 
 /* Tries the first n candidates. */
 static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			  struct rsh_failures *f, struct rsh_error *err)
 {
 	const struct rsh_source *s = r->source;
+	const char *const *units = resume_units[s->format->unlike_units];
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_candidate *range = &s->candidates[i];
 		struct rsh_error why = RSH_ERROR_INIT;
-		const char *label = resume_label(s, i);
+		const char *label = rsh_checkpoint_label(
+			&s->listing.files[range->first]);
 		size_t n_units = 1;
 		char who[96];
 		int rc = by_time ? 0 : resume_check_only_one(r, i, err);
 
 		if (rc)
 			return rc;
-		rc = resume_try(r, i, &why);
+		rc = resume_take_saved(r, i, &why) ?:
+		     resume_agree(r, &why) ?:
+		     rsh_source_choose(r->source, i, &why);
+		for (size_t k = 0; k < r->n && rc == 0; k++)
+			rc = resume_check_saved(r->source, &r->saved[k], &why);
 		if (rc == 0) {
 			rsh_failures_log(f, i, label);
 			return 0;
@@ -489,8 +453,7 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			n_units += s->listing.files[k].rank !=
 				   s->listing.files[k - 1].rank;
 		snprintf(who, sizeof(who), "%zu of %zu %s %s it", n_units,
-			 s->listing.n_dirs,
-			 resume_units(s, s->listing.n_dirs),
+			 s->listing.n_dirs, units[s->listing.n_dirs != 1],
 			 n_units == 1 ? "has" : "have");
 		if (rsh_failures_add(f, label, who, &why))
 			return rsh_error_nomem(err);
@@ -524,7 +487,8 @@ static int resume_choose_step(struct rsh_resume *r,
 	unit = s->format->step_dirs ? "" : r->saved->unit;
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: %s, %zu %s, taking %s%s%s%s%s", s->path,
-		       s->format->framework, r->n, resume_units(s, r->n), unit,
+		       s->format->framework, r->n,
+		       resume_units[s->format->unlike_units][r->n != 1], unit,
 		       *unit ? "/" : "", r->saved->label,
 		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
 	return 0;

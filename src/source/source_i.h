@@ -22,6 +22,7 @@
 
 #include "rsh/source/format.h"
 #include "rsh/source/metadata.h"
+#include "rsh/util/arena.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
@@ -187,8 +188,7 @@ struct rsh_source {
 			    * follow here, too */
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
-	char **rank_paths; /* [rank]: the text at view_path if it was made for
-			    * it; NULL: none was */
+	struct rsh_arena of_choice; /* memory of the arrays by rank */
 
 	uint32_t n_indexes;
 	size_t cap_indexes;

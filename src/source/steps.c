@@ -158,16 +158,6 @@ static int order_stepped(const struct rsh_checkpoint *x,
 	return rsh_compare_u64(y->step.n > 0, x->step.n > 0);
 }
 
-/* Orders two saves of one step: tft_... is from one version of MindSpore, and
- * ttp_... from a newer one, which counts as newer. */
-static int order_dirs(const struct rsh_checkpoint *x,
-		      const struct rsh_checkpoint *y)
-{
-	if (x->n_dir != y->n_dir)
-		return rsh_compare_u64(y->n_dir, x->n_dir);
-	return memcmp(y->name, x->name, x->n_dir);
-}
-
 /* Compares candidates; returns 0 if both files belong to the same one. */
 static int order_candidates(const struct rsh_checkpoint *x,
 			    const struct rsh_checkpoint *y)
@@ -175,8 +165,12 @@ static int order_candidates(const struct rsh_checkpoint *x,
 	int d = order_stepped(x, y);
 
 	if (d == 0 && x->step.n > 0) {
+		/* Of two saves of one step, tft_... is from one version of
+		 * MindSpore, and ttp_... from a newer one, which counts as
+		 * newer. */
 		d = rsh_step_cmp(&x->step, &y->step) ?:
-		    order_dirs(x, y) ?:
+		    rsh_compare_u64(y->n_dir, x->n_dir) ?:
+		    memcmp(y->name, x->name, x->n_dir) ?:
 		    rsh_compare_u64(y->step.run, x->step.run) ?:
 		    rsh_compare_u64(x->step.breakpoint, y->step.breakpoint);
 	}
@@ -523,7 +517,6 @@ static int listing_select(struct rsh_source *s,
 	l->n = kept;
 	return 0;
 }
-
 
 /* ---- one candidate of all files ---- */
 
