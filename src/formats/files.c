@@ -294,28 +294,22 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 	       check_json_ended(s, marker, err) : 0;
 }
 
-/* The Trainer of transformers saves into checkpoint-N. */
-static bool is_of_trainer(const struct rsh_source *s)
-{
-	static const char prefix[] = "checkpoint-";
-	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
-	const size_t n = strlen(prefix);
-
-	return strncmp(base, prefix, n) == 0 && base[n] &&
-	       !base[n + rsh_count_digits(base + n, strlen(base + n))];
-}
-
 int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)
 {
-	static const char trainer[] = "trainer_state.json";
+	static const char trainer[] = "trainer_state.json",
+			  prefix[] = "checkpoint-";
 	static const char *const maps[] = {
 		"model.safetensors.index.json", "pytorch_model.bin.index.json",
 	};
 	const struct rsh_store *store = rsh_source_store(s);
+	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	const size_t n = strlen(prefix);
 	struct rsh_stat st;
 
-	if (is_of_trainer(s) || rsh_store_look(store, trainer, &st) == 0)
+	if ((strncmp(base, prefix, n) == 0 && base[n] &&
+	     !base[n + rsh_count_digits(base + n, strlen(base + n))]) ||
+	    rsh_store_look(store, trainer, &st) == 0)
 		return rsh_format_check_marker(s, trainer, err);
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
 		if (rsh_store_look(store, maps[i], &st) == 0)

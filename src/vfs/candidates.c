@@ -490,70 +490,51 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 
 /* ---- candidates that cannot be used ---- */
 
-/* Records how many of the ranks that should have a file have a valid one. */
-static int candidate_failed(struct rsh_failures *f, const struct planning *p,
-			    uint32_t candidate)
-{
-	const struct rsh_reshard *v = p->v;
-	cleanup_free uint32_t *ranks = NULL;
-	struct rsh_source_view view;
-	uint32_t first, wanted, valid = 0;
-	char which[256], who[96];
-	size_t n_ranks;
-
-	rsh_source_view(v->source, v->names, &view);
-	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
-		valid += view.index[rank] != NULL;
-	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    p->cfg->plan.replicas &&
-				    !p->cfg->plan.compat, &first, &wanted);
-	if (wanted == UINT32_MAX) {
-		if (rsh_source_ranks(v->source, &ranks, &n_ranks))
-			return -ENOMEM;
-		wanted = (uint32_t)n_ranks;
-	}
-	snprintf(who, sizeof(who), "%u of %u ranks %s a valid file of it",
-		 valid, wanted, valid == 1 ? "has" : "have");
-	rsh_source_candidate_text(v->source, candidate, which, sizeof(which));
-	return rsh_failures_add(f, which, who, p->err);
-}
-
-static int try_whole(struct planning *p, uint32_t n, struct rsh_failures *f)
-{
-	int rc = -ENOENT;
-
-	for (uint32_t i = 0; i < n; i++) {
-		rc = try_candidate(p, i, false);
-		if (rc == 0 || p->fatal)
-			return rc;
-		if (candidate_failed(f, p, i)) {
-			p->fatal = true;
-			return rsh_error_nomem(p->err);
-		}
-	}
-	return rc;
-}
-
 static int try_several(struct planning *p, uint32_t n, struct rsh_failures *f)
 {
-	const struct rsh_source *source = p->v->source;
-	char taken[256];
-	int rc = try_whole(p, n, f);
-	uint32_t chosen;
+	const struct rsh_reshard *v = p->v;
+	const struct rsh_plan_options *o = &p->cfg->plan;
+	uint32_t chosen, first, wanted;
+	char taken[256], who[96];
+	int rc = -ENOENT;
 
-	if (rc && !p->fatal && p->cfg->plan.allow_missing) {
-		rc = -ENOENT;
-		for (uint32_t i = 0; i < n && rc && !p->fatal; i++)
-			rc = try_candidate(p, i, true);
-		p->fatal = false;
+	for (uint32_t i = 0; i < n && rc; i++) {
+		cleanup_free uint32_t *ranks = NULL;
+		struct rsh_source_view view;
+		size_t n_ranks, valid = 0;
+
+		rc = try_candidate(p, i, false);
+		if (rc && p->fatal)
+			return rc;
+		if (rc == 0)
+			break;
+		/* How many of the ranks that should have a file have a valid
+		 * one? */
+		rsh_source_view(v->source, v->names, &view);
+		for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+			valid += view.index[rank] != NULL;
+		rsh_conversion_source_ranks(v->src, v->dst, v->names,
+					    o->replicas && !o->compat, &first,
+					    &wanted);
+		if (wanted == UINT32_MAX) {
+			if (rsh_source_ranks(v->source, &ranks, &n_ranks))
+				return rsh_error_nomem(p->err);
+			wanted = (uint32_t)n_ranks;
+		}
+		snprintf(who, sizeof(who), "%zu of %u ranks %s a valid file of "
+			 "it", valid, wanted, valid == 1 ? "has" : "have");
+		rsh_source_candidate_text(v->source, i, taken, sizeof(taken));
+		if (rsh_failures_add(f, taken, who, p->err))
+			return rsh_error_nomem(p->err);
 	}
+	for (uint32_t i = 0; i < n && rc && !p->fatal && o->allow_missing; i++)
+		rc = try_candidate(p, i, true);
 	if (rc)
-		return p->fatal ? rc :
-		       rsh_failures_none(f, rsh_source_n_candidates(source),
+		return rsh_failures_none(f, rsh_source_n_candidates(v->source),
 					 -rc, "no checkpoint that can be "
 					 "mounted", p->err);
-	chosen = rsh_source_chosen(source);
-	rsh_source_candidate_text(source, chosen, taken, sizeof(taken));
+	chosen = rsh_source_chosen(v->source);
+	rsh_source_candidate_text(v->source, chosen, taken, sizeof(taken));
 	rsh_failures_log(f, chosen, taken);
 	return 0;
 }

@@ -266,19 +266,6 @@ static bool model_is_whole(const struct rsh_look *l, const char *name)
 		model_is_mindspores(l, name));
 }
 
-/* Finds the model of a directory without the usual names: the only map, or the
- * only file. */
-static int hf_bid_other_names(const struct rsh_look *l)
-{
-	const char *name;
-	const size_t n_maps = rsh_look_count(l, rsh_format_is_map, &name);
-
-	if (n_maps > 0)
-		return n_maps == 1 ? RSH_BID_MODEL - 1 : RSH_BID_NO;
-	return rsh_look_count(l, rsh_format_may_hold_model, &name) == 1 &&
-	       model_is_whole(l, name) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
-}
-
 static int ms_parts_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	(void)more;
@@ -378,6 +365,9 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 /* If there are both a map and one file, transformers loads the one file. */
 static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
+	const char *name;
+	size_t n;
+
 	if (more->hint)
 		model_hint(l, more->hint, more->max);
 	if (!model_is_asked(l))
@@ -389,8 +379,15 @@ static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		return RSH_BID_MODEL;
 	if (rsh_look_has(l, MS_MAP))
 		return RSH_BID_NO;
-	return rsh_look_has(l, HF_SINGLE) ? RSH_BID_MODEL :
-					    hf_bid_other_names(l);
+	if (rsh_look_has(l, HF_SINGLE))
+		return RSH_BID_MODEL;
+	/* Without the usual names it is the only map, or the only file. */
+	n = rsh_look_count(l, rsh_format_is_map, &name);
+	return n == 1 || (n == 0 &&
+			  rsh_look_count(l, rsh_format_may_hold_model,
+					 &name) == 1 &&
+			  model_is_whole(l, name)) ? RSH_BID_MODEL - 1 :
+						     RSH_BID_NO;
 }
 
 /* ---- listing ---- */
