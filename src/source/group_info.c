@@ -30,23 +30,6 @@ struct group_check {
 	unsigned n_read;
 };
 
-static int group_contradiction(const struct group_check *w, const char *path,
-			       uint32_t a, uint32_t b, uint32_t name,
-			       struct rsh_error *err)
-{
-	if (name == RSH_NAME_NONE)
-		return rsh_error_set(err, EINVAL,
-			"%s: ranks %u and %u are listed as replicas, but they "
-			"are in different pipeline stages of %s", path, a, b,
-				     w->strategy->path);
-	return rsh_error_set(err, EINVAL,
-			     "%s: ranks %u and %u are listed as "
-			     "replicas, but %s gives them "
-			     "different slices of parameter %s",
-			     path, a, b, w->strategy->path,
-			     rsh_names_text(w->names, name));
-}
-
 /* `rank` is the owner of the file, or RSH_RANK_UNKNOWN. */
 static int group_check_list(const struct group_check *w, const char *path,
 			    uint32_t rank, const uint32_t *list, uint32_t n,
@@ -67,10 +50,18 @@ static int group_check_list(const struct group_check *w, const char *path,
 				err, EINVAL,
 				"%s: it lists rank %u, but %s has ranks 0 to %u",
 				path, list[i], w->strategy->path, n_ranks - 1);
-		if (!rsh_strategy_same_slices(w->strategy, first, list[i],
-					      &name))
-			return group_contradiction(w, path, first, list[i],
-						   name, err);
+		if (rsh_strategy_same_slices(w->strategy, first, list[i],
+					     &name))
+			continue;
+		if (name == RSH_NAME_NONE)
+			return rsh_error_set(err, EINVAL, "%s: ranks %u and %u "
+				"are listed as replicas, but they are in "
+				"different pipeline stages of %s", path, first,
+				list[i], w->strategy->path);
+		return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are "
+			"listed as replicas, but %s gives them different "
+			"slices of parameter %s", path, first, list[i],
+			w->strategy->path, rsh_names_text(w->names, name));
 	}
 	if (!has_own)
 		return rsh_error_set(err, EINVAL, "%s: it is the file of rank "

@@ -698,18 +698,6 @@ static char *step_make_series(const struct rsh_checkpoint *c)
 	return series;
 }
 
-static int step_name_series(struct rsh_listing *l)
-{
-	for (size_t i = 0; i < l->n; i++) {
-		if (l->files[i].step.n > 0)
-			continue;
-		l->files[i].series = step_make_series(&l->files[i]);
-		if (!l->files[i].series)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int step_make_candidates(struct rsh_source *s, bool by_time,
 			   struct rsh_error *err)
 {
@@ -721,8 +709,14 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 		return rsh_error_nomem(err);
 	beside = !by_time && step_wins(&s->listing);
 	step_forget_lone_runs(s);
-	if (!s->resumed && (by_time || beside) && step_name_series(&s->listing))
-		return rsh_error_nomem(err);
+	for (size_t i = 0; !s->resumed && (by_time || beside) && i < l->n;
+	     i++) {
+		if (l->files[i].step.n > 0)
+			continue;
+		l->files[i].series = step_make_series(&l->files[i]);
+		if (!l->files[i].series)
+			return rsh_error_nomem(err);
+	}
 	listing_sort(&s->listing, order_by_candidate);
 	/* With --resume, if all names have no step, the time decides which one
 	 * is the newest. */

@@ -19,33 +19,13 @@
  * exempts.  The strategy shows that a parameter is exempt only if the source
  * could have sharded it and did not. */
 
-/* A group is the ranks that hold the same slice: this is their number and the
- * distance between them. */
-struct group {
-	uint32_t n;
-	uint32_t last; /* distance of the last rank from the first */
-};
-
-static struct group group_of(const struct rsh_strategy_item *it)
-{
-	struct group g = { 1, 0 };
-
-	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;
-	     stride *= it->mesh[a]) {
-		if (rsh_item_uses_axis(it, a))
-			continue;
-		g.n *= it->mesh[a];
-		g.last += (it->mesh[a] - 1) * stride;
-	}
-	return g;
-}
-
 /* Returns the ranks of one shard, 1 if the group is not cut. */
-static uint32_t shard_ranks(const struct group *g, int32_t size)
+static uint32_t shard_ranks(const struct rsh_repeated *g, int32_t size)
 {
-	uint32_t n = size < 0 || (uint32_t)size > g->n ? g->n : (uint32_t)size;
+	uint32_t n = size < 0 || (uint32_t)size > g->group ? g->group :
+							     (uint32_t)size;
 
-	return n == 0 || g->n % n ? 1 : n;
+	return n == 0 || g->group % n ? 1 : n;
 }
 
 /* Returns the number of slices of dimension 0, including the shard. */
@@ -76,7 +56,7 @@ static enum answer divides(const struct derive_param *p, uint64_t n)
 		return (uint64_t)it->shape[0] % n == 0;
 	have = slices(it, 1);
 	if (is_sharded(it)) {
-		const struct group g = group_of(it);
+		const struct rsh_repeated g = rsh_item_repeated(it);
 
 		have = slices(it, shard_ranks(&g, it->opt_size));
 	}
@@ -91,16 +71,16 @@ static int derive_opt_begin(struct derivation *d)
 	d->opt_full = true;
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		const struct rsh_strategy_item *it = d->params[i].item;
-		struct group g;
+		struct rsh_repeated g;
 
 		if (!is_sharded(it))
 			continue;
-		g = group_of(it);
+		g = rsh_item_repeated(it);
 		if (it->opt_size == -1)
 			d->src_opt = -1;
 		else if (d->src_opt >= 0 && it->opt_size > d->src_opt)
 			d->src_opt = it->opt_size;
-		if (shard_ranks(&g, it->opt_size) != g.n)
+		if (shard_ranks(&g, it->opt_size) != g.group)
 			d->opt_full = false;
 	}
 	d->opt = d->o->has_opt ? d->o->opt : d->src_opt;
@@ -126,14 +106,14 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 {
 	const struct rsh_strategy_item *it = p->item;
 	enum answer could = NO;
-	struct group g;
+	struct rsh_repeated g;
 	uint64_t had;
 
 	*exempt = false;
 	if (!it || !d->src_opt || is_sharded(it) ||
 	    rsh_derive_is_about(d, &d->o->include, p))
 		return 0;
-	g = group_of(it);
+	g = rsh_item_repeated(it);
 	had = slices(it, shard_ranks(&g, d->src_opt));
 	if (shard_ranks(&g, d->src_opt) > 1)
 		could = divides(p, had);
@@ -158,7 +138,7 @@ static int derive_opt_shard(struct derivation *d, struct derive_param *p)
 	const struct rsh_derive_options *o = d->o;
 	enum answer fits;
 	uint32_t ranks;
-	struct group g;
+	struct rsh_repeated g;
 	bool exempt;
 	int rc;
 
@@ -169,12 +149,12 @@ static int derive_opt_shard(struct derivation *d, struct derive_param *p)
 	if (!d->opt || !p->out.n_map ||
 	    rsh_derive_is_about(d, &o->exclude, p))
 		return 0;
-	g = group_of(&p->out);
+	g = rsh_item_repeated(&p->out);
 	ranks = shard_ranks(&g, d->opt);
 	if (ranks == 1)
 		return 0;
 	if (d->opt > 0 && d->opt_full && !o->has_opt && p->item &&
-	    g.n > (uint32_t)d->opt)
+	    g.group > (uint32_t)d->opt)
 		return opt_not_known(d, p,
 				     "in the source every shard takes all "
 				     "ranks; use --opt");
@@ -189,7 +169,7 @@ static int derive_opt_shard(struct derivation *d, struct derive_param *p)
 			"of the source (--checkpoint)");
 	if (fits == NO)
 		return 0;
-	p->out.opt_step = (int32_t)(g.last / (g.n - 1));
+	p->out.opt_step = (int32_t)(g.last / (g.group - 1));
 	p->out.opt_size = d->opt < 0 ? -1 : (int32_t)ranks;
 	return 0;
 }

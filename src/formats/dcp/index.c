@@ -224,21 +224,6 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 	return 0;
 }
 
-/* Checks that all items of the file are within it. */
-static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
-			  const struct rsh_byte_source *bytes,
-			  struct rsh_error *err)
-{
-	size_t n_beyond = 0;
-
-	for (size_t i = 0; i < n; i++)
-		n_beyond += !place_is_there(&p[i], bytes->size);
-	return n_beyond ?
-		rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its %zu "
-			      "items are beyond its end", bytes->path, n_beyond,
-			      n) : 0;
-}
-
 /* HyperParallel on torch gives files of torch.save() the suffix
  * .safetensors. */
 static bool dcp_is_zip(const struct rsh_byte_source *bytes)
@@ -293,7 +278,7 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 	const struct rsh_dcp_source *d = rsh_dcp_of(job->source);
 	const struct rsh_byte_source *bytes = job->bytes;
 	const bool full = job->how != RSH_SCAN_HEADERS;
-	size_t n, n_dims = 0;
+	size_t n, n_dims = 0, n_beyond = 0;
 	const struct rsh_dcp_place *p = file_places(d, job->file, &n);
 	struct rsh_ckpt_index *ix;
 	uint32_t twice;
@@ -301,10 +286,12 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 
 	if (job->stored)
 		return d->pub->by_name ? 0 : dcp_check_stored(job);
-	if (job->how == RSH_SCAN_VERIFY)
-		rc = dcp_check_size(p, n, bytes, err);
-	if (rc)
-		return rc;
+	for (size_t i = 0; i < n && job->how == RSH_SCAN_VERIFY; i++)
+		n_beyond += !place_is_there(&p[i], bytes->size);
+	if (n_beyond)
+		return rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its "
+				     "%zu items are beyond its end",
+				     bytes->path, n_beyond, n);
 	if (d->pub->by_name && d->holds[job->file])
 		return dcp_is_zip(bytes) ?
 		       rsh_torch_scan_by_name(bytes, full, job->names, out,
@@ -334,18 +321,6 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 
 /* ---- searching an index ---- */
 
-/* Finds the first record whose elements begin at or after the chunk's
- * offset. */
-static bool find_item(const struct rsh_ckpt_index *ix,
-		      const struct rsh_dcp_chunk *c, uint32_t *record)
-{
-	const struct rsh_record *v = ix->records;
-
-	*record = rsh_first(i, ix->n_records,
-			    ix->extents[v[i].first_extent].offset < c->offset);
-	return *record < ix->n_records;
-}
-
 /* Reads "/2,0,1", or an empty text for row-major.  Returns false if it is not
  * an order of n dimensions. */
 static bool read_order(const char *text, uint32_t n, uint8_t *order)
@@ -370,18 +345,6 @@ static bool read_order(const char *text, uint32_t n, uint8_t *order)
 		text += digits;
 	}
 	return !*text;
-}
-
-static bool held_shape_fits(const struct rsh_dcp_chunk *c,
-			    const struct rsh_ckpt_index *ix,
-			    const struct rsh_record *r, const uint8_t *order)
-{
-	const int64_t *dims = rsh_record_dims(ix, r);
-
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		if ((uint64_t)dims[d] != c->size[order[d]])
-			return false;
-	return true;
 }
 
 /* Finds a tensor of a file of torch.save() that is not in row-major order. */
@@ -419,11 +382,16 @@ static bool find_record(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		if (!r)
 			return false;
 		out->record = (uint32_t)(r - ix->records);
-	} else if (!find_item(ix, c, &out->record) ||
-		   !record_is_of(rsh_names_text(names,
-				 ix->records[out->record].name), c->offset,
-				 c->length, &order)) {
-		return false;
+	} else {
+		/* The first record whose elements begin at or after the chunk's
+		 * offset. */
+		r = ix->records;
+		out->record = rsh_first(i, ix->n_records,
+			ix->extents[r[i].first_extent].offset < c->offset);
+		if (out->record == ix->n_records ||
+		    !record_is_of(rsh_names_text(names, r[out->record].name),
+				  c->offset, c->length, &order))
+			return false;
 	}
 	return read_order(order, t->n_dims, out->order);
 }
@@ -437,6 +405,7 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		c->file < view->n_ranks ? view->index[c->file] : NULL;
 	const struct rsh_record *r;
 	uint64_t at;
+	bool fits;
 
 	if (!ix || !find_record(d, t, c, ix, view->names, out))
 		return -ENOENT;
@@ -448,7 +417,11 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 				     "metadata", view->path[c->file], t->name,
 				     at, rsh_dtype_name(r->dtype),
 				     rsh_dtype_name(t->dtype));
-	if (r->n_dims != t->n_dims || !held_shape_fits(c, ix, r, out->order))
+	fits = r->n_dims == t->n_dims;
+	for (uint32_t i = 0; fits && i < r->n_dims; i++)
+		fits = (uint64_t)rsh_record_dims(ix, r)[i] ==
+		       c->size[out->order[i]];
+	if (!fits)
 		return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset "
 				     "%" PRIu64 " has another shape than the "
 				     "metadata says", view->path[c->file],
