@@ -160,28 +160,21 @@ static int config_update_file(struct shown_weights *s, const char *dir,
 }
 
 /* Corrects the config.json and the generation_config.json beside a model to
- * match the weights that are shown (model_config.c).  Returns 0 or -errno with
- * a sentence. */
-static int model_configs_update(const struct rsh_output_tree *t,
+ * match the weights that are shown (hf_config.c).  Returns 0 or -errno with a
+ * sentence. */
+static int model_configs_update(struct shown_weights *s,
 				struct rsh_model_files *files,
 				struct rsh_error *err)
 {
-	struct shown_weights s = { 0 };
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < files->n; i++) {
 		struct rsh_model_file *f = &files->v[i];
 		const bool config = strcmp(f->name, RSH_MODEL_CONFIG_NAME) == 0;
 
-		if (!config && strcmp(f->name, GENERATION_NAME) != 0)
-			continue;
-		if (!s.t)
-			rc = shown_list(t, &s, err);
-		if (rc == 0)
-			rc = config_update_file(&s, files->dir, f, config, err);
+		if (config || strcmp(f->name, GENERATION_NAME) == 0)
+			rc = config_update_file(s, files->dir, f, config, err);
 	}
-	free(s.weights);
-	free(s.at);
 	return rc;
 }
 
@@ -257,45 +250,37 @@ static int hf_add_beside(struct rsh_output_tree *t,
 
 /* ---- the map ---- */
 
-static int hf_make_map(const struct rsh_output_tree *t, char **text,
+static int hf_make_map(const struct shown_weights *s, char **text,
 		       size_t *bytes, struct rsh_error *err)
 {
+	const struct rsh_output_tree *t = s->t;
 	struct rsh_weight_map map = {
 		.n_files = rsh_plan_n_files(t->plan), .has_total_size = true,
+		.n_weights = s->n,
 	};
-	cleanup_free struct rsh_weight *weights = NULL;
+	cleanup_free struct rsh_weight *weights =
+		rsh_alloc_array(s->n, sizeof(*weights));
 	cleanup_free const char **files =
 		rsh_alloc_array(map.n_files, sizeof(*files));
 	struct rsh_arena arena = { 0 };
-	size_t n = 0;
-	int rc = 0;
+	int rc;
 
-	for (uint32_t f = 0; f < map.n_files; f++)
-		n += rsh_plan_n_records(t->plan, f);
-	weights = rsh_alloc_array(n, sizeof(*weights));
-	if (!weights || !files)
-		rc = rsh_error_nomem(err);
-	for (uint32_t f = 0; rc == 0 && f < map.n_files; f++) {
+	for (uint32_t f = 0; files && f < map.n_files; f++) {
 		char name[NAME_MAX + 1];
 
 		rsh_output_file_name(t->tree, f, name, sizeof(name));
 		files[f] = rsh_arena_strndup(&arena, name, strlen(name));
-		if (!files[f])
-			rc = rsh_error_nomem(err);
-		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(t->plan, f, i, &r);
-			weights[map.n_weights++] = (struct rsh_weight){
-				r.shape.name, f
-			};
-			map.total_size += r.shape.content_bytes;
-		}
+	}
+	for (uint32_t i = 0; weights && i < s->n; i++) {
+		weights[i] = (struct rsh_weight){ s->weights[i].name,
+						  s->at[i].file };
+		map.total_size += s->at[i].bytes;
 	}
 	map.weights = weights;
 	map.files = files;
-	if (rc == 0)
-		rc = rsh_weight_map_format(&map, text, bytes, err);
+	rc = weights && files && !arena.failed ?
+	     rsh_weight_map_format(&map, text, bytes, err) :
+	     rsh_error_nomem(err);
 	rsh_arena_clear(&arena);
 	return rc;
 }
@@ -303,6 +288,7 @@ static int hf_make_map(const struct rsh_output_tree *t, char **text,
 static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct hf_model *m = t->state = calloc(1, sizeof(*m));
+	struct shown_weights s = { 0 };
 	size_t bytes;
 	int rc;
 
@@ -317,9 +303,12 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 			       m->beside.dir, m->beside.left_out);
 	if (hf_add_parts(t) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
-	rc = model_configs_update(t, &m->beside, err) ?:
+	rc = shown_list(t, &s, err) ?:
+	     model_configs_update(&s, &m->beside, err) ?:
 	     hf_add_beside(t, &m->beside, err) ?:
-	     hf_make_map(t, &m->map, &bytes, err);
+	     hf_make_map(&s, &m->map, &bytes, err);
+	free(s.weights);
+	free(s.at);
 	if (rc == 0)
 		t->texts[0].body = rsh_body_of_text(m->map, bytes);
 	return rc;

@@ -76,41 +76,10 @@ static const char *twice_text(const struct rsh_ckpt_index *ix,
 	return text;
 }
 
-static int twice_compare(struct twice *t, const char *name,
-			 const struct rsh_ckpt_index *part,
-			 struct rsh_error *err)
-{
-	char here[TENSOR_TEXT], there[TENSOR_TEXT];
-
-	for (uint32_t i = 0; i < part->n_records; i++) {
-		const struct rsh_record *y = &part->records[i];
-		const struct rsh_record *x = rsh_ckpt_find(t->one, y->name);
-
-		if (!x) {
-			t->n_more++;
-			continue;
-		}
-		t->n_shared++;
-		if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-		    memcmp(rsh_record_dims(t->one, x), rsh_record_dims(part, y),
-			   x->n_dims * sizeof(int64_t)) != 0)
-			return rsh_error_set(err, EINVAL, "%s: there are two "
-					     "models: %s is %s in %s and %s in "
-					     "%s, which %s names: move one of "
-					     "them away",
-					     rsh_source_path(t->s),
-					     rsh_names_text(t->names, y->name),
-					     twice_text(t->one, x, here),
-					     t->single,
-					     twice_text(part, y, there), name,
-					     t->map_name);
-	}
-	return 0;
-}
-
 static int twice_compare_part(struct twice *t, const char *name,
 			      struct rsh_error *err)
 {
+	char here[TENSOR_TEXT], there[TENSOR_TEXT];
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *part;
 	int rc;
@@ -127,7 +96,24 @@ static int twice_compare_part(struct twice *t, const char *name,
 		return 0;
 	}
 	t->n_read++;
-	rc = twice_compare(t, name, part, err);
+	for (uint32_t i = 0; i < part->n_records && rc == 0; i++) {
+		const struct rsh_record *y = &part->records[i];
+		const struct rsh_record *x = rsh_ckpt_find(t->one, y->name);
+
+		t->n_more += !x;
+		t->n_shared += x != NULL;
+		if (x && (x->dtype != y->dtype || x->n_dims != y->n_dims ||
+			  memcmp(rsh_record_dims(t->one, x),
+				 rsh_record_dims(part, y),
+				 x->n_dims * sizeof(int64_t)) != 0))
+			rc = rsh_error_set(err, EINVAL, "%s: there are two "
+				"models: %s is %s in %s and %s in %s, which %s "
+				"names: move one of them away",
+				rsh_source_path(t->s),
+				rsh_names_text(t->names, y->name),
+				twice_text(t->one, x, here), t->single,
+				twice_text(part, y, there), name, t->map_name);
+	}
 	rsh_ckpt_index_free(part);
 	return rc;
 }
