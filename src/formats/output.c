@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/output.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
@@ -143,3 +143,19 @@ int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err)
 				     "makes file names too long", t->prefix);
 	return 0;
 }
+
+#define OF_RANKS                                                             \
+	.division = RSH_DIVIDE_RANKS, .build = rsh_output_build_ranks,       \
+	.takes = RSH_TAKES_RANKS | RSH_TAKES_CONVERTER | RSH_TAKES_HF_NAMES | \
+		 RSH_TAKES_VALUES
+
+/* MindSpore's .ckpt files, and safetensors files as MindSpore writes them. */
+const struct rsh_output rsh_output_ckpt = {
+	.name = "ckpt", .suffix = ".ckpt", .framing = &rsh_ckpt_framing,
+	OF_RANKS
+};
+
+const struct rsh_output rsh_output_safetensors = {
+	.name = "safetensors", .suffix = ".safetensors",
+	.framing = &rsh_safetensors_framing, OF_RANKS
+};

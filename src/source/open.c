@@ -507,29 +507,23 @@ static const struct {
 	{ "/tokenizer.json", "the tokenizer of a model" },
 };
 
-/* The metadata.json of Megatron-Core is only one file of its checkpoint.  That
- * of a Checkpoint 2.0 is a strategy, whose errors must be reported. */
-static bool other_is_megatron(const char *path)
-{
-	static const char name[] = "metadata.json";
-	cleanup_free char *beside = NULL;
-	const size_t n = strlen(path);
-
-	if (!rsh_has_suffix(path, name) ||
-	    (n >= sizeof(name) && path[n - sizeof(name)] != '/'))
-		return false;
-	beside = rsh_text_format("%.*s.metadata",
-				 (int)(n + 1 - sizeof(name)), path);
-	return beside && access(beside, F_OK) == 0;
-}
-
 const char *rsh_other_file(const char *path)
 {
+	static const char name[] = "metadata.json";
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	cleanup_free char *beside = NULL;
 	char begin[RSH_FILE_BEGIN];
 	ssize_t n;
 	int fd;
 
-	if (other_is_megatron(path))
+	/* The metadata.json of Megatron-Core is only one file of its
+	 * checkpoint.  That of a Checkpoint 2.0 is a strategy, whose errors
+	 * must be reported. */
+	if (strcmp(base, name) == 0)
+		beside = rsh_text_format("%.*s.metadata", (int)(base - path),
+					 path);
+	if (beside && access(beside, F_OK) == 0)
 		return "a part of a distributed checkpoint";
 	for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); i++)
 		if (rsh_has_suffix(path, other_names[i].name) ||
@@ -681,21 +675,6 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 
 /* ---- a directory of steps ---- */
 
-/* A copy on another rank may replace a file that is damaged. */
-static int step_check(struct rsh_source *s, uint32_t i, struct rsh_error *err)
-{
-	struct rsh_names *names = rsh_names_new();
-	int rc = names ? rsh_source_choose(s, i, err) ?:
-			 rsh_source_index(s, names, err) ?:
-			 (s->format->whole ? s->format->whole(s, err) : 0) :
-			 rsh_error_nomem(err);
-
-	if (rc && s->unread.code)
-		rc = rsh_error_set(err, s->unread.code, "%s", s->unread.text);
-	rsh_names_free(names);
-	return rc;
-}
-
 static int step_find(struct rsh_source *s, uint32_t *found,
 		     struct rsh_error *err)
 {
@@ -705,7 +684,17 @@ static int step_find(struct rsh_source *s, uint32_t *found,
 	int rc = -ENOENT;
 
 	for (uint32_t i = 0; i < n && rc; i++) {
-		rc = step_check(s, i, &why);
+		struct rsh_names *names = rsh_names_new();
+
+		/* A copy on another rank may replace a file that is
+		 * damaged. */
+		rc = !names ? -ENOMEM : rsh_source_choose(s, i, &why) ?:
+		     rsh_source_index(s, names, &why) ?:
+		     s->format->whole ? s->format->whole(s, &why) : 0;
+		rsh_names_free(names);
+		if (rc && s->unread.code)
+			rc = rsh_error_set(&why, s->unread.code, "%s",
+					   s->unread.text);
 		rsh_source_candidate_text(s, i, which, sizeof(which));
 		*found = i;
 		if (rc == -ENOMEM)

@@ -121,59 +121,47 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 #define METADATA_NAME "metadata.json"
 #define PIECE_BYTES ((size_t)1 << 20)
 
-/* A pipe is not opened, because bytes that are read from it are lost. */
-static bool metadata_is(const char *path)
-{
-	char head[256];
-	struct stat st;
-	cleanup_handle struct rsh_handle *h = NULL;
-	ssize_t n;
-
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    rsh_handle_open_path(path, &h))
-		return false;
-	n = rsh_handle_pread(h, head, sizeof(head), 0);
-	return n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n);
-}
-
-/* Reads the step in the tracker of a save directory; returns false if there is
- * none. */
-static bool metadata_tracked(const char *dir, uint64_t *step)
-{
-	static const struct rsh_small_file kind = { "tracker", 4096 };
-	cleanup_free char *path = rsh_text_format("%s/" RSH_CKPT2_TRACKER, dir);
-	cleanup_free uint8_t *data = NULL;
-	struct rsh_error unused = RSH_ERROR_INIT;
-	size_t len;
-
-	if (!path || rsh_load_whole(path, &kind, &data, &len, &unused))
-		return false;
-	data[len] = '\0';
-	return rsh_tracker_parse((const char *)data, step);
-}
-
+/* Finds the metadata.json that a path means, which is that of the step in the
+ * tracker if it is a save directory. */
 static int metadata_find(const char *path, char **out, struct rsh_error *err)
 {
+	static const struct rsh_small_file tracker = { "tracker", 4096 };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	cleanup_free char *of = NULL, *p = NULL;
+	cleanup_free uint8_t *data = NULL;
+	cleanup_handle struct rsh_handle *h = NULL;
+	char head[256];
 	struct stat st;
 	uint64_t step;
-	char *p;
+	ssize_t n;
+	size_t len;
 
 	*out = NULL;
 	if (stat(path, &st) != 0)
 		return 0; /* the caller reports it if it needs the file */
+	of = rsh_text_format("%s/" RSH_CKPT2_TRACKER, path);
+	if (!of)
+		return rsh_error_nomem(err);
+	if (S_ISDIR(st.st_mode) &&
+	    rsh_load_whole(of, &tracker, &data, &len, &unused) == 0)
+		data[len] = '\0';
 	if (!S_ISDIR(st.st_mode))
 		p = strdup(path);
-	else if (metadata_tracked(path, &step))
+	else if (data && rsh_tracker_parse((const char *)data, &step))
 		p = rsh_text_format("%s/iteration_%08" PRIu64 "/" METADATA_NAME,
 				    path, step);
 	else
 		p = rsh_text_format("%s/" METADATA_NAME, path);
 	if (!p)
 		return rsh_error_nomem(err);
-	if (metadata_is(p))
-		*out = p;
-	else
-		free(p);
+	/* A pipe is not opened, because bytes that are read from it are
+	 * lost. */
+	if (stat(p, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    rsh_handle_open_path(p, &h))
+		return 0;
+	n = rsh_handle_pread(h, head, sizeof(head), 0);
+	if (n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n))
+		*out = steal_pointer(&p);
 	return 0;
 }
 
