@@ -349,11 +349,16 @@ static void log_passed_over(const struct rsh_source *s,
 		rsh_log_notice("%s/%s%s%s", s->path, p->first, why, more);
 }
 
-static int list_power_offs(struct walk *w, struct passed_over *incomplete,
+/* Lists the files in the directories of power-off saves, or only says that
+ * there are some: their steps are counted differently, so it is unknown whether
+ * they are newer than those of directories of ranks. */
+static int list_power_offs(struct walk *w, bool mention,
+			   struct passed_over *incomplete,
 			   struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int more = rsh_dir_open(w->source->store, "", &dir), rc = 0;
+	struct passed_over beside = { 0 };
 	uint64_t epoch, step;
 	const char *name;
 	bool any = false, complete;
@@ -361,8 +366,8 @@ static int list_power_offs(struct walk *w, struct passed_over *incomplete,
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		if (!rsh_power_off_read(name, &epoch, &step, &complete))
 			continue;
-		if (!complete) {
-			pass_over(incomplete, name);
+		if (mention || !complete) {
+			pass_over(complete ? &beside : incomplete, name);
 			continue;
 		}
 		w->any = false;
@@ -372,30 +377,16 @@ static int list_power_offs(struct walk *w, struct passed_over *incomplete,
 		rc = list_default(w, name, err);
 		any |= w->any;
 	}
+	if (mention) {
+		log_passed_over(w->source, &beside, " is ignored, since there "
+				"are directories of ranks; it can be mounted "
+				"separately");
+		return 0;
+	}
 	w->any = any;
 	log_passed_over(w->source, incomplete,
 			": the save is incomplete and is ignored");
 	return more < 0 ? walk_unreadable(w, "", more, err) : rc;
-}
-
-/* The steps of the two kinds are counted differently, so it is unknown which
- * one is newer. */
-static void mention_power_offs(const struct rsh_source *s)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	struct passed_over beside = { 0 };
-	uint64_t epoch, step;
-	const char *name;
-	bool complete;
-
-	if (rsh_dir_open(s->store, "", &dir))
-		return;
-	while (rsh_dir_next(dir, &name) > 0)
-		if (rsh_power_off_read(name, &epoch, &step, &complete) &&
-		    complete)
-			pass_over(&beside, name);
-	log_passed_over(s, &beside, " is ignored, since there are directories "
-				    "of ranks; it can be mounted separately");
 }
 
 /* The path is resolved because SOURCE may be ".", end in '/' or be a link. */
@@ -419,10 +410,8 @@ static int list_usual(struct walk *w, struct rsh_error *err)
 	struct passed_over incomplete = { 0 };
 	int rc = refuse_incomplete(s, err) ?: list_default(w, "", err);
 
-	if (rc == 0 && w->any)
-		mention_power_offs(s);
-	else if (rc == 0 && s->select != RSH_SELECT_MINDSPORE)
-		rc = list_power_offs(w, &incomplete, err);
+	if (rc == 0 && (w->any || s->select != RSH_SELECT_MINDSPORE))
+		rc = list_power_offs(w, w->any, &incomplete, err);
 	if (rc || w->any)
 		return rc;
 	if (incomplete.n)

@@ -196,23 +196,6 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 
 /* ---- writing the result ---- */
 
-/* Returns the number of an axis as in tensor maps, which count from the last
- * one; -1 if the axis is not in the mesh. */
-static int32_t number_of(const struct form *f, const uint32_t *sizes,
-			 uint8_t axis)
-{
-	int32_t number = 0;
-
-	for (uint32_t i = f->n_axes; i-- > 0;) {
-		bool there = f->style == STYLE_KEPT || sizes[i] > 1;
-
-		if (f->axes[i] == axis)
-			return there ? number : -1;
-		number += there;
-	}
-	return -1;
-}
-
 static int write_form(struct derivation *d, const struct derive_param *p,
 		      const struct form *f, struct rsh_strategy_item *out)
 {
@@ -220,6 +203,7 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 		rsh_arena_array(d->arena, struct rsh_map_entry, f->n_dims);
 	uint32_t *mesh =
 		rsh_arena_array(d->arena, uint32_t, (size_t)f->n_axes + 1);
+	const bool kept = f->style == STYLE_KEPT;
 	uint32_t sizes[RSH_MESH_MAX_AXES], n = 0;
 
 	*out = (struct rsh_strategy_item){ .name = p->text };
@@ -229,7 +213,7 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 	if (!mesh || !map)
 		return rsh_error_nomem(d->err);
 	for (uint32_t i = 0; i < f->n_axes; i++)
-		if (f->style == STYLE_KEPT || sizes[i] > 1)
+		if (kept || sizes[i] > 1)
 			mesh[n++] = sizes[i];
 	if (n == 0)
 		mesh[n++] = 1;
@@ -241,9 +225,16 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 			return rsh_error_nomem(d->err);
 		map[e].axes = axes;
 		for (uint32_t i = 0; i < f->n_split[e]; i++) {
-			int32_t number = number_of(f, sizes, f->split[e][i]);
+			/* Tensor maps count axes from the last one that is in
+			 * the mesh. */
+			int32_t number = 0;
+			uint32_t k = f->n_axes;
 
-			if (number >= 0)
+			while (k > 0 && f->axes[k - 1] != f->split[e][i]) {
+				k--;
+				number += kept || sizes[k] > 1;
+			}
+			if (k > 0 && (kept || sizes[k - 1] > 1))
 				axes[map[e].n++] = number;
 		}
 		out->nested |= map[e].n > 1;
@@ -256,22 +247,6 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 }
 
 /* ---- checks ---- */
-
-static int check_rank(struct derivation *d, const struct derive_param *p)
-{
-	const struct rsh_strategy_item *it = p->item;
-
-	if (p->shape && p->shape->n_dims != it->n_map)
-		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
-					 it->n_map, p->shape->n_dims);
-	/* In an expanded layout a dimension is written as several ones, and
-	 * each except the last is cut into slices of size 1. */
-	for (uint32_t e = 0; !p->shape && e < it->n_shape && e < it->n_map; e++)
-		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
-		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
-			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
-	return 0;
-}
 
 /* ---- the layout ---- */
 
@@ -346,6 +321,7 @@ static int choose(struct derivation *d, struct derive_param *p,
 int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 {
 	const struct derive_shape *shape = p->shape;
+	const struct rsh_strategy_item *it = p->item;
 	struct rsh_strategy_item *out = &p->out;
 	struct form forms[MAX_FORMS];
 	uint32_t n = 0;
@@ -362,9 +338,17 @@ int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 		}
 		return 0;
 	}
-	rc = p->item ? check_rank(d, p) : 0;
-	if (rc == 0)
-		rc = source_forms(d, p, forms, &n);
+	if (it && shape && shape->n_dims != it->n_map)
+		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
+					 it->n_map, shape->n_dims);
+	/* In an expanded layout a dimension is written as several ones, and
+	 * each except the last is cut into slices of size 1. */
+	for (uint32_t e = 0; it && !shape && e < it->n_shape && e < it->n_map;
+	     e++)
+		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
+		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
+			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
+	rc = source_forms(d, p, forms, &n);
 	if (rc == 0)
 		rc = choose(d, p, forms, n);
 	if (rc)

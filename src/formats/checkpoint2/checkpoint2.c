@@ -276,18 +276,11 @@ static int checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
 /* A common.json has only a few numbers. */
 static const struct rsh_small_file common_file = { "common.json", 64 << 10 };
 
-static void common_take(const json_t *all, const char *key, uint64_t *out)
-{
-	const json_int_t n = json_integer_value(json_object_get(all, key));
-
-	if (n > 0)
-		*out = (uint64_t)n;
-}
-
 int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 				 struct rsh_training_state *c,
 				 struct rsh_error *err)
 {
+	json_int_t epoch, batch;
 	json_t *all;
 	double loss;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
@@ -295,8 +288,10 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 
 	if (rc)
 		return rc;
-	common_take(all, "epoch_num", &c->epoch);
-	common_take(all, "global_batch_size", &c->batch_size);
+	epoch = json_integer_value(json_object_get(all, "epoch_num"));
+	batch = json_integer_value(json_object_get(all, "global_batch_size"));
+	c->epoch = epoch > 0 ? (uint64_t)epoch : c->epoch;
+	c->batch_size = batch > 0 ? (uint64_t)batch : c->batch_size;
 	loss = json_number_value(json_object_get(all, "loss_scale"));
 	if (loss > 0)
 		c->loss_scale = loss;

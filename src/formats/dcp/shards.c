@@ -93,30 +93,6 @@ static int shard_read(void *ctx, size_t i, struct rsh_error *err)
 	return shard_scan(s->source, s->names[i], s->tensors, &s->v[i], err);
 }
 
-static int sharding_read(const char *name, const json_t *v, const char *path,
-			 uint64_t *offsets, uint32_t *n_dims,
-			 struct rsh_error *err)
-{
-	const json_t *list = json_object_get(v, "saved_offsets");
-	const json_t *offset;
-	size_t i;
-
-	if (!json_is_array(list) || json_array_size(list) > RSH_MAX_DIMS)
-		return rsh_error_set(err, EBADMSG, "%s: DCP_SHARDING_INFO: "
-				     "\"%s\" has no list of offsets", path,
-				     name);
-	json_array_foreach(list, i, offset) {
-		if (!json_is_integer(offset) || json_integer_value(offset) < 0)
-			return rsh_error_set(err, EBADMSG, "%s: "
-					     "DCP_SHARDING_INFO: an offset of "
-					     "\"%s\" is not an integer of 0 "
-					     "or more", path, name);
-		offsets[i] = (uint64_t)json_integer_value(offset);
-	}
-	*n_dims = (uint32_t)json_array_size(list);
-	return 0;
-}
-
 int rsh_dcp_sharding_info(const char *text, const char *path,
 			  rsh_dcp_offsets_fn *each, void *ctx,
 			  struct rsh_error *err)
@@ -126,7 +102,8 @@ int rsh_dcp_sharding_info(const char *text, const char *path,
 		rsh_json_parse(&(struct rsh_memory){ text, strlen(text) },
 			       JSON_REJECT_DUPLICATES, &where);
 	const char *name;
-	json_t *v;
+	json_t *v, *offset;
+	size_t i;
 	int rc = 0;
 
 	if (!json_is_object(root))
@@ -134,12 +111,25 @@ int rsh_dcp_sharding_info(const char *text, const char *path,
 				     "not a JSON object%s%s", path,
 				     root ? "" : ": ", root ? "" : where.text);
 	json_object_foreach(root, name, v) {
+		const json_t *list = json_object_get(v, "saved_offsets");
+		const size_t n = json_array_size(list);
 		uint64_t offsets[RSH_MAX_DIMS];
-		uint32_t n_dims = 0;
 
-		rc = sharding_read(name, v, path, offsets, &n_dims, err);
-		if (rc == 0)
-			rc = each(ctx, name, n_dims, offsets);
+		if (!json_is_array(list) || n > RSH_MAX_DIMS)
+			return rsh_error_set(err, EBADMSG, "%s: "
+					     "DCP_SHARDING_INFO: \"%s\" has "
+					     "no list of offsets", path, name);
+		json_array_foreach(list, i, offset) {
+			const json_int_t at = json_integer_value(offset);
+
+			if (!json_is_integer(offset) || at < 0)
+				return rsh_error_set(err, EBADMSG, "%s: "
+					"DCP_SHARDING_INFO: an offset of "
+					"\"%s\" is not an integer of 0 or "
+					"more", path, name);
+			offsets[i] = (uint64_t)at;
+		}
+		rc = each(ctx, name, (uint32_t)n, offsets);
 		if (rc)
 			break;
 	}
