@@ -379,26 +379,6 @@ static int tables_refuse(const char *word,
 			     has ? has : "a model without architectures");
 }
 
-/* Loads a table if it may be for the model's architecture, of which the name is
- * then in its text: most tables need not be parsed.  Sets NULL if it is not. */
-static int table_load_suiting(const char *path,
-			      const struct rsh_model_config *c,
-			      struct rsh_rule_table **out,
-			      struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	const char *has;
-	size_t len;
-	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
-
-	*out = NULL;
-	for (uint32_t i = 0; rc == 0 && !*out &&
-			     (has = rsh_model_config_architecture(c, i)); i++)
-		if (memmem(data, len, has, strlen(has)))
-			rc = rsh_rule_table_parse(data, len, path, out, err);
-	return rc;
-}
-
 static int tables_load_suiting(const char *word,
 			       const struct rsh_model_config *config,
 			       struct rsh_table_set *out, struct rsh_error *err)
@@ -409,10 +389,21 @@ static int tables_load_suiting(const char *word,
 	if (config && rsh_tables_list(&l))
 		rc = -ENOMEM;
 	for (size_t i = 0; rc == 0 && i < l.n; i++) {
+		const char *path = l.v[i].path, *has;
+		cleanup_free uint8_t *data = NULL;
 		struct rsh_error why = RSH_ERROR_INIT;
-		struct rsh_rule_table *t;
+		struct rsh_rule_table *t = NULL;
+		size_t len;
 
-		rc = table_load_suiting(l.v[i].path, config, &t, &why);
+		/* A table that is for the model's architecture has its name in
+		 * its text: most tables need not be parsed. */
+		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
+				    &why);
+		for (uint32_t k = 0; rc == 0 && !t &&
+		     (has = rsh_model_config_architecture(config, k)); k++)
+			if (memmem(data, len, has, strlen(has)))
+				rc = rsh_rule_table_parse(data, len, path, &t,
+							  &why);
 		if (rc == -ENOMEM)
 			break;
 		if (rc)
