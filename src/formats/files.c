@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/files.c opens files of a source, and reads maps of parts. */
+/* formats/files.c opens files of a source, reads maps of parts, and checks the
+ * files of steps. */
 #include "config.h"
 
 #include "rsh/formats/files.h"
+#include "rsh/formats/steps.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/bytes.h"
@@ -294,31 +299,76 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 	       check_json_ended(s, marker, err) : 0;
 }
 
-/* The Trainer of transformers saves into checkpoint-N. */
-static bool is_of_trainer(const struct rsh_source *s)
-{
-	static const char prefix[] = "checkpoint-";
-	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
-	const size_t n = strlen(prefix);
-
-	return strncmp(base, prefix, n) == 0 && base[n] &&
-	       !base[n + rsh_count_digits(base + n, strlen(base + n))];
-}
-
 int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)
 {
-	static const char trainer[] = "trainer_state.json";
+	static const char trainer[] = "trainer_state.json",
+			  prefix[] = "checkpoint-";
 	static const char *const maps[] = {
 		"model.safetensors.index.json", "pytorch_model.bin.index.json",
 	};
 	const struct rsh_store *store = rsh_source_store(s);
+	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	const size_t n = strlen(prefix);
 	struct rsh_stat st;
 
-	if (is_of_trainer(s) || rsh_store_look(store, trainer, &st) == 0)
+	if ((strncmp(base, prefix, n) == 0 && base[n] &&
+	     !base[n + rsh_count_digits(base + n, strlen(base + n))]) ||
+	    rsh_store_look(store, trainer, &st) == 0)
 		return rsh_format_check_marker(s, trainer, err);
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
 		if (rsh_store_look(store, maps[i], &st) == 0)
 			return rsh_format_check_marker(s, maps[i], err);
 	return 0;
+}
+
+/* ---- steps ---- */
+
+const char *rsh_step_dir_read(const char *path, const char *prefix,
+			      struct rsh_step_name *out)
+{
+	const size_t n = strlen(prefix);
+	const char *slash = strchr(path, '/');
+
+	if (!slash || strncmp(path, prefix, n) != 0 ||
+	    !rsh_number_read(path + n, (size_t)(slash - path) - n,
+			     &out->step.numbers[0]))
+		return NULL;
+	out->step.n = 1;
+	strcpy(out->series, prefix);
+	snprintf(out->label, sizeof(out->label), "%.*s", (int)(slash - path),
+		 path);
+	return slash + 1;
+}
+
+size_t rsh_step_place(const char *const *names, size_t n, const char *name)
+{
+	const char *const *found =
+		bsearch(&name, names, n, sizeof(*names), rsh_by_text);
+
+	return found ? (size_t)(found - names) : n;
+}
+
+int rsh_step_check_file(enum rsh_file_type type,
+			const struct rsh_byte_source *file, bool full,
+			struct rsh_error *err)
+{
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_ckpt_index *ix;
+	int rc = names ? rsh_file_scan(type, file, full, names, &ix, err) :
+			 rsh_error_nomem(err);
+
+	if (rc == 0)
+		rsh_ckpt_index_free(ix);
+	rsh_names_free(names);
+	return rc;
+}
+
+void rsh_step_say_unsummed(const char *path)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		rsh_log_warning("%s: the file has no CRCs (set_crc32_options(False)): "
+				"its contents are not checked", path);
 }

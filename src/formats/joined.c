@@ -226,28 +226,18 @@ int rsh_joined_each(void *v, size_t n, size_t size,
 	return rc;
 }
 
-/* Returns a chunk with elements that no file has; NULL: there is none. */
-static const struct rsh_dcp_chunk *find_lost(const struct rsh_joined *j,
-					     const struct rsh_dcp_tensor *t)
-{
-	for (uint32_t i = 0; i < t->n_chunks; i++) {
-		const struct rsh_dcp_chunk *c = &t->chunks[i];
-
-		if (!rsh_dcp_chunk_is_empty(t, c) &&
-		    (c->file >= j->n || !j->files[c->file]))
-			return c;
-	}
-	return NULL;
-}
-
 void rsh_joined_find_lost(const struct rsh_joined *j,
 			  const struct rsh_dcp_tensor *t,
 			  struct rsh_error *wrong)
 {
-	const struct rsh_dcp_chunk *lost = find_lost(j, t);
+	const struct rsh_dcp_chunk *lost = t->chunks;
+	const struct rsh_dcp_chunk *end = lost + t->n_chunks;
 	const struct rsh_dcp *d = j->dcp.pub;
 
-	if (!lost)
+	while (lost < end && (rsh_dcp_chunk_is_empty(t, lost) ||
+			      (lost->file < j->n && j->files[lost->file])))
+		lost++;
+	if (lost == end)
 		return;
 	if (lost->file < d->n_files)
 		rsh_error_set(wrong, ENOENT, "tensor %s: %s, which has a part "

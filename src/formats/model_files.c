@@ -61,14 +61,6 @@ static bool is_of_weights(const char *name)
 	       strcmp(name, "reshardfs-manifest.jsonl") == 0;
 }
 
-/* Returns whether the weights of the file are shown, or it is not known. */
-static bool are_shown(const struct loading *l, const char *name)
-{
-	return !l->own || rsh_has_suffix(name, ".json") ||
-	       rsh_has_suffix(name, ".jsonl") ||
-	       rsh_names_find(l->own, name, strlen(name)) != RSH_NAME_NONE;
-}
-
 static int own_files_list(const struct rsh_source *s, struct rsh_names **out)
 {
 	*out = s ? rsh_names_new() : NULL;
@@ -188,7 +180,11 @@ static int units_add(struct loading *l, struct rsh_dir *dir, const char *name)
 
 	if ((rc == 0 && st.kind == RSH_IS_OTHER) ||
 	    (l->is_beside && !l->is_beside(name, is_dir)) ||
-	    (weights && !is_dir && are_shown(l, name)))
+	    /* Its weights are shown, or it is not known. */
+	    (weights && !is_dir &&
+	     (!l->own || rsh_has_suffix(name, ".json") ||
+	      rsh_has_suffix(name, ".jsonl") ||
+	      rsh_names_find(l->own, name, strlen(name)) != RSH_NAME_NONE)))
 		return 0;
 	if (rsh_grow(&l->units, &l->cap, l->n + 1, sizeof(*l->units)))
 		return -ENOMEM;
@@ -206,18 +202,6 @@ static int units_add(struct loading *l, struct rsh_dir *dir, const char *name)
 		return unit_add_below(l, u, name, 1);
 	return weights ? unit_leave(u, "not of these weights") :
 			 unit_add_file(l, u, name, &st);
-}
-
-static int units_list(struct loading *l)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	int rc = rsh_dir_open(l->store, "", &dir);
-	const char *name;
-
-	while (rc >= 0 && (rc = rsh_dir_next(dir, &name)) > 0)
-		if (name[0] != '.')
-			rc = units_add(l, dir, name);
-	return rc;
 }
 
 /* ---- what is read ---- */
@@ -365,6 +349,8 @@ static int directory_load(const struct rsh_model_files_at *at,
 		.n_joined = at->store->n_joined,
 	};
 	struct loading l = { .out = out, .is_beside = at->is_beside };
+	cleanup_dir struct rsh_dir *dir = NULL;
+	const char *name;
 	int rc = 0;
 
 	if (rsh_model_files_own(&(struct rsh_model_files_at){
@@ -388,7 +374,10 @@ static int directory_load(const struct rsh_model_files_at *at,
 		rsh_names_free(l.own);
 		return rc;
 	}
-	rc = units_list(&l);
+	rc = rsh_dir_open(l.store, "", &dir);
+	while (rc >= 0 && (rc = rsh_dir_next(dir, &name)) > 0)
+		if (name[0] != '.')
+			rc = units_add(&l, dir, name);
 	if (rc)
 		rc = rsh_error_file(err, -rc, rsh_store_root(l.store));
 	else if (units_choose(&l) || units_read(&l) || units_settle(&l))

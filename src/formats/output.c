@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/output.h"
+#include "rsh/formats/outputs.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
@@ -28,6 +28,24 @@ int rsh_output_add_text(struct rsh_output_tree *t,
 	*leaf = rsh_plan_n_files(t->plan) + (uint32_t)t->n_texts;
 	t->texts[t->n_texts++] = *text;
 	return 0;
+}
+
+int rsh_output_add_file(struct rsh_output_tree *t, uint64_t node,
+			uint64_t parent, const char *name,
+			const struct rsh_output_text *text)
+{
+	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
+						struct rsh_item, 1);
+	const struct rsh_row row = {
+		.n = 1, .first = node, .step = 1, .parent = parent,
+		.items = item,
+	};
+
+	if (!item)
+		return -ENOMEM;
+	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
+	return rsh_output_add_text(t, text, &item->leaf) ?:
+	       rsh_tree_add(t->tree, &row);
 }
 
 void rsh_output_tree_clear(struct rsh_output_tree *t)
@@ -65,29 +83,19 @@ int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
 	const gid_t gid = t->tree->gid;
 	struct rsh_output_text text = {
 		.body = rsh_body_of_text(bytes, n),
-	};
-	struct rsh_item *item = rsh_arena_array(&t->tree->arena,
-						struct rsh_item, 1);
-	const struct rsh_row row = {
-		.n = 1, .first = RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) +
-			 number,
-		.step = 1, .parent = t->tree->root, .items = item,
+		.mode = rsh_store_mode_as(&t->values->attr, uid, gid),
 	};
 	struct rsh_source_file_info f;
 	struct rsh_store_attr a;
 
-	if (!item)
-		return -ENOMEM;
-	text.mode = rsh_store_mode_as(&t->values->attr, uid, gid);
 	for (uint32_t i = 0; i < rsh_source_n_files(t->source); i++) {
 		rsh_source_file_info(t->source, i, &f);
 		if (f.valid && rsh_source_attr(t->source, f.rank, &a))
 			text.mode &= rsh_store_mode_as(&a, uid, gid);
 	}
-	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
-	if (rsh_output_add_text(t, &text, &item->leaf))
-		return -ENOMEM;
-	return rsh_tree_add(t->tree, &row);
+	return rsh_output_add_file(
+		t, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + number,
+		t->tree->root, name, &text);
 }
 
 int rsh_output_add_values(struct rsh_output_tree *t)
@@ -135,3 +143,19 @@ int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err)
 				     "makes file names too long", t->prefix);
 	return 0;
 }
+
+#define OF_RANKS                                                             \
+	.division = RSH_DIVIDE_RANKS, .build = rsh_output_build_ranks,       \
+	.takes = RSH_TAKES_RANKS | RSH_TAKES_CONVERTER | RSH_TAKES_HF_NAMES | \
+		 RSH_TAKES_VALUES
+
+/* MindSpore's .ckpt files, and safetensors files as MindSpore writes them. */
+const struct rsh_output rsh_output_ckpt = {
+	.name = "ckpt", .suffix = ".ckpt", .framing = &rsh_ckpt_framing,
+	OF_RANKS
+};
+
+const struct rsh_output rsh_output_safetensors = {
+	.name = "safetensors", .suffix = ".safetensors",
+	.framing = &rsh_safetensors_framing, OF_RANKS
+};

@@ -93,21 +93,8 @@ static int places_merge(struct tree_places *p)
 	return 0;
 }
 
-static bool place_is_in(const struct tree_place *at,
-			const struct tree_place *dir)
-{
-	return at->depth == dir->depth + 1 && at->dir_len == dir->len &&
-	       memcmp(at->path, dir->path, dir->len) == 0;
-}
-
-static bool places_are_siblings(const struct tree_place *a,
-				const struct tree_place *b)
-{
-	return a->depth == b->depth && a->dir_len == b->dir_len &&
-	       memcmp(a->path, b->path, a->dir_len) == 0;
-}
-
-static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
+static int tree_add_items(struct rsh_tree *t, uint64_t first,
+			  const struct tree_places *p)
 {
 	struct rsh_item *items =
 		rsh_arena_array(&t->arena, struct rsh_item, p->n);
@@ -134,28 +121,31 @@ static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 	/* Rows and directories have the same order, so the directory of the
 	 * next row never comes before that of this one. */
 	for (size_t i = 0; i < p->n && rc == 0; i += n) {
+		const struct tree_place *at = &p->list[i];
 		struct rsh_row row = {
-			.first = t->root + 1 + i, .step = 1,
+			.first = first + i, .step = 1,
 			.parent = t->root, .items = &items[i],
 		};
 
-		for (n = 1; i + n < p->n &&
-			    places_are_siblings(&p->list[i], &p->list[i + n]);
-		     n++)
-			;
-		if (p->list[i].depth > 1) {
-			while (!place_is_in(&p->list[i], &p->list[dir]))
-				dir++;
-			row.parent = t->root + 1 + dir;
-		}
+		for (n = 1; i + n < p->n && at[n].depth == at->depth &&
+			    at[n].dir_len == at->dir_len &&
+			    memcmp(at[n].path, at->path, at->dir_len) == 0;)
+			n++;
+		while (at->depth > 1 &&
+		       (p->list[dir].depth + 1 != at->depth ||
+			p->list[dir].len != at->dir_len ||
+			memcmp(p->list[dir].path, at->path, at->dir_len) != 0))
+			dir++;
+		if (at->depth > 1)
+			row.parent = first + dir;
 		row.n = (uint32_t)n;
 		rc = rsh_tree_add(t, &row);
 	}
 	return rc;
 }
 
-int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
-		       size_t n)
+int rsh_tree_add_paths(struct rsh_tree *t, uint64_t first,
+		       const struct rsh_path *paths, size_t n)
 {
 	struct tree_places p = { 0 };
 	int rc = 0;
@@ -164,7 +154,7 @@ int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
 		rc = places_add(&p, &paths[i]);
 	if (rc == 0 && p.n) {
 		qsort(p.list, p.n, sizeof(*p.list), by_depth_and_name);
-		rc = places_merge(&p) ?: tree_add_items(t, &p);
+		rc = places_merge(&p) ?: tree_add_items(t, first, &p);
 	}
 	free(p.list);
 	return rc;

@@ -124,44 +124,25 @@ int rsh_node_name(const struct rsh_node *node, char *name, size_t max)
 			row->digits, row->from + node->i, row->after);
 }
 
-/* Finds the node that could have the name in a row with generated names. */
-static bool row_guess(const struct rsh_row *row, const char *name, uint32_t *i)
-{
-	const size_t n = strlen(row->before);
-	unsigned long long number;
-
-	if (strncmp(name, row->before, n) != 0)
-		return false;
-	number = strtoull(name + n, NULL, 10);
-	return is_counted(number, row->from, 1, row->n, i);
-}
-
-static bool row_has_name(const struct rsh_row *row, uint32_t i,
-			 const char *name)
-{
-	const struct rsh_node node = row_node(row, i);
-	char own[NAME_MAX + 1];
-
-	rsh_node_name(&node, own, sizeof(own));
-	return strcmp(name, own) == 0;
-}
-
 static uint64_t row_find(const struct rsh_row *row, uint64_t dir,
 			 const char *name)
 {
-	uint32_t i, guess, n = row_children(row, dir, &i);
+	const size_t before = row->items ? 0 : strlen(row->before);
+	uint32_t i, n = row_children(row, dir, &i);
+	struct rsh_node node;
+	char own[NAME_MAX + 1];
 
-	if (n > 1 && !row->items) {
-		if (!row_guess(row, name, &guess))
-			return 0;
-		i = guess;
-		n = 1;
-	}
-	for (; n > 0; n--, i++)
-		if (row->items ? strcmp(name, row->items[i].name) == 0 :
-		    row_has_name(row, i, name))
+	for (; row->items && n > 0; n--, i++)
+		if (strcmp(name, row->items[i].name) == 0)
 			return row->first + i * row->step;
-	return 0;
+	/* Of several generated names one could be this one. */
+	if (n == 0 || strncmp(name, row->before, before) != 0 ||
+	    (n > 1 && !is_counted(strtoull(name + before, NULL, 10), row->from,
+				  1, row->n, &i)))
+		return 0;
+	node = row_node(row, i);
+	rsh_node_name(&node, own, sizeof(own));
+	return strcmp(name, own) == 0 ? node.number : 0;
 }
 
 uint64_t rsh_tree_find(const struct rsh_tree *t, uint64_t dir, const char *name)
@@ -175,24 +156,19 @@ uint64_t rsh_tree_find(const struct rsh_tree *t, uint64_t dir, const char *name)
 
 /* ---- counts ---- */
 
-static uint32_t row_n_dirs(const struct rsh_row *row, uint64_t dir)
-{
-	uint32_t i, n = row_children(row, dir, &i), n_dirs = 0;
-
-	if (!row->items)
-		return row->kind == RSH_NODE_DIR ? n : 0;
-	for (; n > 0; n--, i++)
-		n_dirs += row->items[i].kind == RSH_NODE_DIR;
-	return n_dirs;
-}
-
 uint32_t rsh_tree_n_dirs(const struct rsh_tree *t, uint64_t dir)
 {
-	uint32_t n = 0;
+	uint32_t n_dirs = 0;
 
-	for (size_t k = 0; k < t->n_rows; k++)
-		n += row_n_dirs(&t->rows[k], dir);
-	return n;
+	for (size_t k = 0; k < t->n_rows; k++) {
+		const struct rsh_row *row = &t->rows[k];
+		uint32_t i, n = row_children(row, dir, &i);
+
+		for (; n > 0 && row->items; n--, i++)
+			n_dirs += row->items[i].kind == RSH_NODE_DIR;
+		n_dirs += row->kind == RSH_NODE_DIR ? n : 0;
+	}
+	return n_dirs;
 }
 
 uint64_t rsh_tree_n_nodes(const struct rsh_tree *t)

@@ -27,21 +27,6 @@ static const struct rsh_format *const ranks_alone[] = {
 
 /* ---- choosing the format ---- */
 
-/* A directory that cannot be read has no names here; the next function that
- * reads it returns the error. */
-static int look_list(const struct rsh_source *s, struct rsh_path_list *names,
-		     bool *listed)
-{
-	const int rc = rsh_path_list_read(names, s->store, "");
-
-	if (rc == -ENOMEM)
-		return rc;
-	*listed = rc == 0;
-	if (names->n > 0)
-		qsort(names->v, names->n, sizeof(*names->v), rsh_by_text);
-	return 0;
-}
-
 bool rsh_look_has(const struct rsh_look *l, const char *name)
 {
 	struct rsh_stat st;
@@ -80,9 +65,15 @@ int rsh_source_look_at(const struct rsh_source *s,
 	struct rsh_look l = {
 		.source = s, .opts = opts, .file = file, .failed = &failed,
 	};
-	/* Who looks at each file of a directory must not list it each time. */
-	int rc = file ? 0 : look_list(s, &names, &l.listed);
+	/* Who looks at each file of a directory must not list it each time.
+	 * One that cannot be read has no names here; the next function that
+	 * reads it returns the error. */
+	int rc = file ? 0 : rsh_path_list_read(&names, s->store, "");
 
+	l.listed = !file && rc == 0;
+	rc = rc == -ENOMEM ? rc : 0;
+	if (names.n > 0)
+		qsort(names.v, names.n, sizeof(*names.v), rsh_by_text);
 	l.names = (const char *const *)names.v;
 	l.n = names.n;
 	if (rc == 0)

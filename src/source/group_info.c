@@ -30,23 +30,6 @@ struct group_check {
 	unsigned n_read;
 };
 
-static int group_contradiction(const struct group_check *w, const char *path,
-			       uint32_t a, uint32_t b, uint32_t name,
-			       struct rsh_error *err)
-{
-	if (name == RSH_NAME_NONE)
-		return rsh_error_set(err, EINVAL,
-			"%s: ranks %u and %u are listed as replicas, but they "
-			"are in different pipeline stages of %s", path, a, b,
-				     w->strategy->path);
-	return rsh_error_set(err, EINVAL,
-			     "%s: ranks %u and %u are listed as "
-			     "replicas, but %s gives them "
-			     "different slices of parameter %s",
-			     path, a, b, w->strategy->path,
-			     rsh_names_text(w->names, name));
-}
-
 /* `rank` is the owner of the file, or RSH_RANK_UNKNOWN. */
 static int group_check_list(const struct group_check *w, const char *path,
 			    uint32_t rank, const uint32_t *list, uint32_t n,
@@ -67,10 +50,18 @@ static int group_check_list(const struct group_check *w, const char *path,
 				err, EINVAL,
 				"%s: it lists rank %u, but %s has ranks 0 to %u",
 				path, list[i], w->strategy->path, n_ranks - 1);
-		if (!rsh_strategy_same_slices(w->strategy, first, list[i],
-					      &name))
-			return group_contradiction(w, path, first, list[i],
-						   name, err);
+		if (rsh_strategy_same_slices(w->strategy, first, list[i],
+					     &name))
+			continue;
+		if (name == RSH_NAME_NONE)
+			return rsh_error_set(err, EINVAL, "%s: ranks %u and %u "
+				"are listed as replicas, but they are in "
+				"different pipeline stages of %s", path, first,
+				list[i], w->strategy->path);
+		return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are "
+			"listed as replicas, but %s gives them different "
+			"slices of parameter %s", path, first, list[i],
+			w->strategy->path, rsh_names_text(w->names, name));
 	}
 	if (!has_own)
 		return rsh_error_set(err, EINVAL, "%s: it is the file of rank "
@@ -155,41 +146,33 @@ static char *group_path(const char *template, uint32_t rank)
 	return path;
 }
 
-static int group_check_each(struct group_check *w, const char *template,
-			    struct rsh_error *err)
-{
-	const struct rsh_strategy *s = w->strategy;
-	uint32_t first = s->lone_stage * s->stage_ranks;
-
-	for (uint32_t r = 0; r < s->stage_ranks * s->n_stages; r++) {
-		cleanup_free char *path = group_path(template, first + r);
-		int rc;
-
-		if (!path)
-			return rsh_error_nomem(err);
-		rc = group_check_file(w, path, first + r, err);
-		if (rc && rc != -ENOENT)
-			return rc;
-	}
-	if (w->n_read == 0)
-		return rsh_error_set(err, ENOENT, "%s: no rank has such a file",
-				     template);
-	return 0;
-}
-
 static int group_check_given(struct group_check *w, const char *given,
 			     struct rsh_error *err)
 {
-	cleanup_free char *template = NULL;
+	const struct rsh_strategy *s = w->strategy;
+	const uint32_t first = s->lone_stage * s->stage_ranks;
+	cleanup_free char *below = NULL;
 	struct stat st;
 
-	if (strstr(given, RANK_MARK))
-		return group_check_each(w, given, err);
-	if (stat(given, &st) != 0 || !S_ISDIR(st.st_mode))
-		return group_check_file(w, given, RSH_RANK_UNKNOWN, err);
-	if (asprintf(&template, "%s/rank_" RANK_MARK "/" FILE_NAME, given) < 0)
-		return rsh_error_nomem(err);
-	return group_check_each(w, template, err);
+	if (!strstr(given, RANK_MARK)) {
+		if (stat(given, &st) != 0 || !S_ISDIR(st.st_mode))
+			return group_check_file(w, given, RSH_RANK_UNKNOWN,
+						err);
+		given = below = rsh_text_format("%s/rank_" RANK_MARK "/"
+						FILE_NAME, given);
+		if (!below)
+			return rsh_error_nomem(err);
+	}
+	for (uint32_t r = 0; r < s->stage_ranks * s->n_stages; r++) {
+		cleanup_free char *path = group_path(given, first + r);
+		int rc = path ? group_check_file(w, path, first + r, err) :
+				rsh_error_nomem(err);
+
+		if (rc && rc != -ENOENT)
+			return rc;
+	}
+	return w->n_read ? 0 :
+	       rsh_error_set(err, ENOENT, "%s: no rank has such a file", given);
 }
 
 int rsh_source_check_groups(const struct rsh_source *s, const char *given,

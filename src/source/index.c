@@ -32,11 +32,7 @@
 
 /* ---- indexes by a hash ---- */
 
-/* This is a tsearch() tree; it is empty if all bytes are zero. */
-struct index_table {
-	void *root;
-};
-
+/* A table is a tsearch() tree; NULL: it is empty. */
 struct kept {
 	XXH128_hash_t hash;
 	const struct rsh_ckpt_index *index;
@@ -48,16 +44,16 @@ static int kept_compare(const void *a, const void *b)
 }
 
 static const struct rsh_ckpt_index *
-table_find(const struct index_table *t, XXH128_hash_t hash)
+table_find(void *const *table, XXH128_hash_t hash)
 {
 	const struct kept key = { hash, NULL };
-	struct kept **found = tfind(&key, &t->root, kept_compare);
+	struct kept **found = tfind(&key, table, kept_compare);
 
 	return found ? (*found)->index : NULL;
 }
 
-static int table_keep(struct index_table *t, XXH128_hash_t hash,
-			 const struct rsh_ckpt_index *index)
+static int table_keep(void **table, XXH128_hash_t hash,
+		      const struct rsh_ckpt_index *index)
 {
 	struct kept *k = malloc(sizeof(*k));
 	struct kept **found;
@@ -65,16 +61,10 @@ static int table_keep(struct index_table *t, XXH128_hash_t hash,
 	if (!k)
 		return -ENOMEM;
 	*k = (struct kept){ hash, index };
-	found = tsearch(k, &t->root, kept_compare);
+	found = tsearch(k, table, kept_compare);
 	if (!found || *found != k)
 		free(k);
 	return found ? 0 : -ENOMEM;
-}
-
-static void table_clear(struct index_table *t)
-{
-	tdestroy(t->root, free);
-	t->root = NULL;
 }
 
 /* ---- headers of safetensors files ---- */
@@ -150,8 +140,8 @@ struct indexing {
 	/* [number of a stored index]: the shared index; NULL: it was not read
 	 * yet. */
 	const struct rsh_ckpt_index **stored;
-	struct index_table distinct; /* source->indexes by their hash */
-	struct index_table headers;  /* by the hash of a header */
+	void *distinct; /* table of source->indexes by their hash */
+	void *headers;  /* table by the hash of a header */
 	uint32_t bad_file;    /* lowest file that was left out */
 	uint32_t unread_file; /* lowest one that cannot be read now */
 };
@@ -210,23 +200,6 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 	return index_share(x, &s->files[file], ix) ? rsh_error_nomem(err) : 0;
 }
 
-/* Returns true if a file with the same header was indexed; the file then has
- * its index. */
-static bool index_has_header(struct indexing *x, uint32_t file,
-			     const struct rsh_handle *handle,
-			     const struct header *h)
-{
-	const struct rsh_ckpt_index *ix;
-
-	pthread_mutex_lock(&x->lock);
-	ix = h->bytes ? table_find(&x->headers, h->hash) : NULL;
-	pthread_mutex_unlock(&x->lock);
-	if (!ix || rsh_store_compare(x->source->store, file, handle))
-		return false;
-	x->source->files[file].index = ix;
-	return true;
-}
-
 static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		      struct rsh_error *err)
 {
@@ -238,6 +211,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		.size = rsh_store_identity(s->store, file)->size,
 		.path = rsh_store_path(s->store, file),
 	};
+	const struct rsh_ckpt_index *same;
 	struct rsh_byte_source behind;
 	struct header header;
 	int rc = 0;
@@ -260,7 +234,13 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		behind.pread_fn = header_pread;
 		behind.ctx = &header;
 	}
-	if (!index_has_header(x, file, h, &header)) {
+	/* A file with the same header may have been indexed. */
+	pthread_mutex_lock(&x->lock);
+	same = header.bytes ? table_find(&x->headers, header.hash) : NULL;
+	pthread_mutex_unlock(&x->lock);
+	if (same && !rsh_store_compare(s->store, file, h)) {
+		s->files[file].index = same;
+	} else {
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
 		if (rc == 0 && header.bytes &&
@@ -534,8 +514,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);
-	table_clear(&x.distinct);
-	table_clear(&x.headers);
+	tdestroy(x.distinct, free);
+	tdestroy(x.headers, free);
 	free(x.stored);
 	free(x.caching);
 	for (uint32_t i = 0; rc == 0 && i < s->n_beside; i++)

@@ -394,15 +394,6 @@ static bool sample_is_of_step(const struct rsh_checkpoint *a,
 		       rsh_step_cmp(&a->step, &b->step) == 0));
 }
 
-/* In each directory of a power-off save steps are counted from the beginning,
- * so these are not compared. */
-static bool sample_is_older(const struct rsh_checkpoint *a,
-			    const struct rsh_checkpoint *b)
-{
-	return a->step.n && b->step.n && !a->n_dir && !b->n_dir &&
-	       !a->step.breakpoint && rsh_step_cmp(&a->step, &b->step) > 0;
-}
-
 /* Returns a file of the chosen candidate; NULL: it has none. */
 static const struct rsh_checkpoint *
 sample_chosen_file(const struct rsh_source *s)
@@ -414,18 +405,6 @@ sample_chosen_file(const struct rsh_source *s)
 	return i < l->n ? &l->files[i] : NULL;
 }
 
-/* A rank may have several files of a step; the first one is counted. */
-static bool sample_is_first_of_rank(const struct rsh_source *s, size_t i,
-				    const struct rsh_checkpoint *chosen)
-{
-	const struct rsh_checkpoint *all = s->listing.beyond;
-
-	while (i-- > 0 && all[i].rank == all[i + 1].rank)
-		if (sample_is_of_step(&all[i], chosen))
-			return false;
-	return true;
-}
-
 bool rsh_source_has_step(const struct rsh_source *s)
 {
 	return s->chosen < s->n_candidates;
@@ -435,7 +414,7 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 				const char **beyond)
 {
 	const struct rsh_checkpoint *chosen = sample_chosen_file(s),
-				    *one = NULL;
+				    *all = s->listing.beyond, *one = NULL;
 	uint32_t n = s->n_files;
 
 	*beyond = NULL;
@@ -445,11 +424,17 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
 			*beyond = rsh_store_name(s->store, i);
 	for (size_t i = 0; i < s->listing.n_beyond; i++) {
-		const struct rsh_checkpoint *c = &s->listing.beyond[i];
+		const struct rsh_checkpoint *c = &all[i];
+		size_t k;
 
 		if (!sample_is_of_step(c, chosen))
 			continue;
-		n += sample_is_first_of_rank(s, i, chosen);
+		/* A rank may have several files of a step; the first one is
+		 * counted. */
+		for (k = i; k > 0 && all[k - 1].rank == c->rank; k--)
+			if (sample_is_of_step(&all[k - 1], chosen))
+				break;
+		n += k == 0 || all[k - 1].rank != c->rank;
 		if (!one || c->rank < one->rank)
 			one = c;
 	}
@@ -472,7 +457,11 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 		const struct rsh_checkpoint *c = i < l->n ?
 			&l->files[i] : &l->beyond[i - l->n];
 
-		if (c->rank < n_ranks || !sample_is_older(c, chosen) ||
+		/* In each directory of a power-off save steps are counted from
+		 * the beginning, so these are not compared. */
+		if (c->rank < n_ranks || !c->step.n || !chosen->step.n ||
+		    c->n_dir || chosen->n_dir || c->step.breakpoint ||
+		    rsh_step_cmp(&c->step, &chosen->step) <= 0 ||
 		    (newest && rsh_step_cmp(&c->step, &newest->step) >= 0))
 			continue;
 		newest = c;
@@ -649,31 +638,25 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 								1]));
 }
 
-/* Logs what the file says that describes the step. */
-static void say_described(const struct rsh_source *s, const char *choice)
-{
-	const struct rsh_step_facts *f = s->facts;
-	const char *notes = f->notes ? f->notes : "";
-
-	if (f->path && s->n_candidates > 1)
-		rsh_log_notice("%s: several steps, taking %s%s", f->path,
-			       choice, notes);
-	else if (*notes)
-		rsh_log_notice("%s: %s", f->path, notes + strlen("; "));
-}
-
 void rsh_source_log_choice(const struct rsh_source *s)
 {
+	/* What the file says that describes the step. */
+	const struct rsh_step_facts *f = s->facts;
+	const char *notes = f->notes ? f->notes : "";
 	char choice[256], beside[NAME_MAX + 128];
 
 	rsh_source_log_left_out(s);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
-	if (s->format->layout == RSH_LAYOUT_OWN) {
-		say_described(s, choice);
+	if (s->format->layout == RSH_LAYOUT_OWN && f->path &&
+	    s->n_candidates > 1)
+		rsh_log_notice("%s: several steps, taking %s%s", f->path,
+			       choice, notes);
+	else if (s->format->layout == RSH_LAYOUT_OWN && *notes)
+		rsh_log_notice("%s: %s", f->path, notes + strlen("; "));
+	if (s->format->layout == RSH_LAYOUT_OWN)
 		return;
-	}
 	if (s->listing.n <= s->n_files || s->n_files == 0)
 		return;
 	rsh_candidates_beside(s, beside, sizeof(beside));

@@ -141,22 +141,6 @@ uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 	return first;
 }
 
-/* Sets where in the rank's index each of its files begins. */
-static int join_lay_out(struct rsh_source *s, uint32_t first, uint32_t n,
-			struct rsh_error *err)
-{
-	uint64_t at = 0;
-
-	for (uint32_t i = first; i < first + n; i++) {
-		s->files[i].base = at;
-		if (s->files[i].index &&
-		    !rsh_add_u64(at, s->files[i].index->file_bytes, &at))
-			return rsh_error_set(err, EFBIG, "%s: the model is too "
-					     "large", s->path);
-	}
-	return 0;
-}
-
 /* This is a joined index, with the files from which it was joined. */
 struct joined {
 	const struct rsh_source_file *files;
@@ -308,8 +292,8 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
  * have the time of the newest one. */
 static int join_attrs(struct rsh_source *s, struct rsh_error *err)
 {
-	free(s->rank_attr);
-	s->rank_attr = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_attr));
+	s->rank_attr = rsh_arena_array(&s->of_choice, struct rsh_store_attr,
+				       s->n_ranks);
 	if (!s->rank_attr)
 		return rsh_error_nomem(err);
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
@@ -343,8 +327,17 @@ static int join_rank(struct rsh_source *s, uint32_t rank, void **tree,
 {
 	uint32_t n, first = rsh_source_rank_first(s, rank, &n);
 	struct joined *new = malloc(sizeof(*new)), **found;
-	int rc = new ? join_lay_out(s, first, n, err) : rsh_error_nomem(err);
+	uint64_t at = 0;
+	int rc = new ? 0 : rsh_error_nomem(err);
 
+	/* Where in the rank's index does each of its files begin? */
+	for (uint32_t i = first; rc == 0 && i < first + n; i++) {
+		s->files[i].base = at;
+		if (s->files[i].index &&
+		    !rsh_add_u64(at, s->files[i].index->file_bytes, &at))
+			rc = rsh_error_set(err, EFBIG, "%s: the model is too "
+					   "large", s->path);
+	}
 	if (rc) {
 		free(new);
 		return rc;

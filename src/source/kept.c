@@ -71,36 +71,26 @@ bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now)
 
 /* ---- the directory ---- */
 
-static int make_each(char *path)
-{
-	for (char *p = path + 1; *p; p++) {
-		if (*p != '/')
-			continue;
-		*p = '\0';
-		if (mkdir(path, 0700) != 0 && errno != EEXIST)
-			return -errno;
-		*p = '/';
-	}
-	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : 0;
-}
-
 /* If the user's home does not exist, it is not created. */
-static bool lies_in_lost_home(const char *path)
+int rsh_source_make_index_dir(const char *path)
 {
 	const char *home = getenv("HOME");
 	const size_t n = home ? strlen(home) : 0;
-
-	return n && strncmp(path, home, n) == 0 && path[n] == '/' &&
-	       access(home, F_OK) != 0;
-}
-
-int rsh_source_make_index_dir(const char *path)
-{
 	cleanup_free char *copy = strdup(path);
 
-	if (lies_in_lost_home(path))
+	if (n && strncmp(path, home, n) == 0 && path[n] == '/' &&
+	    access(home, F_OK) != 0)
 		return -ENOENT;
-	return copy ? make_each(copy) : -ENOMEM;
+	for (char *p = copy; p && *p; *p = '/') {
+		p = strchrnul(p + 1, '/');
+		if (!*p)
+			break;
+		*p = '\0';
+		if (mkdir(copy, 0700) != 0 && errno != EEXIST)
+			return -errno;
+	}
+	return !copy ? -ENOMEM :
+	       mkdir(copy, 0700) != 0 && errno != EEXIST ? -errno : 0;
 }
 
 static int index_dir_make(const char *path, const char **why)
@@ -205,19 +195,6 @@ struct stored {
 	struct timespec mtime;
 };
 
-/* Returns whether this program makes files with such a name. */
-static bool index_dir_is_ours(const char *name)
-{
-	size_t n = strspn(name, "0123456789abcdef");
-
-	if (n == 16 && strcmp(name + n, RIGHT_SUFFIX) == 0)
-		return true;
-	return n == 16 && strlen(name) < sizeof(((struct stored *)0)->name) &&
-	       strncmp(name + n, SUFFIX, strlen(SUFFIX)) == 0 &&
-	       (rsh_has_suffix(name, SUFFIX) ||
-		rsh_has_suffix(name, TEMPORARY_SUFFIX));
-}
-
 static int index_dir_by_age(const void *a, const void *b)
 {
 	return rsh_clock_compare(&((const struct stored *)a)->mtime,
@@ -239,12 +216,20 @@ static void index_dir_remove_oldest(int dirfd, const char *but)
 	if (!dir)
 		return;
 	while ((e = readdir(dir))) {
-		if (!index_dir_is_ours(e->d_name) ||
-		    fstatat(dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		const char *name = e->d_name, *rest = name + 16;
+
+		/* Does this program make files with such a name? */
+		if (strspn(name, "0123456789abcdef") != 16 ||
+		    (strcmp(rest, RIGHT_SUFFIX) != 0 &&
+		     (strlen(name) >= sizeof(list->name) ||
+		      strncmp(rest, SUFFIX, strlen(SUFFIX)) != 0 ||
+		      (!rsh_has_suffix(name, SUFFIX) &&
+		       !rsh_has_suffix(name, TEMPORARY_SUFFIX)))) ||
+		    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
-		if (rsh_has_suffix(e->d_name, TEMPORARY_SUFFIX)) {
+		if (rsh_has_suffix(name, TEMPORARY_SUFFIX)) {
 			if (st.st_mtime < time(NULL) - TEMPORARY_SECONDS)
-				unlinkat(dirfd, e->d_name, 0);
+				unlinkat(dirfd, name, 0);
 			continue;
 		}
 		if (rsh_grow(&list, &cap, n + 1, sizeof(*list)))
@@ -253,7 +238,7 @@ static void index_dir_remove_oldest(int dirfd, const char *but)
 			.bytes = (uint64_t)st.st_size + EMPTY_BYTES,
 			.mtime = st.st_mtim,
 		};
-		strcpy(list[n++].name, e->d_name);
+		strcpy(list[n++].name, name);
 	}
 	closedir(dir);
 	if (n > 0)
@@ -453,23 +438,6 @@ static int index_by_address(const void *a, const void *b)
 			       (uintptr_t)*(void *const *)b);
 }
 
-/* Sets the distinct indexes of the entries, which share them, ascending by
- * address. */
-static uint32_t index_list_distinct(const struct rsh_index_entry *entries,
-				    uint32_t n,
-				    const struct rsh_ckpt_index **all)
-{
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		all[i] = entries[i].index;
-	qsort(all, n, sizeof(*all), index_by_address);
-	for (uint32_t i = 0; i < n; i++)
-		if (i == 0 || all[i] != all[i - 1])
-			all[kept++] = all[i];
-	return kept;
-}
-
 /* Makes the content of the file, which replaces the cache's. */
 static int index_cache_draft(struct rsh_index_cache *c,
 			     const struct rsh_index_entry *entries, uint32_t n,
@@ -477,17 +445,25 @@ static int index_cache_draft(struct rsh_index_cache *c,
 {
 	cleanup_free const struct rsh_ckpt_index **all =
 		rsh_alloc_array(n, sizeof(*all));
-	const uint32_t n_blobs = all ? index_list_distinct(entries, n, all) : 0;
-	const struct rsh_index_head head = { n_blobs, n };
-	const size_t files_at = sizeof(head) +
-				n_blobs * sizeof(struct rsh_index_blob);
-	size_t at = files_at + n * sizeof(struct rsh_index_file), cap = 0;
+	struct rsh_index_head head = { 0, n };
+	size_t files_at, at, cap = 0;
 	cleanup_free uint8_t *data = NULL;
 
-	if (!all || rsh_grow(&data, &cap, at, 1))
+	if (!all)
+		return -ENOMEM;
+	/* The entries share indexes, which are listed by address. */
+	for (uint32_t i = 0; i < n; i++)
+		all[i] = entries[i].index;
+	qsort(all, n, sizeof(*all), index_by_address);
+	for (uint32_t i = 0; i < n; i++)
+		if (i == 0 || all[i] != all[i - 1])
+			all[head.n_blobs++] = all[i];
+	files_at = sizeof(head) + head.n_blobs * sizeof(struct rsh_index_blob);
+	at = files_at + n * sizeof(struct rsh_index_file);
+	if (rsh_grow(&data, &cap, at, 1))
 		return -ENOMEM;
 	memcpy(data, &head, sizeof(head));
-	for (uint32_t i = 0; i < n_blobs; i++) {
+	for (uint32_t i = 0; i < head.n_blobs; i++) {
 		struct rsh_index_blob b = { .offset = at };
 		cleanup_free uint8_t *one = NULL;
 
@@ -503,8 +479,8 @@ static int index_cache_draft(struct rsh_index_cache *c,
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_ckpt_index **found =
-			bsearch(&entries[i].index, all, n_blobs, sizeof(*all),
-				index_by_address);
+			bsearch(&entries[i].index, all, head.n_blobs,
+				sizeof(*all), index_by_address);
 		const struct rsh_index_file f = {
 			entries[i].key, (uint64_t)(found - all),
 		};

@@ -67,25 +67,11 @@ size_t rsh_rank_dir_length(const char *name)
 	return n ? k + n : 0;
 }
 
-/* Parses the _<K> of a run that ends at *end, and moves *end before it. */
-static uint64_t name_run_before(const char *name, size_t *end, uint32_t rank)
-{
-	size_t at = *end;
-	uint64_t k;
-
-	if (!name_number_before(name, &at, &k) ||
-	    !name_char_before(name, &at, '_') ||
-	    ((k == rank || rank == RSH_RANK_UNKNOWN) &&
-	     name_ends_in(name, at, "rank")))
-		return 0;
-	*end = at;
-	return k;
-}
-
 size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
 				struct rsh_step *out)
 {
-	size_t end;
+	size_t end, at;
+	uint64_t k;
 
 	out->breakpoint = name_ends_in(name, n, BREAKPOINT_SUFFIX);
 	if (out->breakpoint)
@@ -98,8 +84,15 @@ size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
 	out->run = 0;
 	if (out->n == 0)
 		return n;
-	out->run = name_run_before(name, &end, rank);
-	return end;
+	/* The _<K> of a run may be the rank instead. */
+	at = end;
+	if (!name_number_before(name, &at, &k) ||
+	    !name_char_before(name, &at, '_') ||
+	    ((k == rank || rank == RSH_RANK_UNKNOWN) &&
+	     name_ends_in(name, at, "rank")))
+		return end;
+	out->run = k;
+	return at;
 }
 
 static bool name_number_at(const char **s, uint64_t *out)

@@ -31,14 +31,41 @@
 /* Frameworks put slices two levels below the directory of a run. */
 #define ENTRIES_DEEP 2
 
-static bool hint_is_source(const char *path,
-			   const struct rsh_store_options *how,
-			   const struct rsh_format *const *formats)
+struct hinting {
+	const char *source;
+	struct rsh_store_options of_source;
+	struct rsh_store_options others; /* of other directories */
+	const struct rsh_format *const *formats;
+	unsigned looked_at;
+	char *buf;
+	size_t max;
+};
+
+/* `how->place` is SOURCE itself. */
+static struct hinting hint_begin(const char *path,
+				 const struct rsh_store_options *how,
+				 const struct rsh_format *const *formats,
+				 char *buf, size_t max)
+{
+	*buf = '\0';
+	return (struct hinting){
+		path, { .objects = how->objects, .place = how->place },
+		{ .objects = how->objects }, formats, 0, buf, max,
+	};
+}
+
+static const struct rsh_store_options *hint_how(const struct hinting *k,
+						const char *path)
+{
+	return path == k->source ? &k->of_source : &k->others;
+}
+
+static bool hint_is_source(const struct hinting *k, const char *path)
 {
 	struct rsh_error unused = RSH_ERROR_INIT;
 	int bid;
 
-	rsh_source_format_at(path, how, formats, &bid, &unused);
+	rsh_source_format_at(path, &k->others, k->formats, &bid, &unused);
 	return bid > RSH_BID_ANY;
 }
 
@@ -141,17 +168,14 @@ static char *hint_revision(const char *snapshots)
 	return NULL;
 }
 
-static void hint_find_child(const char *path,
-			    const struct rsh_store_options *how,
-			    const struct rsh_format *const *formats,
+static void hint_find_child(const struct hinting *k, const char *path,
 			    struct hint_child *c);
 
 /* Returns the checkpoint that the entry of a directory is, or the snapshot of a
  * model that it is, as a path below the directory (from malloc); NULL: it is
  * neither. */
-static char *hint_checkpoint(const char *dir, const char *name,
-			     const struct rsh_store_options *how,
-			     const struct rsh_format *const *formats)
+static char *hint_checkpoint(const struct hinting *k, const char *dir,
+			     const char *name)
 {
 	const bool inside = strcmp(name, "snapshots") == 0;
 	cleanup_free char *path = rsh_text_format("%s/%s", dir, name);
@@ -162,9 +186,9 @@ static char *hint_checkpoint(const char *dir, const char *name,
 
 	if (!snapshots)
 		return NULL;
-	if (hint_is_source(path, how, formats))
+	if (hint_is_source(k, path))
 		return strdup(name);
-	hint_find_child(snapshots, how, formats, &c);
+	hint_find_child(k, snapshots, &c);
 	return c.path ? rsh_text_format("%s/%s%s", name,
 					inside ? "" : "snapshots/", c.path) :
 			NULL;
@@ -173,14 +197,9 @@ static char *hint_checkpoint(const char *dir, const char *name,
 /* Finds a source in a directory: the one that a cache names, else the first one
  * by name or, if names differ only in a number at the end, the one with the
  * greatest number. */
-static void hint_find_child(const char *path,
-			    const struct rsh_store_options *how,
-			    const struct rsh_format *const *formats,
+static void hint_find_child(const struct hinting *k, const char *path,
 			    struct hint_child *c)
 {
-	/* how->place is the directory itself, so it is not used for its
-	 * entries. */
-	const struct rsh_store_options inner = { .objects = how->objects };
 	cleanup_free char *main_one = rsh_store_is_address(path) ? NULL :
 				      hint_revision(path);
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -188,8 +207,8 @@ static void hint_find_child(const char *path,
 	const char *name;
 
 	if (main_one)
-		c->path = hint_checkpoint(path, main_one, &inner, formats);
-	if (c->path || rsh_dir_open_path(path, how, &dir))
+		c->path = hint_checkpoint(k, path, main_one);
+	if (c->path || rsh_dir_open_path(path, hint_how(k, path), &dir))
 		return;
 	while (looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
 		char *found;
@@ -197,54 +216,46 @@ static void hint_find_child(const char *path,
 		if (name[0] == '.')
 			continue;
 		looked_at++;
-		found = hint_checkpoint(path, name, &inner, formats);
+		found = hint_checkpoint(k, path, name);
 		if (found)
 			hint_keep_child(c, name, found);
 	}
 }
 
-/* This collects the hint of a format. */
-struct format_hint {
-	const struct rsh_format *const *formats;
-	char *buf;
-	size_t max;
-	bool below; /* it is about a directory in SOURCE */
-};
-
 /* Directories such as rank0 or device_1 may be those of ranks. */
-static void hint_about_names(const struct rsh_look *l, char *buf, size_t max)
+static void hint_about_names(const struct rsh_look *l, const struct hinting *k)
 {
 	static const char *const words[] = { "rank", "device", "card", "npu" };
 
 	/* A directory of a file system lists "." and "..". */
 	bool any = false;
 
-	for (size_t i = 0; i < l->n && !*buf; i++) {
+	for (size_t i = 0; i < l->n && !*k->buf; i++) {
 		const char *name = l->names[i];
 		const size_t n = hint_series(name);
 		struct rsh_stat st;
 		bool of_ranks = false;
 
 		any |= strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-		for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++)
-			of_ranks |= strncasecmp(name, words[k],
-						strlen(words[k])) == 0;
+		for (size_t w = 0; w < sizeof(words) / sizeof(*words); w++)
+			of_ranks |= strncasecmp(name, words[w],
+						strlen(words[w])) == 0;
 		/* The usual name needs no option. */
 		if (of_ranks && name[n] && n < 32 &&
 		    (n != 5 || strncmp(name, "rank_", n) != 0) &&
 		    rsh_store_look(l->source->store, name, &st) == 0 &&
 		    st.kind == RSH_IS_DIR)
-			snprintf(buf, max, "; if %s is the directory of a "
+			snprintf(k->buf, k->max, "; if %s is the directory of a "
 				 "rank, use --rank-dir '%.*s{rank}'", name,
 				 (int)n, name);
 	}
 	if (l->listed && !any)
-		snprintf(buf, max, "; the directory is empty");
+		snprintf(k->buf, k->max, "; the directory is empty");
 }
 
 /* Says what the first file is that has the name of a checkpoint of another
  * kind, and the first bytes of something else. */
-static void hint_about_files(const struct rsh_look *l, char *buf, size_t max)
+static void hint_about_files(const struct rsh_look *l, const struct hinting *k)
 {
 	static const char *const suffixes[] = {
 		".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".h5",
@@ -252,7 +263,7 @@ static void hint_about_files(const struct rsh_look *l, char *buf, size_t max)
 	};
 	unsigned looked_at = 0;
 
-	for (size_t i = 0; i < l->n && !*buf && looked_at < FILES_MAX; i++) {
+	for (size_t i = 0; i < l->n && !*k->buf && looked_at < FILES_MAX; i++) {
 		const struct rsh_store *store = l->source->store;
 		cleanup_handle struct rsh_handle *h = NULL;
 		uint8_t begin[RSH_FILE_BEGIN];
@@ -260,9 +271,9 @@ static void hint_about_files(const struct rsh_look *l, char *buf, size_t max)
 		bool is = false;
 		ssize_t n = 0;
 
-		for (size_t k = 0; k < sizeof(suffixes) / sizeof(*suffixes);
-		     k++)
-			is |= rsh_has_suffix(l->names[i], suffixes[k]);
+		for (size_t s = 0; s < sizeof(suffixes) / sizeof(*suffixes);
+		     s++)
+			is |= rsh_has_suffix(l->names[i], suffixes[s]);
 		if (is && rsh_handle_open(store, l->names[i], &h) == 0)
 			n = rsh_handle_pread(h, begin, sizeof(begin), 0);
 		/* Those of torch.save() are no reason to refuse a directory. */
@@ -270,82 +281,77 @@ static void hint_about_files(const struct rsh_look *l, char *buf, size_t max)
 			what = rsh_file_begins_as(begin, (size_t)n);
 		looked_at += is;
 		if (what)
-			snprintf(buf, max, "; %s is %s", l->names[i], what);
+			snprintf(k->buf, k->max, "; %s is %s", l->names[i], what);
 	}
 }
 
 static int hint_ask_formats(const struct rsh_look *look, void *ctx)
 {
-	const struct format_hint *h = ctx;
+	const struct hinting *k = ctx;
 
-	for (const struct rsh_format *const *f = h->formats; *f && !*h->buf;
+	for (const struct rsh_format *const *f = k->formats; *f && !*k->buf;
 	     f++)
 		if ((*f)->bid)
 			(*f)->bid(look, &(struct rsh_bid_more){
-					.hint = h->buf, .max = h->max });
-	if (!*h->buf && !look->file)
-		hint_about_files(look, h->buf, h->max);
-	if (!*h->buf && !look->file && !h->below)
-		hint_about_names(look, h->buf, h->max);
+					.hint = k->buf, .max = k->max });
+	if (!*k->buf && !look->file)
+		hint_about_files(look, k);
+	if (!*k->buf && !look->file && look->source->path == k->source)
+		hint_about_names(look, k);
 	return 0;
 }
 
 /* Writes what formats say of a directory: "; ...", or "". */
-static void hint_of_directory(const char *path,
-			      const struct rsh_store_options *how,
-			      const struct rsh_format *const *formats,
-			      bool below, char *buf, size_t max)
+static void hint_of_directory(const struct hinting *k, const char *path,
+			      char *buf, size_t max)
 {
-	const struct rsh_format *const none[] = { NULL };
-	struct format_hint h = { formats ? formats : none, buf, max, below };
 	struct rsh_error unused = RSH_ERROR_INIT;
+	struct hinting of = *k;
 	struct rsh_source *s;
 
 	*buf = '\0';
-	if (rsh_source_new(path, how, &s, &unused))
+	if (rsh_source_new(path, hint_how(k, path), &s, &unused))
 		return;
-	rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &h, &unused);
+	of.source = path == k->source ? s->path : NULL;
+	of.buf = buf;
+	of.max = max;
+	rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &of, &unused);
 	rsh_source_free(s);
 }
 
 /* Writes what formats say of the first directory by name, below a path, of
  * which they say anything. */
-static void hint_of_entries(const char *path,
-			    const struct rsh_store_options *how,
-			    const struct rsh_format *const *formats,
-			    unsigned levels, unsigned *looked_at, char *buf,
-			    size_t max)
+static void hint_of_entries(struct hinting *k, const char *path,
+			    unsigned levels, char *buf, size_t max)
 {
-	const struct rsh_store_options inner = { .objects = how->objects };
 	cleanup_dir struct rsh_dir *dir = NULL;
 	char first[NAME_MAX + 1] = "";
 	struct rsh_stat st;
 	const char *name;
 
-	if (levels == 0 || rsh_dir_open_path(path, how, &dir))
+	if (levels == 0 || rsh_dir_open_path(path, hint_how(k, path), &dir))
 		return;
-	while (*looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
+	while (k->looked_at < LOOKED_AT_MAX && rsh_dir_next(dir, &name) > 0) {
 		cleanup_free char *entry = NULL;
 		char said[512] = "";
 
 		if (name[0] == '.' || rsh_dir_look(dir, name, &st) ||
 		    st.kind != RSH_IS_DIR)
 			continue;
-		++*looked_at;
+		k->looked_at++;
 		entry = rsh_text_format("%s/%s", path, name);
 		if (!entry)
 			return;
 		/* Files of ranks may be called anything. */
 		if (hint_is_of_rank(entry))
 			continue;
-		if (hint_is_source(entry, &inner, formats))
+		if (hint_is_source(k, entry))
 			snprintf(said, sizeof(said), "; it is a checkpoint");
 		else
-			hint_of_directory(entry, &inner, formats, true, said,
-					  sizeof(said));
+			hint_of_directory(k, entry, said, sizeof(said));
 		if (!*said)
-			hint_of_entries(entry, &inner, formats, levels - 1,
-					looked_at, said, sizeof(said));
+			hint_of_entries(k, entry, levels - 1, said,
+					sizeof(said));
 		if (!*said || (*first && strcmp(first, name) <= 0))
 			continue;
 		snprintf(first, sizeof(first), "%s", name);
@@ -381,13 +387,11 @@ static int hint_read(const struct rsh_source *s, struct rsh_names *names,
 /* Returns 0 if a checkpoint that needs no strategy can be opened, or -errno
  * with the sentence of the command that is proposed.  Others are only
  * listed. */
-static int hint_try(const char *path, const struct rsh_store_options *how,
-		    const struct rsh_format *const *formats,
+static int hint_try(const struct hinting *k, const char *path,
 		    struct rsh_error *err)
 {
 	const struct rsh_source_options opts = {
-		.formats = formats, .unsharded = true,
-		.store = { .objects = how->objects },
+		.formats = k->formats, .unsharded = true, .store = k->others,
 	};
 	const enum rsh_log_level level = rsh_log_get_level();
 	struct rsh_names *names = rsh_names_new();
@@ -420,13 +424,11 @@ void rsh_source_hint_around(const char *path,
 			    const struct rsh_format *const *formats, char *buf,
 			    size_t max)
 {
-	const struct rsh_store_options outer = { .objects = how->objects };
+	const struct hinting k = hint_begin(path, how, formats, buf, max);
 	struct rsh_error unused = RSH_ERROR_INIT;
 	cleanup_free char *at = hint_above(path);
 
-	*buf = '\0';
-	if (at && hint_is_source(at, &outer, formats) &&
-	    hint_try(at, &outer, formats, &unused) == 0)
+	if (at && hint_is_source(&k, at) && hint_try(&k, at, &unused) == 0)
 		snprintf(buf, max, "; it is in %s, which is a checkpoint: did "
 			 "you mean that?", at);
 }
@@ -434,15 +436,11 @@ void rsh_source_hint_around(const char *path,
 /* Returns the source to which the directory of a rank belongs; NULL: the path
  * is none, or not in a source.  What is above any other directory is another
  * checkpoint. */
-static char *hint_above_rank(const char *path,
-			     const struct rsh_store_options *how,
-			     const struct rsh_format *const *formats)
+static char *hint_above_rank(const struct hinting *k)
 {
-	/* how->place is the directory itself. */
-	const struct rsh_store_options outer = { .objects = how->objects };
-	char *at = hint_is_of_rank(path) ? hint_above(path) : NULL;
+	char *at = hint_is_of_rank(k->source) ? hint_above(k->source) : NULL;
 
-	while (at && !hint_is_source(at, &outer, formats)) {
+	while (at && !hint_is_source(k, at)) {
 		char *next = hint_is_of_rank(at) ? hint_above(at) : NULL;
 
 		free(at);
@@ -451,28 +449,14 @@ static char *hint_above_rank(const char *path,
 	return at;
 }
 
-/* Returns whether the directory cannot be listed, as in the sandbox of a mount
- * that above SOURCE. */
-static bool hint_is_denied(const char *path,
-			   const struct rsh_store_options *how)
-{
-	const struct rsh_store_options outer = { .objects = how->objects };
-	cleanup_dir struct rsh_dir *dir = NULL;
-
-	return rsh_dir_open_path(path, &outer, &dir) == -EACCES;
-}
-
 void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		     const struct rsh_format *const *formats, char *buf,
 		     size_t max)
 {
-	const struct rsh_store_options opts = {
-		.objects = how->objects, .place = how->place,
-	};
+	struct hinting k = hint_begin(path, how, formats, buf, max);
 	cleanup_child struct hint_child c = { .path = NULL };
 	struct rsh_error why = RSH_ERROR_INIT;
 	cleanup_free char *child = NULL, *above = NULL, *parent = NULL;
-	unsigned looked_at = 0;
 	struct rsh_dir *dir = NULL;
 	int rc = rsh_dir_open_path(path, how, &dir);
 
@@ -481,27 +465,30 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 		return;
 	}
-	above = formats ? hint_above_rank(path, &opts, formats) : NULL;
-	if (above && hint_try(above, &opts, formats, &why) == 0) {
+	above = hint_above_rank(&k);
+	if (above && hint_try(&k, above, &why) == 0) {
 		snprintf(buf, max, "; it is one rank of %s: did you mean that?",
 			 above);
 		return;
 	}
-	hint_of_directory(path, &opts, formats, false, buf, max);
+	hint_of_directory(&k, path, buf, max);
 	if (*buf)
 		return;
-	parent = formats && hint_is_of_rank(path) ? hint_above(path) : NULL;
-	if (parent && hint_is_denied(parent, how)) {
+	/* The sandbox of a mount does not let it list what is above SOURCE. */
+	parent = hint_is_of_rank(path) ? hint_above(path) : NULL;
+	dir = NULL;
+	rc = parent ? rsh_dir_open_path(parent, &k.others, &dir) : 0;
+	rsh_dir_close(dir);
+	if (rc == -EACCES) {
 		snprintf(buf, max, "; it has the name of one rank of %s: did "
 			 "you mean that?", parent);
 		return;
 	}
-	hint_find_child(path, how, formats, &c);
+	hint_find_child(&k, path, &c);
 	child = c.path ? rsh_text_format("%s/%s", path, c.path) : NULL;
 	if (!child)
-		hint_of_entries(path, &opts, formats, ENTRIES_DEEP, &looked_at,
-				buf, max);
-	else if (hint_try(child, how, formats, &why))
+		hint_of_entries(&k, path, ENTRIES_DEEP, buf, max);
+	else if (hint_try(&k, child, &why))
 		snprintf(buf, max, "; %s", why.text);
 	else
 		snprintf(buf, max, "; %s in it is a checkpoint: did you mean "
@@ -520,29 +507,23 @@ static const struct {
 	{ "/tokenizer.json", "the tokenizer of a model" },
 };
 
-/* The metadata.json of Megatron-Core is only one file of its checkpoint.  That
- * of a Checkpoint 2.0 is a strategy, whose errors must be reported. */
-static bool other_is_megatron(const char *path)
-{
-	static const char name[] = "metadata.json";
-	cleanup_free char *beside = NULL;
-	const size_t n = strlen(path);
-
-	if (!rsh_has_suffix(path, name) ||
-	    (n >= sizeof(name) && path[n - sizeof(name)] != '/'))
-		return false;
-	beside = rsh_text_format("%.*s.metadata",
-				 (int)(n + 1 - sizeof(name)), path);
-	return beside && access(beside, F_OK) == 0;
-}
-
 const char *rsh_other_file(const char *path)
 {
+	static const char name[] = "metadata.json";
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	cleanup_free char *beside = NULL;
 	char begin[RSH_FILE_BEGIN];
 	ssize_t n;
 	int fd;
 
-	if (other_is_megatron(path))
+	/* The metadata.json of Megatron-Core is only one file of its
+	 * checkpoint.  That of a Checkpoint 2.0 is a strategy, whose errors
+	 * must be reported. */
+	if (strcmp(base, name) == 0)
+		beside = rsh_text_format("%.*s.metadata", (int)(base - path),
+					 path);
+	if (beside && access(beside, F_OK) == 0)
 		return "a part of a distributed checkpoint";
 	for (size_t i = 0; i < sizeof(other_names) / sizeof(*other_names); i++)
 		if (rsh_has_suffix(path, other_names[i].name) ||
@@ -628,12 +609,13 @@ static int open_refuse_file(const char *path, const struct rsh_source *s,
 	const char *what = rsh_other_file(path);
 	const bool empty = rsh_store_look(s->store, file, &st) == 0 &&
 			   st.kind == RSH_IS_FILE && st.size == 0;
-	char hint[512] = "";
-	struct format_hint h = { s->formats, hint, sizeof(hint), false };
+	char hint[512];
+	struct hinting k = hint_begin(path, how, s->formats, hint,
+				      sizeof(hint));
 	struct rsh_error unused = RSH_ERROR_INIT;
 
 	if (!empty)
-		rsh_source_look_at(s, NULL, file, hint_ask_formats, &h,
+		rsh_source_look_at(s, NULL, file, hint_ask_formats, &k,
 				   &unused);
 	if (!*hint)
 		rsh_source_hint_around(path, how, s->formats, hint,
@@ -693,21 +675,6 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 
 /* ---- a directory of steps ---- */
 
-/* A copy on another rank may replace a file that is damaged. */
-static int step_check(struct rsh_source *s, uint32_t i, struct rsh_error *err)
-{
-	struct rsh_names *names = rsh_names_new();
-	int rc = names ? rsh_source_choose(s, i, err) ?:
-			 rsh_source_index(s, names, err) ?:
-			 (s->format->whole ? s->format->whole(s, err) : 0) :
-			 rsh_error_nomem(err);
-
-	if (rc && s->unread.code)
-		rc = rsh_error_set(err, s->unread.code, "%s", s->unread.text);
-	rsh_names_free(names);
-	return rc;
-}
-
 static int step_find(struct rsh_source *s, uint32_t *found,
 		     struct rsh_error *err)
 {
@@ -717,7 +684,17 @@ static int step_find(struct rsh_source *s, uint32_t *found,
 	int rc = -ENOENT;
 
 	for (uint32_t i = 0; i < n && rc; i++) {
-		rc = step_check(s, i, &why);
+		struct rsh_names *names = rsh_names_new();
+
+		/* A copy on another rank may replace a file that is
+		 * damaged. */
+		rc = !names ? -ENOMEM : rsh_source_choose(s, i, &why) ?:
+		     rsh_source_index(s, names, &why) ?:
+		     s->format->whole ? s->format->whole(s, &why) : 0;
+		rsh_names_free(names);
+		if (rc && s->unread.code)
+			rc = rsh_error_set(&why, s->unread.code, "%s",
+					   s->unread.text);
 		rsh_source_candidate_text(s, i, which, sizeof(which));
 		*found = i;
 		if (rc == -ENOMEM)

@@ -15,20 +15,12 @@
 
 #define AT(member) RSH_OPTION_AT(struct rsh_source_options, member)
 
-/* Parses "<epoch>_<step>". */
-static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
-{
-	const size_t n = strcspn(value, "_");
-
-	return value[n] && rsh_number_read(value, n, epoch) &&
-	       rsh_number_read(value + n + 1, strlen(value + n + 1), step);
-}
-
 static int set_select(const struct rsh_setting *s)
 {
 	static const char name[] = "name=", step[] = "step=";
 	struct rsh_source_options *f = s->base;
 	const char *value = s->value, *end = strchr(value, '=');
+	const size_t n = strcspn(value, "_");
 
 	if (strcmp(value, "newest") == 0 || strcmp(value, "latest") == 0)
 		f->select = RSH_SELECT_NEWEST;
@@ -36,7 +28,9 @@ static int set_select(const struct rsh_setting *s)
 		f->select = RSH_SELECT_MTIME;
 	else if (strcmp(value, "mindspore") == 0)
 		f->select = RSH_SELECT_MINDSPORE;
-	else if (parse_step(value, &f->epoch, &f->step))
+	else if (value[n] && rsh_number_read(value, n, &f->epoch) &&
+		 rsh_number_read(value + n + 1, strlen(value + n + 1),
+				 &f->step))
 		f->select = RSH_SELECT_STEP;
 	else if (strncmp(value, step, strlen(step)) == 0 &&
 		 rsh_number_read(end + 1, strlen(end + 1), &f->step))

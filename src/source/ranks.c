@@ -91,46 +91,13 @@ static void walk_log_unreadable(const struct walk *w)
 				w->unreadable.text, w->n_unreadable - 1);
 }
 
-/* Returns whether a file with that name counts.  The name may set the rank. */
-static bool walk_matches(const struct walk *w, const char *name,
-			 uint32_t *rank)
-{
-	if (name[0] == '.' || rsh_has_suffix(name, ".tmp"))
-		return false;
-	return w->file ? rsh_template_match(w->file, strlen(w->file), name,
-					    rank) :
-			 rsh_file_type_of(name) != RSH_FILE_OTHER;
-}
-
-/* Returns whether it is unknown what the name is, because it cannot be reached.
- * A broken link does not exist. */
-static bool walk_is_out_of_reach(int rc)
-{
-	return rsh_errno_is_unread(-rc);
-}
-
-/* Returns whether the entry is a file.  An entry that cannot be reached counts
- * as a file: opening it reports the error, and the file used instead is
- * logged. */
-static bool walk_is_file(struct rsh_dir *dir, const char *name,
-			 struct rsh_checkpoint *c)
-{
-	struct rsh_stat st;
-	int rc = rsh_dir_look(dir, name, &st);
-
-	if (rc == 0) {
-		c->mtime = st.attr.mtime;
-		c->ctime = st.attr.ctime;
-	}
-	return rc ? walk_is_out_of_reach(rc) : st.kind == RSH_IS_FILE;
-}
-
 static int walk_list_files(struct walk *w, const char *at, uint32_t rank,
 			   struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
-	int more = rsh_dir_open(w->source->store, at, &dir);
+	int more = rsh_dir_open(w->source->store, at, &dir), rc;
 	const char *name;
+	struct rsh_stat st;
 
 	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		struct rsh_checkpoint c = {
@@ -139,9 +106,22 @@ static int walk_list_files(struct walk *w, const char *at, uint32_t rank,
 				  .dir_step = w->dir_step },
 		};
 
-		if (!walk_matches(w, name, &c.rank) ||
-		    !walk_is_file(dir, name, &c))
+		/* The name may set the rank. */
+		if (name[0] == '.' || rsh_has_suffix(name, ".tmp") ||
+		    (w->file ? !rsh_template_match(w->file, strlen(w->file),
+						   name, &c.rank) :
+			       rsh_file_type_of(name) == RSH_FILE_OTHER))
 			continue;
+		/* An entry that cannot be reached counts as a file: opening it
+		 * reports the error, and the file used instead is logged.  A
+		 * broken link does not exist. */
+		rc = rsh_dir_look(dir, name, &st);
+		if (rc ? !rsh_errno_is_unread(-rc) : st.kind != RSH_IS_FILE)
+			continue;
+		if (rc == 0) {
+			c.mtime = st.attr.mtime;
+			c.ctime = st.attr.ctime;
+		}
 		w->any = w->named = true;
 		c.name = walk_join(at, name, strlen(name));
 		if (walk_add(w, &c))
@@ -175,7 +155,7 @@ static int walk_enter(struct walk *w, const struct part *p,
 		return rsh_error_nomem(err);
 	rc = rsh_store_look(w->source->store, below, &st);
 	if (rc)
-		return walk_is_out_of_reach(rc) ?
+		return rsh_errno_is_unread(-rc) ?
 			walk_unreadable(w, below, rc, err) : 0;
 	if (st.kind != RSH_IS_DIR)
 		return 0;
@@ -244,7 +224,6 @@ int rsh_source_unreadable(struct rsh_source *s, const char *dir, int rc,
 	return rc;
 }
 
-
 bool rsh_template_is_plain(const char *t, size_t n)
 {
 	return !memchr(t, '*', n) && !memchr(t, '?', n) &&
@@ -258,19 +237,6 @@ bool rsh_template_has_rank(const char *t, size_t n)
 
 static bool template_match(const char *t, const char *end, const char *s,
 			   uint32_t *rank);
-
-static bool template_match_rank(const char *t, const char *end, const char *s,
-				uint32_t *rank)
-{
-	const size_t n = rsh_count_digits(s, strlen(s));
-	uint64_t v;
-
-	if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v) ||
-	    (*rank != RSH_RANK_UNKNOWN && *rank != v))
-		return false;
-	*rank = (uint32_t)v;
-	return template_match(t, end, s + n, rank);
-}
 
 static bool template_match_any(const char *t, const char *end, const char *s,
 			       uint32_t *rank)
@@ -291,11 +257,19 @@ static bool template_match(const char *t, const char *end, const char *s,
 			   uint32_t *rank)
 {
 	const size_t n_mark = strlen(RANK_MARK);
+	uint64_t v;
+	size_t n;
 
 	for (; t < end; t++, s++) {
 		if ((size_t)(end - t) >= n_mark &&
-		    memcmp(t, RANK_MARK, n_mark) == 0)
-			return template_match_rank(t + n_mark, end, s, rank);
+		    memcmp(t, RANK_MARK, n_mark) == 0) {
+			n = rsh_count_digits(s, strlen(s));
+			if (!rsh_digits_read(s, n, RSH_RANK_UNKNOWN - 1, &v) ||
+			    (*rank != RSH_RANK_UNKNOWN && *rank != v))
+				return false;
+			*rank = (uint32_t)v;
+			return template_match(t + n_mark, end, s + n, rank);
+		}
 		if (*t == '*')
 			return template_match_any(t + 1, end, s, rank);
 		if (!*s || (*t != '?' && *t != *s))
@@ -375,11 +349,16 @@ static void log_passed_over(const struct rsh_source *s,
 		rsh_log_notice("%s/%s%s%s", s->path, p->first, why, more);
 }
 
-static int list_power_offs(struct walk *w, struct passed_over *incomplete,
+/* Lists the files in the directories of power-off saves, or only says that
+ * there are some: their steps are counted differently, so it is unknown whether
+ * they are newer than those of directories of ranks. */
+static int list_power_offs(struct walk *w, bool mention,
+			   struct passed_over *incomplete,
 			   struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int more = rsh_dir_open(w->source->store, "", &dir), rc = 0;
+	struct passed_over beside = { 0 };
 	uint64_t epoch, step;
 	const char *name;
 	bool any = false, complete;
@@ -387,8 +366,8 @@ static int list_power_offs(struct walk *w, struct passed_over *incomplete,
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		if (!rsh_power_off_read(name, &epoch, &step, &complete))
 			continue;
-		if (!complete) {
-			pass_over(incomplete, name);
+		if (mention || !complete) {
+			pass_over(complete ? &beside : incomplete, name);
 			continue;
 		}
 		w->any = false;
@@ -398,30 +377,16 @@ static int list_power_offs(struct walk *w, struct passed_over *incomplete,
 		rc = list_default(w, name, err);
 		any |= w->any;
 	}
+	if (mention) {
+		log_passed_over(w->source, &beside, " is ignored, since there "
+				"are directories of ranks; it can be mounted "
+				"separately");
+		return 0;
+	}
 	w->any = any;
 	log_passed_over(w->source, incomplete,
 			": the save is incomplete and is ignored");
 	return more < 0 ? walk_unreadable(w, "", more, err) : rc;
-}
-
-/* The steps of the two kinds are counted differently, so it is unknown which
- * one is newer. */
-static void mention_power_offs(const struct rsh_source *s)
-{
-	cleanup_dir struct rsh_dir *dir = NULL;
-	struct passed_over beside = { 0 };
-	uint64_t epoch, step;
-	const char *name;
-	bool complete;
-
-	if (rsh_dir_open(s->store, "", &dir))
-		return;
-	while (rsh_dir_next(dir, &name) > 0)
-		if (rsh_power_off_read(name, &epoch, &step, &complete) &&
-		    complete)
-			pass_over(&beside, name);
-	log_passed_over(s, &beside, " is ignored, since there are directories "
-				    "of ranks; it can be mounted separately");
 }
 
 /* The path is resolved because SOURCE may be ".", end in '/' or be a link. */
@@ -445,10 +410,8 @@ static int list_usual(struct walk *w, struct rsh_error *err)
 	struct passed_over incomplete = { 0 };
 	int rc = refuse_incomplete(s, err) ?: list_default(w, "", err);
 
-	if (rc == 0 && w->any)
-		mention_power_offs(s);
-	else if (rc == 0 && s->select != RSH_SELECT_MINDSPORE)
-		rc = list_power_offs(w, &incomplete, err);
+	if (rc == 0 && (w->any || s->select != RSH_SELECT_MINDSPORE))
+		rc = list_power_offs(w, w->any, &incomplete, err);
 	if (rc || w->any)
 		return rc;
 	if (incomplete.n)

@@ -1,225 +1,274 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume.c tries the candidates of a job (step.c), until one is found
- * that all units have and whose files are complete. */
+/* source/resume.c lists what the units of a job have saved, by the names that a
+ * format knows, and tries the candidates (steps.c) until one is found that all
+ * units have and whose files are complete. */
 #include "config.h"
 
 #include "source_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/source/failures.h"
 #include "rsh/source/resume.h"
-#include "rsh/util/arena.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/checkpoint2.h"
+#include "rsh/util/text.h"
 
-/* ---- what is shown ---- */
-
-/* This is what one unit, a rank or Megatron's mp_rank, saved at one step. */
-struct rsh_saved {
-	const char *unit; /* directory in the mount that shows it; "": the
-			   * root */
-	const char *dir;  /* directory of the checkpoint below SOURCE; "":
-			   * SOURCE itself */
-	const char *label;
-	const struct rsh_step *step;
-	const char *const *names; /* names of its files, ascending */
-	size_t n;
-	uint32_t first_file; /* number of its first file in the source */
-};
-
-struct rsh_resume {
+struct finder {
 	struct rsh_source *source;
-	/* These are the units' files of the step that is tried, ascending by
-	 * unit. */
-	struct rsh_saved *saved;
-	size_t n_saved;
-	const char **names; /* names of its files */
-	struct rsh_arena arena;
-	struct rsh_resume_entry *entries;
-	size_t n_entries, cap_entries;
+	const struct rsh_format *format;
+	const struct rsh_source_options *options;
+	struct rsh_error *err;
 };
 
-#define LATEST "latest"
+/* ---- directories ---- */
 
-static char *show_printf(struct rsh_resume *r, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
+/* The sorted names of a directory. */
+struct listed {
+	struct rsh_path_list names;
+	struct rsh_stat *st; /* [name]; kind RSH_IS_OTHER: it has gone */
+};
 
-static char *show_printf(struct rsh_resume *r, const char *fmt, ...)
+static void listed_clear(struct listed *l)
 {
-	cleanup_free char *text = NULL;
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vasprintf(&text, fmt, ap);
-	va_end(ap);
-	if (n < 0) {
-		text = NULL;
-		return NULL;
-	}
-	return rsh_arena_strndup(&r->arena, text, (size_t)n);
+	rsh_path_list_clear(&l->names);
+	free(l->st);
 }
+#define cleanup_listed __attribute__((cleanup(listed_clear)))
 
-/* Adds an entry below `dir` of the mount.  A link or text has the times of the
- * first file of s. */
-static int show_entry(struct rsh_resume *r, const char *dir, const char *name,
-		      enum rsh_resume_kind kind, uint32_t file,
-		      const char *text)
+/* Lists a directory below SOURCE.  One that must not be read is empty if its
+ * name has no number, as the lost+found of a file system: it cannot be a rank's
+ * or that of a step. */
+static int find_list(struct finder *f, const char *dir, struct listed *out)
 {
-	const struct rsh_resume_entry e = {
-		.kind = kind, .text = text, .file = file,
-		.name = show_printf(r, "%s%s%s", dir, *dir ? "/" : "", name),
-		.size = kind != RSH_RESUME_FILE ? 0 :
-			(uint64_t)rsh_store_identity(r->source->store,
-						     file)->size,
-	};
+	cleanup_dir struct rsh_dir *at = NULL;
+	struct rsh_path_list *all = &out->names;
+	const char *name;
+	int rc = rsh_dir_open(f->source->store, dir, &at);
 
-	if (!e.name || (kind != RSH_RESUME_FILE && !text) ||
-	    rsh_grow(&r->entries, &r->cap_entries, r->n_entries + 1,
-		     sizeof(*r->entries)))
-		return -ENOMEM;
-	r->entries[r->n_entries++] = e;
+	while (rc >= 0 && at && (rc = rsh_dir_next(at, &name)) > 0)
+		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+		    rsh_path_list_add(all, name))
+			return rsh_error_nomem(f->err);
+	if (rc == -EACCES && *dir && !dir[strcspn(dir, "0123456789")]) {
+		rsh_log_info("%s/%s: permission denied; it has no step in its "
+			     "name, and is left out", f->source->path, dir);
+		return 0;
+	}
+	if (rc)
+		return rsh_store_open_error(f->source->store, dir, rc, f->err);
+	rsh_path_list_sort(all);
+	out->st = calloc(all->n + 1, sizeof(*out->st));
+	if (!out->st)
+		return rsh_error_nomem(f->err);
+	for (size_t i = 0; i < all->n; i++) {
+		rc = rsh_dir_look(at, all->v[i], &out->st[i]);
+		if (rc)
+			out->st[i].kind = RSH_IS_OTHER;
+		/* It may have been deleted in the meantime. */
+		if (rc && rc != -ENOENT)
+			return rsh_error_set(f->err, -rc, "%s%s%s/%s: %s",
+					     f->source->path, *dir ? "/" : "",
+					     dir, all->v[i], strerror(-rc));
+	}
 	return 0;
 }
 
-static int show_files(struct rsh_resume *r, const struct rsh_saved *s,
-		      const char *dir)
+/* ---- adding files ---- */
+
+/* Sets the number of the unit with that name, which is added if it is new. */
+static int find_unit(struct finder *f, const char *name, uint32_t *unit)
 {
+	struct rsh_listing *l = &f->source->listing;
+
+	/* Entries of one directory are consecutive, so the unit is mostly the
+	 * last one. */
+	for (size_t i = l->n_dirs; i-- > 0;)
+		if (strcmp(l->dirs[i].name, name) == 0) {
+			*unit = l->dirs[i].rank;
+			return 0;
+		}
+	*unit = (uint32_t)l->n_dirs;
+	return rsh_listing_add_dir(l, name, *unit) ? rsh_error_nomem(f->err) :
+						     0;
+}
+
+static enum rsh_part find_part(const struct finder *f, const char *dir,
+			       const char *name, const char *after,
+			       struct rsh_step_name *says)
+{
+	char path[2 * NAME_MAX + 8];
+
+	*says = (struct rsh_step_name){ .step = { .n = 0 } };
+	snprintf(path, sizeof(path), "%s%s%s%s", dir, *dir ? "/" : "", name,
+		 after);
+	return f->format->part(path, says);
+}
+
+/* Adds a file, unless --select name= excludes it. */
+static int find_add(struct finder *f, uint32_t unit, const char *dir,
+		    const char *file, const struct rsh_step_name *name,
+		    const struct rsh_stat *st)
+{
+	struct rsh_listing *l = &f->source->listing;
+	struct rsh_checkpoint c = { .rank = unit, .step = name->step,
+				    .mtime = st->attr.mtime,
+				    .ctime = st->attr.ctime };
+
+	if (!rsh_name_is_selected(name->label, f->options))
+		return 0;
+	c.name = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", file);
+	c.label = strdup(name->label);
+	c.series = strdup(name->series);
+	c.base = c.name ? c.name + strlen(c.name) - strlen(file) : NULL;
+	if (c.name && c.label && c.series &&
+	    rsh_push(l->files, l->n, l->cap, c) == 0)
+		return 0;
+	rsh_checkpoint_clear(&c);
+	return rsh_error_nomem(f->err);
+}
+
+/* Adds the files of a directory by their names in `in`. */
+static int find_add_all(struct finder *f, uint32_t unit, const char *dir,
+			const char *in, const struct listed *l)
+{
+	struct rsh_step_name says;
 	int rc = 0;
 
-	for (size_t i = 0; i < s->n && rc == 0; i++)
-		rc = show_entry(r, dir, s->names[i], RSH_RESUME_FILE,
-				s->first_file + (uint32_t)i, NULL);
+	for (size_t i = 0; i < l->names.n && rc == 0; i++)
+		if (l->st[i].kind == RSH_IS_FILE &&
+		    (*in || *l->names.v[i] != '.') &&
+		    find_part(f, in, l->names.v[i], "", &says))
+			rc = find_add(f, unit, dir, l->names.v[i], &says,
+				      &l->st[i]);
 	return rc;
 }
 
-/* Shows a link beside each file.  A file of the job may have that name
- * itself. */
-static int show_links(struct rsh_resume *r, const struct rsh_saved *s)
+/* Adds the files of a directory that is that of a step, or of a unit in it. */
+static int find_in_step(struct finder *f, const char *dir, const char *unit)
 {
-	int rc = 0;
+	cleanup_listed struct listed l = { .st = NULL };
+	struct rsh_step_name says;
+	bool any = false;
+	uint32_t number;
+	int rc = find_list(f, dir, &l);
 
-	for (size_t i = 0; i < s->n && rc == 0; i++) {
-		struct rsh_step_name says = { .step = { .n = 0 } };
-		char name[NAME_MAX + sizeof(LATEST)];
+	for (size_t i = 0; i < l.names.n && rc == 0; i++) {
+		const char *name = l.names.v[i];
+		cleanup_free char *path = NULL;
 
-		r->source->format->part(s->names[i], &says);
-		snprintf(name, sizeof(name), LATEST "%s",
-			 s->names[i] + says.n_stem);
-		if (strcmp(name, s->names[i]) != 0)
-			rc = show_entry(r, s->unit, name, RSH_RESUME_LINK,
-					s->first_file, s->names[i]);
+		if (l.st[i].kind == RSH_IS_FILE)
+			any |= find_part(f, dir, name, "", &says) ==
+			       RSH_PART_YES;
+		if (l.st[i].kind != RSH_IS_DIR || *unit || *name == '.' ||
+		    find_part(f, dir, name, "/", &says) != RSH_PART_YES)
+			continue;
+		path = rsh_text_format("%s/%s", dir, name);
+		rc = path ? find_in_step(f, path, name) :
+			    rsh_error_nomem(f->err);
 	}
-	return rc;
-}
-
-/* Shows the file "checkpoint" of TensorFlow, a protobuf as text. */
-static int show_checkpoint(struct rsh_resume *r, const struct rsh_saved *s)
-{
-	char quoted[2 * NAME_MAX + 1], *to = quoted;
-
-	for (const char *c = s->label; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			*to++ = '\\';
-		*to++ = *c;
-	}
-	*to = '\0';
-	return show_entry(r, s->unit, "checkpoint", RSH_RESUME_TEXT,
-			  s->first_file, show_printf(
-				  r, "model_checkpoint_path: \"%s\"\n"
-				  "all_model_checkpoint_paths: \"%s\"\n",
-				  quoted, quoted));
-}
-
-/* Shows the directory of a step, a link to it, and the file that Megatron and
- * its successors read to find it; that one ends without a newline. */
-static int show_dirs(struct rsh_resume *r)
-{
-	const char *tracked = r->source->format->tracked;
-	const struct rsh_saved *first = r->saved;
-	int rc = 0;
-
-	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
-		rc = show_files(r, &r->saved[i], r->saved[i].dir);
-	if (rc == 0 && r->source->format->latest_is_text)
-		return show_entry(r, "", LATEST, RSH_RESUME_TEXT,
-				  first->first_file,
-				  show_printf(r, "%s", first->label));
-	if (rc == 0)
-		rc = show_entry(r, "", LATEST, RSH_RESUME_LINK,
-				first->first_file, first->label);
-	if (rc || strncmp(first->label, tracked, strlen(tracked)) != 0)
+	/* The directory of a unit shows that there is one, even if it has no
+	 * file yet. */
+	if (rc || (!any && !*unit))
 		return rc;
-	return show_entry(r, "", RSH_CKPT2_TRACKER, RSH_RESUME_TEXT,
-			  first->first_file,
-			  show_printf(r, "%" PRIu64, first->step->numbers[0]));
+	return find_unit(f, unit, &number) ?:
+	       find_add_all(f, number, dir, dir, &l);
 }
 
-static int resume_show(struct rsh_resume *r)
+/* Adds the files of a directory of a rank.  Files in rank_3/checkpoint and
+ * similar directories are shown as files of rank_3. */
+static int find_in_rank(struct finder *f, const char *dir, uint32_t unit,
+			bool inner)
 {
-	const struct rsh_format *f = r->source->format;
-	int rc = 0;
+	static const char prefix[] = "checkpoint";
+	cleanup_listed struct listed l = { .st = NULL };
+	int rc = find_list(f, dir, &l) ?: find_add_all(f, unit, dir, "", &l);
 
-	if (f->step_dirs)
-		return show_dirs(r);
-	for (size_t i = 0; i < r->n_saved && rc == 0; i++) {
-		const struct rsh_saved *s = &r->saved[i];
+	for (size_t i = 0; i < l.names.n && rc == 0 && !inner; i++) {
+		cleanup_free char *path = NULL;
 
-		rc = show_files(r, s, s->unit) ?: show_links(r, s);
-		if (rc == 0 && f->tracked)
-			rc = show_checkpoint(r, s);
+		if (l.st[i].kind != RSH_IS_DIR ||
+		    strncmp(l.names.v[i], prefix, strlen(prefix)) != 0)
+			continue;
+		path = rsh_text_format("%s/%s", dir, l.names.v[i]);
+		rc = path ? find_in_rank(f, path, unit, true) :
+			    rsh_error_nomem(f->err);
 	}
 	return rc;
+}
+
+/* Adds the files in SOURCE itself, which belong to the rank in their names.  If
+ * some names have a rank, files without one are ignored. */
+static int find_in_root(struct finder *f, const struct listed *root)
+{
+	struct rsh_step_name says;
+	bool any_rank = false;
+	uint64_t rank;
+	uint32_t unit;
+	int rc = 0;
+
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < root->names.n && rc == 0; i++) {
+			const char *name = root->names.v[i];
+			char dir[32] = "";
+			size_t begin, end;
+			bool has;
+
+			if (root->st[i].kind != RSH_IS_FILE || *name == '.' ||
+			    !find_part(f, "", name, "", &says))
+				continue;
+			has = rsh_rank_in_name(says.label, strlen(says.label),
+					       &begin, &end) &&
+			      rsh_number_read(says.label + begin, end - begin,
+					      &rank);
+			if (pass == 0)
+				any_rank |= has;
+			if (pass == 0 || (any_rank && !has))
+				continue;
+			if (any_rank)
+				snprintf(dir, sizeof(dir), "rank_%llu",
+					 (unsigned long long)rank);
+			rc = find_unit(f, dir, &unit) ?:
+			     find_add(f, unit, "", name, &says, &root->st[i]);
+		}
+	return rc;
+}
+
+/* Lists the checkpoints that a format knows in the source's listing, whose
+ * directories are the units, ascending by name: SOURCE/rank_N or ckpt_N, and
+ * directories named checkpoint* in them.  If there is no such directory, it
+ * lists SOURCE, where names may have ranks. */
+static int find_all(struct finder *f)
+{
+	cleanup_listed struct listed root = { .st = NULL };
+	struct rsh_step_name says;
+	bool any_dir = false;
+	uint32_t unit;
+	int rc = find_list(f, "", &root);
+
+	for (size_t i = 0; i < root.names.n && rc == 0; i++) {
+		const char *name = root.names.v[i];
+		const size_t n = rsh_rank_dir_length(name);
+
+		if (root.st[i].kind != RSH_IS_DIR)
+			continue;
+		if (f->format->step_dirs) {
+			if (*name != '.' && find_part(f, "", name, "/", &says))
+				rc = find_in_step(f, name, "");
+		} else if (n > 0 && !name[n]) {
+			any_dir = true;
+			rc = find_unit(f, name, &unit) ?:
+			     find_in_rank(f, name, unit, false);
+		}
+	}
+	return rc || any_dir || f->format->step_dirs ? rc :
+						       find_in_root(f, &root);
 }
 
 /* ---- a candidate ---- */
-
-static const struct rsh_checkpoint *
-resume_first(const struct rsh_resume *r, uint32_t candidate)
-{
-	const struct rsh_source *s = r->source;
-
-	return &s->listing.files[s->candidates[candidate].first];
-}
-
-static const char *resume_label(const struct rsh_resume *r, uint32_t candidate)
-{
-	return rsh_checkpoint_label(resume_first(r, candidate));
-}
-
-static bool resume_are_one(const struct rsh_checkpoint *a,
-			   const struct rsh_checkpoint *b)
-{
-	const size_t n = (size_t)(a->base - a->name);
-
-	return n == (size_t)(b->base - b->name) &&
-	       memcmp(a->name, b->name, n) == 0 &&
-	       strcmp(a->label, b->label) == 0;
-}
-
-static int resume_add_saved(struct rsh_resume *r,
-			    const struct rsh_checkpoint *c, uint32_t file)
-{
-	const size_t n_dir = c->base == c->name ? 0 :
-			     (size_t)(c->base - c->name) - 1;
-	const char *dir = rsh_arena_strndup(&r->arena, c->name, n_dir);
-
-	if (!dir)
-		return -ENOMEM;
-	r->saved[r->n_saved++] = (struct rsh_saved){
-		.unit = r->source->listing.dirs[c->rank].name, .dir = dir,
-		.label = rsh_checkpoint_label(c), .step = &c->step,
-		.names = &r->names[file], .first_file = file,
-	};
-	return 0;
-}
 
 /* Fills r->saved with the files of a candidate for each unit.  The files ascend
  * by unit, so the first one that is not at its place shows a missing unit or
@@ -229,142 +278,113 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 {
 	const struct rsh_listing *l = &r->source->listing;
 	const struct rsh_candidate *range = &r->source->candidates[candidate];
+	const char **names = rsh_arena_array(&r->arena, const char *,
+					     range->end - range->first);
+	const char *missing;
 
-	r->n_saved = 0;
-	for (size_t i = range->first; i < range->end; i++) {
+	r->n = 0;
+	for (size_t i = range->first; i < range->end && names; i++) {
 		const struct rsh_checkpoint *c = &l->files[i];
 		const uint32_t file = (uint32_t)(i - range->first);
+		const size_t n = (size_t)(c->base - c->name);
 
-		r->names[file] = c->base;
+		names[file] = c->base;
 		if (file > 0 && c->rank == c[-1].rank) {
-			if (!resume_are_one(c, c - 1))
+			if (n != (size_t)(c[-1].base - c[-1].name) ||
+			    memcmp(c->name, c[-1].name, n) != 0 ||
+			    strcmp(c->label, c[-1].label) != 0)
 				return rsh_error_set(err, EBADMSG,
 			"%s and %s have the same rank and step: use --select "
 			"name=GLOB", c[-1].label, c->label);
-		} else if (c->rank != r->n_saved) {
+		} else if (c->rank != r->n) {
 			break;
-		} else if (resume_add_saved(r, c, file)) {
-			return rsh_error_nomem(err);
+		} else {
+			r->saved[r->n++] = (struct rsh_saved){
+				.unit = l->dirs[c->rank].name,
+				.dir = rsh_arena_strndup(&r->arena, c->name,
+							 n ? n - 1 : 0),
+				.label = rsh_checkpoint_label(c),
+				.step = &c->step, .names = &names[file],
+				.first_file = file,
+			};
 		}
-		r->saved[r->n_saved - 1].n++;
+		r->saved[r->n - 1].n++;
 	}
-	return r->n_saved == l->n_dirs ? 0 :
-	       rsh_error_set(err, EBADMSG, "%s has none",
-			     *l->dirs[r->n_saved].name ?
-				     l->dirs[r->n_saved].name :
-				     "its own directory");
+	if (r->arena.failed)
+		return rsh_error_nomem(err);
+	if (r->n == l->n_dirs)
+		return 0;
+	missing = l->dirs[r->n].name;
+	return rsh_error_set(err, EBADMSG, "%s has none",
+			     *missing ? missing : "its own directory");
 }
 
 /* ---- trying a candidate ---- */
 
-/* These are the open files of one unit's checkpoint. */
-struct resume_opened {
-	size_t n;
-	struct rsh_handle **handles;
-	struct rsh_byte_source *bytes;
-};
-
-static void resume_close(struct resume_opened *o)
-{
-	for (size_t i = 0; i < o->n; i++)
-		rsh_handle_close(o->handles[i]);
-	free(o->handles);
-	free(o->bytes);
-}
-#define cleanup_opened __attribute__((cleanup(resume_close)))
-
+/* Checks the checkpoint of one unit.  Its files stay open in the store. */
 static int resume_check_saved(struct rsh_source *s,
 			      const struct rsh_saved *saved,
 			      struct rsh_error *err)
 {
-	cleanup_opened struct resume_opened o = {
-		.handles = rsh_alloc_array(saved->n, sizeof(*o.handles)),
-		.bytes = rsh_alloc_array(saved->n, sizeof(*o.bytes)),
-	};
-	int rc = 0;
+	cleanup_free struct rsh_byte_source *bytes =
+		calloc(saved->n, sizeof(*bytes));
+	const uint32_t first = saved->first_file;
+	size_t n = 0;
+	int rc = bytes ? 0 : rsh_error_nomem(err);
 
-	if (!o.handles || !o.bytes)
-		return rsh_error_nomem(err);
-	for (; o.n < saved->n; o.n++) {
-		const uint32_t file = saved->first_file + (uint32_t)o.n;
+	for (; n < saved->n && rc == 0; n++) {
+		const uint32_t file = first + (uint32_t)n;
+		struct rsh_handle *h = NULL;
 
-		rc = rsh_store_identify(s->store, file, &o.handles[o.n], err);
-		if (rc)
-			return rc;
-		o.bytes[o.n] = (struct rsh_byte_source){
-			.pread_fn = rsh_handle_pread, .ctx = o.handles[o.n],
+		rc = rsh_store_identify(s->store, file, &h, err);
+		bytes[n] = (struct rsh_byte_source){
+			.pread_fn = rsh_handle_pread, .ctx = h,
 			.size = rsh_store_identity(s->store, file)->size,
 			.path = rsh_store_path(s->store, file),
 		};
 	}
-	rc = s->format->check(o.bytes, saved->names, o.n,
+	if (rc == 0)
+		rc = s->format->check(bytes, saved->names, n,
 				      s->check == RSH_CHECK_FULL, err);
-	if (rc)
-		return rc;
-	for (size_t i = 0; i < o.n; i++)
-		if (rsh_store_compare(s->store, saved->first_file + (uint32_t)i,
-				      o.handles[i]))
-			return rsh_error_set(err, EAGAIN, "%s: it is being "
-					     "written", o.bytes[i].path);
-	for (size_t i = 0; i < o.n; i++)
-		rsh_store_adopt(s->store, saved->first_file + (uint32_t)i,
-				steal_pointer(&o.handles[i]));
-	return 0;
-}
-
-static bool saved_has(const struct rsh_saved *s, const char *name)
-{
-	for (size_t i = 0; i < s->n; i++)
-		if (strcmp(s->names[i], name) == 0)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		if (rsh_store_compare(s->store, first + i, bytes[i].ctx))
+			rc = rsh_error_set(err, EAGAIN, "%s: it is being "
+					   "written", bytes[i].path);
+	for (uint32_t i = 0; i < n; i++)
+		if (rc)
+			rsh_handle_close(bytes[i].ctx);
+		else
+			rsh_store_adopt(s->store, first + i, bytes[i].ctx);
+	return rc;
 }
 
 /* If a unit of a step lacks a file that another one has, it was not
  * finished. */
 static int resume_agree(const struct rsh_resume *r, struct rsh_error *err)
 {
-	if (r->source->format->unlike_units)
+	const struct rsh_saved *end = r->saved + r->n;
+
+	if (!r->source->format->step_dirs || r->source->format->unlike_units)
 		return 0;
-	for (size_t i = 0; i < r->n_saved; i++)
-		for (size_t f = 0; f < r->saved[i].n; f++)
-			for (size_t k = 0; k < r->n_saved; k++)
-				if (!saved_has(&r->saved[k],
-					       r->saved[i].names[f]))
+	for (const struct rsh_saved *s = r->saved; s < end; s++)
+		for (size_t f = 0; f < s->n; f++)
+			for (const struct rsh_saved *k = r->saved; k < end;
+			     k++) {
+				size_t i = 0;
+
+				while (i < k->n &&
+				       strcmp(k->names[i], s->names[f]) != 0)
+					i++;
+				if (i == k->n)
 					return rsh_error_set(err, EBADMSG,
 						"%s/%s has no %s, which %s has",
-						r->source->path,
-						r->saved[k].dir,
-						r->saved[i].names[f],
-						r->saved[i].dir);
+						r->source->path, k->dir,
+						s->names[f], s->dir);
+			}
 	return 0;
 }
 
-/* Makes a candidate's files those of the source, if all of them are
- * complete. */
-static int resume_try(struct rsh_resume *r, uint32_t candidate,
-		      struct rsh_error *err)
-{
-	struct rsh_source *s = r->source;
-	int rc = resume_take_saved(r, candidate, err);
-
-	if (rc == 0 && s->format->step_dirs)
-		rc = resume_agree(r, err);
-	if (rc == 0)
-		rc = rsh_source_choose(s, candidate, err);
-	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
-		rc = resume_check_saved(s, &r->saved[i], err);
-	return rc;
-}
-
 /* ---- choosing ---- */
-
-static bool resume_is_complete(struct rsh_resume *r, uint32_t candidate)
-{
-	struct rsh_error unused = RSH_ERROR_INIT;
-
-	return resume_take_saved(r, candidate, &unused) == 0;
-}
 
 /* Refuses two series at one step if all units have both, because it is unknown
  * which one is meant. */
@@ -376,55 +396,48 @@ static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 
 	if (i + 1 >= s->n_tried)
 		return 0;
-	c = resume_first(r, i);
-	next = resume_first(r, i + 1);
+	c = &s->listing.files[s->candidates[i].first];
+	next = &s->listing.files[s->candidates[i + 1].first];
 	if (c->step.n == 0 || rsh_step_cmp(&c->step, &next->step) != 0 ||
 	    c->step.run != next->step.run ||
 	    c->step.breakpoint != next->step.breakpoint ||
-	    !resume_is_complete(r, i) || !resume_is_complete(r, i + 1))
+	    resume_take_saved(r, i, NULL) || resume_take_saved(r, i + 1, NULL))
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: several checkpoints match: %s "
 					  "and %s: use --select name=GLOB",
 			     s->path, c->label, next->label);
 }
 
-/* Returns the word for n directories of a step. */
-static const char *resume_units(const struct rsh_resume *r, size_t n)
-{
-	const bool unlike = r->source->format->unlike_units;
-
-	return n == 1 ? unlike ? "directory" : "rank" :
-			unlike ? "directories" : "ranks";
-}
-
-static int resume_failed(struct rsh_failures *f, const struct rsh_resume *r,
-			 uint32_t candidate, const struct rsh_error *why)
-{
-	const struct rsh_listing *l = &r->source->listing;
-	const struct rsh_candidate *range = &r->source->candidates[candidate];
-	size_t n = 1;
-	char who[96];
-
-	for (size_t i = range->first + 1; i < range->end; i++)
-		n += l->files[i].rank != l->files[i - 1].rank;
-	snprintf(who, sizeof(who), "%zu of %zu %s %s it", n, l->n_dirs,
-		 resume_units(r, l->n_dirs), n == 1 ? "has" : "have");
-	return rsh_failures_add(f, resume_label(r, candidate), who, why);
-}
+/* The words for directories of a step, by unlike_units: one, and several. */
+static const char *const resume_units[2][2] = {
+	{ "rank", "ranks" }, { "directory", "directories" },
+};
 
 /* Tries the first n candidates. */
 static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			  struct rsh_failures *f, struct rsh_error *err)
 {
+	const struct rsh_source *s = r->source;
+	const char *const *units = resume_units[s->format->unlike_units];
+
 	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_candidate *range = &s->candidates[i];
 		struct rsh_error why = RSH_ERROR_INIT;
+		const char *label = rsh_checkpoint_label(
+			&s->listing.files[range->first]);
+		size_t n_units = 1;
+		char who[96];
 		int rc = by_time ? 0 : resume_check_only_one(r, i, err);
 
 		if (rc)
 			return rc;
-		rc = resume_try(r, i, &why);
+		rc = resume_take_saved(r, i, &why) ?:
+		     resume_agree(r, &why) ?:
+		     rsh_source_choose(r->source, i, &why);
+		for (size_t k = 0; k < r->n && rc == 0; k++)
+			rc = resume_check_saved(r->source, &r->saved[k], &why);
 		if (rc == 0) {
-			rsh_failures_log(f, i, resume_label(r, i));
+			rsh_failures_log(f, i, label);
 			return 0;
 		}
 		/* A forbidden link is an error, even if older steps can be
@@ -435,13 +448,17 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 		}
 		/* It may be complete, so an older one is not taken. */
 		if (rsh_errno_is_unread(-rc))
-			return rsh_failures_unread(r->source->path,
-						   resume_label(r, i), &why,
-						   err);
-		if (resume_failed(f, r, i, &why))
+			return rsh_failures_unread(s->path, label, &why, err);
+		for (size_t k = range->first + 1; k < range->end; k++)
+			n_units += s->listing.files[k].rank !=
+				   s->listing.files[k - 1].rank;
+		snprintf(who, sizeof(who), "%zu of %zu %s %s it", n_units,
+			 s->listing.n_dirs, units[s->listing.n_dirs != 1],
+			 n_units == 1 ? "has" : "have");
+		if (rsh_failures_add(f, label, who, &why))
 			return rsh_error_nomem(err);
 	}
-	return rsh_failures_none(f, r->source->n_tried, EBADMSG,
+	return rsh_failures_none(f, s->n_tried, EBADMSG,
 				 "no checkpoint is complete on all ranks", err);
 }
 
@@ -459,22 +476,22 @@ static int resume_choose_step(struct rsh_resume *r,
 	if (rc)
 		return rc;
 	n = s->n_tried - 1 > fallbacks ? fallbacks + 1 : s->n_tried;
-	r->names = rsh_alloc_array(s->listing.n, sizeof(*r->names));
-	r->saved = rsh_alloc_array(s->listing.n_dirs, sizeof(*r->saved));
-	if (!r->names || !r->saved || rsh_failures_init(&f, s->path, n))
+	r->saved = rsh_arena_array(&r->arena, struct rsh_saved,
+				   s->listing.n_dirs);
+	if (!r->saved || rsh_failures_init(&f, s->path, n))
 		return rsh_error_nomem(err);
 	rc = resume_try_all(r, n, o->select == RSH_SELECT_MTIME, &f, err);
 	rsh_failures_clear(&f);
 	if (rc)
 		return rc;
-	unit = s->format->step_dirs ? "" : s->listing.dirs[0].name;
+	unit = s->format->step_dirs ? "" : r->saved->unit;
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: %s, %zu %s, taking %s%s%s%s%s", s->path,
-		       s->format->framework, r->n_saved,
-		       resume_units(r, r->n_saved), unit, *unit ? "/" : "",
-		       rsh_resume_step(r),
+		       s->format->framework, r->n,
+		       resume_units[s->format->unlike_units][r->n != 1], unit,
+		       *unit ? "/" : "", r->saved->label,
 		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
-	return resume_show(r) ? rsh_error_nomem(err) : 0;
+	return 0;
 }
 
 /* ---- opening ---- */
@@ -514,10 +531,10 @@ static int resume_none(const struct rsh_source *s,
 			last = *f;
 	for (; *formats && at < sizeof(names); formats++)
 		if ((*formats)->framework)
-			at += (size_t)snprintf(names + at, sizeof(names) - at,
-					       "%s%s", at == 0 ? "" :
-					       *formats == last ? " or " : ", ",
-					       (*formats)->framework);
+			rsh_text_add(names, sizeof(names), &at, "%s%s",
+				     at == 0 ? "" :
+				     *formats == last ? " or " : ", ",
+				     (*formats)->framework);
 	return rsh_error_set(err, ENOENT, "%s: it contains no checkpoint of "
 					  "%s%s%s",
 			     s->path, names, glob ? " named " : "",
@@ -526,19 +543,20 @@ static int resume_none(const struct rsh_source *s,
 
 /* Finds the only kind of checkpoint in the tree. */
 static int resume_find_kind(struct rsh_source *s,
-			    const struct rsh_format *const *formats,
 			    const struct rsh_source_options *o,
 			    struct rsh_error *err)
 {
 	const char *glob = o->select == RSH_SELECT_NAME ? o->glob : NULL;
+	struct finder at = { .source = s, .options = o, .err = err };
 	const struct rsh_format *const *f, *found = NULL;
 	struct rsh_listing all = { .n = 0 };
 	int rc = 0;
 
-	for (f = formats; *f && rc == 0; f++) {
+	for (f = o->formats; *f && rc == 0; f++) {
 		if (!(*f)->framework)
 			continue;
-		rc = rsh_resume_find(s, *f, o, err);
+		at.format = *f;
+		rc = find_all(&at);
 		if (rc == 0 && s->listing.n > 0 && found)
 			rc = rsh_error_set(err, EINVAL,
 					   "%s: checkpoints of %s (%s) and of "
@@ -557,68 +575,37 @@ static int resume_find_kind(struct rsh_source *s,
 	}
 	s->listing = all;
 	if (rc == 0 && !found)
-		rc = resume_none(s, formats, glob, err);
+		rc = resume_none(s, o->formats, glob, err);
 	return rc ? rc : resume_check_units(s, glob, err);
 }
 
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
-		    uint32_t fallbacks, const struct rsh_format *const *formats,
-		    struct rsh_resume **out, struct rsh_error *err)
+		    uint32_t fallbacks, struct rsh_resume *r,
+		    struct rsh_error *err)
 {
-	struct rsh_resume *r = calloc(1, sizeof(*r));
 	int rc;
 
-	if (!r)
-		return rsh_error_nomem(err);
+	*r = (struct rsh_resume){ .n = 0 };
 	rc = rsh_source_new(path, &opts->store, &r->source, err);
 	if (rc == 0) {
 		r->source->check = opts->check;
 		r->source->resumed = true;
-		rc = resume_find_kind(r->source, formats, opts, err);
+		rc = resume_find_kind(r->source, opts, err) ?:
+		     resume_choose_step(r, opts, fallbacks, err);
 	}
-	if (rc == 0)
-		rc = resume_choose_step(r, opts, fallbacks, err);
 	/* One step may have files that look like several. */
 	if ((rc ? rc != -ENOMEM : !r->source->format->step_dirs) &&
-	    rsh_source_is_one_step(path, &opts->store, formats))
+	    rsh_source_is_one_step(path, &opts->store, opts->formats))
 		rc = rsh_error_set(err, EINVAL, "%s: this is one checkpoint, "
 				   "but --resume finds the newest of several: "
 				   "use the directory above it", path);
 	if (rc == 0 && rsh_store_start(r->source->store))
 		rc = rsh_error_nomem(err);
-	if (rc) {
-		rsh_resume_free(r);
-		return rc;
-	}
-	*out = r;
-	return 0;
+	return rc;
 }
 
-void rsh_resume_free(struct rsh_resume *r)
+void rsh_resume_close(struct rsh_resume *r)
 {
-	if (!r)
-		return;
-	free(r->entries);
-	free(r->saved);
-	free(r->names);
 	rsh_source_free(r->source);
 	rsh_arena_clear(&r->arena);
-	free(r);
-}
-
-const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
-						  size_t *n)
-{
-	*n = r->n_entries;
-	return r->entries;
-}
-
-const char *rsh_resume_step(const struct rsh_resume *r)
-{
-	return resume_label(r, r->source->chosen);
-}
-
-struct rsh_source *rsh_resume_source(const struct rsh_resume *r)
-{
-	return r->source;
 }

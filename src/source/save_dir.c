@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/save_dir.c looks at a directory into which a job saves, and waits for
- * changes in it, by inotify(7). */
+/* source/save_dir.c looks at a directory into which a job saves. */
 #include "config.h"
 
-#include "save_dir_i.h"
 #include "source_i.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
-#include <unistd.h>
+#include <xxhash.h>
 
 #include "rsh/source/save_dir.h"
 #include "rsh/util/clock.h"
@@ -22,6 +17,181 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+
+/* A step has its files in SOURCE/STEP/rank_N/checkpoint at most. */
+#define DEPTH_MAX 4
+
+/* ---- the list of steps ---- */
+
+void rsh_saved_step_clear(struct rsh_saved_step *t)
+{
+	free(t->name);
+	free(t->path);
+	free(t->ranks);
+	free(t->why);
+	rsh_step_files_free(t->files);
+}
+
+int rsh_saved_step_copy(const struct rsh_saved_step *from,
+			struct rsh_saved_step *to)
+{
+	const size_t bytes = from->n_ranks * sizeof(*from->ranks);
+
+	*to = *from;
+	to->name = strdup(from->name);
+	to->path = strdup(from->path);
+	to->ranks = from->ranks ? malloc(bytes) : NULL;
+	to->why = from->why ? strdup(from->why) : NULL;
+	if (to->files)
+		atomic_fetch_add(&to->files->users, 1);
+	if (!to->name || !to->path || (from->ranks && !to->ranks) ||
+	    (from->why && !to->why)) {
+		rsh_saved_step_clear(to);
+		return -ENOMEM;
+	}
+	if (to->ranks)
+		memcpy(to->ranks, from->ranks, bytes);
+	return 0;
+}
+
+void rsh_saved_steps_clear(struct rsh_saved_steps *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		rsh_saved_step_clear(&l->v[i]);
+	free(l->v);
+	free(l->foreign);
+	*l = (struct rsh_saved_steps){ .n = 0 };
+}
+
+/* Adds a copy of a step; NULL: out of memory. */
+static struct rsh_saved_step *saved_steps_add(struct rsh_saved_steps *l,
+					      const struct rsh_saved_step *from)
+{
+	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)) ||
+	    rsh_saved_step_copy(from, &l->v[l->n]))
+		return NULL;
+	return &l->v[l->n++];
+}
+
+static int step_order(const void *a, const void *b)
+{
+	const struct rsh_saved_step *x = a, *y = b;
+	const int d = (x->step.n > 0) - (y->step.n > 0);
+
+	/* A name without a number comes first: it is never the newest. */
+	if (d)
+		return d;
+	if (x->step.n > 0 && rsh_step_cmp(&x->step, &y->step))
+		return -rsh_step_cmp(&x->step, &y->step);
+	return strcmp(x->name, y->name);
+}
+
+const struct rsh_saved_step *
+rsh_saved_steps_find(const struct rsh_saved_steps *l,
+		     const struct rsh_saved_step *like)
+{
+	return l->n ? bsearch(like, l->v, l->n, sizeof(*l->v), step_order) :
+		      NULL;
+}
+
+static int saved_steps_add_foreign(struct rsh_saved_steps *l, uint64_t hash)
+{
+	int rc = rsh_grow(&l->foreign, &l->cap_foreign, l->n_foreign + 1,
+			  sizeof(*l->foreign));
+
+	if (rc == 0)
+		l->foreign[l->n_foreign++] = hash;
+	return rc;
+}
+
+/* ---- the state of files ---- */
+
+/* Adds a file or a directory to the state.  Directories list names in no
+ * particular order, so the hashes are added. */
+static void files_state_add(struct rsh_files_state *state, const char *path,
+			 const struct rsh_stat *st)
+{
+	const bool dir = st->kind == RSH_IS_DIR;
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	const uint64_t parts[] = {
+		(uint64_t)st->kind, dir ? 0 : st->size,
+		dir ? 0 : (uint64_t)st->attr.mtime.tv_sec,
+		dir ? 0 : (uint64_t)st->attr.mtime.tv_nsec,
+		dir ? 0 : (uint64_t)st->attr.ctime.tv_sec,
+		dir ? 0 : (uint64_t)st->attr.ctime.tv_nsec,
+	};
+
+	state->hash += XXH3_64bits_withSeed(path, strlen(path),
+					    XXH3_64bits(parts, sizeof(parts)));
+	/* Python and safetensors make the other temporary names: tmpabcdefgh,
+	 * .tmpabcdef. */
+	if (dir || rsh_has_suffix(base, ".tmp") ||
+	    strncmp(base, "tmp", 3) == 0 || strncmp(base, ".tmp", 4) == 0)
+		return;
+	state->n++;
+	if (rsh_clock_compare(&st->attr.mtime, &state->newest) > 0)
+		state->newest = st->attr.mtime;
+}
+
+/* Adds everything below a directory, down to this depth. */
+static int files_state_add_dir(const struct rsh_store *store, const char *dir,
+			       unsigned depth, struct rsh_files_state *state)
+{
+	cleanup_dir struct rsh_dir *at = NULL;
+	int rc = rsh_dir_open(store, dir, &at);
+	const char *name;
+
+	if (rc == -EACCES && *dir) {
+		state->unreadable = true;
+		return 0;
+	}
+	/* Something was removed in the meantime. */
+	if (rc == -ENOENT || rc == -ENOTDIR)
+		return 0;
+	while (rc >= 0 && (rc = rsh_dir_next(at, &name)) > 0) {
+		cleanup_free char *path = NULL;
+		struct rsh_stat st;
+
+		/* NFS gives the last name to a file that was removed while it
+		 * is open, also by this program. */
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+		    strncmp(name, ".nfs", 4) == 0)
+			continue;
+		rc = rsh_dir_look(at, name, &st);
+		state->unreadable |= rsh_errno_is_unread(-rc);
+		if (rc)
+			continue;
+		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+		if (!path)
+			return -ENOMEM;
+		files_state_add(state, path, &st);
+		if (st.kind == RSH_IS_DIR && depth > 1)
+			rc = files_state_add_dir(store, path, depth - 1,
+						     state);
+		/* What reads such a directory says that it leads out. */
+		if (rc == -EXDEV)
+			rc = 0;
+	}
+	return rc;
+}
+
+/* Sets the state of one entry of the directory of all steps, or of a directory
+ * in it. */
+static int files_state_of(const struct rsh_store *store, const char *name,
+			  const struct rsh_stat *st,
+			  struct rsh_files_state *state)
+{
+	*state = (struct rsh_files_state){ .hash = 0 };
+	files_state_add(state, name, st);
+	return st->kind == RSH_IS_DIR ?
+	       files_state_add_dir(store, name, DEPTH_MAX - 1, state) : 0;
+}
+
+static int foreign_order(const void *a, const void *b)
+{
+	return rsh_compare_u64(*(const uint64_t *)a, *(const uint64_t *)b);
+}
 
 /* What one look uses. */
 struct rsh_save_look {
@@ -34,14 +204,6 @@ struct rsh_save_look {
 };
 
 /* ---- whether a step is complete ---- */
-
-/* Sets why a step is not complete. */
-static int save_look_explain(struct rsh_saved_step *t,
-			     const struct rsh_error *why)
-{
-	t->why = strdup(why->text);
-	return t->why ? 0 : -ENOMEM;
-}
 
 /* Returns whether the next look may have another result, although no file
  * changes. */
@@ -95,12 +257,13 @@ static bool save_look_take_before(const struct rsh_save_look *l,
 static int save_look_judge(struct rsh_saved_step *t, int rc,
 			   const struct rsh_error *err)
 {
-	if (rc == 0)
-		return 0;
+	if (rc == 0 || rc == -ENOMEM)
+		return rc;
 	if (is_passing(-rc))
 		t->state.hash = 0;
 	t->unread = rsh_errno_is_unread(-rc);
-	return rc == -ENOMEM ? rc : save_look_explain(t, err);
+	t->why = strdup(err->text);
+	return t->why ? 0 : -ENOMEM;
 }
 
 /* Frameworks remove the files of a step in any order, so what is left of it may
@@ -138,6 +301,33 @@ static bool is_unfinished_name(const char *name)
 	       rsh_has_suffix(name, "-unfinished");
 }
 
+/* Returns -ESTALE if the files of the step have changed since the look. */
+static int save_entry_check_same(const struct rsh_store *store,
+				 const struct rsh_saved_step *t,
+				 struct rsh_error *err)
+{
+	const char *name = t->path + t->place;
+	struct rsh_files_state state;
+	struct rsh_stat st;
+	int rc = rsh_store_look(store, name, &st) ?:
+		 files_state_of(store, name, &st, &state);
+
+	if (rc && rc != -ENOENT)
+		return rsh_store_open_error(store, name, rc, err);
+	return rc || state.hash != t->state.hash ? -ESTALE : 0;
+}
+
+/* The files of this many ranks and steps are kept, with some 100 bytes each. */
+#define KEPT_FILES_MAX 65536
+
+/* A step that is checked: a candidate, or an entry if there is no source. */
+struct checked {
+	struct rsh_source *source;
+	uint32_t candidate;
+	struct rsh_names *names;
+	bool is_file;
+};
+
 static int check_entry(struct rsh_save_look *l, const struct rsh_saved_step *t,
 		       bool is_file, struct rsh_error *err)
 {
@@ -161,55 +351,58 @@ static int check_entry(struct rsh_save_look *l, const struct rsh_saved_step *t,
 		     rsh_error_nomem(err);
 	rsh_source_free(s);
 	rsh_names_free(names);
+	if (rc >= 0 && save_entry_check_same(rsh_source_store(l->root), t, err))
+		rc = rsh_error_set(err, EAGAIN, "%s: it is being written",
+				   t->path);
 	return rc > 0 ? 0 : rc;
 }
 
-/* Returns -ESTALE if the files of the step have changed since the look. */
-static int save_entry_check_same(const struct rsh_store *store,
-				 const struct rsh_saved_step *t,
-				 struct rsh_error *err)
+static int check_candidate(struct rsh_save_look *l, struct rsh_saved_step *t,
+			   const struct checked *c, struct rsh_error *err)
 {
-	const char *name = t->path + t->place;
-	struct rsh_files_state state;
-	struct rsh_stat st;
-	int rc = rsh_store_look(store, name, &st) ?:
-		 rsh_files_state_of(store, name, &st, &state);
+	struct rsh_source *s = c->source;
+	const struct rsh_candidate *of = &s->candidates[c->candidate];
+	const size_t n = of->end - of->first;
+	const int rc = save_look_check(l, s, c->candidate, t, c->names, err);
 
-	if (rc && rc != -ENOENT)
-		return rsh_store_open_error(store, name, rc, err);
-	return rc || state.hash != t->state.hash ? -ESTALE : 0;
+	if (rc > 0) {
+		t->ranks = rsh_alloc_array(n, sizeof(*t->ranks));
+		for (; t->ranks && t->n_ranks < n; t->n_ranks++)
+			t->ranks[t->n_ranks] =
+				s->listing.files[of->first + t->n_ranks].rank;
+		return t->ranks ? 0 : -ENOMEM;
+	}
+	if (rc || l->n_kept + n > KEPT_FILES_MAX)
+		return rc;
+	l->n_kept += n;
+	return rsh_step_files_new(s, of, &t->files);
 }
 
-static int judge_entry(struct rsh_save_look *l, struct rsh_saved_step *t,
-		       bool is_file)
+/* Judges a step whose state is set.  `own` is the state of its files only. */
+static int save_look_take(struct rsh_save_look *l, struct rsh_saved_step *t,
+			  struct rsh_files_state own, const struct checked *c)
 {
+	const struct rsh_files_state found = t->state;
 	struct rsh_error err = RSH_ERROR_INIT;
 	int rc;
 
-	if (is_unfinished_name(t->name)) {
-		rsh_error_set(&err, EBADMSG, "%s: its name says that it is "
-			      "not finished", t->path);
-		return save_look_explain(t, &err);
+	if (!c->source && is_unfinished_name(t->name)) {
+		rc = rsh_error_set(&err, EBADMSG, "%s: its name says that it "
+				   "is not finished", t->path);
+		return save_look_judge(t, rc, &err);
 	}
-	if (save_look_take_before(l, t, &rc))
+	if (save_look_take_before(l, t, &rc)) {
+		l->n_kept += t->files ? t->files->n : 0;
 		return rc;
-	if (save_look_is_removing(l, t, &t->state, &err))
-		return save_look_judge(t, -err.code, &err);
-	rc = check_entry(l, t, is_file, &err);
-	if (rc == 0 && save_entry_check_same(rsh_source_store(l->root), t,
-					     &err))
-		rc = rsh_error_set(&err, EAGAIN, "%s: it is being written",
-				   t->path);
+	}
+	t->state = own;
+	if (save_look_is_removing(l, t, &found, &err))
+		rc = -err.code;
+	else if (c->source)
+		rc = check_candidate(l, t, c, &err);
+	else
+		rc = check_entry(l, t, c->is_file, &err);
 	return save_look_judge(t, rc, &err);
-}
-
-static bool is_readable(const struct rsh_save_look *l, const char *name)
-{
-	cleanup_handle struct rsh_handle *h = NULL;
-	char byte;
-
-	return rsh_handle_open(rsh_source_store(l->root), name, &h) == 0 &&
-	       rsh_handle_pread(h, &byte, 1, 0) >= 0;
 }
 
 /* A file counts only if a format accepts it as SOURCE.  Others are not opened
@@ -218,15 +411,22 @@ static int check_step_file(const struct rsh_save_look *l, const char *name,
 			   const char *path, uint64_t hash, bool *is)
 {
 	const struct rsh_source_options *files = l->o->files;
-	bool known = rsh_saved_steps_has_foreign(l->before, hash);
+	bool known = l->before->n_foreign > 0 &&
+		bsearch(&hash, l->before->foreign, l->before->n_foreign,
+			sizeof(hash), foreign_order);
+	cleanup_handle struct rsh_handle *h = NULL;
 	struct rsh_error unused = RSH_ERROR_INIT;
+	char byte;
 	int bid;
 
 	*is = !known && rsh_source_format_at(path, &files->store,
 					     files->formats, &bid, &unused) &&
 	      bid >= RSH_BID_MODEL;
-	known = known || (!*is && is_readable(l, name));
-	return known ? rsh_saved_steps_add_foreign(l->out, hash) : 0;
+	known = known ||
+		(!*is &&
+		 rsh_handle_open(rsh_source_store(l->root), name, &h) == 0 &&
+		 rsh_handle_pread(h, &byte, 1, 0) >= 0);
+	return known ? saved_steps_add_foreign(l->out, hash) : 0;
 }
 
 /* Returns the directory in a step that has the weights; NULL: there is none. */
@@ -278,24 +478,26 @@ static int take_entry(struct rsh_save_look *l, const char *name,
 		.name = copy, .path = path, .step = says.step,
 		.place = strlen(rsh_source_path(l->root)) + 1,
 	};
-	rsh_files_state_add(&alone, name, st);
+	files_state_add(&alone, name, st);
 	if (st->kind == RSH_IS_FILE && !rsh_saved_steps_find(l->before, &like))
 		rc = check_step_file(l, name, path, alone.hash, &is);
 	if (rc || !is)
 		return rc;
-	t = rsh_saved_steps_add(l->out, &like);
+	t = saved_steps_add(l->out, &like);
 	if (!t)
 		return -ENOMEM;
 	if (below)
 		rc = rsh_store_look(store, t->path + t->place, &at);
 	if (rc == 0)
-		rc = rsh_files_state_of(store, t->path + t->place, &at,
+		rc = files_state_of(store, t->path + t->place, &at,
 					&t->state);
 	if (rc == -EXDEV) {
 		rsh_store_open_error(store, t->path + t->place, rc, &leads);
-		return save_look_explain(t, &leads);
+		return save_look_judge(t, -EBADMSG, &leads);
 	}
-	return rc ? rc : judge_entry(l, t, st->kind == RSH_IS_FILE);
+	return rc ? rc : save_look_take(l, t, t->state, &(struct checked){
+		.is_file = st->kind == RSH_IS_FILE,
+	});
 }
 
 static int save_look_at_entries(struct rsh_save_look *l)
@@ -324,21 +526,6 @@ static int save_look_at_entries(struct rsh_save_look *l)
 
 /* ---- steps of directories of ranks ---- */
 
-/* The files of this many ranks and steps are kept, with some 100 bytes each. */
-#define KEPT_FILES_MAX 65536
-
-/* Returns whether a file belongs to the step.  The files and the ranks of the
- * step ascend; *at is the first of them that was not asked for. */
-static bool step_has_rank(const struct rsh_saved_step *t, uint32_t rank,
-			  size_t *at)
-{
-	if (!t->ranks)
-		return true;
-	while (*at < t->n_ranks && t->ranks[*at] < rank)
-		++*at;
-	return *at < t->n_ranks && t->ranks[*at] == rank;
-}
-
 /* Computes the state of the candidate's files that belong to the step. */
 static struct rsh_files_state
 state_of_candidate(const struct rsh_source *s, const struct rsh_candidate *of,
@@ -354,8 +541,11 @@ state_of_candidate(const struct rsh_source *s, const struct rsh_candidate *of,
 			.attr = { .mtime = c->mtime, .ctime = c->ctime },
 		};
 
-		if (step_has_rank(t, c->rank, &at))
-			rsh_files_state_add(&state, c->name, &st);
+		/* Files and ranks ascend. */
+		while (at < t->n_ranks && t->ranks[at] < c->rank)
+			at++;
+		if (!t->ranks || (at < t->n_ranks && t->ranks[at] == c->rank))
+			files_state_add(&state, c->name, &st);
 	}
 	return state;
 }
@@ -373,63 +563,6 @@ static void candidate_name(const struct rsh_step *step,
 			 step->numbers[0]);
 }
 
-static int check_candidate(struct rsh_save_look *l, struct rsh_source *s,
-			   uint32_t i, struct rsh_saved_step *t,
-			   struct rsh_names *names, struct rsh_error *err)
-{
-	const struct rsh_candidate *of = &s->candidates[i];
-	const int rc = save_look_check(l, s, i, t, names, err);
-
-	if (rc <= 0)
-		return rc;
-	t->ranks = rsh_alloc_array(of->end - of->first, sizeof(*t->ranks));
-	if (!t->ranks)
-		return -ENOMEM;
-	for (size_t k = of->first; k < of->end; k++)
-		t->ranks[t->n_ranks++] = s->listing.files[k].rank;
-	return 0;
-}
-
-/* Keeps the files of a step of all ranks. */
-static int step_keep_files(struct rsh_save_look *l, struct rsh_source *s,
-			   const struct rsh_candidate *of,
-			   struct rsh_saved_step *t)
-{
-	const size_t n = of->end - of->first;
-
-	if (t->why || t->ranks || l->n_kept + n > KEPT_FILES_MAX)
-		return 0;
-	l->n_kept += n;
-	return rsh_step_files_new(s, of, &t->files);
-}
-
-/* The files of ranks that the last look has not found do not change a step that
- * is complete without them. */
-static int judge_candidate(struct rsh_save_look *l, struct rsh_source *s,
-			   uint32_t i, struct rsh_saved_step *t,
-			   struct rsh_names *names)
-{
-	const struct rsh_candidate *of = &s->candidates[i];
-	const struct rsh_saved_step *old = rsh_saved_steps_find(l->before, t);
-	const struct rsh_saved_step *known = old && !old->why ? old : t;
-	struct rsh_files_state found = state_of_candidate(s, of, known);
-	struct rsh_error err = RSH_ERROR_INIT;
-	int rc;
-
-	found.unreadable = l->unreadable;
-	t->state = found;
-	if (save_look_take_before(l, t, &rc)) {
-		l->n_kept += t->files ? t->files->n : 0;
-		return rc;
-	}
-	t->state = state_of_candidate(s, of, t);
-	if (save_look_is_removing(l, t, &found, &err))
-		return save_look_judge(t, -err.code, &err);
-	rc = check_candidate(l, s, i, t, names, &err);
-	rc = save_look_judge(t, rc, &err);
-	return rc ? rc : step_keep_files(l, s, of, t);
-}
-
 static int take_candidate(struct rsh_save_look *l, struct rsh_source *s,
 			  uint32_t i, struct rsh_names *names)
 {
@@ -437,6 +570,7 @@ static int take_candidate(struct rsh_save_look *l, struct rsh_source *s,
 	const struct rsh_step *step = &s->listing.files[of->first].step;
 	const size_t n = l->out->n;
 	char name[CANDIDATE_NAME_BYTES];
+	const struct rsh_saved_step *old;
 	struct rsh_saved_step *t;
 
 	candidate_name(step, name);
@@ -444,11 +578,19 @@ static int take_candidate(struct rsh_save_look *l, struct rsh_source *s,
 	 * is the first one. */
 	if (step->n == 0 || (n && strcmp(l->out->v[n - 1].name, name) == 0))
 		return 0;
-	t = rsh_saved_steps_add(l->out, &(struct rsh_saved_step){
+	t = saved_steps_add(l->out, &(struct rsh_saved_step){
 			.name = name, .path = (char *)(uintptr_t)l->o->path,
 			.selected = true, .step = *step, .newest = n == 0,
 		});
-	return t ? judge_candidate(l, s, i, t, names) : -ENOMEM;
+	if (!t)
+		return -ENOMEM;
+	/* The files of ranks that the last look has not found do not change a
+	 * step that is complete without them. */
+	old = rsh_saved_steps_find(l->before, t);
+	t->state = state_of_candidate(s, of, old && !old->why ? old : t);
+	t->state.unreadable = l->unreadable;
+	return save_look_take(l, t, state_of_candidate(s, of, t),
+			      &(struct checked){ s, i, names, false });
 }
 
 static int candidates_open(const struct rsh_save_dir_options *o,
@@ -461,8 +603,9 @@ static int candidates_open(const struct rsh_save_dir_options *o,
 			       err);
 }
 
-/* Does the same for ranks whose files are kept: it asks for each of them. Files
- * that other ranks have saved since the look belong to the next one. */
+/* Does the same as save_entry_check_same() for ranks whose files are kept: it
+ * asks for each of them.  Files that other ranks have saved since the look
+ * belong to the next one. */
 static int save_files_check_same(const struct rsh_store *store,
 				 const struct rsh_saved_step *t,
 				 struct rsh_error *err)
@@ -477,7 +620,7 @@ static int save_files_check_same(const struct rsh_store *store,
 		rc = rsh_store_look(store, name, &st);
 		st.size = 0;
 		if (rc == 0)
-			rsh_files_state_add(&state, name, &st);
+			files_state_add(&state, name, &st);
 		else if (rc != -ENOENT && rc != -ENOTDIR)
 			return rsh_store_open_error(store, name, rc, err);
 	}
@@ -546,18 +689,6 @@ static bool format_lists_steps(const struct rsh_save_dir_options *o)
 	       format->layout == RSH_LAYOUT_GIVEN;
 }
 
-static int look_copy(const struct rsh_saved_steps *from,
-		     struct rsh_saved_steps *to, struct rsh_error *err)
-{
-	for (size_t i = 0; i < from->n; i++)
-		if (!rsh_saved_steps_add(to, &from->v[i]))
-			return rsh_error_nomem(err);
-	for (size_t i = 0; i < from->n_foreign; i++)
-		if (rsh_saved_steps_add_foreign(to, from->foreign[i]))
-			return rsh_error_nomem(err);
-	return 0;
-}
-
 static int look_anew(struct rsh_save_look *l, struct rsh_error *err)
 {
 	int rc;
@@ -570,7 +701,11 @@ static int look_anew(struct rsh_save_look *l, struct rsh_error *err)
 			rsh_store_open_error(rsh_source_store(l->root), "", rc,
 					     err);
 	}
-	rsh_saved_steps_sort(l->out);
+	if (l->out->n > 0)
+		qsort(l->out->v, l->out->n, sizeof(*l->out->v), step_order);
+	if (l->out->n_foreign > 0)
+		qsort(l->out->foreign, l->out->n_foreign,
+		      sizeof(*l->out->foreign), foreign_order);
 	/* A step that changed during the check must be checked again. */
 	for (size_t i = 0; i < l->out->n; i++)
 		if (l->out->v[i].state.hash == 0)
@@ -591,6 +726,7 @@ int rsh_save_dir_look(const struct rsh_save_dir_options *o,
 	struct rsh_save_look l = { .o = o, .before = before, .out = out };
 	struct rsh_files_state state = { .hash = 0 };
 	int rc = rsh_save_dir_open(o, &l.root, err);
+	bool same;
 
 	*out = (struct rsh_saved_steps){ .n = 0 };
 	/* All steps were removed: object storage has no empty directories. */
@@ -598,16 +734,21 @@ int rsh_save_dir_look(const struct rsh_save_dir_options *o,
 		return 0;
 	if (rc)
 		return rc;
-	rc = rsh_files_state_add_dir(rsh_source_store(l.root), "",
-				     RSH_SAVE_DEPTH_MAX, &state);
+	rc = files_state_add_dir(rsh_source_store(l.root), "", DEPTH_MAX,
+				 &state);
+	same = rc == 0 && state.hash == before->state;
 	out->state = state.hash;
 	l.unreadable = state.unreadable;
 	if (rc)
 		rsh_store_open_error(rsh_source_store(l.root), "", rc, err);
-	else if (out->state == before->state)
-		rc = look_copy(before, out, err);
-	else
+	else if (!same)
 		rc = look_anew(&l, err);
+	for (size_t i = 0; same && i < before->n && rc == 0; i++)
+		if (!saved_steps_add(out, &before->v[i]))
+			rc = rsh_error_nomem(err);
+	for (size_t i = 0; same && i < before->n_foreign && rc == 0; i++)
+		if (saved_steps_add_foreign(out, before->foreign[i]))
+			rc = rsh_error_nomem(err);
 	rsh_source_free(l.root);
 	if (rc)
 		rsh_saved_steps_clear(out);
@@ -629,155 +770,4 @@ int rsh_saved_step_check(const struct rsh_save_dir_options *o,
 			   save_entry_check_same(store, t, err);
 	rsh_store_free(store);
 	return rc;
-}
-
-/* ---- waiting for changes ---- */
-
-/* Files of steps are in SOURCE/STEP/rank_N at most. */
-#define WATCH_DEPTH 3
-#define WATCHES_MAX 4096
-
-#define CHANGES                                                          \
-	(IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE |           \
-	 IN_CLOSE_WRITE | IN_MOVE_SELF | IN_DELETE_SELF | IN_ONLYDIR)
-
-struct rsh_save_watch {
-	const struct rsh_save_dir_options *dir;
-	int fd;      /* of inotify */
-	int wake[2]; /* a pipe: rsh_save_watch_wake() writes to it */
-	unsigned n;  /* directories that the last update has found */
-	bool said;   /* it was logged that not all are watched */
-};
-
-/* Whatever is not watched is found at the end of the interval. */
-static void watch_say(const struct rsh_save_dir_options *o, int code)
-{
-	rsh_log_notice("%s: new steps are found only each --steps-interval: %s",
-		       o->path,
-		       code == ENOSPC ? "fs.inotify.max_user_watches is used "
-					"up" :
-		       code == EMFILE ? "fs.inotify.max_user_instances is used "
-					"up" :
-		       code == E2BIG ? "it has too many directories to watch" :
-				       strerror(code));
-}
-
-int rsh_save_watch_open(const struct rsh_save_dir_options *o,
-			struct rsh_save_watch **out)
-{
-	struct rsh_save_watch *w = calloc(1, sizeof(*w));
-	int rc = w ? 0 : -ENOMEM;
-
-	*out = NULL;
-	if (rc)
-		return rc;
-	w->dir = o;
-	w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	if (w->fd < 0 || pipe2(w->wake, O_CLOEXEC | O_NONBLOCK)) {
-		rc = -errno;
-		watch_say(o, errno);
-		if (w->fd >= 0)
-			close(w->fd);
-		free(w);
-		return rc;
-	}
-	*out = w;
-	return 0;
-}
-
-void rsh_save_watch_free(struct rsh_save_watch *w)
-{
-	if (!w)
-		return;
-	close(w->fd);
-	close(w->wake[0]);
-	close(w->wake[1]);
-	free(w);
-}
-
-/* Returns whether the directory is watched.  One that is already watched stays
- * so. */
-static bool watch_dir(struct rsh_save_watch *w, const char *path)
-{
-	int code = E2BIG;
-
-	if (w->n++ < WATCHES_MAX) {
-		if (inotify_add_watch(w->fd, path, CHANGES) >= 0)
-			return true;
-		code = errno;
-	}
-	/* Others have gone, or cannot be read, which the look says. */
-	if (!w->said && (code == ENOSPC || code == E2BIG)) {
-		watch_say(w->dir, code);
-		w->said = true;
-	}
-	return false;
-}
-
-static void watch_add(struct rsh_save_watch *w, const struct rsh_store *store,
-		      const char *dir, unsigned depth)
-{
-	cleanup_dir struct rsh_dir *at = NULL;
-	cleanup_free char *full = rsh_text_format("%s/%s", w->dir->path, dir);
-	const char *name;
-
-	if (!full || !watch_dir(w, full) || depth == 1 ||
-	    rsh_dir_open(store, dir, &at))
-		return;
-	while (rsh_dir_next(at, &name) > 0) {
-		cleanup_free char *path = NULL;
-		struct rsh_stat st;
-
-		if (*name == '.' || rsh_dir_look(at, name, &st) ||
-		    st.kind != RSH_IS_DIR)
-			continue;
-		path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
-		if (path)
-			watch_add(w, store, path, depth - 1);
-	}
-}
-
-void rsh_save_watch_update(struct rsh_save_watch *w)
-{
-	struct rsh_error unused = RSH_ERROR_INIT;
-	struct rsh_store *store;
-
-	/* Another directory may have its place now. */
-	if (rsh_store_open(w->dir->path, &w->dir->files->store, &store,
-			   &unused))
-		return;
-	w->n = 0;
-	watch_add(w, store, "", WATCH_DEPTH);
-	rsh_store_free(store);
-}
-
-/* Forgets the events: the next look finds what they say. */
-static bool watch_drain(int fd)
-{
-	char buf[4096];
-	bool any = false;
-
-	while (read(fd, buf, sizeof(buf)) > 0)
-		any = true;
-	return any;
-}
-
-bool rsh_save_watch_wait(struct rsh_save_watch *w, uint64_t ns)
-{
-	struct pollfd p[] = {
-		{ .fd = w->fd, .events = POLLIN },
-		{ .fd = w->wake[0], .events = POLLIN },
-	};
-
-	/* The result of poll() does not matter: the descriptors are asked. */
-	poll(p, 2, (int)(ns / 1000000));
-	watch_drain(w->wake[0]);
-	return watch_drain(w->fd);
-}
-
-void rsh_save_watch_wake(struct rsh_save_watch *w)
-{
-	const ssize_t n = write(w->wake[1], "", 1);
-
-	(void)n; /* a full pipe wakes as well */
 }

@@ -58,26 +58,6 @@ static uint64_t guess_step(const struct rsh_scan_prefetch *g, size_t i)
 	return g->past[i].offset - g->past[i - 1].offset;
 }
 
-static bool guess_alike(const struct rsh_scan_prefetch *g, size_t i, size_t j)
-{
-	const uint64_t apart = guess_step(g, i) - guess_step(g, j);
-
-	return g->past[i].len == g->past[j].len &&
-	       apart + ALIKE_BYTES <= 2 * ALIKE_BYTES;
-}
-
-/* Returns how many reads up to read i are similar to the reads up to the last
- * one. */
-static size_t guess_likeness(const struct rsh_scan_prefetch *g, size_t i)
-{
-	size_t n = 0;
-
-	while (n < COMPARED && n < i &&
-	       guess_alike(g, i - n, g->n_past - 1 - n))
-		n++;
-	return n;
-}
-
 /* Finds the earlier read whose preceding reads are most similar to those of the
  * last one.  Returns its number, at least 1; 0 if there is none. */
 static size_t guess_find_like(const struct rsh_scan_prefetch *g)
@@ -87,8 +67,19 @@ static size_t guess_find_like(const struct rsh_scan_prefetch *g)
 	size_t best = 0, most = 0;
 
 	for (size_t i = last; i-- > first;) {
-		const size_t n = guess_likeness(g, i);
+		/* Reads up to read i that are similar to those up to the last
+		 * one. */
+		size_t n = 0;
 
+		for (; n < COMPARED && n < i; n++) {
+			const size_t x = i - n, y = last - n;
+			const uint64_t apart = guess_step(g, x) -
+					       guess_step(g, y);
+
+			if (g->past[x].len != g->past[y].len ||
+			    apart + ALIKE_BYTES > 2 * ALIKE_BYTES)
+				break;
+		}
 		if (n > most) {
 			most = n;
 			best = i;
@@ -177,19 +168,6 @@ static int guess_work(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-static const struct guess_block *guess_find(const struct rsh_scan_prefetch *g,
-					    const struct guess_read *r)
-{
-	for (unsigned i = 0; i < g->n_blocks; i++) {
-		const struct guess_block *b = &g->blocks[i];
-
-		if (b->bytes && r->offset >= b->offset && r->len <= b->len &&
-		    r->offset - b->offset <= b->len - r->len)
-			return b;
-	}
-	return NULL;
-}
-
 static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
 	struct rsh_scan_prefetch *g = ctx;
@@ -197,13 +175,19 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 		.g = g, .wanted = { offset, len }, .buf = buf, .got = -ENOMEM,
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
-	const struct guess_block *b;
+	const struct guess_block *b = NULL;
 
 	if (len > LONGEST_BYTES ||
 	    rsh_grow(&g->past, &g->cap, g->n_past + 1, sizeof(*g->past)))
 		return g->file->pread_fn(g->file->ctx, buf, len, offset);
 	g->past[g->n_past++] = round.wanted;
-	b = guess_find(g, &round.wanted);
+	for (unsigned i = 0; i < g->n_blocks && !b; i++) {
+		const struct guess_block *at = &g->blocks[i];
+
+		if (at->bytes && offset >= at->offset && len <= at->len &&
+		    offset - at->offset <= at->len - len)
+			b = at;
+	}
 	if (!b) {
 		/* The number of predictions grows while they are right. */
 		const unsigned n = (unsigned)rsh_min_u64(2 * g->n_right + 1,

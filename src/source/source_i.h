@@ -10,8 +10,8 @@
  *   join.c                    one index for each rank or model
  *   kept.c                    what the index cache keeps on disk
  *   inspect.c                 what is known of it, and messages about it
- *   save_dir.c, saved_steps.c a directory into which a job saves
- *   resume.c, resume_find.c   --resume
+ *   save_dir.c, save_watch.c  a directory into which a job saves
+ *   resume.c                  --resume
  *   strategies.c, group_info.c, tables.c   other files that are read
  *   failures.c, options.c     why candidates were left; options
  */
@@ -22,6 +22,7 @@
 
 #include "rsh/source/format.h"
 #include "rsh/source/metadata.h"
+#include "rsh/util/arena.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
@@ -114,12 +115,6 @@ int rsh_candidates_make(struct rsh_source *s,
 /* Writes the end of a sentence about candidates that are not tried, or ""
  * (inspect.c). */
 void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size);
-/* Lists the checkpoints that the ranks of a job have saved, by the names that a
- * format knows, in s->listing.  The directories of the listing are the units,
- * ascending by name (resume_find.c). */
-int rsh_resume_find(struct rsh_source *s, const struct rsh_format *format,
-		    const struct rsh_source_options *o, struct rsh_error *err);
-
 /* ---- the tree (tree.c) ---- */
 
 /* This is a file of the chosen candidate; the file of the store has the same
@@ -193,8 +188,7 @@ struct rsh_source {
 			    * follow here, too */
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
-	char **rank_paths; /* [rank]: the text at view_path if it was made for
-			    * it; NULL: none was */
+	struct rsh_arena of_choice; /* memory of the arrays by rank */
 
 	uint32_t n_indexes;
 	size_t cap_indexes;

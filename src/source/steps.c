@@ -158,16 +158,6 @@ static int order_stepped(const struct rsh_checkpoint *x,
 	return rsh_compare_u64(y->step.n > 0, x->step.n > 0);
 }
 
-/* Orders two saves of one step: tft_... is from one version of MindSpore, and
- * ttp_... from a newer one, which counts as newer. */
-static int order_dirs(const struct rsh_checkpoint *x,
-		      const struct rsh_checkpoint *y)
-{
-	if (x->n_dir != y->n_dir)
-		return rsh_compare_u64(y->n_dir, x->n_dir);
-	return memcmp(y->name, x->name, x->n_dir);
-}
-
 /* Compares candidates; returns 0 if both files belong to the same one. */
 static int order_candidates(const struct rsh_checkpoint *x,
 			    const struct rsh_checkpoint *y)
@@ -175,8 +165,12 @@ static int order_candidates(const struct rsh_checkpoint *x,
 	int d = order_stepped(x, y);
 
 	if (d == 0 && x->step.n > 0) {
+		/* Of two saves of one step, tft_... is from one version of
+		 * MindSpore, and ttp_... from a newer one, which counts as
+		 * newer. */
 		d = rsh_step_cmp(&x->step, &y->step) ?:
-		    order_dirs(x, y) ?:
+		    rsh_compare_u64(y->n_dir, x->n_dir) ?:
+		    memcmp(y->name, x->name, x->n_dir) ?:
 		    rsh_compare_u64(y->step.run, x->step.run) ?:
 		    rsh_compare_u64(x->step.breakpoint, y->step.breakpoint);
 	}
@@ -524,7 +518,6 @@ static int listing_select(struct rsh_source *s,
 	return 0;
 }
 
-
 /* ---- one candidate of all files ---- */
 
 /* Keeps the file of each rank that the converter uses: the lexicographically
@@ -705,18 +698,6 @@ static char *step_make_series(const struct rsh_checkpoint *c)
 	return series;
 }
 
-static int step_name_series(struct rsh_listing *l)
-{
-	for (size_t i = 0; i < l->n; i++) {
-		if (l->files[i].step.n > 0)
-			continue;
-		l->files[i].series = step_make_series(&l->files[i]);
-		if (!l->files[i].series)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 static int step_make_candidates(struct rsh_source *s, bool by_time,
 			   struct rsh_error *err)
 {
@@ -728,8 +709,14 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 		return rsh_error_nomem(err);
 	beside = !by_time && step_wins(&s->listing);
 	step_forget_lone_runs(s);
-	if (!s->resumed && (by_time || beside) && step_name_series(&s->listing))
-		return rsh_error_nomem(err);
+	for (size_t i = 0; !s->resumed && (by_time || beside) && i < l->n;
+	     i++) {
+		if (l->files[i].step.n > 0)
+			continue;
+		l->files[i].series = step_make_series(&l->files[i]);
+		if (!l->files[i].series)
+			return rsh_error_nomem(err);
+	}
 	listing_sort(&s->listing, order_by_candidate);
 	/* With --resume, if all names have no step, the time decides which one
 	 * is the newest. */

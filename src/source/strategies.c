@@ -32,6 +32,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/bytes.h"
 #include "rsh/wire/strategy_emit.h"
 #include "rsh/wire/strategy_file.h"
 
@@ -40,26 +41,6 @@
 
 /* ---- what was parsed before ---- */
 
-struct kept_text {
-	const uint8_t *data;
-	size_t len;
-};
-
-static void kept_name(const struct rsh_index_key *key, char name[RSH_KEPT_NAME])
-{
-	rsh_kept_name(XXH3_64bits(key, sizeof(*key)), name);
-}
-
-static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct kept_text *t = ctx;
-	size_t n = offset < t->len ? t->len - (size_t)offset : 0;
-
-	n = n < len ? n : len;
-	memcpy(buf, t->data + offset, n);
-	return (ssize_t)n;
-}
-
 /* The content begins with the key of the metadata.json; the text of
  * rsh_ckpt2_keep() follows. */
 static int kept_load(int dirfd, const struct rsh_index_key *key,
@@ -67,19 +48,19 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 {
 	cleanup_free uint8_t *data = NULL;
 	char name[RSH_KEPT_NAME];
-	struct kept_text t;
+	struct rsh_memory text;
 	size_t len;
 	int rc;
 
-	kept_name(key, name);
+	rsh_kept_name(XXH3_64bits(key, sizeof(*key)), name);
 	rc = rsh_kept_get(dirfd, name, RSH_KEPT_METADATA, &data, &len);
 	if (rc)
 		return rc;
 	if (len < sizeof(*key) || memcmp(data, key, sizeof(*key)) != 0)
 		return -EBADMSG;
-	t = (struct kept_text){ data + sizeof(*key), len - sizeof(*key) };
+	text = (struct rsh_memory){ data + sizeof(*key), len - sizeof(*key) };
 	return rsh_ckpt2_parse_kept(&(struct rsh_byte_source){
-		kept_pread, &t, t.len, path,
+		rsh_memory_pread, &text, text.len, path,
 	}, out, NULL);
 }
 
@@ -99,7 +80,7 @@ static int kept_save(int dirfd, const struct rsh_index_key *key,
 		return -ENOMEM;
 	memcpy(data, key, sizeof(*key));
 	memcpy(data + sizeof(*key), text, len);
-	kept_name(key, name);
+	rsh_kept_name(XXH3_64bits(key, sizeof(*key)), name);
 	return rsh_kept_put(dirfd, name, RSH_KEPT_METADATA, data,
 			    sizeof(*key) + len);
 }
@@ -138,62 +119,49 @@ int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 }
 
 #define METADATA_NAME "metadata.json"
-#define LOOK_BYTES 256
 #define PIECE_BYTES ((size_t)1 << 20)
 
-/* A pipe is not opened, because bytes that are read from it are lost. */
-static bool metadata_is(const char *path)
-{
-	char head[LOOK_BYTES];
-	struct stat st;
-	cleanup_handle struct rsh_handle *h = NULL;
-	ssize_t n;
-
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    rsh_handle_open_path(path, &h))
-		return false;
-	n = rsh_handle_pread(h, head, sizeof(head), 0);
-	return n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n);
-}
-
-/* Reads the step in the tracker of a save directory; returns false if there is
- * none. */
-static bool metadata_tracked(const char *dir, uint64_t *step)
-{
-	static const struct rsh_small_file kind = { "tracker", 4096 };
-	cleanup_free char *path = rsh_text_format("%s/" RSH_CKPT2_TRACKER, dir);
-	cleanup_free uint8_t *data = NULL;
-	struct rsh_error unused = RSH_ERROR_INIT;
-	size_t len;
-
-	if (!path || rsh_load_whole(path, &kind, &data, &len, &unused))
-		return false;
-	data[len] = '\0';
-	return rsh_tracker_parse((const char *)data, step);
-}
-
+/* Finds the metadata.json that a path means, which is that of the step in the
+ * tracker if it is a save directory. */
 static int metadata_find(const char *path, char **out, struct rsh_error *err)
 {
+	static const struct rsh_small_file tracker = { "tracker", 4096 };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	cleanup_free char *of = NULL, *p = NULL;
+	cleanup_free uint8_t *data = NULL;
+	cleanup_handle struct rsh_handle *h = NULL;
+	char head[256];
 	struct stat st;
 	uint64_t step;
-	char *p;
+	ssize_t n;
+	size_t len;
 
 	*out = NULL;
 	if (stat(path, &st) != 0)
 		return 0; /* the caller reports it if it needs the file */
+	of = rsh_text_format("%s/" RSH_CKPT2_TRACKER, path);
+	if (!of)
+		return rsh_error_nomem(err);
+	if (S_ISDIR(st.st_mode) &&
+	    rsh_load_whole(of, &tracker, &data, &len, &unused) == 0)
+		data[len] = '\0';
 	if (!S_ISDIR(st.st_mode))
 		p = strdup(path);
-	else if (metadata_tracked(path, &step))
+	else if (data && rsh_tracker_parse((const char *)data, &step))
 		p = rsh_text_format("%s/iteration_%08" PRIu64 "/" METADATA_NAME,
 				    path, step);
 	else
 		p = rsh_text_format("%s/" METADATA_NAME, path);
 	if (!p)
 		return rsh_error_nomem(err);
-	if (metadata_is(p))
-		*out = p;
-	else
-		free(p);
+	/* A pipe is not opened, because bytes that are read from it are
+	 * lost. */
+	if (stat(p, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    rsh_handle_open_path(p, &h))
+		return 0;
+	n = rsh_handle_pread(h, head, sizeof(head), 0);
+	if (n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n))
+		*out = steal_pointer(&p);
 	return 0;
 }
 
@@ -214,29 +182,6 @@ static int metadata_strategy(const char *path, struct rsh_names *names,
 	return rc;
 }
 
-static int metadata_digest(const char *path, uint64_t *xxh3,
-			   struct rsh_error *err)
-{
-	cleanup_handle struct rsh_handle *h = NULL;
-	ssize_t n = rsh_handle_open_path(path, &h);
-	cleanup_free char *piece = malloc(PIECE_BYTES);
-	XXH3_state_t *hash = XXH3_createState();
-	uint64_t at = 0;
-
-	if (!piece || !hash) {
-		XXH3_freeState(hash);
-		return rsh_error_nomem(err);
-	}
-	XXH3_64bits_reset(hash);
-	while (h && (n = rsh_handle_pread(h, piece, PIECE_BYTES, at)) > 0) {
-		XXH3_64bits_update(hash, piece, (size_t)n);
-		at += (uint64_t)n;
-	}
-	*xxh3 = XXH3_64bits_digest(hash);
-	XXH3_freeState(hash);
-	return n == 0 ? 0 : rsh_error_file(err, (int)-n, path);
-}
-
 /* ---- strategy files ---- */
 
 /* The largest known strategies have a few megabytes per stage. */
@@ -249,14 +194,6 @@ static const struct rsh_small_file names_file = { "map of names",
 
 /* If the file is not a strategy, the error says what it is, because the
  * parser's error would not help. */
-static int strategy_say_other(const char *path, struct rsh_error *err)
-{
-	const char *what = rsh_other_file(path);
-
-	return what ? rsh_error_set(err, EBADMSG, "%s: this is not a strategy, "
-				    "but %s", path, what) : -EBADMSG;
-}
-
 static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
 			      struct rsh_error *err)
 {
@@ -264,8 +201,10 @@ static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
 	size_t len;
 	int rc = rsh_load_whole(path, &strategy_kind, &data, &len, err) ?:
 		 rsh_strategy_parse(data, len, path, out, err);
+	const char *what = rc == -EBADMSG ? rsh_other_file(path) : NULL;
 
-	return rc == -EBADMSG ? strategy_say_other(path, err) : rc;
+	return what ? rsh_error_set(err, EBADMSG, "%s: this is not a strategy, "
+				    "but %s", path, what) : rc;
 }
 
 int rsh_name_map_load(const char *path, struct rsh_name_map **out,
@@ -330,246 +269,213 @@ static int strategy_merge_files(const struct rsh_path_list *l,
 	return rc;
 }
 
-static int strategy_list(const char *path, bool as_listed,
-			 struct rsh_path_list *list, bool *directory,
-			 struct rsh_error *err)
+/* The files that the path of a strategy means, or a metadata.json, which is the
+ * strategy alone.  If all bytes are zero, there are none. */
+struct strategy_at {
+	struct rsh_path_list list;
+	bool directory;
+	char *metadata;
+};
+
+static void strategy_at_clear(struct strategy_at *at)
 {
+	rsh_path_list_clear(&at->list);
+	free(at->metadata);
+}
+#define cleanup_at __attribute__((cleanup(strategy_at_clear)))
+
+static int strategy_list(const char *path, bool as_listed,
+			 struct strategy_at *at, struct rsh_error *err)
+{
+	struct rsh_path_list *l = &at->list;
 	struct stat st;
+	DIR *dir;
+	int rc;
 
 	if (stat(path, &st) != 0)
 		return rsh_error_set(err, errno, "strategy %s: %s", path,
 				     strerror(errno));
-	*directory = S_ISDIR(st.st_mode);
-	if (*directory) {
-		DIR *dir = opendir(path);
-		int rc;
+	at->directory = S_ISDIR(st.st_mode);
+	if (!at->directory)
+		return rsh_path_list_add(l, path) ? rsh_error_nomem(err) : 0;
+	dir = opendir(path);
+	if (!dir)
+		return rsh_error_file(err, errno, path);
+	rc = strategy_read_names(dir, path, l, err);
+	closedir(dir);
+	if (rc == 0 && !as_listed)
+		qsort(l->v, l->n, sizeof(*l->v), rsh_by_text);
+	return rc;
+}
 
-		if (!dir)
-			return rsh_error_file(err, errno, path);
-		rc = strategy_read_names(dir, path, list, err);
-		closedir(dir);
-		if (rc == 0 && !as_listed)
-			qsort(list->v, list->n, sizeof(*list->v), rsh_by_text);
-		return rc;
-	}
-	return rsh_path_list_add(list, path) ? rsh_error_nomem(err) : 0;
+static int strategy_find(const char *path, bool as_listed,
+			 struct strategy_at *at, struct rsh_error *err)
+{
+	int rc = metadata_find(path, &at->metadata, err);
+
+	return rc || at->metadata ? rc :
+	       strategy_list(path, as_listed, at, err);
 }
 
 int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err)
 {
-	cleanup_path_list struct rsh_path_list list = { 0 };
-	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
-	cleanup_free char *metadata = NULL;
-	bool directory;
-	int rc = metadata_find(path, &metadata, err);
+	cleanup_at struct strategy_at at = { .metadata = NULL };
+	int rc = strategy_find(path, as_listed, &at, err);
 
-	if (metadata)
-		return metadata_strategy(metadata, names, out, err);
-	if (rc == 0)
-		rc = strategy_list(path, as_listed, &list, &directory, err);
 	if (rc)
 		return rc;
-	if (directory)
-		form = as_listed ? RSH_STRATEGY_DIR_AS_LISTED :
-				   RSH_STRATEGY_DIR;
-	return strategy_merge_files(&list, form, path, names, out, err);
+	return at.metadata ?
+	       metadata_strategy(at.metadata, names, out, err) :
+	       strategy_merge_files(&at.list, !at.directory ?
+				    RSH_STRATEGY_FILE : as_listed ?
+				    RSH_STRATEGY_DIR_AS_LISTED :
+				    RSH_STRATEGY_DIR, path, names, out, err);
+}
+
+/* A metadata.json may be too large for memory. */
+static int metadata_hash(const char *path, XXH3_state_t *hash,
+			 struct rsh_error *err)
+{
+	cleanup_handle struct rsh_handle *h = NULL;
+	cleanup_free char *piece = malloc(PIECE_BYTES);
+	ssize_t n = piece ? rsh_handle_open_path(path, &h) : -ENOMEM;
+	uint64_t at = 0;
+
+	while (h && (n = rsh_handle_pread(h, piece, PIECE_BYTES, at)) > 0) {
+		XXH3_64bits_update(hash, piece, (size_t)n);
+		at += (uint64_t)n;
+	}
+	return n == -ENOMEM ? rsh_error_nomem(err) :
+	       n ? rsh_error_file(err, (int)-n, path) : 0;
 }
 
 int rsh_strategy_digest(const char *path, uint64_t *xxh3, struct rsh_error *err)
 {
-	cleanup_path_list struct rsh_path_list list = { 0 };
-	cleanup_free char *metadata = NULL;
-	XXH3_state_t *hash;
-	bool directory;
-	int rc = metadata_find(path, &metadata, err);
+	cleanup_at struct strategy_at at = { .metadata = NULL };
+	XXH3_state_t *hash = XXH3_createState();
+	int rc = hash ? strategy_find(path, false, &at, err) :
+			rsh_error_nomem(err);
 
-	if (metadata)
-		return metadata_digest(metadata, xxh3, err);
-	if (rc == 0)
-		rc = strategy_list(path, false, &list, &directory, err);
-	if (rc)
-		return rc;
-	hash = XXH3_createState();
-	if (!hash)
-		return rsh_error_nomem(err);
-	XXH3_64bits_reset(hash);
-	for (size_t i = 0; i < list.n && rc == 0; i++) {
+	if (hash)
+		XXH3_64bits_reset(hash);
+	if (rc == 0 && at.metadata)
+		rc = metadata_hash(at.metadata, hash, err);
+	for (size_t i = 0; i < at.list.n && rc == 0; i++) {
 		cleanup_free uint8_t *data = NULL;
-		const char *name = strrchr(list.v[i], '/');
+		const char *name = strrchr(at.list.v[i], '/');
 		size_t len;
 
-		rc = rsh_load_whole(list.v[i], &strategy_kind, &data, &len,
+		rc = rsh_load_whole(at.list.v[i], &strategy_kind, &data, &len,
 				    err);
-		if (rc)
-			break;
-		if (directory)
+		if (rc == 0 && at.directory)
 			XXH3_64bits_update(hash, name, strlen(name) + 1);
-		XXH3_64bits_update(hash, data, len);
+		if (rc == 0)
+			XXH3_64bits_update(hash, data, len);
 	}
-	*xxh3 = XXH3_64bits_digest(hash);
+	if (rc == 0)
+		*xxh3 = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;
 }
 
 /* ---- joining ---- */
 
-static bool strategies_is_json(const char *path)
-{
-	size_t n = strlen(path);
-
-	return n >= 5 && strcmp(path + n - 5, ".json") == 0;
-}
-
 int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 			size_t *len, struct rsh_error *err)
 {
-	cleanup_path_list struct rsh_path_list list = { 0 };
+	cleanup_at struct strategy_at at = { .metadata = NULL };
+	char *const *v;
 	cleanup_free struct rsh_strategy_bytes *files = NULL;
 	cleanup_free uint8_t **data = NULL;
-	bool directory;
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < n; i++)
-		rc = strategy_list(paths[i], false, &list, &directory, err);
-	for (size_t i = 1; rc == 0 && i < list.n; i++)
-		if (strategies_is_json(list.v[i]) !=
-		    strategies_is_json(list.v[0]))
+		rc = strategy_list(paths[i], false, &at, err);
+	v = at.list.v;
+	n = at.list.n;
+	for (size_t i = 1; rc == 0 && i < n; i++)
+		if (rsh_has_suffix(v[i], ".json") !=
+		    rsh_has_suffix(v[0], ".json"))
 			rc = rsh_error_set(err, EINVAL, "%s and %s: strategies "
 					   "in protobuf and in JSON form "
-					   "cannot be merged", list.v[0],
-					   list.v[i]);
+					   "cannot be merged", v[0], v[i]);
 	if (rc)
 		return rc;
-	files = calloc(list.n, sizeof(*files));
-	data = calloc(list.n, sizeof(*data));
+	files = calloc(n, sizeof(*files));
+	data = calloc(n, sizeof(*data));
 	if (!files || !data)
 		return rsh_error_nomem(err);
-	*json = strategies_is_json(list.v[0]);
-	for (size_t i = 0; rc == 0 && i < list.n; i++) {
-		rc = rsh_load_whole(list.v[i], &strategy_kind, &data[i],
+	*json = rsh_has_suffix(v[0], ".json");
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		rc = rsh_load_whole(v[i], &strategy_kind, &data[i],
 				    &files[i].len, err);
-		files[i].path = list.v[i];
+		files[i].path = v[i];
 		files[i].data = data[i];
 	}
 	if (rc == 0)
-		rc = rsh_strategy_join(files, list.n, *json, out, len, err);
-	for (size_t i = 0; i < list.n; i++)
+		rc = rsh_strategy_join(files, n, *json, out, len, err);
+	for (size_t i = 0; i < n; i++)
 		free(data[i]);
 	return rc;
 }
 
 /* ---- checking ---- */
 
-/* Parses the files that are valid, and reports the others. */
-static int strategies_parse(const struct rsh_path_list *list,
-			    struct rsh_strategy_file **files, uint32_t *n,
-			    rsh_strategy_report_fn *report, void *ctx)
-{
-	for (size_t i = 0; i < list->n; i++) {
-		struct rsh_error bad = RSH_ERROR_INIT;
-		cleanup_free uint8_t *data = NULL;
-		size_t len;
-		int rc = rsh_load_whole(list->v[i], &strategy_kind, &data,
-					&len, &bad);
-
-		if (rc == 0)
-			rc = rsh_strategy_parse_all(&(struct rsh_memory){
-				data, len }, list->v[i], report, ctx,
-				&files[*n], &bad);
-		if (rc == 0)
-			(*n)++;
-		else if (rc == -ENOMEM)
-			return rc;
-		else
-			report(ctx, bad.text);
-	}
-	return 0;
-}
-
 /* A metadata.json is checked by parsing it. */
-static int strategies_check_metadata(const char *path, bool shapes,
-				     struct rsh_names *names,
-				     rsh_strategy_report_fn *report, void *ctx,
-				     struct rsh_error *err)
-{
-	struct rsh_error bad = RSH_ERROR_INIT;
-	struct rsh_strategy *s = NULL;
-	int rc;
-
-	if (shapes)
-		return rsh_error_set(err, EINVAL,
-			"%s: --checkpoint is for strategy files, which have no "
-			"shapes; a metadata.json has them", path);
-	rc = metadata_strategy(path, names, &s, &bad);
-	if (rc == -ENOMEM)
-		return rsh_error_nomem(err);
-	if (rc)
-		report(ctx, bad.text);
-	if (s)
-		rsh_strategy_free(s);
-	return 0;
-}
-
 int rsh_strategies_check(const char *path,
 			 const struct rsh_derive_shapes *shapes,
 			 struct rsh_names *names,
 			 rsh_strategy_report_fn *report, void *ctx,
 			 struct rsh_error *err)
 {
-	cleanup_path_list struct rsh_path_list list = { 0 };
+	cleanup_at struct strategy_at at = { .metadata = NULL };
 	struct rsh_error bad = RSH_ERROR_INIT;
+	struct rsh_strategy *s = NULL;
 	struct rsh_strategy_file **files;
-	cleanup_free char *metadata = NULL;
-	bool directory;
 	uint32_t n = 0;
-	int rc = metadata_find(path, &metadata, err);
+	int rc = strategy_find(path, false, &at, &bad);
 
-	if (metadata)
-		return strategies_check_metadata(metadata, shapes, names,
-						 report, ctx, err);
-	if (rc == 0)
-		rc = strategy_list(path, false, &list, &directory, &bad);
+	if (rc == 0 && at.metadata && shapes)
+		return rsh_error_set(err, EINVAL,
+			"%s: --checkpoint is for strategy files, which have no "
+			"shapes; a metadata.json has them", at.metadata);
+	if (rc == 0 && at.metadata)
+		rc = metadata_strategy(at.metadata, names, &s, &bad);
+	rsh_strategy_free(s);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
-	if (rc) {
+	if (rc)
 		report(ctx, bad.text);
+	if (rc || at.metadata)
 		return 0;
-	}
-	files = calloc(list.n, sizeof(*files));
+	files = calloc(at.list.n, sizeof(*files));
 	if (!files)
 		return rsh_error_nomem(err);
-	rc = strategies_parse(&list, files, &n, report, ctx);
-	if (rc == 0)
+	/* Files that are not valid are reported. */
+	for (size_t i = 0; i < at.list.n && rc != -ENOMEM; i++) {
+		cleanup_free uint8_t *data = NULL;
+		size_t len;
+
+		bad = (struct rsh_error)RSH_ERROR_INIT;
+		rc = rsh_load_whole(at.list.v[i], &strategy_kind, &data, &len,
+				    &bad) ?:
+		     rsh_strategy_parse_all(&(struct rsh_memory){ data, len },
+					    at.list.v[i], report, ctx,
+					    &files[n], &bad);
+		n += rc == 0;
+		if (rc && rc != -ENOMEM)
+			report(ctx, bad.text);
+	}
+	if (rc != -ENOMEM)
 		return rsh_strategy_check(&(struct rsh_strategy_checked){
-			files, n, directory, path, shapes,
+			files, n, at.directory, path, shapes,
 		}, names, report, ctx, err);
 	for (uint32_t i = 0; i < n; i++)
 		rsh_strategy_file_free(files[i]);
 	free(files);
 	return rsh_error_nomem(err);
-}
-
-static int shapes_add_files(const struct rsh_source_view *view, uint32_t first,
-			    const struct rsh_strategy *src,
-			    struct rsh_derive_shapes *out, bool *any,
-			    struct rsh_error *err)
-{
-	for (uint32_t rank = first; rank < view->n_ranks; rank++) {
-		int rc;
-
-		if (!view->index[rank])
-			continue;
-		rc = rsh_derive_shapes_add(out, src, rank, view->index[rank],
-					   view->names, err);
-		if (rc) {
-			rsh_error_prefix(err, "%s", view->path[rank]);
-			return rc;
-		}
-		*any = true;
-	}
-	return 0;
 }
 
 /* This says where shapes are read from and stored. */
@@ -607,8 +513,16 @@ static int shapes_try_ranks(struct shapes_reading *r, uint32_t first,
 			break;
 		rsh_source_log_left_out(s);
 		rsh_source_view(s, r->names, &view);
-		rc = shapes_add_files(&view, first, r->src, r->out, &r->any,
-				      err);
+		for (uint32_t k = first; k < view.n_ranks && rc == 0; k++) {
+			if (!view.index[k])
+				continue;
+			rc = rsh_derive_shapes_add(r->out, r->src, k,
+						   view.index[k], view.names,
+						   err);
+			if (rc)
+				rsh_error_prefix(err, "%s", view.path[k]);
+			r->any |= rc == 0;
+		}
 	}
 	rsh_source_free(s);
 	return rc;

@@ -98,30 +98,21 @@ static int table_by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static bool tables_have(const struct rsh_table_list *l, const char *name)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (strcmp(l->v[i].name, name) == 0)
-			return true;
-	return false;
-}
-
 /* Adds the table of that file, unless an earlier directory has one with the
  * same name. */
 static int tables_add(struct rsh_table_list *l, const char *dir,
 		      const char *file)
 {
-	struct rsh_table_at at = { 0 };
+	struct rsh_table_at at;
+	const size_t n = strlen(file) - strlen(TABLE_SUFFIX);
 
-	at.name = strndup(file, strlen(file) - strlen(TABLE_SUFFIX));
-	if (!at.name)
-		return -ENOMEM;
-	if (tables_have(l, at.name)) {
-		free(at.name);
-		return 0;
-	}
+	for (size_t i = 0; i < l->n; i++)
+		if (strncmp(l->v[i].name, file, n) == 0 && !l->v[i].name[n])
+			return 0;
+	at.name = strndup(file, n);
 	at.path = rsh_text_format("%s/%s", dir, file);
-	if (!at.path || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+	if (!at.name || !at.path ||
+	    rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
 		free(at.name);
 		free(at.path);
 		return -ENOMEM;
@@ -388,26 +379,6 @@ static int tables_refuse(const char *word,
 			     has ? has : "a model without architectures");
 }
 
-/* Loads a table if it may be for the model's architecture, of which the name is
- * then in its text: most tables need not be parsed.  Sets NULL if it is not. */
-static int table_load_suiting(const char *path,
-			      const struct rsh_model_config *c,
-			      struct rsh_rule_table **out,
-			      struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	const char *has;
-	size_t len;
-	int rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, err);
-
-	*out = NULL;
-	for (uint32_t i = 0; rc == 0 && !*out &&
-			     (has = rsh_model_config_architecture(c, i)); i++)
-		if (memmem(data, len, has, strlen(has)))
-			rc = rsh_rule_table_parse(data, len, path, out, err);
-	return rc;
-}
-
 static int tables_load_suiting(const char *word,
 			       const struct rsh_model_config *config,
 			       struct rsh_table_set *out, struct rsh_error *err)
@@ -418,10 +389,21 @@ static int tables_load_suiting(const char *word,
 	if (config && rsh_tables_list(&l))
 		rc = -ENOMEM;
 	for (size_t i = 0; rc == 0 && i < l.n; i++) {
+		const char *path = l.v[i].path, *has;
+		cleanup_free uint8_t *data = NULL;
 		struct rsh_error why = RSH_ERROR_INIT;
-		struct rsh_rule_table *t;
+		struct rsh_rule_table *t = NULL;
+		size_t len;
 
-		rc = table_load_suiting(l.v[i].path, config, &t, &why);
+		/* A table that is for the model's architecture has its name in
+		 * its text: most tables need not be parsed. */
+		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
+				    &why);
+		for (uint32_t k = 0; rc == 0 && !t &&
+		     (has = rsh_model_config_architecture(config, k)); k++)
+			if (memmem(data, len, has, strlen(has)))
+				rc = rsh_rule_table_parse(data, len, path, &t,
+							  &why);
 		if (rc == -ENOMEM)
 			break;
 		if (rc)
@@ -443,32 +425,25 @@ static int tables_load_suiting(const char *word,
 	return rc;
 }
 
-/* A table that keeps other names would keep all names of another model. */
-static int table_check_suits(const struct rsh_rule_table *t,
-			     const struct rsh_model_config *config,
-			     struct rsh_error *err)
-{
-	const char *has = config ? rsh_model_config_architecture(config, 0) :
-				   NULL;
-
-	return !has || !t->n_rests || !t->n_suits || table_suits(t, config) ?
-	       0 :
-	       rsh_error_set(err, EINVAL, "%s is not for %s, of which it would "
-			     "keep names that it does not know (`reshardfs "
-			     "convert list`)", t->path, has);
-}
-
 int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 		    struct rsh_table_set *out, struct rsh_error *err)
 {
 	struct rsh_rule_table *t;
+	const char *has;
 	int rc;
 
 	*out = (struct rsh_table_set){ 0 };
 	if (rsh_table_is_word(path))
 		return tables_load_suiting(path, config, out, err);
 	rc = rsh_rule_table_load(path, &t, err) ?: table_set_add(out, t, err);
-	return rc ?: table_check_suits(t, config, err);
+	has = config ? rsh_model_config_architecture(config, 0) : NULL;
+	/* A table that keeps other names would keep all names of another
+	 * model. */
+	if (rc || !has || !t->n_rests || !t->n_suits || table_suits(t, config))
+		return rc;
+	return rsh_error_set(err, EINVAL, "%s is not for %s, of which it would "
+			     "keep names that it does not know (`reshardfs "
+			     "convert list`)", t->path, has);
 }
 
 void rsh_table_set_clear(struct rsh_table_set *s)

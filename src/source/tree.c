@@ -38,14 +38,7 @@ static void source_forget_choice(struct rsh_source *s)
 	for (uint32_t i = 0; i < s->n_files; i++)
 		free(s->files[i].why);
 	free(s->files);
-	free(s->by_rank);
-	free(s->view_index);
-	free(s->view_path);
-	free(s->rank_attr);
-	for (uint32_t i = 0; s->rank_paths && i < s->n_ranks; i++)
-		free(s->rank_paths[i]);
-	free(s->rank_paths);
-	s->rank_paths = NULL;
+	rsh_arena_clear(&s->of_choice);
 	s->indexes = NULL;
 	s->files = NULL;
 	s->by_rank = NULL;
@@ -140,26 +133,10 @@ static enum rsh_file_type source_type_of(const struct rsh_source *s,
 		RSH_FILE_SAFETENSORS : RSH_FILE_CKPT;
 }
 
-/* All chosen files have one type, which is the type of the source. */
-static int source_take_type(struct rsh_source *s, struct rsh_error *err)
-{
-	s->type = s->n_files ? source_type_of(s, 0) : RSH_FILE_CKPT;
-	for (uint32_t i = 1; i < s->n_files; i++)
-		if (source_type_of(s, i) != s->type)
-			return rsh_error_set(err, EINVAL,
-			"%s and %s: all files must be .ckpt or all .safetensors",
-					     rsh_store_path(s->store, 0),
-					     rsh_store_path(s->store, i));
-	return 0;
-}
-
 /* The name of a rank is the common part of its files' names, even if one of the
  * files is missing. */
-static int source_name_ranks(struct rsh_source *s)
+static void source_name_ranks(struct rsh_source *s)
 {
-	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
-	if (!s->rank_paths)
-		return -ENOMEM;
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
 		const struct rsh_source_file *f = &s->files[s->by_rank[rank]];
 		const char *path = s->view_path[rank], *kind;
@@ -167,14 +144,10 @@ static int source_name_ranks(struct rsh_source *s)
 		if (s->by_rank[rank + 1] == s->by_rank[rank] || !f->n_kind)
 			continue;
 		kind = strrchr(path, '/') + 1 + f->kind_at;
-		s->rank_paths[rank] = rsh_text_format("%.*s*%s",
+		s->view_path[rank] = rsh_arena_format(&s->of_choice, "%.*s*%s",
 						      (int)(kind - path), path,
 						      kind + f->n_kind);
-		if (!s->rank_paths[rank])
-			return -ENOMEM;
-		s->view_path[rank] = s->rank_paths[rank];
 	}
-	return 0;
 }
 
 static int source_number_files(struct rsh_source *s)
@@ -187,10 +160,11 @@ static int source_number_files(struct rsh_source *s)
 	/* Arrays are indexed by rank, even if there are few ranks with high
 	 * numbers. */
 	n = (size_t)s->n_ranks + s->n_beside + 1;
-	s->by_rank = calloc(n, sizeof(*s->by_rank));
-	s->view_index = calloc(n, sizeof(*s->view_index));
-	s->view_path = calloc(n, sizeof(*s->view_path));
-	if (!s->by_rank || !s->view_index || !s->view_path)
+	s->by_rank = rsh_arena_array(&s->of_choice, uint32_t, n);
+	s->view_index = rsh_arena_array(&s->of_choice,
+					const struct rsh_ckpt_index *, n);
+	s->view_path = rsh_arena_array(&s->of_choice, const char *, n);
+	if (s->of_choice.failed)
 		return -ENOMEM;
 	for (uint32_t i = s->n_files; i-- > 0;) {
 		s->by_rank[s->files[i].rank + 1]++;
@@ -200,8 +174,9 @@ static int source_number_files(struct rsh_source *s)
 	}
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
 		s->by_rank[rank + 1] += s->by_rank[rank];
-	return rsh_source_owner(s) == RSH_OWNER_RANKS ? source_name_ranks(s) :
-							0;
+	if (rsh_source_owner(s) == RSH_OWNER_RANKS)
+		source_name_ranks(s);
+	return s->of_choice.failed ? -ENOMEM : 0;
 }
 
 /* Adds the files that do not belong to the checkpoint. */
@@ -244,13 +219,14 @@ uint32_t rsh_source_n_candidates(const struct rsh_source *s)
 	return s->n_tried ? s->n_tried : 1;
 }
 
-/* A step whose directory could not be listed has that directory in place of its
- * files. */
-static int choose_check_listed(const struct rsh_source *s, uint32_t i,
-			       struct rsh_error *err)
+static int source_choose(struct rsh_source *s, uint32_t i,
+			 struct rsh_error *err)
 {
 	size_t at, end;
+	int rc;
 
+	/* A step whose directory could not be listed has that directory in
+	 * place of its files. */
 	for (rsh_source_candidate_range(s, i, &at, &end); at < end; at++) {
 		const struct rsh_checkpoint *c = &s->listing.files[at];
 
@@ -258,24 +234,22 @@ static int choose_check_listed(const struct rsh_source *s, uint32_t i,
 			return rsh_store_open_error(s->store, c->name,
 						    c->unread, err);
 	}
-	return 0;
-}
-
-static int source_choose(struct rsh_source *s, uint32_t i,
-			 struct rsh_error *err)
-{
-	int rc = choose_check_listed(s, i, err);
-
-	if (rc)
-		return rc;
 	rc = s->format->choose && !s->resumed ? s->format->choose(s, i, err) :
 						0;
 	if (rc == 0 && source_collect_files(s, i))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && rsh_source_owner(s) < RSH_OWNER_MODEL)
 		rc = source_check_ranks(s, err);
+	/* All chosen files have one type, which is the type of the source. */
 	if (rc == 0 && !s->resumed && (!s->format->scan || s->format->by_name))
-		rc = source_take_type(s, err);
+		s->type = s->n_files ? source_type_of(s, 0) : RSH_FILE_CKPT;
+	for (uint32_t k = 1; rc == 0 && !s->resumed && k < s->n_files &&
+			     (!s->format->scan || s->format->by_name); k++)
+		if (source_type_of(s, k) != s->type)
+			rc = rsh_error_set(err, EINVAL, "%s and %s: all files "
+					   "must be .ckpt or all .safetensors",
+					   rsh_store_path(s->store, 0),
+					   rsh_store_path(s->store, k));
 	if (rc == 0 && (source_number_files(s) || source_add_beside(s)))
 		rc = rsh_error_nomem(err);
 	return rc;

@@ -36,20 +36,15 @@ static void found(struct check *c, const char *fmt, ...)
 
 /* ---- one item ---- */
 
-/* Removes the stage from a name of a merged file: "0-w" becomes "w". */
-static const char *own_name(const char *name)
-{
-	size_t n = strspn(name, "0123456789");
-
-	return n && name[n] == '-' && name[n + 1] ? name + n + 1 : name;
-}
-
 static void check_item_layout(struct check *c,
 			      const struct rsh_strategy_file *f,
 			      const struct rsh_strategy_item *it)
 {
 	const struct rsh_strategy_item *first = c->files[0]->items;
-	const char *name = own_name(it->name);
+	/* A name of a merged file has its stage: "0-w" is "w". */
+	const size_t n = strspn(it->name, "0123456789");
+	const char *name = n && it->name[n] == '-' && it->name[n + 1] ?
+			   it->name + n + 1 : it->name;
 	const uint32_t id = rsh_names_find(c->names, name, strlen(name));
 	const struct derive_shape *shape =
 		id == RSH_NAME_NONE ? NULL : rsh_derive_shape_of(c->shapes, id);

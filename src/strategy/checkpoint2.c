@@ -31,25 +31,21 @@ struct described {
 
 /* ---- which stages have a parameter ---- */
 
-static bool described_is_stage(const struct rsh_ckpt2_ranks *r, uint32_t ranks)
-{
-	if (r->n != ranks || r->ranks[0] % ranks != 0)
-		return false;
-	for (uint32_t i = 1; i < r->n; i++)
-		if (r->ranks[i] != r->ranks[0] + i)
-			return false;
-	return true;
-}
-
 /* Adds the parameter to its stages. */
 static int described_place(struct described *d, const struct rsh_ckpt2_param *p)
 {
-	if (p->n_slices > 1 && !described_is_stage(p->ranks, d->ranks))
+	const uint32_t *ranks = p->ranks->ranks;
+	bool is_stage = p->n_slices <= 1 || (p->ranks->n == d->ranks &&
+					     ranks[0] % d->ranks == 0);
+
+	for (uint32_t i = 1; is_stage && p->n_slices > 1 && i < d->ranks; i++)
+		is_stage = ranks[i] == ranks[0] + i;
+	if (!is_stage)
 		return rsh_error_set(d->err, EINVAL, "%s: parameter \"%s\" is "
 				     "cut over %u ranks from rank %u, which "
 				     "are not a stage of %u ranks in order",
-				     d->path, p->name, p->ranks->n,
-				     p->ranks->ranks[0], d->ranks);
+				     d->path, p->name, p->ranks->n, ranks[0],
+				     d->ranks);
 	for (uint32_t i = 0; i < p->ranks->n; i++) {
 		uint32_t stage = p->ranks->ranks[i] / d->ranks;
 		struct described_stage *s;

@@ -5,7 +5,6 @@
 
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 int rsh_item_manual(const struct rsh_strategy_item *it,
@@ -42,37 +41,6 @@ int64_t rsh_item_rank_rows(const struct rsh_strategy_item *it,
 
 	rsh_grid_cell(g, rank, cell);
 	return it->rows[cell[0]];
-}
-
-/* Sets the sizes of the whole tensor, and compares them with the strategy. */
-static int whole_sizes(const struct rsh_strategy_item *it,
-		       const struct rsh_grid_sizes *sizes,
-		       const struct rsh_grid *g, uint64_t *whole,
-		       struct rsh_error *err)
-{
-	whole[0] = 0;
-	for (uint32_t i = 0; i < it->n_rows; i++)
-		whole[0] += (uint64_t)it->rows[i];
-	for (uint32_t d = 0; d < sizes->n_dims; d++) {
-		const uint32_t split = d ? rsh_grid_split(g, d) : 1;
-		int rc;
-
-		if (d)
-			whole[d] = (uint64_t)sizes->dims[d];
-		if (d && sizes->local && (!rsh_mul_u64(whole[d], split, &whole[d]) ||
-				     whole[d] > INT64_MAX))
-			return rsh_error_set(err, EINVAL,
-					     "dimension %u overflows", d);
-		if (whole[d] % split)
-			return rsh_error_set(err, EINVAL,
-					     "dimension %u of size %llu cannot be cut into %u equal slices",
-					     d, (unsigned long long)whole[d],
-					     split);
-		rc = rsh_item_check_shape(it, sizes->n_dims, d, whole[d], err);
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 /* Makes the cut of a layout whose rows are split manually. */
@@ -117,7 +85,12 @@ int rsh_item_cut(const struct rsh_strategy_item *it,
 	if (rc)
 		return rc;
 	if (g) {
-		rc = whole_sizes(it, sizes, g, whole, err) ?:
+		whole[0] = 0;
+		for (uint32_t i = 0; i < it->n_rows; i++)
+			whole[0] += (uint64_t)it->rows[i];
+		rc = rsh_item_check_shape(it, sizes->n_dims, 0, whole[0],
+					  err) ?:
+		     rsh_item_check_dims(it, sizes, g->split, 1, whole, err) ?:
 		     cut_manual(it, g, sizes->n_dims, whole, out, err);
 		rsh_grid_free(g);
 		return rc;

@@ -19,33 +19,13 @@
  * exempts.  The strategy shows that a parameter is exempt only if the source
  * could have sharded it and did not. */
 
-/* A group is the ranks that hold the same slice: this is their number and the
- * distance between them. */
-struct group {
-	uint32_t n;
-	uint32_t last; /* distance of the last rank from the first */
-};
-
-static struct group group_of(const struct rsh_strategy_item *it)
-{
-	struct group g = { 1, 0 };
-
-	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;
-	     stride *= it->mesh[a]) {
-		if (rsh_item_uses_axis(it, a))
-			continue;
-		g.n *= it->mesh[a];
-		g.last += (it->mesh[a] - 1) * stride;
-	}
-	return g;
-}
-
 /* Returns the ranks of one shard, 1 if the group is not cut. */
-static uint32_t shard_ranks(const struct group *g, int32_t size)
+static uint32_t shard_ranks(const struct rsh_repeated *g, int32_t size)
 {
-	uint32_t n = size < 0 || (uint32_t)size > g->n ? g->n : (uint32_t)size;
+	uint32_t n = size < 0 || (uint32_t)size > g->group ? g->group :
+							     (uint32_t)size;
 
-	return n == 0 || g->n % n ? 1 : n;
+	return n == 0 || g->group % n ? 1 : n;
 }
 
 /* Returns the number of slices of dimension 0, including the shard. */
@@ -76,7 +56,7 @@ static enum answer divides(const struct derive_param *p, uint64_t n)
 		return (uint64_t)it->shape[0] % n == 0;
 	have = slices(it, 1);
 	if (is_sharded(it)) {
-		const struct group g = group_of(it);
+		const struct rsh_repeated g = rsh_item_repeated(it);
 
 		have = slices(it, shard_ranks(&g, it->opt_size));
 	}
@@ -91,20 +71,20 @@ static int derive_opt_begin(struct derivation *d)
 	d->opt_full = true;
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		const struct rsh_strategy_item *it = d->params[i].item;
-		struct group g;
+		struct rsh_repeated g;
 
 		if (!is_sharded(it))
 			continue;
-		g = group_of(it);
+		g = rsh_item_repeated(it);
 		if (it->opt_size == -1)
 			d->src_opt = -1;
 		else if (d->src_opt >= 0 && it->opt_size > d->src_opt)
 			d->src_opt = it->opt_size;
-		if (shard_ranks(&g, it->opt_size) != g.n)
+		if (shard_ranks(&g, it->opt_size) != g.group)
 			d->opt_full = false;
 	}
 	d->opt = d->o->has_opt ? d->o->opt : d->src_opt;
-	if (!d->opt || d->src_opt || d->o->has_exclude)
+	if (!d->opt || d->src_opt || d->o->exclude.given)
 		return 0;
 	return rsh_derive_note(d, "%s has no optimizer shard, so parameters that the job would exempt from it are not known: all that divide are sharded (--opt-exclude names others)",
 			       d->src ? d->src->path : "the source");
@@ -126,14 +106,14 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 {
 	const struct rsh_strategy_item *it = p->item;
 	enum answer could = NO;
-	struct group g;
+	struct rsh_repeated g;
 	uint64_t had;
 
 	*exempt = false;
 	if (!it || !d->src_opt || is_sharded(it) ||
-	    (d->o->has_include && rsh_derive_is_about(d, &d->o->include, p)))
+	    rsh_derive_is_about(d, &d->o->include, p))
 		return 0;
-	g = group_of(it);
+	g = rsh_item_repeated(it);
 	had = slices(it, shard_ranks(&g, d->src_opt));
 	if (shard_ranks(&g, d->src_opt) > 1)
 		could = divides(p, had);
@@ -158,23 +138,23 @@ static int derive_opt_shard(struct derivation *d, struct derive_param *p)
 	const struct rsh_derive_options *o = d->o;
 	enum answer fits;
 	uint32_t ranks;
-	struct group g;
+	struct rsh_repeated g;
 	bool exempt;
 	int rc;
 
 	if (d->same_mesh && p->out.mesh == p->item->mesh &&
-	    d->opt == d->src_opt && !o->has_include && !o->has_exclude)
+	    d->opt == d->src_opt && !o->include.given && !o->exclude.given)
 		return 0;
 	p->out.opt_step = p->out.opt_size = 0;
 	if (!d->opt || !p->out.n_map ||
-	    (o->has_exclude && rsh_derive_is_about(d, &o->exclude, p)))
+	    rsh_derive_is_about(d, &o->exclude, p))
 		return 0;
-	g = group_of(&p->out);
+	g = rsh_item_repeated(&p->out);
 	ranks = shard_ranks(&g, d->opt);
 	if (ranks == 1)
 		return 0;
 	if (d->opt > 0 && d->opt_full && !o->has_opt && p->item &&
-	    g.n > (uint32_t)d->opt)
+	    g.group > (uint32_t)d->opt)
 		return opt_not_known(d, p,
 				     "in the source every shard takes all "
 				     "ranks; use --opt");
@@ -189,7 +169,7 @@ static int derive_opt_shard(struct derivation *d, struct derive_param *p)
 			"of the source (--checkpoint)");
 	if (fits == NO)
 		return 0;
-	p->out.opt_step = (int32_t)(g.last / (g.n - 1));
+	p->out.opt_step = (int32_t)(g.last / (g.group - 1));
 	p->out.opt_size = d->opt < 0 ? -1 : (int32_t)ranks;
 	return 0;
 }
@@ -242,32 +222,6 @@ static void add_axes(struct derivation *d)
 
 /* ---- parameters ---- */
 
-/* Returns whether a parameter has one element.  The planner lists only
- * parameters that operators compute with; counters are not among them. */
-static bool derive_is_number(const struct derive_shape *s)
-{
-	int64_t n = 1;
-
-	for (uint32_t i = 0; i < s->n_dims; i++)
-		if (s->dims[i] != 1)
-			n = s->dims[i];
-	return n == 1;
-}
-
-/* Refuses a table whose rows are split manually: its rows for another number of
- * ranks are not known. */
-static int check_rows(const struct derivation *d, const struct derive_param *p)
-{
-	const struct rsh_strategy_item *it = p->item;
-
-	if (p->left_out || !it ||
-	    (!it->n_offsets && (!it->n_rows || it->n_rows == it->n_map)))
-		return 0;
-	return rsh_error_set(d->err, EINVAL,
-			     "%s: parameter %s: its rows are split manually (manual_split), so its slices for another mesh are not known; leave it out with --drop",
-			     d->src->path, p->text);
-}
-
 static int add_params(struct derivation *d)
 {
 	size_t n = d->src ? d->src->n_params : d->shapes->n;
@@ -280,12 +234,21 @@ static int add_params(struct derivation *d)
 	for (size_t i = 0; i < n; i++) {
 		const struct rsh_strategy_param *listed =
 			d->src ? &d->src->params[i] : NULL;
+		const struct derive_shape *shape =
+			listed ? NULL : &d->shapes->v[i];
 		struct derive_param *p = &d->params[d->n_params];
+		const struct rsh_strategy_item *it;
+		bool number = !listed;
 
-		if (!listed && derive_is_number(&d->shapes->v[i]))
+		/* The planner lists only parameters that operators compute
+		 * with; counters, which have one element, are not among
+		 * them. */
+		for (uint32_t k = 0; number && k < shape->n_dims; k++)
+			number = shape->dims[k] == 1;
+		if (number)
 			continue;
 		*p = (struct derive_param){
-			.name = listed ? listed->name : d->shapes->v[i].name,
+			.name = listed ? listed->name : shape->name,
 			.base = d->n_params++,
 			.listed = listed,
 			.item = listed ? rsh_param_source_stage(listed)->item :
@@ -293,10 +256,14 @@ static int add_params(struct derivation *d)
 		};
 		p->text = rsh_names_text(d->names, p->name);
 		p->shape = rsh_derive_shape_of(d->shapes, p->name);
-		p->left_out = d->o->has_drop &&
-			      rsh_derive_matches(&d->o->drop, p->text);
-		if (check_rows(d, p))
-			return -EINVAL;
+		p->left_out = rsh_derive_is_about(d, &d->o->drop, p);
+		it = p->left_out ? NULL : p->item;
+		/* Rows for another number of ranks are not known. */
+		if (it && (it->n_offsets ||
+			   (it->n_rows && it->n_rows != it->n_map)))
+			return rsh_error_set(d->err, EINVAL,
+					     "%s: parameter %s: its rows are split manually (manual_split), so its slices for another mesh are not known; leave it out with --drop",
+					     d->src->path, p->text);
 	}
 	return 0;
 }
@@ -309,53 +276,45 @@ static uint32_t find_param(const struct derivation *d, const uint32_t *by_name,
 	return name == RSH_NAME_NONE ? UINT32_MAX : by_name[name];
 }
 
-/* Decides whether a text such as "adam_m."  is a prefix of optimizer states:
- * every name that begins with it must be another parameter's name with this
- * prefix. */
-static bool is_prefix(const struct derivation *d, const uint32_t *by_name,
-		      const char *text, size_t len)
+/* Finds the parameter of each optimizer state.  A text such as "adam_m." is a
+ * prefix of states if every name that begins with it is another parameter's
+ * name with this prefix.  Each prefix is examined once. */
+static int find_bases(struct derivation *d, struct rsh_names *prefixes)
 {
-	for (uint32_t i = 0; i < d->n_params; i++) {
-		const char *other = d->params[i].text;
+	const uint32_t n_names = rsh_names_count(d->names);
+	uint32_t *by_name = rsh_arena_array(d->arena, uint32_t, n_names);
+	bool *is = rsh_arena_array(d->arena, bool, d->n_params);
 
-		if (strncmp(other, text, len) == 0 &&
-		    find_param(d, by_name, other + len) == UINT32_MAX)
-			return false;
-	}
-	return true;
-}
-
-/* This stores for each prefix whether it is one of optimizer states, so that
- * each is examined only once. */
-struct prefixes {
-	struct rsh_names *seen;
-	size_t cap;
-	bool *is;
-};
-
-static int find_bases(struct derivation *d, const uint32_t *by_name,
-		      struct prefixes *known)
-{
+	if (!by_name || !is || !prefixes)
+		return rsh_error_nomem(d->err);
+	memset(by_name, 0xff, n_names * sizeof(*by_name));
+	for (uint32_t i = 0; i < d->n_params; i++)
+		by_name[d->params[i].name] = i;
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		struct derive_param *p = &d->params[i];
 		const char *text = p->text, *dot = strchr(text, '.');
-		uint32_t base = dot ? find_param(d, by_name, dot + 1) :
-				      UINT32_MAX;
-		const uint32_t n = rsh_names_count(known->seen);
+		const uint32_t base = dot ? find_param(d, by_name, dot + 1) :
+					    UINT32_MAX;
+		const size_t len = dot ? (size_t)(dot - text) + 1 : 0;
+		const uint32_t n = rsh_names_count(prefixes);
 		const struct derive_param *of;
-		size_t len;
 		uint32_t id;
 
 		if (base == UINT32_MAX)
 			continue;
-		len = (size_t)(dot - text) + 1;
-		id = rsh_names_add(known->seen, text, len);
-		if (id == RSH_NAME_NONE ||
-		    rsh_room(known->is, known->cap, (size_t)n + 1))
-			return -ENOMEM;
+		id = rsh_names_add(prefixes, text, len);
+		if (id == RSH_NAME_NONE)
+			return rsh_error_nomem(d->err);
 		if (id == n)
-			known->is[id] = is_prefix(d, by_name, text, len);
-		if (!known->is[id])
+			is[id] = true;
+		for (uint32_t k = 0; id == n && k < d->n_params; k++) {
+			const char *other = d->params[k].text;
+
+			if (strncmp(other, text, len) == 0 &&
+			    find_param(d, by_name, other + len) == UINT32_MAX)
+				is[id] = false;
+		}
+		if (!is[id])
 			continue;
 		/* If a checkpoint has only weights, the shape of a weight is
 		 * also that of its states. */
@@ -368,48 +327,11 @@ static int find_bases(struct derivation *d, const uint32_t *by_name,
 	return 0;
 }
 
-/* Finds the parameter of each optimizer state. */
-static int name_bases(struct derivation *d)
-{
-	uint32_t n = rsh_names_count(d->names);
-	cleanup_free uint32_t *by_name = rsh_alloc_array(n, sizeof(*by_name));
-	struct prefixes known = { .seen = rsh_names_new() };
-	int rc = -ENOMEM;
-
-	if (by_name && known.seen) {
-		memset(by_name, 0xff, n * sizeof(*by_name));
-		for (uint32_t i = 0; i < d->n_params; i++)
-			by_name[d->params[i].name] = i;
-		rc = find_bases(d, by_name, &known);
-	}
-	rsh_names_free(known.seen);
-	free(known.is);
-	return rc ? rsh_error_nomem(d->err) : 0;
-}
-
 /* ---- gradients in pipelines ---- */
 
-static bool is_accumulated(const struct derive_param *p)
-{
-	return strncmp(p->text, ACCU_GRADS, strlen(ACCU_GRADS)) == 0;
-}
-
-static int drop_gradients(struct derivation *d)
-{
-	bool any = false;
-
-	for (uint32_t i = 0; i < d->n_params; i++)
-		if (d->params[i].base != i && is_accumulated(&d->params[i]))
-			any = d->params[i].left_out = true;
-	return any ? rsh_derive_note(
-			     d,
-			     "%s* are left out: only pipelines add gradients up",
-			     ACCU_GRADS)
-		   : 0;
-}
-
-/* A parameter with an optimizer state is trained, so it has a gradient. */
-static int add_gradients(struct derivation *d)
+/* A parameter with an optimizer state is trained, so it has a gradient, which
+ * is left out or listed too. */
+static int derive_gradients(struct derivation *d, bool drop)
 {
 	uint32_t n = d->n_params;
 	bool *trained = rsh_arena_array(d->arena, bool, n);
@@ -418,13 +340,19 @@ static int add_gradients(struct derivation *d)
 	if (!trained)
 		return rsh_error_nomem(d->err);
 	for (uint32_t i = 0; i < n; i++) {
-		if (d->params[i].base == i)
+		struct derive_param *p = &d->params[i];
+		const bool is = strncmp(p->text, ACCU_GRADS,
+					strlen(ACCU_GRADS)) == 0;
+
+		if (p->base == i || (drop && !is))
 			continue;
-		if (is_accumulated(&d->params[i]))
+		if (drop)
+			p->left_out = true;
+		else if (is)
 			return 0;
-		any = trained[d->params[i].base] = true;
+		any = trained[p->base] = true;
 	}
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && !drop; i++) {
 		struct derive_param *p = &d->params[d->n_params];
 		char *text;
 
@@ -439,11 +367,11 @@ static int add_gradients(struct derivation *d)
 		p->base = i;
 		d->n_params++;
 	}
-	return any ? rsh_derive_note(
-			     d,
-			     "%s* are listed too: pipelines add gradients up",
-			     ACCU_GRADS)
-		   : 0;
+	return !any ? 0 :
+	       rsh_derive_note(d, drop ?
+			       "%s* are left out: only pipelines add gradients up" :
+			       "%s* are listed too: pipelines add gradients up",
+			       ACCU_GRADS);
 }
 
 /* ---- the result ---- */
@@ -520,6 +448,7 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 
 static int derive_run(struct derivation *d, struct rsh_derived *out)
 {
+	struct rsh_names *prefixes;
 	int rc;
 
 	if (!d->o->has_mesh)
@@ -545,16 +474,14 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 	if (!d->notes)
 		return rsh_error_nomem(d->err);
 	add_axes(d);
-	rc = add_params(d) ?: name_bases(d) ?: rsh_derive_name_axes(d);
-	if (rc == 0 && d->dst_stages == 1 && d->src_stages > 1)
-		rc = drop_gradients(d);
-	if (rc == 0 && d->dst_stages > 1 && d->src_stages == 1)
-		rc = add_gradients(d);
-	if (rc == 0)
-		rc = derive_params(d);
-	if (rc == 0)
-		rc = note_idle_rules(d);
-	return rc ? rc : derive_collect(d, out);
+	prefixes = rsh_names_new();
+	rc = add_params(d) ?: find_bases(d, prefixes) ?:
+	     rsh_derive_name_axes(d);
+	rsh_names_free(prefixes);
+	if (rc == 0 && (d->dst_stages > 1) != (d->src_stages > 1))
+		rc = derive_gradients(d, d->dst_stages == 1);
+	return rc ?: derive_params(d) ?: note_idle_rules(d) ?:
+		     derive_collect(d, out);
 }
 
 int rsh_strategy_derive(const struct rsh_strategy *src,

@@ -15,10 +15,15 @@
 
 #define MAX_RULES 64
 
+struct derive_regex {
+	bool given;
+	regex_t re;
+};
+
 /* This is a rule "REGEX=..."; the option decides which members are used. */
 struct derive_rule {
 	char *text; /* the rule as it was given */
-	regex_t re;
+	struct derive_regex re;
 	uint32_t dim;    /* SPLIT */
 	uint32_t n_axes; /* AXES; SPLIT: 1, or 0 for none */
 	char axes[RSH_MESH_MAX_AXES][RSH_MESH_NAME_SIZE];
@@ -37,11 +42,8 @@ struct rsh_derive_options {
 	struct derive_rules split, axes, stage;
 	uint32_t n_layers;
 	uint32_t layers[RSH_STRATEGY_MAX_DIMS * 4];
-	bool has_include, has_exclude, has_drop;
-	regex_t include, exclude, drop;
+	struct derive_regex include, exclude, drop;
 };
-
-bool rsh_derive_matches(const regex_t *re, const char *name);
 
 /* ---- shapes (derive_shapes.c) ---- */
 
@@ -138,7 +140,8 @@ int rsh_derive_note(struct derivation *d, const char *fmt, ...)
 
 /* Returns whether the expression matches this parameter, or the parameter whose
  * optimizer state it is. */
-bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
+bool rsh_derive_is_about(const struct derivation *d,
+			 const struct derive_regex *re,
 			 const struct derive_param *p);
 /* Returns the last rule for a parameter, NULL if there is none. */
 const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
@@ -156,6 +159,10 @@ int rsh_derive_name_axes(struct derivation *d);
  * axes. */
 uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
 			       uint8_t *axes);
+/* Computes the sizes of a mesh of these axes with the source's or the wanted
+ * sizes.  Returns whether the mesh has all ranks of a stage. */
+bool rsh_derive_sizes(const struct derivation *d, const uint8_t *axes,
+		      uint32_t n, bool wanted, uint32_t *sizes);
 /* Returns whether a mesh of these axes, with the source's sizes, is the item's
  * mesh.  If so, place[] is set to the axis at each place of the item's mesh. */
 bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,

@@ -44,14 +44,6 @@ struct form {
 	uint8_t split[RSH_STRATEGY_MAX_DIMS][RSH_MESH_MAX_AXES];
 };
 
-static bool has_axis(const struct form *f, uint8_t axis)
-{
-	for (uint32_t i = 0; i < f->n_axes; i++)
-		if (f->axes[i] == axis)
-			return true;
-	return false;
-}
-
 static bool mesh_splits_over(const struct form *f, uint8_t axis)
 {
 	for (uint32_t e = 0; e < f->n_dims; e++)
@@ -185,14 +177,14 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 		return rsh_derive_refuse(d, p, "two of its dimensions are split over %s",
 					 rule->axes[0]);
 	if (a == AXIS_EP && f->style == STYLE_STRIPPED && f->n_axes == 2 &&
-	    !has_axis(f, AXIS_EP)) {
+	    !memchr(f->axes, AXIS_EP, f->n_axes)) {
 		static const uint8_t experts[] = { AXIS_REST, AXIS_EP,
 						   AXIS_MP };
 
 		f->n_axes = 3;
 		memcpy(f->axes, experts, sizeof(experts));
 	}
-	if (!has_axis(f, (uint8_t)a))
+	if (!memchr(f->axes, (int)a, f->n_axes))
 		return rsh_derive_refuse(d, p, "the order of a mesh with axis "
 					       "%s is not known: use --axes, "
 					       "as in --axes 'REGEX=*,%s'",
@@ -204,49 +196,6 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 
 /* ---- writing the result ---- */
 
-/* Computes the wanted sizes of the form's axes. */
-static int wanted_sizes(struct derivation *d, const struct derive_param *p,
-			const struct form *f, uint32_t *sizes)
-{
-	uint64_t product = 1;
-	uint32_t rest = f->n_axes;
-
-	for (uint32_t i = 0; i < f->n_axes; i++) {
-		sizes[i] = d->axes[f->axes[i]].dst;
-		if (f->axes[i] == AXIS_REST)
-			rest = i;
-		else
-			product *= sizes[i];
-		if (product > d->dst_ranks)
-			break;
-	}
-	if (rest < f->n_axes && product <= d->dst_ranks) {
-		sizes[rest] = d->dst_ranks / (uint32_t)product;
-		product *= sizes[rest];
-	}
-	if (product != d->dst_ranks)
-		return rsh_derive_refuse(d, p, "the axes of its mesh do not multiply to the %u ranks of a stage in the wanted mesh",
-					 d->dst_ranks);
-	return 0;
-}
-
-/* Returns the number of an axis as in tensor maps, which count from the last
- * one; -1 if the axis is not in the mesh. */
-static int32_t number_of(const struct form *f, const uint32_t *sizes,
-			 uint8_t axis)
-{
-	int32_t number = 0;
-
-	for (uint32_t i = f->n_axes; i-- > 0;) {
-		bool there = f->style == STYLE_KEPT || sizes[i] > 1;
-
-		if (f->axes[i] == axis)
-			return there ? number : -1;
-		number += there;
-	}
-	return -1;
-}
-
 static int write_form(struct derivation *d, const struct derive_param *p,
 		      const struct form *f, struct rsh_strategy_item *out)
 {
@@ -254,16 +203,17 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 		rsh_arena_array(d->arena, struct rsh_map_entry, f->n_dims);
 	uint32_t *mesh =
 		rsh_arena_array(d->arena, uint32_t, (size_t)f->n_axes + 1);
+	const bool kept = f->style == STYLE_KEPT;
 	uint32_t sizes[RSH_MESH_MAX_AXES], n = 0;
-	int rc = wanted_sizes(d, p, f, sizes);
 
 	*out = (struct rsh_strategy_item){ .name = p->text };
-	if (rc)
-		return rc;
+	if (!rsh_derive_sizes(d, f->axes, f->n_axes, true, sizes))
+		return rsh_derive_refuse(d, p, "the axes of its mesh do not multiply to the %u ranks of a stage in the wanted mesh",
+					 d->dst_ranks);
 	if (!mesh || !map)
 		return rsh_error_nomem(d->err);
 	for (uint32_t i = 0; i < f->n_axes; i++)
-		if (f->style == STYLE_KEPT || sizes[i] > 1)
+		if (kept || sizes[i] > 1)
 			mesh[n++] = sizes[i];
 	if (n == 0)
 		mesh[n++] = 1;
@@ -275,9 +225,16 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 			return rsh_error_nomem(d->err);
 		map[e].axes = axes;
 		for (uint32_t i = 0; i < f->n_split[e]; i++) {
-			int32_t number = number_of(f, sizes, f->split[e][i]);
+			/* Tensor maps count axes from the last one that is in
+			 * the mesh. */
+			int32_t number = 0;
+			uint32_t k = f->n_axes;
 
-			if (number >= 0)
+			while (k > 0 && f->axes[k - 1] != f->split[e][i]) {
+				k--;
+				number += kept || sizes[k] > 1;
+			}
+			if (k > 0 && (kept || sizes[k - 1] > 1))
 				axes[map[e].n++] = number;
 		}
 		out->nested |= map[e].n > 1;
@@ -290,22 +247,6 @@ static int write_form(struct derivation *d, const struct derive_param *p,
 }
 
 /* ---- checks ---- */
-
-static int check_rank(struct derivation *d, const struct derive_param *p)
-{
-	const struct rsh_strategy_item *it = p->item;
-
-	if (p->shape && p->shape->n_dims != it->n_map)
-		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
-					 it->n_map, p->shape->n_dims);
-	/* In an expanded layout a dimension is written as several ones, and
-	 * each except the last is cut into slices of size 1. */
-	for (uint32_t e = 0; !p->shape && e < it->n_shape && e < it->n_map; e++)
-		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
-		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
-			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
-	return 0;
-}
 
 /* ---- the layout ---- */
 
@@ -380,6 +321,7 @@ static int choose(struct derivation *d, struct derive_param *p,
 int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 {
 	const struct derive_shape *shape = p->shape;
+	const struct rsh_strategy_item *it = p->item;
 	struct rsh_strategy_item *out = &p->out;
 	struct form forms[MAX_FORMS];
 	uint32_t n = 0;
@@ -396,9 +338,17 @@ int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 		}
 		return 0;
 	}
-	rc = p->item ? check_rank(d, p) : 0;
-	if (rc == 0)
-		rc = source_forms(d, p, forms, &n);
+	if (it && shape && shape->n_dims != it->n_map)
+		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
+					 it->n_map, shape->n_dims);
+	/* In an expanded layout a dimension is written as several ones, and
+	 * each except the last is cut into slices of size 1. */
+	for (uint32_t e = 0; it && !shape && e < it->n_shape && e < it->n_map;
+	     e++)
+		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
+		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
+			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
+	rc = source_forms(d, p, forms, &n);
 	if (rc == 0)
 		rc = choose(d, p, forms, n);
 	if (rc)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/derive_options.c parses the options of a derivation. */
+/* strategy/derive_options.c parses the options of a derivation, and has what
+ * all of its steps use: messages, axes and the rules for a parameter. */
 #include "derive_i.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,33 +18,22 @@ struct rsh_derive_options *rsh_derive_options_new(void)
 	return calloc(1, sizeof(struct rsh_derive_options));
 }
 
-static void free_rules(struct derive_rules *rules)
-{
-	for (uint32_t i = 0; i < rules->n; i++) {
-		regfree(&rules->v[i].re);
-		free(rules->v[i].text);
-	}
-}
-
 void rsh_derive_options_free(struct rsh_derive_options *o)
 {
+	struct derive_rules *all[] = { &o->split, &o->axes, &o->stage };
+	struct derive_regex *one[] = { &o->include, &o->exclude, &o->drop };
+
 	if (!o)
 		return;
-	free_rules(&o->split);
-	free_rules(&o->axes);
-	free_rules(&o->stage);
-	if (o->has_include)
-		regfree(&o->include);
-	if (o->has_exclude)
-		regfree(&o->exclude);
-	if (o->has_drop)
-		regfree(&o->drop);
+	for (size_t k = 0; k < 3; k++) {
+		for (uint32_t i = 0; i < all[k]->n; i++) {
+			regfree(&all[k]->v[i].re.re);
+			free(all[k]->v[i].text);
+		}
+		if (one[k]->given)
+			regfree(&one[k]->re);
+	}
 	free(o);
-}
-
-bool rsh_derive_matches(const regex_t *re, const char *name)
-{
-	return regexec(re, name, 0, NULL, 0) == 0;
 }
 
 /* Parses a text that is only a decimal number. */
@@ -53,23 +45,6 @@ static bool parse_number(const char *s, uint32_t max, uint32_t *out)
 		return false;
 	*out = (uint32_t)n;
 	return true;
-}
-
-static int parse_opt(struct rsh_derive_options *o, const char *text,
-		     struct rsh_error *err)
-{
-	uint32_t n;
-
-	if (strcmp(text, "-1") == 0)
-		o->opt = -1;
-	else if (parse_number(text, 1u << 20, &n))
-		o->opt = (int32_t)n;
-	else
-		return rsh_error_set(err, EINVAL,
-				     "optimizer shard \"%s\": expected -1 (as far as possible), 0 (none) or a number of ranks",
-				     text);
-	o->has_opt = true;
-	return 0;
 }
 
 static int parse_layers(struct rsh_derive_options *o, const char *text,
@@ -93,19 +68,18 @@ static int parse_layers(struct rsh_derive_options *o, const char *text,
 	return 0;
 }
 
-static int set_regex(regex_t *re, bool *has, const char *text,
+static int set_regex(struct derive_regex *to, const char *text,
 		     struct rsh_error *err)
 {
-	regex_t fresh;
-	int rc = rsh_pattern_compile(&fresh, "regular expression", text,
+	struct derive_regex fresh = { .given = true };
+	int rc = rsh_pattern_compile(&fresh.re, "regular expression", text,
 				     err);
 
 	if (rc)
 		return rc;
-	if (*has)
-		regfree(re);
-	*re = fresh;
-	*has = true;
+	if (to->given)
+		regfree(&to->re);
+	*to = fresh;
 	return 0;
 }
 
@@ -181,13 +155,12 @@ static int add_rule(struct derive_rules *rules, const char *text,
 	regex = strndup(text, (size_t)(eq - text));
 	if (!regex)
 		return rsh_error_nomem(err);
-	rc = rsh_pattern_compile(&rule.re, "regular expression", regex,
-				 err);
+	rc = set_regex(&rule.re, regex, err);
 	if (rc)
 		return rc;
 	rule.text = strdup(text);
 	if (!rule.text) {
-		regfree(&rule.re);
+		regfree(&rule.re.re);
 		return rsh_error_nomem(err);
 	}
 	rules->v[rules->n++] = rule;
@@ -198,6 +171,7 @@ int rsh_derive_options_set(struct rsh_derive_options *o,
 			   enum rsh_derive_option which, const char *text,
 			   struct rsh_error *err)
 {
+	uint32_t n = 0;
 	int rc;
 
 	switch (which) {
@@ -210,7 +184,14 @@ int rsh_derive_options_set(struct rsh_derive_options *o,
 		o->has_src_mesh = rc == 0;
 		return rc;
 	case RSH_DERIVE_OPT:
-		return parse_opt(o, text, err);
+		if (strcmp(text, "-1") != 0 &&
+		    !parse_number(text, 1u << 20, &n))
+			return rsh_error_set(err, EINVAL,
+					     "optimizer shard \"%s\": expected -1 (as far as possible), 0 (none) or a number of ranks",
+					     text);
+		o->opt = *text == '-' ? -1 : (int32_t)n;
+		o->has_opt = true;
+		return 0;
 	case RSH_DERIVE_SPLIT:
 		return add_rule(&o->split, text, parse_split,
 				"REGEX=DIM:AXIS, as in 'up\\.weight$=0:mp', or REGEX=DIM:none",
@@ -226,11 +207,79 @@ int rsh_derive_options_set(struct rsh_derive_options *o,
 	case RSH_DERIVE_LAYERS:
 		return parse_layers(o, text, err);
 	case RSH_DERIVE_OPT_INCLUDE:
-		return set_regex(&o->include, &o->has_include, text, err);
+		return set_regex(&o->include, text, err);
 	case RSH_DERIVE_OPT_EXCLUDE:
-		return set_regex(&o->exclude, &o->has_exclude, text, err);
+		return set_regex(&o->exclude, text, err);
 	case RSH_DERIVE_DROP:
-		return set_regex(&o->drop, &o->has_drop, text, err);
+		return set_regex(&o->drop, text, err);
 	}
 	return rsh_error_set(err, EINVAL, "no such option");
+}
+
+/* ---- what all steps use ---- */
+
+int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
+		      const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	rsh_error_vset(d->err, EINVAL, fmt, ap);
+	va_end(ap);
+	rsh_error_prefix(d->err, "%s: parameter %s", d->path, p->text);
+	return -EINVAL;
+}
+
+int rsh_derive_note(struct derivation *d, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	if (d->n_notes == d->cap_notes)
+		return 0;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	d->notes[d->n_notes] = rsh_arena_strndup(d->arena, text, strlen(text));
+	return d->notes[d->n_notes++] ? 0 : rsh_error_nomem(d->err);
+}
+
+uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name)
+{
+	for (uint32_t i = 0; i < d->n_axes; i++)
+		if (strcmp(d->axes[i].name, name) == 0)
+			return i;
+	return UINT32_MAX;
+}
+
+uint32_t rsh_derive_axis_add(struct derivation *d, const char *name)
+{
+	struct derive_axis *a;
+
+	if (d->n_axes == sizeof(d->axes) / sizeof(*d->axes))
+		return UINT32_MAX;
+	a = &d->axes[d->n_axes];
+	*a = (struct derive_axis){ .dst = rsh_mesh_size(&d->o->mesh, name) };
+	memcpy(a->name, name, strlen(name) + 1);
+	return d->n_axes++;
+}
+
+bool rsh_derive_is_about(const struct derivation *d,
+			 const struct derive_regex *re,
+			 const struct derive_param *p)
+{
+	const char *base = d->params[p->base].text;
+
+	return re->given && (regexec(&re->re, p->text, 0, NULL, 0) == 0 ||
+			     regexec(&re->re, base, 0, NULL, 0) == 0);
+}
+
+const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
+					      const struct derive_rules *rules,
+					      const struct derive_param *p)
+{
+	for (uint32_t i = rules->n; i-- > 0;)
+		if (rsh_derive_is_about(d, &rules->v[i].re, p))
+			return &rules->v[i];
+	return NULL;
 }

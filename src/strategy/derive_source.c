@@ -27,28 +27,38 @@ uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
 	return n;
 }
 
-bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
-			 uint32_t n, uint32_t style,
-			 const struct rsh_strategy_item *it, uint8_t *place)
+bool rsh_derive_sizes(const struct derivation *d, const uint8_t *axes,
+		      uint32_t n, bool wanted, uint32_t *sizes)
 {
-	uint32_t sizes[RSH_MESH_MAX_AXES], at = 0, rest = n;
+	const uint32_t ranks = wanted ? d->dst_ranks : d->src_ranks;
 	uint64_t product = 1;
+	uint32_t rest = n;
 
 	for (uint32_t i = 0; i < n; i++) {
-		sizes[i] = d->axes[axes[i]].src;
+		const struct derive_axis *a = &d->axes[axes[i]];
+
+		sizes[i] = wanted ? a->dst : a->src;
 		if (axes[i] == AXIS_REST)
 			rest = i;
 		else
 			product *= sizes[i];
-		if ((axes[i] != AXIS_REST && !sizes[i]) ||
-		    product > d->src_ranks)
+		if (product == 0 || product > ranks)
 			return false;
 	}
 	if (rest < n) {
-		sizes[rest] = d->src_ranks / (uint32_t)product;
+		sizes[rest] = ranks / (uint32_t)product;
 		product *= sizes[rest];
 	}
-	if (product != d->src_ranks)
+	return product == ranks;
+}
+
+bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
+			 uint32_t n, uint32_t style,
+			 const struct rsh_strategy_item *it, uint8_t *place)
+{
+	uint32_t sizes[RSH_MESH_MAX_AXES], at = 0;
+
+	if (!rsh_derive_sizes(d, axes, n, false, sizes))
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		if (style == STYLE_STRIPPED && sizes[i] == 1)

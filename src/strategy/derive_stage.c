@@ -217,15 +217,17 @@ static int by_rule(struct derivation *d, struct derive_param *p,
 
 /* ---- all parameters ---- */
 
+/* If there is one stage, or as many as in the source, `l` is NULL: every
+ * parameter stays in its stage unless a rule says otherwise. */
 static int distribute(struct derivation *d, const struct layers *l,
-		const uint32_t *first)
+		      const uint32_t *first)
 {
 	const struct derive_shape *low = NULL, *high = NULL;
 	int rc = 0;
 
 	/* These are the first and the last record of the layers in the
 	 * checkpoint. */
-	for (uint32_t i = 0; i < d->n_params; i++) {
+	for (uint32_t i = 0; l && i < d->n_params; i++) {
 		const struct derive_shape *at = d->params[i].shape;
 
 		if (!at || d->params[i].base != i || l->list[i] != l->longest)
@@ -238,10 +240,19 @@ static int distribute(struct derivation *d, const struct layers *l,
 		const struct derive_rule *rule =
 			rsh_derive_rule_for(d, &d->o->stage, p);
 
-		if (p->left_out)
+		if (p->left_out && l)
 			continue;
 		if (rule) {
 			rc = by_rule(d, p, rule);
+		} else if (!l && d->dst_stages == 1) {
+			set_one(p, 0);
+		} else if (!l && p->listed->n_stages > 2) {
+			rc = rsh_derive_refuse(d, p, "more than two stages "
+						     "share it");
+		} else if (!l) {
+			p->n_stages = p->listed->n_stages;
+			for (uint32_t s = 0; s < p->n_stages; s++)
+				p->stages[s] = p->listed->stages[s].stage;
 		} else if (l->list[i] == l->longest && l->n) {
 			uint32_t s = 0;
 
@@ -257,32 +268,6 @@ static int distribute(struct derivation *d, const struct layers *l,
 	return rc;
 }
 
-/* If there is one stage, or as many as in the source, every parameter stays in
- * its stage unless a rule says otherwise. */
-static int stage_keep(struct derivation *d)
-{
-	for (uint32_t i = 0; i < d->n_params; i++) {
-		struct derive_param *p = &d->params[i];
-		const struct derive_rule *rule =
-			rsh_derive_rule_for(d, &d->o->stage, p);
-		int rc = rule ? by_rule(d, p, rule) : 0;
-
-		if (rc)
-			return rc;
-		if (rule || d->dst_stages == 1) {
-			set_one(p, rule ? p->stages[0] : 0);
-			continue;
-		}
-		if (p->listed->n_stages > 2)
-			return rsh_derive_refuse(
-				d, p, "more than two stages share it");
-		p->n_stages = p->listed->n_stages;
-		for (uint32_t s = 0; s < p->n_stages; s++)
-			p->stages[s] = p->listed->stages[s].stage;
-	}
-	return 0;
-}
-
 int rsh_derive_stages(struct derivation *d)
 {
 	struct layers l = { 0 };
@@ -291,7 +276,7 @@ int rsh_derive_stages(struct derivation *d)
 
 	if (d->dst_stages == 1 ||
 	    (d->src && d->dst_stages == d->src_stages && !d->o->n_layers))
-		return stage_keep(d);
+		return distribute(d, NULL, NULL);
 	first = rsh_arena_array(d->arena, uint32_t, (size_t)d->dst_stages + 1);
 	rc = first ? read_layers(d, &l) : rsh_error_nomem(d->err);
 	if (rc == 0)

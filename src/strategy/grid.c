@@ -21,27 +21,19 @@ bool rsh_item_uses_axis(const struct rsh_strategy_item *it, uint32_t axis)
 	return false;
 }
 
-/* These are the ranks that hold the same slice by the tensor map, and their
- * position in the mesh. */
-struct repeated {
-	uint32_t group;  /* ranks with the same slice */
-	uint32_t n_axes; /* mesh axes of size > 1 that split nothing */
-	uint32_t first;  /* the first of these axes, in the order of the file */
-	uint32_t stride; /* distance of two neighbours on that axis, in ranks */
-};
-
-static struct repeated find_repeated(const struct rsh_strategy_item *it)
+struct rsh_repeated rsh_item_repeated(const struct rsh_strategy_item *it)
 {
-	struct repeated r = { 1, 0, 0, 1 };
+	struct rsh_repeated r = { 1, 0, 0, 1, 0 };
 
-	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;) {
-		if (it->mesh[a] > 1 && !rsh_item_uses_axis(it, a)) {
-			r.group *= it->mesh[a];
-			r.n_axes++;
-			r.first = a;
-			r.stride = stride;
-		}
-		stride *= it->mesh[a];
+	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;
+	     stride *= it->mesh[a]) {
+		if (it->mesh[a] == 1 || rsh_item_uses_axis(it, a))
+			continue;
+		r.group *= it->mesh[a];
+		r.n_axes++;
+		r.first = a;
+		r.stride = stride;
+		r.last += (it->mesh[a] - 1) * stride;
 	}
 	return r;
 }
@@ -52,7 +44,7 @@ static struct repeated find_repeated(const struct rsh_strategy_item *it)
 static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
 		      uint32_t *out, struct rsh_error *err)
 {
-	struct repeated rep = find_repeated(it);
+	const struct rsh_repeated rep = rsh_item_repeated(it);
 	uint32_t step;
 
 	*out = 1;
@@ -147,33 +139,33 @@ static void place_simple(struct rsh_grid *g, uint32_t shard)
 
 bool rsh_item_is_simple(const struct rsh_strategy_item *it)
 {
-	struct repeated rep = find_repeated(it);
+	const struct rsh_repeated rep = rsh_item_repeated(it);
 
 	return !it->nested && rep.n_axes > 0 && rep.first == 0 &&
 	       (rep.n_axes == 1 || rep.n_axes == it->n_mesh);
 }
 
-static int check_dims(const struct rsh_grid *g,
-		      const struct rsh_strategy_item *it,
-		      const struct rsh_grid_sizes *sizes, struct rsh_error *err)
+int rsh_item_check_dims(const struct rsh_strategy_item *it,
+			const struct rsh_grid_sizes *sizes,
+			const uint32_t *split, uint32_t first, uint64_t *whole,
+			struct rsh_error *err)
 {
-	const int64_t *dims = sizes->dims;
-	const bool local = sizes->local;
 	int rc = 0;
 
-	for (uint32_t d = 0; rc == 0 && d < g->n_dims; d++) {
-		uint64_t whole = (uint64_t)dims[d];
-
-		if (local && (!rsh_mul_u64(whole, g->split[d], &whole) ||
-			      whole > INT64_MAX))
+	for (uint32_t d = first; rc == 0 && d < sizes->n_dims; d++) {
+		whole[d] = (uint64_t)sizes->dims[d];
+		if (sizes->local &&
+		    (!rsh_mul_u64(whole[d], split[d], &whole[d]) ||
+		     whole[d] > INT64_MAX))
 			return rsh_error_set(err, EINVAL,
 					     "dimension %u overflows", d);
-		if (!local && whole % g->split[d])
+		if (whole[d] % split[d])
 			return rsh_error_set(err, EINVAL,
-					     "dimension %u of size %lld cannot "
+					     "dimension %u of size %llu cannot "
 					     "be cut into %u equal slices", d,
-					     (long long)dims[d], g->split[d]);
-		rc = rsh_item_check_shape(it, g->n_dims, d, whole, err);
+					     (unsigned long long)whole[d],
+					     split[d]);
+		rc = rsh_item_check_shape(it, sizes->n_dims, d, whole[d], err);
 	}
 	return rc;
 }
@@ -183,6 +175,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it,
 		 struct rsh_grid **out, struct rsh_error *err)
 {
 	const uint32_t n_dims = sizes->n_dims;
+	uint64_t whole[RSH_MAX_DIMS];
 	struct rsh_grid g;
 	struct rsh_fold fold;
 	uint32_t shard;
@@ -212,7 +205,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it,
 	}
 	if (shard > 1)
 		g.split[0] *= shard;
-	rc = check_dims(&g, it, sizes, err) ?:
+	rc = rsh_item_check_dims(it, sizes, g.split, 0, whole, err) ?:
 	     rsh_item_rows(it, sizes, g.split, err);
 	if (rc > 0)
 		return rsh_error_set(err, EINVAL,

@@ -145,38 +145,37 @@ static int values_note(struct rsh_reshard *v)
 		", and extra_state.json has the others"));
 }
 
-/* Adds a wanted number, unless it is 0, which means unknown. */
-static int values_add_number(struct rsh_values *v, const char *name,
-			     const struct rsh_plan_options *opts, uint64_t n)
-{
-	if (n == 0 || n > INT64_MAX ||
-	    (opts->wanted && !opts->wanted(opts->ctx, name)))
-		return 0;
-	v->names[v->n] = name;
-	return rsh_plain_make_number((int64_t)n, &v->values[v->n++]);
-}
-
 /* Adds what a Checkpoint 2.0 says beside its tensors, with the names of its
- * common.json. */
+ * common.json.  A number that is 0 is not known. */
 static int values_of_training(struct rsh_source *s,
 			      const struct rsh_plan_options *opts,
 			      struct rsh_values *v)
 {
-	static const char loss_scale[] = "loss_scale";
+	static const char *const names[] = {
+		"epoch_num", "global_step", "global_batch_size", "loss_scale",
+	};
 	struct rsh_training_state state = { 0 };
 	struct rsh_candidate_step step;
+	int rc = 0;
 
 	rsh_source_candidate_step(s, rsh_source_chosen(s), &step);
-	if (rsh_source_training_state(s, &state) || rsh_values_alloc(v, 4) ||
-	    values_add_number(v, "epoch_num", opts, state.epoch) ||
-	    values_add_number(v, "global_step", opts, step.step) ||
-	    values_add_number(v, "global_batch_size", opts, state.batch_size))
+	if (rsh_source_training_state(s, &state) || rsh_values_alloc(v, 4))
 		return -ENOMEM;
-	if (state.loss_scale <= 0 ||
-	    (opts->wanted && !opts->wanted(opts->ctx, loss_scale)))
-		return 0;
-	v->names[v->n] = loss_scale;
-	return rsh_plain_make_real(state.loss_scale, &v->values[v->n++]);
+	for (size_t i = 0; i < 4 && rc == 0; i++) {
+		const uint64_t n[] = { state.epoch, step.step,
+				       state.batch_size };
+
+		if ((i < 3 ? n[i] == 0 || n[i] > INT64_MAX :
+			     state.loss_scale <= 0) ||
+		    (opts->wanted && !opts->wanted(opts->ctx, names[i])))
+			continue;
+		v->names[v->n] = names[i];
+		rc = i < 3 ? rsh_plain_make_number((int64_t)n[i],
+						   &v->values[v->n++]) :
+			     rsh_plain_make_real(state.loss_scale,
+						 &v->values[v->n++]);
+	}
+	return rc;
 }
 
 /* Reads the wanted values that are not tensors into v->extra, if the output
@@ -414,27 +413,6 @@ static int check_copied(struct rsh_reshard *v, struct rsh_error *err)
 					   err);
 }
 
-/* Opens the files of the candidate, and reads its strategy if it contains its
- * own layout. */
-static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
-			  struct rsh_error *err)
-{
-	const bool described =
-		rsh_source_format(v->source)->layout == RSH_LAYOUT_OWN;
-	int rc = rsh_source_choose(v->source, i, err);
-
-	if (rc == 0 && v->src && !described)
-		rc = rsh_contents_check_ranks(v->source, v->src, v->dst, err);
-	if (rc == 0)
-		rc = rsh_source_index(v->source, v->names, err);
-	if (!described)
-		return rc;
-	rsh_strategy_free(v->src);
-	v->src = NULL;
-	return rc ? rc : rsh_source_strategy(v->source, allow_missing, v->names,
-					     &v->src, err);
-}
-
 /* A candidate that cannot be read now may be whole, so no older one is taken
  * in its place; nor is a rank left out that nothing can replace. */
 static int refuse_unread(struct planning *p, uint32_t i, int rc,
@@ -458,14 +436,26 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 {
 	struct rsh_reshard *v = p->v;
 	const struct rsh_format *f = rsh_source_format(v->source);
-	int rc = candidate_open(v, i, allow_missing, p->err);
+	const bool described = f->layout == RSH_LAYOUT_OWN;
+	int rc = rsh_source_choose(v->source, i, p->err);
 	const enum rsh_grid_rule rule = p->cfg->plan.compat ?
 		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
 
+	if (rc == 0 && v->src && !described)
+		rc = rsh_contents_check_ranks(v->source, v->src, v->dst,
+					      p->err);
+	rc = rc ?: rsh_source_index(v->source, v->names, p->err);
+	/* It may contain its own layout. */
+	if (described) {
+		rsh_strategy_free(v->src);
+		v->src = NULL;
+		rc = rc ?: rsh_source_strategy(v->source, allow_missing,
+					       v->names, &v->src, p->err);
+	}
 	/* If each candidate contains its own layout, or is a model, only these
 	 * errors are certain to occur with the next candidate as well; EINVAL
 	 * of a model is about the options. */
-	p->fatal = (f->layout != RSH_LAYOUT_OWN &&
+	p->fatal = (!described &&
 		    (!f->step_dirs || rc == -EINVAL)) ||
 		   rc == -ENOMEM || rc == -EXDEV;
 	if (rc)
@@ -494,70 +484,51 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 
 /* ---- candidates that cannot be used ---- */
 
-/* Records how many of the ranks that should have a file have a valid one. */
-static int candidate_failed(struct rsh_failures *f, const struct planning *p,
-			    uint32_t candidate)
-{
-	const struct rsh_reshard *v = p->v;
-	cleanup_free uint32_t *ranks = NULL;
-	struct rsh_source_view view;
-	uint32_t first, wanted, valid = 0;
-	char which[256], who[96];
-	size_t n_ranks;
-
-	rsh_source_view(v->source, v->names, &view);
-	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
-		valid += view.index[rank] != NULL;
-	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    p->cfg->plan.replicas &&
-				    !p->cfg->plan.compat, &first, &wanted);
-	if (wanted == UINT32_MAX) {
-		if (rsh_source_ranks(v->source, &ranks, &n_ranks))
-			return -ENOMEM;
-		wanted = (uint32_t)n_ranks;
-	}
-	snprintf(who, sizeof(who), "%u of %u ranks %s a valid file of it",
-		 valid, wanted, valid == 1 ? "has" : "have");
-	rsh_source_candidate_text(v->source, candidate, which, sizeof(which));
-	return rsh_failures_add(f, which, who, p->err);
-}
-
-static int try_whole(struct planning *p, uint32_t n, struct rsh_failures *f)
-{
-	int rc = -ENOENT;
-
-	for (uint32_t i = 0; i < n; i++) {
-		rc = try_candidate(p, i, false);
-		if (rc == 0 || p->fatal)
-			return rc;
-		if (candidate_failed(f, p, i)) {
-			p->fatal = true;
-			return rsh_error_nomem(p->err);
-		}
-	}
-	return rc;
-}
-
 static int try_several(struct planning *p, uint32_t n, struct rsh_failures *f)
 {
-	const struct rsh_source *source = p->v->source;
-	char taken[256];
-	int rc = try_whole(p, n, f);
-	uint32_t chosen;
+	const struct rsh_reshard *v = p->v;
+	const struct rsh_plan_options *o = &p->cfg->plan;
+	uint32_t chosen, first, wanted;
+	char taken[256], who[96];
+	int rc = -ENOENT;
 
-	if (rc && !p->fatal && p->cfg->plan.allow_missing) {
-		rc = -ENOENT;
-		for (uint32_t i = 0; i < n && rc && !p->fatal; i++)
-			rc = try_candidate(p, i, true);
-		p->fatal = false;
+	for (uint32_t i = 0; i < n && rc; i++) {
+		cleanup_free uint32_t *ranks = NULL;
+		struct rsh_source_view view;
+		size_t n_ranks, valid = 0;
+
+		rc = try_candidate(p, i, false);
+		if (rc && p->fatal)
+			return rc;
+		if (rc == 0)
+			break;
+		/* How many of the ranks that should have a file have a valid
+		 * one? */
+		rsh_source_view(v->source, v->names, &view);
+		for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+			valid += view.index[rank] != NULL;
+		rsh_conversion_source_ranks(v->src, v->dst, v->names,
+					    o->replicas && !o->compat, &first,
+					    &wanted);
+		if (wanted == UINT32_MAX) {
+			if (rsh_source_ranks(v->source, &ranks, &n_ranks))
+				return rsh_error_nomem(p->err);
+			wanted = (uint32_t)n_ranks;
+		}
+		snprintf(who, sizeof(who), "%zu of %u ranks %s a valid file of "
+			 "it", valid, wanted, valid == 1 ? "has" : "have");
+		rsh_source_candidate_text(v->source, i, taken, sizeof(taken));
+		if (rsh_failures_add(f, taken, who, p->err))
+			return rsh_error_nomem(p->err);
 	}
+	for (uint32_t i = 0; i < n && rc && !p->fatal && o->allow_missing; i++)
+		rc = try_candidate(p, i, true);
 	if (rc)
-		return p->fatal ? rc :
-		       rsh_failures_none(f, rsh_source_n_candidates(source),
+		return rsh_failures_none(f, rsh_source_n_candidates(v->source),
 					 -rc, "no checkpoint that can be "
 					 "mounted", p->err);
-	chosen = rsh_source_chosen(source);
-	rsh_source_candidate_text(source, chosen, taken, sizeof(taken));
+	chosen = rsh_source_chosen(v->source);
+	rsh_source_candidate_text(v->source, chosen, taken, sizeof(taken));
 	rsh_failures_log(f, chosen, taken);
 	return 0;
 }

@@ -15,13 +15,15 @@
 #include "rsh/vfs/choice.h"
 
 struct rsh_choice {
-	bool has_only, has_drop;
-	regex_t only, drop;
+	bool has[2];
+	regex_t re[2]; /* --only, --drop */
 };
 
 int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 		   struct rsh_error *err)
 {
+	static const char *const words[] = { "only:", "drop:" };
+	const char *const text[] = { only, drop };
 	struct rsh_choice *c;
 	int rc = 0;
 
@@ -31,13 +33,11 @@ int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return rsh_error_nomem(err);
-	if (only) {
-		rc = rsh_pattern_compile(&c->only, "only:", only, err);
-		c->has_only = rc == 0;
-	}
-	if (rc == 0 && drop) {
-		rc = rsh_pattern_compile(&c->drop, "drop:", drop, err);
-		c->has_drop = rc == 0;
+	for (size_t i = 0; i < 2 && rc == 0; i++) {
+		if (text[i])
+			rc = rsh_pattern_compile(&c->re[i], words[i], text[i],
+						 err);
+		c->has[i] = text[i] && rc == 0;
 	}
 	if (rc)
 		rsh_choice_free(c);
@@ -48,20 +48,16 @@ int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 
 void rsh_choice_free(struct rsh_choice *c)
 {
-	if (!c)
-		return;
-	if (c->has_only)
-		regfree(&c->only);
-	if (c->has_drop)
-		regfree(&c->drop);
+	for (size_t i = 0; c && i < 2; i++)
+		if (c->has[i])
+			regfree(&c->re[i]);
 	free(c);
 }
 
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name)
 {
-	if (c->has_only && regexec(&c->only, name, 0, NULL, 0) != 0)
-		return false;
-	return !c->has_drop || regexec(&c->drop, name, 0, NULL, 0) != 0;
+	return (!c->has[0] || regexec(&c->re[0], name, 0, NULL, 0) == 0) &&
+	       (!c->has[1] || regexec(&c->re[1], name, 0, NULL, 0) != 0);
 }
 
 /* At most so many names are listed in a warning. */

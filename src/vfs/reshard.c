@@ -15,6 +15,7 @@
 
 #include "rsh/source/inspect.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -347,12 +348,6 @@ static int reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 
 /* ---- building ---- */
 
-static bool file_is_newer(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec :
-					a->tv_nsec > b->tv_nsec;
-}
-
 /* A user may read the file if the user may read all of its source files. */
 static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 			    struct rsh_vfs_file *f)
@@ -369,7 +364,7 @@ static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 		if (!rsh_source_attr(v->source, ranks[i], &a))
 			continue;
 		f->mode &= rsh_store_mode_as(&a, t->uid, t->gid);
-		if (!any || file_is_newer(&a.mtime, &f->mtime))
+		if (!any || rsh_clock_compare(&a.mtime, &f->mtime) > 0)
 			f->mtime = a.mtime;
 		any = true;
 	}
@@ -488,7 +483,7 @@ static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
 	};
 	for (uint32_t i = 0; !text->attr && i < v->n_files; i++) {
 		out->mode &= v->files[i].mode;
-		if (file_is_newer(&v->files[i].mtime, &out->mtime))
+		if (rsh_clock_compare(&v->files[i].mtime, &out->mtime) > 0)
 			out->mtime = v->files[i].mtime;
 	}
 	return 0;

@@ -40,7 +40,7 @@ struct rsh_shown_list {
  * link. */
 struct rsh_steps_root {
 	struct rsh_vfs vfs;
-	char *latest; /* NULL: there is no step */
+	const char *latest; /* NULL: there is no step */
 	atomic_uint users; /* grows under the lock */
 	STAILQ_ENTRY(rsh_steps_root) next;
 };

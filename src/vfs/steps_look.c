@@ -20,26 +20,20 @@
 
 /* ---- the root ---- */
 
-static const struct rsh_steps_root *root_of(const struct rsh_vfs *v)
+static const char *root_link(const struct rsh_vfs *v, uint32_t leaf)
 {
-	return (const struct rsh_steps_root *)v;
+	(void)leaf;
+	return ((const struct rsh_steps_root *)v)->latest;
 }
 
 static int root_show(const struct rsh_vfs *v, uint32_t leaf,
 		     struct rsh_leaf *out)
 {
-	(void)leaf;
 	*out = (struct rsh_leaf){
-		.mode = 0777, .size = strlen(root_of(v)->latest),
+		.mode = 0777, .size = strlen(root_link(v, leaf)),
 		.mtime = v->tree.dir_mtime,
 	};
 	return 0;
-}
-
-static const char *root_link(const struct rsh_vfs *v, uint32_t leaf)
-{
-	(void)leaf;
-	return root_of(v)->latest;
 }
 
 /* The root has no files. */
@@ -50,10 +44,8 @@ static const struct rsh_vfs_ops root_ops = {
 
 void rsh_steps_root_free(struct rsh_steps_root *r)
 {
-	if (!r)
-		return;
-	rsh_vfs_clear(&r->vfs);
-	free(r->latest);
+	if (r)
+		rsh_vfs_clear(&r->vfs);
 	free(r);
 }
 
@@ -70,28 +62,25 @@ static int root_add(struct rsh_steps_root *r, uint64_t first, size_t n,
 	return rsh_tree_add(&r->vfs.tree, &row);
 }
 
-static int root_name(struct rsh_steps_root *r, const char *name,
-		     enum rsh_node_kind kind, struct rsh_item *item)
+/* Adds the directories of the listed steps, and the link.  Steps that came one
+ * after the other are one row. */
+static int root_fill(struct rsh_steps_root *r, const struct rsh_shown_list *l)
 {
-	*item = (struct rsh_item){
-		.name = rsh_arena_strndup(&r->vfs.tree.arena, name,
-					  strlen(name)),
-		.kind = kind, .leaf = kind == RSH_NODE_DIR ? RSH_NO_LEAF : 0,
-	};
-	return item->name ? 0 : -ENOMEM;
-}
-
-/* Adds the directories of the listed steps.  Steps that came one after the
- * other are one row. */
-static int root_add_steps(struct rsh_steps_root *r,
-			  const struct rsh_shown_list *l,
-			  struct rsh_item *items)
-{
+	struct rsh_arena *arena = &r->vfs.tree.arena;
+	struct rsh_item *items = rsh_arena_array(arena, struct rsh_item,
+						 l->n + 1);
 	int rc = 0;
 	size_t n;
 
-	for (size_t i = 0; i < l->n && rc == 0; i++)
-		rc = root_name(r, l->v[i]->saved.name, RSH_NODE_DIR, &items[i]);
+	for (size_t i = 0; items && i < l->n; i++) {
+		const char *name = l->v[i]->saved.name;
+
+		r->latest = rsh_arena_strndup(arena, name, strlen(name));
+		items[i] = (struct rsh_item){ r->latest, RSH_NODE_DIR,
+					      RSH_NO_LEAF };
+	}
+	if (arena->failed)
+		return -ENOMEM;
 	for (size_t i = 0; i < l->n && rc == 0; i += n) {
 		const uint64_t first = l->v[i]->number;
 
@@ -100,22 +89,10 @@ static int root_add_steps(struct rsh_steps_root *r,
 		rc = root_add(r, first << RSH_STEP_BITS | RSH_VFS_ROOT, n,
 			      &items[i]);
 	}
-	return rc;
-}
-
-static int root_fill(struct rsh_steps_root *r, const struct rsh_shown_list *l)
-{
-	struct rsh_item *items = rsh_arena_array(&r->vfs.tree.arena,
-						 struct rsh_item, l->n + 1);
-	int rc = items ? root_add_steps(r, l, items) : -ENOMEM;
-
 	if (rc || l->n == 0)
 		return rc;
-	r->latest = strdup(l->v[l->n - 1]->saved.name);
-	if (!r->latest)
-		return -ENOMEM;
-	return root_name(r, RSH_STEPS_LATEST, RSH_NODE_LINK, &items[l->n]) ?:
-	       root_add(r, RSH_VFS_ROOT + 1, 1, &items[l->n]);
+	items[l->n] = (struct rsh_item){ RSH_STEPS_LATEST, RSH_NODE_LINK, 0 };
+	return root_add(r, RSH_VFS_ROOT + 1, 1, &items[l->n]);
 }
 
 /* Makes the root of the listed steps. */
@@ -196,11 +173,11 @@ static bool steps_remove(struct rsh_steps *s, const struct rsh_saved_steps *now)
 	return l->n < before;
 }
 
-/* Lists all complete steps.  Those that are listed already have the same
- * order. */
-static int steps_list(struct rsh_steps *s, const struct rsh_saved_steps *now,
-		      struct rsh_shown_list *all)
+/* Lists all complete steps.  Those that are listed already have the same order.
+ * Returns 0 or -ENOMEM. */
+static int steps_add(struct rsh_steps *s, const struct rsh_saved_steps *now)
 {
+	struct rsh_shown_list all = { .n = 0 };
 	size_t at = 0;
 
 	for (size_t i = 0; i < now->n; i++) {
@@ -212,20 +189,10 @@ static int steps_list(struct rsh_steps *s, const struct rsh_saved_steps *now,
 		if (f->why && !(old && f->unread))
 			continue;
 		t = old ? s->listed.v[at++] : step_new(s, f);
-		if (!t || list_add(all, t))
+		if (!t || list_add(&all, t)) {
+			free(all.v);
 			return -ENOMEM;
-	}
-	return 0;
-}
-
-/* Adds new steps.  Returns 0 or -ENOMEM. */
-static int steps_add(struct rsh_steps *s, const struct rsh_saved_steps *now)
-{
-	struct rsh_shown_list all = { .n = 0 };
-
-	if (steps_list(s, now, &all)) {
-		free(all.v);
-		return -ENOMEM;
+		}
 	}
 	for (size_t i = 0; i < all.n; i++) {
 		if (!all.v[i]->listed)

@@ -99,17 +99,6 @@ static int weights_load_adapter(struct rsh_vfs_weights *w,
 	return rc;
 }
 
-static int weights_load_own(struct rsh_vfs_weights *w,
-			    const struct rsh_store *store,
-			    struct rsh_error *err)
-{
-	return rsh_store_load(store, RSH_ADAPTER_CONFIG_NAME,
-			      &rsh_adapter_config_file, &w->own_text,
-			      &w->own_len, err) ?:
-	       rsh_adapter_config_parse(w->own_text, w->own_len,
-					RSH_ADAPTER_CONFIG_NAME, &w->own, err);
-}
-
 /* Other programs say in a file of their own that weights are quantised.  Checks
  * that there is none if config.json does not say it. */
 static int vfs_check_quantisation(const struct rsh_reshard *v,
@@ -140,6 +129,7 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 {
 	const struct rsh_weights_at *at = &cfg->weights;
 	const struct rsh_store *store = rsh_source_store(v->source);
+	struct rsh_vfs_weights *w;
 	int rc;
 
 	if (!rsh_weights_change(at))
@@ -153,8 +143,14 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 		rc = weights_load_adapter(v->weights, store,
 					  at->loras[i].directory,
 					  at->loras[i].scale, err);
+	w = v->weights;
 	if (rc == 0 && rsh_source_format(v->source)->is_adapter)
-		rc = weights_load_own(v->weights, store, err);
+		rc = rsh_store_load(store, RSH_ADAPTER_CONFIG_NAME,
+				    &rsh_adapter_config_file, &w->own_text,
+				    &w->own_len, err) ?:
+		     rsh_adapter_config_parse(w->own_text, w->own_len,
+					      RSH_ADAPTER_CONFIG_NAME, &w->own,
+					      err);
 	rc = rc ?: vfs_check_quantisation(v, cfg, err);
 	if (rc || !at->table)
 		return rc;
@@ -380,18 +376,6 @@ static void weights_note_choice(struct weights_job *k)
 	weights_keep_note(k, text);
 }
 
-/* A Hugging Face model has no optimizer states unless they are asked for. */
-static bool weights_leave_states(const struct rsh_vfs_config *cfg)
-{
-	const struct rsh_output *follows = cfg->weights.follows;
-	const unsigned takes = cfg->output->takes |
-			       (follows ? follows->takes : 0);
-
-	return takes & RSH_TAKES_WEIGHTS_ALONE ||
-	       (takes & RSH_TAKES_OPTIMIZER && !cfg->keep_states &&
-		!cfg->only && !cfg->drop);
-}
-
 /* Converts the weights by the table that is used. */
 static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 {
@@ -411,6 +395,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 		.ctx = k,
 	};
 	const struct rsh_offers in = k->now;
+	unsigned takes;
 	int rc = rsh_weights_choose(&o, w->tables.v, w->tables.n, &in,
 				    &w->table, err);
 
@@ -427,8 +412,14 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (rc)
 		return rc;
 	w->from = o.from;
+	/* A Hugging Face model has no optimizer states unless they are asked
+	 * for. */
+	takes = k->cfg->output->takes | (at->follows ? at->follows->takes : 0);
 	o.leave_states = o.from == RSH_SIDE_MINDSPORE &&
-			 weights_leave_states(k->cfg);
+			 (takes & RSH_TAKES_WEIGHTS_ALONE ||
+			  (takes & RSH_TAKES_OPTIMIZER &&
+			   !k->cfg->keep_states && !k->cfg->only &&
+			   !k->cfg->drop));
 	rc = rsh_weights_convert(&o, &in, &w->arena, &k->now, err);
 	if (rc)
 		return rc;
@@ -567,34 +558,24 @@ static const struct rsh_json_member *weights_find_key(
 	return m && m->kind == RSH_JSON_NUMBER ? m : NULL;
 }
 
-/* Returns whether the config.json has this size under one of the keys that the
- * table gives for the `let`. */
-static bool weights_is_said(const struct rsh_vfs_weights *w, uint32_t i,
-			    const struct rsh_json_edit *e)
-{
-	const struct rsh_rule_let *l = &w->table->lets[i];
-
-	for (uint32_t k = 0; k < l->n_terms; k++) {
-		const char *key = rsh_rule_let_key(w->table, l, k);
-		const struct rsh_json_member *m =
-			key ? weights_find_key(e, key) : NULL;
-
-		if (m && m->number == w->lets[i].size)
-			return true;
-	}
-	return false;
-}
-
 static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
 			    struct rsh_json_edit *e, const char *path,
 			    struct rsh_error *err)
 {
 	const struct rsh_rule_let *l = &w->table->lets[i];
 	const struct let_size *is = &w->lets[i];
-	const struct rsh_json_member *m = weights_find_key(e, is->key);
+	const struct rsh_json_member *m;
 
-	if (weights_is_said(w, i, e))
-		return 0;
+	/* The config.json may have this size under any of the keys that the
+	 * table gives. */
+	for (uint32_t k = 0; k < l->n_terms; k++) {
+		const char *key = rsh_rule_let_key(w->table, l, k);
+
+		m = key ? weights_find_key(e, key) : NULL;
+		if (m && m->number == is->size)
+			return 0;
+	}
+	m = weights_find_key(e, is->key);
 	if (!m) {
 		char text[24];
 
@@ -640,23 +621,23 @@ static int weights_hold_dense(const struct rsh_vfs_weights *w,
 	return 0;
 }
 
-/* The flag follows the weights. */
-static int weights_hold_untied(struct rsh_json_edit *e, struct rsh_error *err)
+int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
+			 struct rsh_error *err)
 {
-	static const char key[] = "tie_word_embeddings", text[] = "text_config";
+	const struct rsh_vfs_weights *w = ctx;
+	const struct rsh_rule_table *t =
+		w->table && w->table->group && w->from != RSH_SIDE_HF ?
+		w->table : NULL;
+	static const char tie[] = "tie_word_embeddings", in[] = "text_config";
+	int rc = 0;
 
-	if (rsh_json_edit_set(e, NULL, key, "false") ||
-	    (rsh_json_edit_find(e, text, key) &&
-	     rsh_json_edit_set(e, text, key, "false")))
+	if (w->untied && (rsh_json_edit_set(e, NULL, tie, "false") ||
+			  (rsh_json_edit_find(e, in, tie) &&
+			   rsh_json_edit_set(e, in, tie, "false"))))
 		return rsh_error_nomem(err);
-	return 0;
-}
-
-/* Programs that load the left side may have other words for a number. */
-static int weights_hold_keys(const struct rsh_rule_table *t,
-			     struct rsh_json_edit *e, struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < t->n_configs; i++) {
+	/* Programs that load the left side may have other words for a
+	 * number. */
+	for (uint32_t i = 0; t && i < t->n_configs; i++) {
 		const struct rsh_rule_config *c = &t->configs[i];
 		const struct rsh_json_member *m =
 			rsh_json_edit_find(e, NULL, c->of);
@@ -670,21 +651,8 @@ static int weights_hold_keys(const struct rsh_rule_table *t,
 		if (rsh_json_edit_set(e, NULL, c->key, text))
 			return rsh_error_nomem(err);
 	}
-	return 0;
-}
-
-int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
-			 struct rsh_error *err)
-{
-	const struct rsh_vfs_weights *w = ctx;
-	int rc = w->untied ? weights_hold_untied(e, err) : 0;
-
-	if (rc == 0 && w->table && w->table->group && w->from != RSH_SIDE_HF)
-		rc = weights_hold_keys(w->table, e, err);
-
-	if (rc == 0 && w->dense)
+	if (w->dense)
 		rc = weights_hold_dense(w, e, err);
-
 	for (uint32_t i = 0; rc == 0 && i < w->n_lets; i++)
 		if (w->lets[i].sizes == LET_ONE)
 			rc = weights_hold_let(w, i, e, path, err);

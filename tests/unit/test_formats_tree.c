@@ -130,7 +130,7 @@ static void test_empty(void **state)
 	struct rsh_node node;
 
 	(void)state;
-	assert_int_equal(rsh_tree_add_paths(&t, NULL, 0), 0);
+	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, NULL, 0), 0);
 	assert_int_equal(rsh_tree_n_nodes(&t), 1);
 	assert_true(rsh_tree_node(&t, 1, &node));
 	assert_false(rsh_tree_node(&t, 2, &node));
@@ -154,7 +154,7 @@ static void test_names_around_the_slash(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < N_STRINGS; i++)
 		paths[i] = (struct rsh_path){ strings[i], RSH_NODE_FILE, i };
-	assert_int_equal(rsh_tree_add_paths(&t, paths, N_STRINGS), 0);
+	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, paths, N_STRINGS), 0);
 	for (uint32_t i = 0; i < N_STRINGS; i++)
 		assert_leaf(&t, strings[i], i);
 	/* By depth, then by name. */
@@ -193,7 +193,7 @@ static void test_random_trees(void **state)
 						  RSH_NODE_LINK, n,
 			};
 		}
-		assert_int_equal(rsh_tree_add_paths(&t, paths, 40), 0);
+		assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, paths, 40), 0);
 		for (uint32_t i = 0; i < 40; i++)
 			assert_leaf(&t, added[i], i);
 		assert_int_equal(walk(&t, 1), rsh_tree_n_nodes(&t) - 1);
@@ -213,10 +213,10 @@ static void test_twice(void **state)
 	struct rsh_tree t = empty_tree();
 
 	(void)state;
-	assert_int_equal(rsh_tree_add_paths(&t, twice, 3), -EEXIST);
+	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, twice, 3), -EEXIST);
 	rsh_tree_clear(&t);
 	t = empty_tree();
-	assert_int_equal(rsh_tree_add_paths(&t, both, 2), -EEXIST);
+	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, both, 2), -EEXIST);
 	rsh_tree_clear(&t);
 }
 

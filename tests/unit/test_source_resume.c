@@ -45,15 +45,13 @@ static const struct rsh_format toy_format = {
 	.check = toy_check,
 };
 static const struct rsh_format *const formats[] = { &toy_format, NULL };
+static const struct rsh_source_options opts = { .formats = formats };
 
 static void test_whole_step(void **state)
 {
-	const struct rsh_source_options opts = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
-	const struct rsh_resume_entry *e;
-	struct rsh_resume *r;
+	struct rsh_resume r;
 	char *tree = tree_make(), buf[8] = "";
-	size_t n;
 
 	(void)state;
 	tree_write(tree, "rank_0/m.9.toy", "9 end", 5);
@@ -61,27 +59,23 @@ static void test_whole_step(void **state)
 	tree_write(tree, "rank_0/m.10.toy", "10 end", 6);
 	tree_write(tree, "rank_1/m.10.toy", "10 e", 4);
 	tree_write(tree, "rank_0/m.11.toy", "11 end", 6);
-	assert_int_equal(rsh_resume_open(tree, &opts, 5, formats, &r, &err),
-			 0);
-	assert_string_equal(rsh_resume_step(r), "m.9.toy");
-	e = rsh_resume_entries(r, &n);
-	assert_int_equal(n, 4);
-	assert_string_equal(e[2].name, "rank_1/m.9.toy");
-	assert_int_equal(e[2].size, 5);
-	assert_string_equal(e[3].name, "rank_1/latest.toy");
-	assert_string_equal(e[3].text, "m.9.toy");
-	assert_int_equal(rsh_source_read(rsh_resume_source(r), e[2].file, 0,
+	assert_int_equal(rsh_resume_open(tree, &opts, 5, &r, &err), 0);
+	assert_int_equal(r.n, 2);
+	assert_string_equal(r.saved[0].label, "m.9.toy");
+	assert_string_equal(r.saved[1].unit, "rank_1");
+	assert_int_equal(r.saved[1].n, 1);
+	assert_string_equal(r.saved[1].names[0], "m.9.toy");
+	assert_int_equal(rsh_source_read(r.source, r.saved[1].first_file, 0,
 					 buf, 5), 0);
 	assert_string_equal(buf, "9 end");
-	rsh_resume_free(r);
+	rsh_resume_close(&r);
 	tree_remove(tree);
 }
 
 static void test_none_whole(void **state)
 {
-	const struct rsh_source_options opts = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_resume *r;
+	struct rsh_resume r;
 	char *tree = tree_make();
 
 	(void)state;
@@ -91,16 +85,16 @@ static void test_none_whole(void **state)
 		name[strlen("rank_0/m.")] = (char)('0' + i);
 		tree_write(tree, name, "", 0);
 	}
-	assert_int_equal(rsh_resume_open(tree, &opts, 2, formats, &r, &err),
-			 -EBADMSG);
+	assert_int_equal(rsh_resume_open(tree, &opts, 2, &r, &err), -EBADMSG);
+	rsh_resume_close(&r);
 	assert_non_null(strstr(err.text, "tried 3 (6 older not tried); "
 					 "m.9.toy: "));
 	assert_non_null(strstr(err.text, "rank_0/m.7.toy: no end"));
 	tree_remove(tree);
 	tree = tree_make();
 	err = (struct rsh_error)RSH_ERROR_INIT;
-	assert_int_equal(rsh_resume_open(tree, &opts, 2, formats, &r, &err),
-			 -ENOENT);
+	assert_int_equal(rsh_resume_open(tree, &opts, 2, &r, &err), -ENOENT);
+	rsh_resume_close(&r);
 	assert_non_null(strstr(err.text, "it contains no checkpoint of Toy"));
 	tree_remove(tree);
 }

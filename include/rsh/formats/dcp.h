@@ -195,13 +195,10 @@ int rsh_dcp_add_paths(const struct rsh_dcp *d, struct rsh_values *out);
 /* Lists tensors, values and files; out->wrong is not set. */
 int rsh_dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		 struct rsh_error *err);
-/* Computes how many of a tensor's elements are in no chunk.  Returns 0,
- * -ENOMEM, or -errno with a sentence that names the tensor: -EINVAL if boxes
- * overlap in part or are outside the tensor, -EFBIG if there are too many
+/* Checks that each element of a tensor is in a chunk.  Returns 0, -ENOMEM, or
+ * -errno with a sentence that names the tensor: -EBADMSG if not, -EINVAL if
+ * boxes overlap in part or are outside the tensor, -EFBIG if there are too many
  * elements. */
-int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
-		      struct rsh_error *err);
-/* Checks that each element of a tensor is in a chunk. */
 int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
 			  struct rsh_error *err);
 

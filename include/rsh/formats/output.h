@@ -168,6 +168,11 @@ void rsh_output_tree_clear(struct rsh_output_tree *t);
  * 0 or -ENOMEM. */
 int rsh_output_add_text(struct rsh_output_tree *t,
 			const struct rsh_output_text *text, uint32_t *leaf);
+/* Adds a text as the file with this node and name in the directory `parent`.
+ * The arena or the output owns the name.  Returns 0 or -ENOMEM. */
+int rsh_output_add_file(struct rsh_output_tree *t, uint64_t node,
+			uint64_t parent, const char *name,
+			const struct rsh_output_text *text);
 /* Adds the values that are not tensors, if there are any, as a file of JSON in
  * the root.  Returns 0 or -ENOMEM. */
 int rsh_output_add_values(struct rsh_output_tree *t);

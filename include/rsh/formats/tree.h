@@ -91,11 +91,11 @@ struct rsh_path {
 	enum rsh_node_kind kind;
 	uint32_t leaf;
 };
-/* Adds all nodes of a tree that has none yet: the paths and the directories
- * above them, numbered by depth and then by name.  Returns 0, -ENOMEM, or
- * -EEXIST if a path occurs twice, or is also a directory (paths.c). */
-int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
-		       size_t n);
+/* Adds the paths, and the directories above them, as nodes that are numbered
+ * from `first` on by depth and then by name.  Returns 0, -ENOMEM, or -EEXIST if
+ * a path occurs twice, or is also a directory (paths.c). */
+int rsh_tree_add_paths(struct rsh_tree *t, uint64_t first,
+		       const struct rsh_path *paths, size_t n);
 
 /* Returns false if no node has that number. */
 bool rsh_tree_node(const struct rsh_tree *t, uint64_t number,

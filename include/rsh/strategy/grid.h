@@ -47,6 +47,13 @@ int rsh_grid_new(const struct rsh_strategy_item *item,
  * it is known.  Returns 0, or -EINVAL with a sentence. */
 int rsh_item_check_shape(const struct rsh_strategy_item *item, uint32_t n_dims,
 			 uint32_t d, uint64_t whole, struct rsh_error *err);
+/* Sets the sizes of the whole tensor from dimension `first` on, and compares
+ * them with the strategy, given the slices of each dimension.  Returns 0, or
+ * -EINVAL with a sentence. */
+int rsh_item_check_dims(const struct rsh_strategy_item *item,
+			const struct rsh_grid_sizes *sizes,
+			const uint32_t *split, uint32_t first, uint64_t *whole,
+			struct rsh_error *err);
 /* Returns how the rows of `item` are split, given the slices of each dimension:
  * 0 if evenly, 1 if manually (param_split_shape of manual_split), or -EINVAL
  * with a sentence if param_split_shape is neither the rows of each slice nor
@@ -75,6 +82,16 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *item,
 /* Makes the grid of one rank that holds the whole tensor. */
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 		       struct rsh_error *err);
+/* These are the ranks that hold the same slice by the tensor map, and their
+ * position in the mesh. */
+struct rsh_repeated {
+	uint32_t group;  /* ranks with the same slice */
+	uint32_t n_axes; /* mesh axes of size > 1 that split nothing */
+	uint32_t first;  /* the first of these axes, in the order of the file */
+	uint32_t stride; /* distance of two neighbours on that axis, in ranks */
+	uint32_t last;   /* distance of the last rank from the first */
+};
+struct rsh_repeated rsh_item_repeated(const struct rsh_strategy_item *item);
 /* Returns whether the converter uses its "simple" method for this item if it is
  * sharded: it then builds its own mesh, as RSH_GRID_CONVERTER does. */
 bool rsh_item_is_simple(const struct rsh_strategy_item *item);

@@ -25,9 +25,11 @@
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
+#include "rsh/formats/steps.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/json_load.h"
 
 /* ---- bidding ---- */
@@ -274,18 +276,11 @@ static int checkpoint2_choose(struct rsh_source *s, uint32_t candidate,
 /* A common.json has only a few numbers. */
 static const struct rsh_small_file common_file = { "common.json", 64 << 10 };
 
-static void common_take(const json_t *all, const char *key, uint64_t *out)
-{
-	const json_int_t n = json_integer_value(json_object_get(all, key));
-
-	if (n > 0)
-		*out = (uint64_t)n;
-}
-
 int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 				 struct rsh_training_state *c,
 				 struct rsh_error *err)
 {
+	json_int_t epoch, batch;
 	json_t *all;
 	double loss;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
@@ -293,8 +288,10 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 
 	if (rc)
 		return rc;
-	common_take(all, "epoch_num", &c->epoch);
-	common_take(all, "global_batch_size", &c->batch_size);
+	epoch = json_integer_value(json_object_get(all, "epoch_num"));
+	batch = json_integer_value(json_object_get(all, "global_batch_size"));
+	c->epoch = epoch > 0 ? (uint64_t)epoch : c->epoch;
+	c->batch_size = batch > 0 ? (uint64_t)batch : c->batch_size;
 	loss = json_number_value(json_object_get(all, "loss_scale"));
 	if (loss > 0)
 		c->loss_scale = loss;
@@ -329,6 +326,65 @@ static int checkpoint2_state(const struct rsh_source *s,
 	return rc == -ENOMEM ? rc : 0;
 }
 
+/* ---- for --resume ---- */
+
+static enum rsh_part checkpoint2_part(const char *path, struct rsh_step_name *out)
+{
+	const char *file = rsh_step_dir_read(path, RSH_CKPT2_STEP, out);
+
+	if (!file || *file == '.' || strchr(file, '/') ||
+	    !rsh_ckpt2_step_parse(out->label, &out->step.numbers[0]))
+		return RSH_PART_NO;
+	return RSH_PART_YES;
+}
+
+/* A step of one card has no metadata.json; the names of its files show this. */
+static int checkpoint2_check(const struct rsh_byte_source *files,
+			     const char *const *names, size_t n, bool full,
+			     struct rsh_error *err)
+{
+	const size_t at = rsh_step_place(names, n, METADATA);
+	struct rsh_ckpt2_name parts;
+	struct rsh_ckpt2 *c = NULL;
+	bool alone = false; /* the files are of one card */
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (rsh_file_type_of(names[i]) != RSH_FILE_SAFETENSORS)
+			continue;
+		alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
+			 parts.of == 1;
+		rc = rsh_step_check_file(RSH_FILE_SAFETENSORS, &files[i], full,
+					 err);
+	}
+	if (rc)
+		return rc;
+	if (at == n)
+		return alone ? 0 :
+		       rsh_error_set(err, EBADMSG, "%s: no %s beside it: "
+				     "the save was not finished",
+				     files[0].path, METADATA);
+	rc = rsh_ckpt2_parse(&files[at], &c, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < c->n_files && rc == 0; i++)
+		if (rsh_step_place(names, n, c->files[i].name) == n)
+			rc = rsh_error_set(err, EBADMSG, "%s: %s is missing",
+					   files[at].path, c->files[i].name);
+	for (uint32_t i = 0; i < c->n_params && rc == 0; i++)
+		if (c->params[i].n_stored > 0 &&
+		    c->params[i].n_stored < c->params[i].n_slices)
+			rc = rsh_error_set(err, EBADMSG, "%s: %u of %u "
+					   "slices of parameter %s are in no "
+					   "file", files[at].path,
+					   c->params[i].n_slices -
+					   c->params[i].n_stored,
+					   c->params[i].n_slices,
+					   c->params[i].name);
+	rsh_ckpt2_free(c);
+	return rc;
+}
+
 /* ---- the format ---- */
 
 static int checkpoint2_list(const struct rsh_list_job *job,
@@ -354,6 +410,6 @@ const struct rsh_format rsh_checkpoint2_format = {
 	.framework = "MindSpore Transformers",
 	.step_dirs = true,
 	.tracked = RSH_CKPT2_STEP,
-	.part = rsh_checkpoint2_part,
-	.check = rsh_checkpoint2_check,
+	.part = checkpoint2_part,
+	.check = checkpoint2_check,
 };

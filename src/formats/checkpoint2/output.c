@@ -37,14 +37,14 @@ struct ckpt2_shown {
 	/* [file]: a bit for each name; files with the same records share one
 	 * array */
 	uint64_t **held;
-	struct rsh_arena arena; /* memory of dims and bits */
+	struct rsh_arena arena; /* memory of the arrays, dims and bits */
 	struct rsh_ckpt2_text *metadata;
 	char *common;
 	size_t common_bytes;
 	char step[24];
 	char step_name[RSH_CKPT2_NAME_MAX];
 	char n_ranks_name[40];
-	struct rsh_item root[2], inside[2];
+	struct rsh_item dir;
 	/* number of names left out because they are slices */
 	uint32_t n_slices;
 	const char *slice;      /* the first of them */
@@ -57,10 +57,6 @@ static void ckpt2_free(void *state)
 	if (!c)
 		return;
 	rsh_ckpt2_text_free(c->metadata);
-	free(c->tensors);
-	free(c->names);
-	free(c->named);
-	free(c->held);
 	free(c->common);
 	rsh_arena_clear(&c->arena);
 	free(c);
@@ -137,11 +133,12 @@ static int look_at_files(struct ckpt2_shown *c, const struct rsh_output_tree *t)
 {
 	const uint32_t n_names = rsh_names_count(t->names);
 
-	c->tensors = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->tensors));
-	c->names = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->names));
-	c->named = calloc((size_t)n_names + 1, sizeof(*c->named));
-	c->held = calloc((size_t)c->n_files + 1, sizeof(*c->held));
-	if (!c->tensors || !c->names || !c->named || !c->held)
+	c->tensors = rsh_arena_array(&c->arena, struct rsh_ckpt2_tensor,
+				     n_names);
+	c->names = rsh_arena_array(&c->arena, uint32_t, n_names);
+	c->named = rsh_arena_array(&c->arena, bool, n_names);
+	c->held = rsh_arena_array(&c->arena, uint64_t *, c->n_files);
+	if (c->arena.failed)
 		return -ENOMEM;
 	for (uint32_t file = 0; file < c->n_files; file++) {
 		const bool same = file >= c->per_rank &&
@@ -204,29 +201,6 @@ static int make_metadata(struct ckpt2_shown *c,
 
 /* ---- the step ---- */
 
-union counter {
-	int32_t i32;
-	int64_t i64;
-	float f32;
-	double f64;
-};
-
-static double counter_value(enum rsh_dtype dtype, const union counter *v)
-{
-	switch (dtype) {
-	case RSH_DTYPE_INT32:
-		return v->i32;
-	case RSH_DTYPE_INT64:
-		return (double)v->i64;
-	case RSH_DTYPE_FLOAT32:
-		return v->f32;
-	case RSH_DTYPE_FLOAT64:
-		return v->f64;
-	default:
-		return 0;
-	}
-}
-
 /* Returns the value of a counter that rank 0 saved as a tensor.  Returns 0 if
  * there is none or the value is out of range. */
 static double read_counter(const struct ckpt2_shown *c,
@@ -237,18 +211,28 @@ static double read_counter(const struct ckpt2_shown *c,
 
 	for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, file); i++) {
 		struct rsh_virtual_record r = { 0 };
-		union counter n;
+		union {
+			int32_t i32;
+			int64_t i64;
+			float f32;
+			double f64;
+		} n;
+		enum rsh_dtype type;
 		double value;
 
 		rsh_plan_record(t->plan, file, i, &r);
 		if (!r.shape.name || strcmp(r.shape.name, name) != 0)
 			continue;
-		if (r.shape.content_bytes != rsh_dtype_size(r.shape.dtype) ||
+		type = r.shape.dtype;
+		if (r.shape.content_bytes != rsh_dtype_size(type) ||
 		    r.shape.content_bytes > sizeof(n) ||
 		    rsh_body_read(&body, &n, r.shape.content_bytes, r.offset) !=
 			    (ssize_t)r.shape.content_bytes)
 			return 0;
-		value = counter_value(r.shape.dtype, &n);
+		value = type == RSH_DTYPE_INT32 ? n.i32 :
+			type == RSH_DTYPE_INT64 ? (double)n.i64 :
+			type == RSH_DTYPE_FLOAT32 ? n.f32 :
+			type == RSH_DTYPE_FLOAT64 ? n.f64 : 0;
 		return value > 0 && value < UINT32_MAX ? value : 0;
 	}
 	return 0;
@@ -298,32 +282,36 @@ static int metadata_read(const struct rsh_body *b, struct rsh_target *to,
 	return 0;
 }
 
-static int ckpt2_add_text(struct rsh_output_tree *t, struct rsh_item *item,
-			  const char *name, struct rsh_body body)
-{
-	const struct rsh_output_text text = { .body = body, .mode = 0444 };
-
-	*item = (struct rsh_item){ name, RSH_NODE_FILE, 0 };
-	return rsh_output_add_text(t, &text, &item->leaf);
-}
-
 static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
 {
 	static const char *const kinds[] = { "model-", "opt-" };
-	const struct rsh_row root = {
-		.n = 2, .first = RSH_NODE_BESIDE(0), .step = 2,
-		.parent = t->tree->root, .items = c->root,
-	}, inside = {
-		.n = 2, .first = RSH_NODE_BESIDE(2), .step = 2,
-		.parent = RSH_NODE_BESIDE(0), .items = c->inside,
+	const uint64_t dir_node = RSH_NODE_BESIDE(0);
+	const struct rsh_row dir = {
+		.n = 1, .first = dir_node, .step = 1,
+		.parent = t->tree->root, .items = &c->dir,
 	};
-	int rc = rsh_tree_add(t->tree, &root);
+	const struct rsh_output_text step = {
+		.body = rsh_body_of_text(c->step, strlen(c->step)),
+		.mode = 0444,
+	}, common = {
+		.body = rsh_body_of_text(c->common, c->common_bytes),
+		.mode = 0444,
+	}, metadata = {
+		.body = { .read = metadata_read, .of = c->metadata,
+			  .size = rsh_ckpt2_text_size(c->metadata) },
+		.mode = 0444,
+	};
+	int rc;
 
+	c->dir = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
+	rc = rsh_tree_add(t->tree, &dir) ?:
+	     rsh_output_add_file(t, RSH_NODE_BESIDE(1), t->tree->root,
+				 RSH_CKPT2_TRACKER, &step);
 	for (uint32_t k = 0; rc == 0 && k < c->per_rank; k++) {
 		const struct rsh_row files = {
 			.n = c->n_files / c->per_rank,
 			.first = RSH_NODE_OF_FILE(k),
-			.step = 2 * c->per_rank, .parent = RSH_NODE_BESIDE(0),
+			.step = 2 * c->per_rank, .parent = dir_node,
 			.kind = RSH_NODE_FILE, .before = kinds[k], .digits = 7,
 			.after = c->n_ranks_name, .leaf = k,
 			.leaf_step = c->per_rank,
@@ -331,13 +319,15 @@ static int ckpt2_add_rows(struct ckpt2_shown *c, struct rsh_output_tree *t)
 
 		rc = rsh_tree_add(t->tree, &files);
 	}
-	return rc ? rc : rsh_tree_add(t->tree, &inside);
+	return rc ?: rsh_output_add_file(t, RSH_NODE_BESIDE(2), dir_node,
+					 "metadata.json", &metadata) ?:
+		     rsh_output_add_file(t, RSH_NODE_BESIDE(3), dir_node,
+					 "common.json", &common);
 }
 
 static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct ckpt2_shown *c = t->state = calloc(1, sizeof(*c));
-	struct rsh_body metadata = { .read = metadata_read };
 	int rc;
 
 	if (!c)
@@ -351,17 +341,7 @@ static int ckpt2_build(struct rsh_output_tree *t, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	snprintf(c->n_ranks_name, sizeof(c->n_ranks_name), "-%07" PRIu32 "%s",
 		 c->n_files / c->per_rank, t->output->suffix);
-	metadata.size = rsh_ckpt2_text_size(c->metadata);
-	metadata.of = c->metadata;
-	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
-	if (ckpt2_add_text(t, &c->inside[0], "metadata.json", metadata) ||
-	    ckpt2_add_text(t, &c->inside[1], "common.json",
-			   rsh_body_of_text(c->common, c->common_bytes)) ||
-	    ckpt2_add_text(t, &c->root[1], RSH_CKPT2_TRACKER,
-			   rsh_body_of_text(c->step, strlen(c->step))) ||
-	    ckpt2_add_rows(c, t))
-		return rsh_error_nomem(err);
-	return 0;
+	return ckpt2_add_rows(c, t) ? rsh_error_nomem(err) : 0;
 }
 
 const struct rsh_output rsh_output_checkpoint2 = {

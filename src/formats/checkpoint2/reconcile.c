@@ -16,6 +16,7 @@
 
 #include "steps_i.h"
 #include "rsh/strategy/checkpoint2.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -30,7 +31,7 @@ struct comparing {
 	const struct rsh_source *source;
 	struct rsh_described *d;
 	const struct rsh_names *names;
-	uint32_t n_names;
+	struct rsh_arena arena; /* of the arrays */
 	uint32_t *param_of; /* [name]: number of the parameter, or NO_PARAM */
 	bool *unlisted;     /* [name]: counted already */
 	/* [rank]: a lost file of the rank; NULL: none */
@@ -43,18 +44,18 @@ struct comparing {
 static int comparing_start(struct comparing *x, struct rsh_names *names)
 {
 	const struct rsh_ckpt2 *m = x->d->metadata;
+	const uint32_t n_names = rsh_names_count(names);
 
 	x->names = names;
-	x->n_names = rsh_names_count(names);
-	x->param_of = rsh_alloc_array((size_t)x->n_names + 1,
-				      sizeof(*x->param_of));
-	x->unlisted = calloc((size_t)x->n_names + 1, sizeof(*x->unlisted));
-	x->found = calloc((size_t)m->n_params + 1, sizeof(*x->found));
-	x->params = rsh_alloc_array((size_t)m->n_params + 1,
-				    sizeof(*x->params));
-	if (!x->param_of || !x->unlisted || !x->found || !x->params)
+	x->param_of = rsh_arena_array(&x->arena, uint32_t, n_names);
+	x->unlisted = rsh_arena_array(&x->arena, bool, n_names);
+	x->found = rsh_arena_array(&x->arena, struct param_found, m->n_params);
+	x->lost = rsh_arena_array(&x->arena, const char *, m->n_ranks);
+	x->params = rsh_arena_array(&x->arena, struct rsh_ckpt2_param,
+				    m->n_params);
+	if (x->arena.failed)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < x->n_names; i++)
+	for (uint32_t i = 0; i < n_names; i++)
 		x->param_of[i] = NO_PARAM;
 	for (uint32_t i = 0; i < m->n_params; i++) {
 		const char *name = m->params[i].name;
@@ -67,54 +68,26 @@ static int comparing_start(struct comparing *x, struct rsh_names *names)
 	return 0;
 }
 
-/* Returns the number of slices of dimension d in a layout. */
-static int64_t held_slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
-{
-	const struct rsh_strategy_item *it = p->layout;
-	int64_t n = 1;
-
-	for (uint32_t i = 0; it && d < it->n_map && i < it->map[d].n; i++)
-		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[d].axes[i]];
-	return n;
-}
-
 /* Returns whether the record has the parameter's shape, split by its layout or
  * whole. */
 static bool held_shape_is(const struct rsh_ckpt2_param *p,
 			  const struct rsh_ckpt_index *ix,
 			  const struct rsh_record *r, bool cut)
 {
+	const struct rsh_strategy_item *it = cut ? p->layout : NULL;
 	const int64_t *dims = rsh_record_dims(ix, r);
+	bool is = r->n_dims == p->n_dims;
 
-	if (r->n_dims != p->n_dims)
-		return false;
-	for (uint32_t d = 0; d < p->n_dims; d++)
-		if (dims[d] != p->dims[d] / (cut ? held_slices_along(p, d) : 1))
-			return false;
-	return true;
-}
+	for (uint32_t d = 0; d < p->n_dims && is; d++) {
+		const uint32_t n = it && d < it->n_map ? it->map[d].n : 0;
+		int64_t slices = 1;
 
-/* The dimensions are not negative. */
-static const char *held_dims_text(const int64_t *dims, uint32_t n,
-				  char text[256])
-{
-	return rsh_dims_text((const uint64_t *)dims, n, text, 256);
-}
-
-static int held_refuse_shape(const struct rsh_ckpt2_param *p, const char *path,
-			     const struct rsh_ckpt_index *ix,
-			     const struct rsh_record *r, struct rsh_error *err)
-{
-	char here[256], whole[256], layout[160];
-
-	return rsh_error_set(err, EINVAL, "%s: parameter %s has shape %s; by "
-			     "metadata.json it is %s%s%s", path, p->name,
-			     held_dims_text(rsh_record_dims(ix, r), r->n_dims,
-					    here),
-			     held_dims_text(p->dims, p->n_dims, whole),
-			     p->layout ? ", cut by " : "",
-			     p->layout ? rsh_item_text(p->layout, layout,
-						       sizeof(layout)) : "");
+		for (uint32_t i = 0; i < n; i++)
+			slices *= it->mesh[it->n_mesh - 1 -
+					   (uint32_t)it->map[d].axes[i]];
+		is = dims[d] == p->dims[d] / slices;
+	}
+	return is;
 }
 
 static int held_compare_record(struct comparing *x, const char *path,
@@ -122,6 +95,7 @@ static int held_compare_record(struct comparing *x, const char *path,
 			       const struct rsh_record *r,
 			       struct rsh_error *err)
 {
+	char here[256], whole[256], layout[160];
 	const struct rsh_ckpt2_param *p;
 	struct param_found *found;
 
@@ -137,8 +111,16 @@ static int held_compare_record(struct comparing *x, const char *path,
 		found->slice = path;
 	else if (held_shape_is(p, ix, r, false))
 		found->whole = path;
-	else
-		return held_refuse_shape(p, path, ix, r, err);
+	else /* the dimensions are not negative */
+		return rsh_error_set(err, EINVAL, "%s: parameter %s has shape "
+			"%s; by metadata.json it is %s%s%s", path, p->name,
+			rsh_dims_text((const uint64_t *)rsh_record_dims(ix, r),
+				      r->n_dims, here, sizeof(here)),
+			rsh_dims_text((const uint64_t *)p->dims, p->n_dims,
+				      whole, sizeof(whole)),
+			p->layout ? ", cut by " : "",
+			p->layout ? rsh_item_text(p->layout, layout,
+						  sizeof(layout)) : "");
 	if (!found->slice || !found->whole)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: parameter %s is not cut there, "
@@ -176,15 +158,11 @@ static int held_compare_files(struct comparing *x, struct rsh_error *err)
 /* ---- parameters that no file has ---- */
 
 /* Finds one file of each rank that is missing or was left out. */
-static int held_find_lost(struct comparing *x)
+static void held_find_lost(struct comparing *x)
 {
-	const struct rsh_ckpt2 *m = x->d->metadata;
 	const struct rsh_source *s = x->source;
 	struct rsh_ckpt2_name parts;
 
-	x->lost = calloc((size_t)m->n_ranks + 1, sizeof(*x->lost));
-	if (!x->lost)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < x->d->facts.n_absent; i++) {
 		const struct rsh_absent_file *f = &x->d->absent[i];
 
@@ -203,7 +181,6 @@ static int held_find_lost(struct comparing *x)
 		if (!f.valid && !x->lost[f.rank])
 			x->lost[f.rank] = f.path;
 	}
-	return 0;
 }
 
 /* A parameter that may have been in a lost file is lost.  Otherwise it was
@@ -302,10 +279,10 @@ int rsh_checkpoint2_strategy(const struct rsh_list_job *job,
 		return 0;
 	rc = comparing_start(&x, names) ? rsh_error_nomem(err) :
 					  held_compare_files(&x, err);
-	if (rc == 0 && held_find_lost(&x))
-		rc = rsh_error_nomem(err);
-	if (rc == 0)
+	if (rc == 0) {
+		held_find_lost(&x);
 		rc = comparing_finish(&x, job->allow_missing, err);
+	}
 	if (rc == 0 && x.n_params == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: nothing that it describes "
 				   "is in a file", d->path);
@@ -317,10 +294,6 @@ int rsh_checkpoint2_strategy(const struct rsh_list_job *job,
 	if (rc == 0)
 		rc = rsh_strategy_of_checkpoint2(&held, d->path,
 						 names, out, err);
-	free(x.param_of);
-	free(x.unlisted);
-	free(x.found);
-	free(x.lost);
-	free(x.params);
+	rsh_arena_clear(&x.arena);
 	return rc;
 }

@@ -41,10 +41,3 @@ int rsh_checkpoint2_strategy(const struct rsh_list_job *job,
 int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 				 struct rsh_training_state *c,
 				 struct rsh_error *err);
-
-/* These are members of the format. */
-enum rsh_part rsh_checkpoint2_part(const char *path,
-				   struct rsh_step_name *out);
-int rsh_checkpoint2_check(const struct rsh_byte_source *files,
-			  const char *const *names, size_t n, bool full,
-			  struct rsh_error *err);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/json_text.h"
@@ -30,8 +31,9 @@ struct emit_layout {
 
 struct rsh_ckpt2_text {
 	struct rsh_ckpt2_tree tree;
-	char **names; /* [tensor]: as JSON, with quotes */
-	char **keys;  /* [tensor]: "('NAME' as JSON */
+	struct rsh_arena arena; /* of all that follows */
+	const char **names; /* [tensor]: as JSON, with quotes */
+	const char **keys;  /* [tensor]: "('NAME' as JSON */
 	/* [2 * n + 1]: the begin of each piece, those of storage_data second,
 	 * and the end of the last one */
 	uint64_t *at;
@@ -50,21 +52,33 @@ static void layout_add_axis(struct emit_layout *l, uint32_t size,
 		l->mesh[l->n_mesh++] = (struct rsh_grid_axis){ size, stride };
 }
 
-static void layout_cut(struct emit_layout *l, uint32_t dim, uint32_t stride)
+static int axis_by_stride(const void *a, const void *b)
 {
-	l->strides[dim][l->n[dim]++] = stride;
+	const struct rsh_grid_axis *x = a, *y = b;
+
+	return (x->stride < y->stride) - (x->stride > y->stride);
 }
 
-/* The optimizer shards are on consecutive ranks among those with the same
- * slice: on the innermost free axes.  The last of these axes may be used in
- * part. Returns false if the number of shards is not such a product. */
-static bool layout_add_free(struct emit_layout *l,
-			    const struct rsh_grid *s)
+/* Makes the layout of a tensor.  The optimizer shards are on consecutive ranks
+ * among those with the same slice: on the innermost free axes.  The last of
+ * these axes may be used in part.  Returns false if no map can express it. */
+static bool layout_make(const struct rsh_ckpt2_tensor *t, struct emit_layout *l)
 {
-	uint32_t parts[RSH_GRID_MAX_AXES], n = 0, left = s->shard;
+	const struct rsh_grid *g = t->cut ? rsh_cut_grid(t->cut) : NULL;
+	uint32_t parts[RSH_GRID_MAX_AXES], n = 0, left = g ? g->shard : 1;
 
-	for (uint32_t i = s->n_free; i-- > 0;) {
-		const struct rsh_grid_axis *a = &s->free[i];
+	memset(l, 0, sizeof(*l));
+	if (t->cut && !g)
+		return false;
+	if (!g)
+		layout_add_axis(l, t->n_ranks, 1);
+	for (uint32_t d = 0; g && d < g->n_dims; d++)
+		for (uint32_t a = g->first[d]; a < g->first[d + 1]; a++) {
+			layout_add_axis(l, g->axes[a].size, g->axes[a].stride);
+			l->strides[d][l->n[d]++] = g->axes[a].stride;
+		}
+	for (uint32_t i = g ? g->n_free : 0; i-- > 0;) {
+		const struct rsh_grid_axis *a = &g->free[i];
 		const uint32_t part = left % a->size ? left : a->size;
 
 		if (a->size % part)
@@ -76,49 +90,11 @@ static bool layout_add_free(struct emit_layout *l,
 		left /= part;
 	}
 	while (n > 0)
-		layout_cut(l, 0, parts[--n]);
-	return left == 1;
-}
-
-static int axis_by_stride(const void *a, const void *b)
-{
-	const struct rsh_grid_axis *x = a, *y = b;
-
-	return (x->stride < y->stride) - (x->stride > y->stride);
-}
-
-/* Makes the layout of a tensor.  Returns false if no map can express it. */
-static bool layout_make(const struct rsh_ckpt2_tensor *t, struct emit_layout *l)
-{
-	const struct rsh_grid *g = t->cut ? rsh_cut_grid(t->cut) : NULL;
-	const struct rsh_grid *s = g ? g : NULL;
-
-	memset(l, 0, sizeof(*l));
-	if (t->cut && !g)
-		return false;
-	if (!s)
-		layout_add_axis(l, t->n_ranks, 1);
-	for (uint32_t d = 0; s && d < s->n_dims; d++)
-		for (uint32_t a = s->first[d]; a < s->first[d + 1]; a++) {
-			layout_add_axis(l, s->axes[a].size, s->axes[a].stride);
-			layout_cut(l, d, s->axes[a].stride);
-		}
-	if (s && !layout_add_free(l, s))
-		return false;
+		l->strides[0][l->n[0]++] = parts[--n];
 	if (l->n_mesh == 0)
 		l->mesh[l->n_mesh++] = (struct rsh_grid_axis){ 1, 1 };
 	qsort(l->mesh, l->n_mesh, sizeof(*l->mesh), axis_by_stride);
-	return true;
-}
-
-/* Returns the number of the axis in a map. */
-static uint32_t layout_number(const struct emit_layout *l, uint32_t stride)
-{
-	uint32_t i = 0;
-
-	while (l->mesh[i].stride != stride)
-		i++;
-	return l->n_mesh - 1 - i;
+	return left == 1;
 }
 
 /* ---- slices ---- */
@@ -126,6 +102,11 @@ static uint32_t layout_number(const struct emit_layout *l, uint32_t stride)
 static uint32_t count_slices(const struct rsh_ckpt2_tensor *t)
 {
 	return t->cut ? rsh_cut_n_cells(t->cut) : 1;
+}
+
+static uint32_t count_slices_along(const struct rsh_ckpt2_tensor *t, uint32_t d)
+{
+	return t->cut ? rsh_grid_split(rsh_cut_grid(t->cut), d) : 1;
 }
 
 static uint32_t slice_n_ranks(const struct rsh_ckpt2_tensor *t, uint32_t k)
@@ -216,8 +197,13 @@ static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 
 		ck2_put_text(w, d ? "," : "");
 		ck2_put_text(w, n == 0 ? "-1" : n > 1 ? "[" : "");
-		for (uint32_t i = 0; i < n; i++)
-			put_item(w, i, layout_number(l, l->strides[d][i]));
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t axis = 0;
+
+			while (l->mesh[axis].stride != l->strides[d][i])
+				axis++;
+			put_item(w, i, l->n_mesh - 1 - axis);
+		}
 		ck2_put_text(w, n > 1 ? "]" : "");
 	}
 	ck2_put_text(w, "],\"interleaved_parallel\":false,\"alias_name\":[");
@@ -229,11 +215,6 @@ static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 	for (uint32_t i = 0; i < t->n_ranks; i++)
 		put_item(w, i, t->first + i);
 	ck2_put_text(w, "]}");
-}
-
-static uint32_t split_of(const struct rsh_ckpt2_tensor *t, uint32_t d)
-{
-	return t->cut ? rsh_grid_split(rsh_cut_grid(t->cut), d) : 1;
 }
 
 static void put_properties(struct ckpt2_window *w,
@@ -256,7 +237,7 @@ static void put_properties(struct ckpt2_window *w,
 		put_item(w, d, t->dims[d]);
 	ck2_put_text(w, "],\"axis_fragmentations\":[");
 	for (uint32_t d = 0; d < t->n_dims; d++)
-		put_item(w, d, split_of(t, d));
+		put_item(w, d, count_slices_along(t, d));
 	ck2_put_text(w, "],");
 }
 
@@ -265,16 +246,15 @@ static void ck2_put_tensor(struct ckpt2_window *w,
 			   const struct rsh_ckpt2_text *x, uint32_t i)
 {
 	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
+	const uint32_t n = count_slices(t);
 	struct emit_layout l;
-	uint32_t n, rank;
-	uint32_t n_put = 0;
+	uint32_t rank, n_put = 0;
 
 	layout_make(t, &l);
 	ck2_put_text(w, i ? "," : text_head);
 	ck2_put_text(w, x->names[i]);
 	put_properties(w, t);
 	put_layout(w, t, &l);
-	n = count_slices(t);
 	ck2_put_text(w, ",\"chunk\":[");
 	for (uint32_t k = 0; k < n && w->at < w->end; k++) {
 		if (!slice_stored(&x->tree, i, k, &rank))
@@ -284,7 +264,7 @@ static void ck2_put_tensor(struct ckpt2_window *w,
 		put_number(w, k);
 		ck2_put_text(w, "],\"local_shape\":[");
 		for (uint32_t d = 0; d < t->n_dims; d++)
-			put_item(w, d, t->dims[d] / split_of(t, d));
+			put_item(w, d, t->dims[d] / count_slices_along(t, d));
 		ck2_put_text(w, "]}");
 	}
 	ck2_put_text(w, "]}");
@@ -322,73 +302,63 @@ static void put_storage(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 		ck2_put_text(w, text_tail);
 }
 
-static void put_piece(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
-		      uint32_t piece)
+/* Puts the pieces from one on that begin within the window, and notes where
+ * each begins in `at` if that is not NULL. */
+static void put_pieces(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
+		       uint32_t piece, uint64_t *at)
 {
 	const uint32_t n = x->tree.n_tensors;
 
-	if (piece < n)
-		ck2_put_tensor(w, x, piece);
-	else
-		put_storage(w, x, piece - n);
+	for (; piece < 2 * n && w->at < w->end; piece++) {
+		if (at)
+			at[piece] = w->at;
+		if (piece < n)
+			ck2_put_tensor(w, x, piece);
+		else
+			put_storage(w, x, piece - n);
+	}
+	if (at)
+		at[piece] = w->at;
 }
 
 /* ---- names ---- */
-
-static bool has_control(const char *name)
-{
-	for (; *name; name++)
-		if ((unsigned char)*name < ' ' || *name == 0x7f)
-			return true;
-	return false;
-}
-
-/* Returns a text as a string of JSON, from malloc.  Returns 0, -EINVAL if it is
- * not UTF-8, or -ENOMEM. */
-static int quote_text(const char *s, size_t len, char **out)
-{
-	struct rsh_json_text json = { 0 };
-	bool good = rsh_json_text_put_string(&json, s, len, RSH_ESCAPES_SERDE);
-
-	if (good && !json.failed) {
-		*out = json.data;
-		return 0;
-	}
-	rsh_json_text_clear(&json);
-	return good ? -ENOMEM : -EINVAL;
-}
 
 static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
 		      struct rsh_error *err)
 {
 	const char *name = x->tree.tensors[i].name;
-	struct rsh_json_text key = { 0 };
-	int rc = has_control(name) ? -EINVAL :
-		 quote_text(name, strlen(name), &x->names[i]);
-	char quote;
+	const char quote = strchr(name, '\'') && !strchr(name, '"') ? '"' : '\'';
+	struct rsh_json_text key = { 0 }, json = { 0 };
+	bool good = true;
+	size_t n;
 
 	rsh_json_text_puts(&key, "(");
-	quote = strchr(name, '\'') && !strchr(name, '"') ? '"' : '\'';
 	rsh_json_text_put(&key, &quote, 1);
 	for (const char *c = name; *c; c++) {
+		good &= (unsigned char)*c >= ' ' && *c != 0x7f;
 		if (*c == '\\' || *c == quote)
 			rsh_json_text_put(&key, "\\", 1);
 		rsh_json_text_put(&key, c, 1);
 	}
 	rsh_json_text_put(&key, &quote, 1);
-	if (rc == 0)
-		rc = key.failed ? -ENOMEM :
-		     quote_text(key.data, key.len, &x->keys[i]);
+	good = good && rsh_json_text_put_string(&json, name, strlen(name),
+						RSH_ESCAPES_SERDE);
+	n = json.len;
+	/* The rest of the key is written later, so the closing quote is left
+	 * out. */
+	if (good && !key.failed &&
+	    rsh_json_text_put_string(&json, key.data, key.len,
+				     RSH_ESCAPES_SERDE) && !json.failed) {
+		x->names[i] = rsh_arena_strndup(&x->arena, json.data, n);
+		x->keys[i] = rsh_arena_strndup(&x->arena, json.data + n,
+					       json.len - n - 1);
+	}
+	x->arena.failed |= key.failed || json.failed;
 	rsh_json_text_clear(&key);
-	if (rc == -EINVAL)
-		return rsh_error_set(err, EINVAL, "parameter %s: metadata.json "
-				     "cannot contain its name", name);
-	if (rc)
-		return rsh_error_nomem(err);
-	/* The rest of the key is written later, so the closing quote is
-	 * removed. */
-	x->keys[i][strlen(x->keys[i]) - 1] = '\0';
-	return 0;
+	rsh_json_text_clear(&json);
+	return good ? 0 :
+	       rsh_error_set(err, EINVAL, "parameter %s: metadata.json cannot "
+			     "contain its name", name);
 }
 
 /* ---- making and reading ---- */
@@ -397,10 +367,9 @@ static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
 {
 	/* This window keeps nothing; it only measures. */
 	struct ckpt2_window w = { .from = UINT64_MAX, .end = UINT64_MAX };
-	const uint32_t n = x->tree.n_tensors;
 	struct emit_layout l;
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < x->tree.n_tensors; i++) {
 		const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
 		int rc = quote_name(x, i, err);
 
@@ -415,11 +384,9 @@ static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
 					     "rows, which are split manually "
 					     "(manual_split)");
 	}
-	for (uint32_t piece = 0; piece < 2 * n; piece++) {
-		x->at[piece] = w.at;
-		put_piece(&w, x, piece);
-	}
-	x->at[2 * n] = w.at;
+	if (x->arena.failed)
+		return rsh_error_nomem(err);
+	put_pieces(&w, x, 0, x->at);
 	return 0;
 }
 
@@ -433,11 +400,10 @@ int rsh_ckpt2_text_new(const struct rsh_ckpt2_tree *tree,
 	if (!x)
 		return rsh_error_nomem(err);
 	x->tree = *tree;
-	x->names = calloc(n + 1, sizeof(*x->names));
-	x->keys = calloc(n + 1, sizeof(*x->keys));
-	x->at = calloc(2 * n + 1, sizeof(*x->at));
-	rc = x->names && x->keys && x->at ? text_measure(x, err) :
-					    rsh_error_nomem(err);
+	x->names = rsh_arena_array(&x->arena, const char *, n);
+	x->keys = rsh_arena_array(&x->arena, const char *, n);
+	x->at = rsh_arena_array(&x->arena, uint64_t, 2 * n + 1);
+	rc = x->arena.failed ? rsh_error_nomem(err) : text_measure(x, err);
 	if (rc) {
 		rsh_ckpt2_text_free(x);
 		return rc;
@@ -448,17 +414,8 @@ int rsh_ckpt2_text_new(const struct rsh_ckpt2_tree *tree,
 
 void rsh_ckpt2_text_free(struct rsh_ckpt2_text *x)
 {
-	if (!x)
-		return;
-	for (uint32_t i = 0; i < x->tree.n_tensors; i++) {
-		if (x->names)
-			free(x->names[i]);
-		if (x->keys)
-			free(x->keys[i]);
-	}
-	free(x->names);
-	free(x->keys);
-	free(x->at);
+	if (x)
+		rsh_arena_clear(&x->arena);
 	free(x);
 }
 
@@ -475,10 +432,9 @@ void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *x, void *buf, size_t len,
 	const uint32_t after = rsh_first(i, n, x->at[i] <= offset);
 
 	/* The last piece that does not begin after `offset` is the first. */
-	for (uint32_t i = after ? after - 1 : 0; i < n && x->at[i] < w.end;
-	     i++) {
-		w.at = x->at[i];
-		put_piece(&w, x, i);
+	if (n > 0) {
+		w.at = x->at[after ? after - 1 : 0];
+		put_pieces(&w, x, after ? after - 1 : 0, NULL);
 	}
 }
 

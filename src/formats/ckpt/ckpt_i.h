@@ -12,9 +12,3 @@
  * text each) passes. */
 int rsh_encrypted_check(const struct rsh_byte_source *src,
 			struct rsh_error *err);
-
-/* These are members of the format. */
-enum rsh_part rsh_ckpt_part(const char *file, struct rsh_step_name *out);
-int rsh_ckpt_check(const struct rsh_byte_source *files,
-		   const char *const *names, size_t n, bool full,
-		   struct rsh_error *err);

@@ -32,6 +32,21 @@ void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
 	}
 }
 
+bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes)
+{
+	return c->length == RSH_DCP_BY_NAME ||
+	       (c->offset <= file_bytes && c->length <= file_bytes - c->offset);
+}
+
+bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
+			    const struct rsh_dcp_chunk *c)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (c->size[d] == 0)
+			return true;
+	return false;
+}
+
 /* Sets the run of an axis that has this index of the chunks, cut so that it
  * begins there and has at most n indexes. */
 static void run_at(const struct rsh_dcp_axis *a, uint64_t at, uint64_t n,

@@ -35,17 +35,6 @@ struct values {
 	struct rsh_values *found;
 };
 
-/* Opens a value's file, which may be a file that is not listed by the
- * source. */
-static int value_open(const struct values *all, const struct rsh_dcp_value *v,
-		      struct rsh_handle **h, struct rsh_stat *st)
-{
-	int rc = rsh_handle_open(rsh_source_store(all->source), v->file, h) ?:
-		 rsh_handle_look(*h, st);
-
-	return rc ? rc : st->kind == RSH_IS_FILE ? 0 : -EINVAL;
-}
-
 /* If a value cannot be read, the tensors are still shown. */
 static int value_read(void *ctx, size_t i, struct rsh_error *err)
 {
@@ -57,7 +46,10 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	struct rsh_stat st;
 	int rc;
 
-	if (!v->file || value_open(all, v, &h, &st))
+	/* Its file may be one that is not listed by the source. */
+	if (!v->file ||
+	    rsh_handle_open(rsh_source_store(all->source), v->file, &h) ||
+	    rsh_handle_look(h, &st) || st.kind != RSH_IS_FILE)
 		return 0;
 	bytes.ctx = h;
 	bytes.size = st.size;
@@ -123,58 +115,6 @@ static int dcp_values(struct rsh_source *source,
 }
 
 /* ---- lists: they are made from the metadata, and no file is opened ---- */
-
-int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
-			  struct rsh_error *err)
-{
-	uint64_t n = 0;
-	int rc = rsh_dcp_uncovered(t, &n, err);
-
-	return rc || n == 0 ? rc :
-	       rsh_error_set(err, EBADMSG, "tensor %s: %" PRIu64 " elements "
-			     "are in no chunk", t->name, n);
-}
-
-static void dcp_check_ends(const struct rsh_dcp *d,
-			   const struct rsh_dcp_tensor *t,
-			   const uint64_t *file_bytes, struct rsh_error *wrong)
-{
-	for (uint32_t i = 0; i < t->n_chunks && !wrong->code; i++) {
-		const struct rsh_dcp_chunk *c = &t->chunks[i];
-
-		if (c->file != RSH_DCP_NO_FILE &&
-		    !rsh_dcp_chunk_fits(c, file_bytes[c->file]))
-			rsh_error_set(wrong, EBADMSG, "%s is too short for "
-				      "tensor %s", d->files[c->file], t->name);
-	}
-}
-
-/* Finds the first tensor whose boxes do not cover it, or else the first file
- * that is missing or too short. */
-static int list_judge(const struct rsh_source *s, struct rsh_error *wrong)
-{
-	const struct rsh_dcp *d = rsh_source_dcp(s);
-	cleanup_free uint64_t *file_bytes =
-		calloc((size_t)d->n_files + 1, sizeof(*file_bytes));
-	struct rsh_stat st;
-
-	if (!file_bytes)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
-		if (rsh_dcp_check_covered(&d->tensors[i], wrong) == -ENOMEM)
-			return -ENOMEM;
-	for (uint32_t i = 0; i < d->n_files && !wrong->code; i++) {
-		if (rsh_store_look(rsh_source_store(s), d->files[i], &st) ||
-		    st.kind != RSH_IS_FILE)
-			rsh_error_set(wrong, ENOENT, "%s is missing",
-				      d->files[i]);
-		else
-			file_bytes[i] = st.size;
-	}
-	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++)
-		dcp_check_ends(d, &d->tensors[i], file_bytes, wrong);
-	return 0;
-}
 
 /* A chunk that is in no file is a problem of the source; one in a damaged file
  * is a problem of the file.  Returns 0 or -ENOMEM. */
@@ -341,10 +281,21 @@ int rsh_dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
 static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		    struct rsh_error *err)
 {
+	const struct rsh_source *s = job->source;
+	const struct rsh_dcp *d = rsh_source_dcp(s);
+	cleanup_free uint64_t *sizes = NULL;
+	struct rsh_stat st;
 	int rc = rsh_dcp_list(job, out, err);
 
-	return rc ? rc : job->part == RSH_LIST_CHUNKS &&
-	       list_judge(job->source, &out->wrong) ? rsh_error_nomem(err) : 0;
+	if (rc || job->part != RSH_LIST_CHUNKS)
+		return rc;
+	sizes = rsh_alloc_array((size_t)d->n_files + 1, sizeof(*sizes));
+	for (uint32_t i = 0; i < d->n_files && sizes; i++)
+		sizes[i] = rsh_store_look(rsh_source_store(s), d->files[i],
+					  &st) || st.kind != RSH_IS_FILE ?
+			   RSH_DCP_MISSING : st.size;
+	return !sizes || rsh_dcp_judge(d, sizes, &out->wrong) == -ENOMEM ?
+	       rsh_error_nomem(err) : 0;
 }
 
 /* Ranks that write their own metadata do not wait for each other. */

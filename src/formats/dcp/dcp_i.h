@@ -57,6 +57,9 @@ struct rsh_dcp_builder {
 struct rsh_dcp_tensor *rsh_dcp_builder_tensor(struct rsh_dcp_builder *b);
 struct rsh_dcp_value *rsh_dcp_builder_value(struct rsh_dcp_builder *b);
 
+/* Returns whether the item of a chunk ends within a file of so many bytes.  The
+ * file itself says where an item is that is found by its name. */
+bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes);
 /* ---- its files (listing.c) ---- */
 
 int rsh_dcp_bid(const struct rsh_look *look, struct rsh_bid_more *more);
@@ -64,23 +67,20 @@ int rsh_dcp_bid(const struct rsh_look *look, struct rsh_bid_more *more);
  * or -errno with a sentence. */
 int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		 struct rsh_error *err);
-/* Returns whether this is the name of the metadata of one rank, "__3.metadata",
- * ".rank3_metadata" or HyperParallel's "3.metadata". */
-bool rsh_dcp_is_of_rank(const char *name);
-/* Returns whether only a distributed checkpoint has a file of that name: its
- * metadata, or HyperParallel's "_rank3_.safetensors" and "_rank3_.bytes". */
-bool rsh_dcp_is_own(const char *name);
-/* Checks whether none of HyperParallel's "0.metadata", "1.metadata" ... is
- * missing: `names` ascend as strverscmp() compares them. */
-int rsh_dcp_check_ranks(const char *path, const char *const *names, size_t n,
-			struct rsh_error *err);
+/* These are members of the format, for --resume. */
+enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out);
+int rsh_dcp_check(const struct rsh_byte_source *files,
+		  const char *const *names, size_t n, bool full,
+		  struct rsh_error *err);
 
-/* Returns whether the item of a chunk ends within a file of so many bytes.  The
- * file itself says where an item is that is found by its name. */
-bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes);
-/* Sets holds[file] for each file that has a chunk with elements.  Other files
- * may be of any format. */
-void rsh_dcp_mark_files(const struct rsh_dcp *d, bool *holds);
+/* ---- whether it is complete (reader.c) ---- */
+
+#define RSH_DCP_MISSING UINT64_MAX
+
+/* Finds the first tensor whose boxes do not cover it, or else the first file
+ * that is missing (its size is RSH_DCP_MISSING) or too short. */
+int rsh_dcp_judge(const struct rsh_dcp *d, const uint64_t *sizes,
+		  struct rsh_error *wrong);
 
 /* ---- shard-*.safetensors (shards.c) ---- */
 
@@ -113,11 +113,3 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		      const struct rsh_dcp_chunk *c,
 		      const struct rsh_source_view *view,
 		      struct rsh_dcp_held *out, struct rsh_error *err);
-
-/* ---- its tensors (reader.c) ---- */
-
-/* These are members of the format (steps.c). */
-enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out);
-int rsh_dcp_check(const struct rsh_byte_source *files,
-		  const char *const *names, size_t n, bool full,
-		  struct rsh_error *err);

@@ -11,11 +11,136 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/pickle_values.h"
+
+/* ---- items: archives of torch.save() ---- */
+
+/* A value of HyperParallel has no more bytes than this. */
+#define OBJECT_MAX ((uint64_t)1024 * 1024)
+
+/* Takes the only tensor of the archive, which must be all of its storage. */
+static int item_take(const struct rsh_torch_file *f, const char *path,
+		     struct rsh_dcp_item *out, struct rsh_error *err)
+{
+	const struct rsh_torch_tensor *t = f->tensors;
+	const struct rsh_torch_storage *s = &f->storages[t->storage];
+	struct rsh_torch_layout l;
+	const char *wrong;
+
+	rsh_torch_layout(t, &l);
+	*out = (struct rsh_dcp_item){
+		.dtype = t->dtype, .n_dims = t->n_dims,
+		.bytes = t->elements * rsh_dtype_size(t->dtype),
+		.offset = s->offset, .has_crc = s->has_crc, .crc = s->crc,
+	};
+	memcpy(out->dims, t->dims, t->n_dims * sizeof(*t->dims));
+	memcpy(out->order, l.order, sizeof(out->order));
+	wrong = t->dtype == RSH_DTYPE_UNKNOWN ? "a type that is not known" :
+		t->from != 0 || out->bytes != s->bytes ?
+			"a tensor that is not all of what is stored" :
+		l.dense ? NULL : "elements with gaps between them";
+	return !wrong ? 0 : rsh_error_set(err, EBADMSG, "%s: damaged: %s", path,
+					  wrong);
+}
+
+int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
+		      uint64_t length, struct rsh_dcp_item *out,
+		      struct rsh_error *err)
+{
+	char path[RSH_TORCH_ITEM_PATH];
+	struct rsh_torch_file *f;
+	int rc = rsh_torch_item_read(file, offset, length, path, &f, err);
+
+	*out = (struct rsh_dcp_item){ 0 };
+	if (rc)
+		return rc;
+	rc = item_take(f, path, out, err);
+	out->offset += offset;
+	rsh_torch_file_free(f);
+	return rc;
+}
+
+int rsh_dcp_item_check(const struct rsh_byte_source *file,
+		       const struct rsh_dcp_item *item, struct rsh_error *err)
+{
+	uint32_t crc = 0;
+	int rc;
+
+	if (!item->has_crc)
+		return 0;
+	rc = rsh_bytes_crc(file, item->offset, item->bytes, rsh_crc32, &crc,
+			   err);
+	if (rc || crc == item->crc)
+		return rc;
+	return rsh_bytes_damaged(file, item->offset, "the elements do not "
+				 "match their CRC", err);
+}
+
+/* A part of a file. */
+struct section {
+	const struct rsh_byte_source *file;
+	uint64_t offset;
+};
+
+static ssize_t section_pread(void *section, void *buf, size_t len,
+			     uint64_t offset)
+{
+	const struct section *s = section;
+
+	return s->file->pread_fn(s->file->ctx, buf, len, s->offset + offset);
+}
+
+/* Reads a pickle that is a section of a file.  One that is larger than any
+ * plain value is not read. */
+static int value_read_pickle(const struct rsh_byte_source *file,
+			     uint64_t offset, uint64_t length,
+			     struct rsh_plain *out, struct rsh_error *err)
+{
+	static const struct rsh_pickle_rules rules = { .ctx = NULL };
+	char path[RSH_TORCH_ITEM_PATH];
+	struct section section = { file, offset };
+	const struct rsh_byte_source bytes = {
+		section_pread, &section, length, path,
+	};
+	cleanup_free struct rsh_pickle *p = NULL;
+	struct rsh_arena values = { 0 };
+	struct rsh_pickle_value v;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s, value at %" PRIu64, file->path,
+		 offset);
+	if (offset > file->size || length > file->size - offset)
+		return rsh_error_set(err, EBADMSG, "%s: truncated", path);
+	if (length > OBJECT_MAX)
+		return 0;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return rsh_error_nomem(err);
+	p->src = &bytes;
+	p->err = err;
+	rc = rsh_pickle_values(p, &rules, &values, &v) ?:
+	     rsh_plain_make(&v, out);
+	rsh_arena_clear(&values);
+	return rc;
+}
+
+int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
+		       uint64_t length, bool bare, struct rsh_plain *out,
+		       struct rsh_error *err)
+{
+	*out = (struct rsh_plain){ .json = NULL };
+	return bare ? value_read_pickle(file, offset, length, out, err) :
+	       rsh_torch_item_value(file, offset, length, out, err);
+}
+
+/* ---- names of records ---- */
 
 /* Two numbers, and an order of up to 32 dimensions. */
 #define NAME_BYTES (2 * 20 + 2 + RSH_MAX_DIMS * 3 + 1)
@@ -99,21 +224,6 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 	return 0;
 }
 
-/* Checks that all items of the file are within it. */
-static int dcp_check_size(const struct rsh_dcp_place *p, size_t n,
-			  const struct rsh_byte_source *bytes,
-			  struct rsh_error *err)
-{
-	size_t n_beyond = 0;
-
-	for (size_t i = 0; i < n; i++)
-		n_beyond += !place_is_there(&p[i], bytes->size);
-	return n_beyond ?
-		rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its %zu "
-			      "items are beyond its end", bytes->path, n_beyond,
-			      n) : 0;
-}
-
 /* HyperParallel on torch gives files of torch.save() the suffix
  * .safetensors. */
 static bool dcp_is_zip(const struct rsh_byte_source *bytes)
@@ -168,7 +278,7 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 	const struct rsh_dcp_source *d = rsh_dcp_of(job->source);
 	const struct rsh_byte_source *bytes = job->bytes;
 	const bool full = job->how != RSH_SCAN_HEADERS;
-	size_t n, n_dims = 0;
+	size_t n, n_dims = 0, n_beyond = 0;
 	const struct rsh_dcp_place *p = file_places(d, job->file, &n);
 	struct rsh_ckpt_index *ix;
 	uint32_t twice;
@@ -176,10 +286,12 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 
 	if (job->stored)
 		return d->pub->by_name ? 0 : dcp_check_stored(job);
-	if (job->how == RSH_SCAN_VERIFY)
-		rc = dcp_check_size(p, n, bytes, err);
-	if (rc)
-		return rc;
+	for (size_t i = 0; i < n && job->how == RSH_SCAN_VERIFY; i++)
+		n_beyond += !place_is_there(&p[i], bytes->size);
+	if (n_beyond)
+		return rsh_error_set(err, EBADMSG, "%s: truncated: %zu of its "
+				     "%zu items are beyond its end",
+				     bytes->path, n_beyond, n);
 	if (d->pub->by_name && d->holds[job->file])
 		return dcp_is_zip(bytes) ?
 		       rsh_torch_scan_by_name(bytes, full, job->names, out,
@@ -209,18 +321,6 @@ int rsh_dcp_index_scan(const struct rsh_scan_job *job,
 
 /* ---- searching an index ---- */
 
-/* Finds the first record whose elements begin at or after the chunk's
- * offset. */
-static bool find_item(const struct rsh_ckpt_index *ix,
-		      const struct rsh_dcp_chunk *c, uint32_t *record)
-{
-	const struct rsh_record *v = ix->records;
-
-	*record = rsh_first(i, ix->n_records,
-			    ix->extents[v[i].first_extent].offset < c->offset);
-	return *record < ix->n_records;
-}
-
 /* Reads "/2,0,1", or an empty text for row-major.  Returns false if it is not
  * an order of n dimensions. */
 static bool read_order(const char *text, uint32_t n, uint8_t *order)
@@ -245,18 +345,6 @@ static bool read_order(const char *text, uint32_t n, uint8_t *order)
 		text += digits;
 	}
 	return !*text;
-}
-
-static bool held_shape_fits(const struct rsh_dcp_chunk *c,
-			    const struct rsh_ckpt_index *ix,
-			    const struct rsh_record *r, const uint8_t *order)
-{
-	const int64_t *dims = rsh_record_dims(ix, r);
-
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		if ((uint64_t)dims[d] != c->size[order[d]])
-			return false;
-	return true;
 }
 
 /* Finds a tensor of a file of torch.save() that is not in row-major order. */
@@ -294,11 +382,16 @@ static bool find_record(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		if (!r)
 			return false;
 		out->record = (uint32_t)(r - ix->records);
-	} else if (!find_item(ix, c, &out->record) ||
-		   !record_is_of(rsh_names_text(names,
-				 ix->records[out->record].name), c->offset,
-				 c->length, &order)) {
-		return false;
+	} else {
+		/* The first record whose elements begin at or after the chunk's
+		 * offset. */
+		r = ix->records;
+		out->record = rsh_first(i, ix->n_records,
+			ix->extents[r[i].first_extent].offset < c->offset);
+		if (out->record == ix->n_records ||
+		    !record_is_of(rsh_names_text(names, r[out->record].name),
+				  c->offset, c->length, &order))
+			return false;
 	}
 	return read_order(order, t->n_dims, out->order);
 }
@@ -312,6 +405,7 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 		c->file < view->n_ranks ? view->index[c->file] : NULL;
 	const struct rsh_record *r;
 	uint64_t at;
+	bool fits;
 
 	if (!ix || !find_record(d, t, c, ix, view->names, out))
 		return -ENOENT;
@@ -323,7 +417,11 @@ int rsh_dcp_find_held(const struct rsh_dcp *d, const struct rsh_dcp_tensor *t,
 				     "metadata", view->path[c->file], t->name,
 				     at, rsh_dtype_name(r->dtype),
 				     rsh_dtype_name(t->dtype));
-	if (r->n_dims != t->n_dims || !held_shape_fits(c, ix, r, out->order))
+	fits = r->n_dims == t->n_dims;
+	for (uint32_t i = 0; fits && i < r->n_dims; i++)
+		fits = (uint64_t)rsh_record_dims(ix, r)[i] ==
+		       c->size[out->order[i]];
+	if (!fits)
 		return rsh_error_set(err, EBADMSG, "%s: tensor %s at offset "
 				     "%" PRIu64 " has another shape than the "
 				     "metadata says", view->path[c->file],

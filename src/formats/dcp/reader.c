@@ -55,21 +55,11 @@ static void reader_lack(struct dcp_reader *r, const char *text)
 		r->opts->report_lost(r->opts->ctx, text);
 }
 
-static int part_begin(void *ctx, const struct rsh_dcp_part *part)
+/* Sets the place of a box to that of its first part in the tensor. */
+static int part_first(void *box, const struct rsh_dcp_part *part)
 {
-	memcpy(ctx, part->box.from, part->box.n_dims * sizeof(uint64_t));
+	*(struct rsh_box *)box = part->box;
 	return 1;
-}
-
-/* Sets where the first part of a chunk begins in the tensor. */
-static void chunk_begin(const struct rsh_dcp_tensor *t,
-			const struct rsh_dcp_chunk *c, uint64_t *out)
-{
-	struct rsh_box box;
-
-	rsh_dcp_box(t, c, &box);
-	memcpy(out, box.from, t->n_dims * sizeof(*out));
-	rsh_dcp_parts(t, &box, part_begin, out);
 }
 
 static void reader_lack_chunk(struct dcp_reader *r,
@@ -79,12 +69,13 @@ static void reader_lack_chunk(struct dcp_reader *r,
 	char size[256], from[256], text[RSH_ERROR_TEXT_MAX];
 	const struct rsh_ckpt_index *ix = c->file < r->view->n_ranks ?
 					  r->view->index[c->file] : NULL;
-	uint64_t begin[RSH_MAX_DIMS];
+	struct rsh_box box;
 	int at;
 
 	rsh_dims_text(c->size, t->n_dims, size, sizeof(size));
-	chunk_begin(t, c, begin);
-	rsh_dims_text(begin, t->n_dims, from, sizeof(from));
+	rsh_dcp_box(t, c, &box);
+	rsh_dcp_parts(t, &box, part_first, &box);
+	rsh_dims_text(box.from, t->n_dims, from, sizeof(from));
 	at = snprintf(text, sizeof(text), "tensor %s lacks its box %s at %s, "
 		      "which is in ", t->name, size, from);
 	if ((size_t)at >= sizeof(text))
@@ -365,34 +356,40 @@ static int part_count(void *ctx, const struct rsh_dcp_part *of)
 	return ++*n > PARTS_MAX ? -EFBIG : 0;
 }
 
-static void found_whole(const struct found_tensor *f, struct rsh_box *whole)
+/* Calls a function for the parts of all chunks from `first` on, or of those
+ * that have the order of that one; if all have one order, for the parts of the
+ * whole tensor. */
+static int each_part(const struct found_tensor *f, uint32_t first, bool alike,
+		     int (*fn)(void *ctx, const struct rsh_dcp_part *of),
+		     void *ctx)
 {
-	*whole = (struct rsh_box){ .n_dims = f->tensor->n_dims };
-	for (uint32_t d = 0; d < whole->n_dims; d++)
-		whole->size[d] = f->tensor->dims[d];
+	struct rsh_box box = { .n_dims = f->tensor->n_dims };
+	int rc = 0;
+
+	if (found_is_uniform(f)) {
+		memcpy(box.size, f->tensor->dims,
+		       box.n_dims * sizeof(*box.size));
+		return rsh_dcp_parts(f->tensor, &box, fn, ctx);
+	}
+	for (uint32_t i = first; i < f->n && rc == 0; i++) {
+		if (alike && !same_order(f, first, i))
+			continue;
+		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
+		rc = rsh_dcp_parts(f->tensor, &box, fn, ctx);
+	}
+	return rc;
 }
 
-/* Makes room for the parts of all chunks or, if these have one order, of the
- * whole tensor. */
+/* Makes room for the parts of all chunks. */
 static int parts_alloc(struct dcp_reader *r, const struct found_tensor *f,
 		       struct rsh_recipe_part **out, struct rsh_error *err)
 {
-	const bool uniform = found_is_uniform(f);
-	struct rsh_box box;
 	uint64_t n = 0;
-	int rc = 0;
 
 	*out = NULL;
-	if (uniform && !f->tensor->axes)
+	if (found_is_uniform(f) && !f->tensor->axes)
 		return 0;
-	found_whole(f, &box);
-	if (uniform)
-		rc = rsh_dcp_parts(f->tensor, &box, part_count, &n);
-	for (uint32_t i = 0; !uniform && i < f->n && rc == 0; i++) {
-		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
-		rc = rsh_dcp_parts(f->tensor, &box, part_count, &n);
-	}
-	if (rc)
+	if (each_part(f, 0, false, part_count, &n))
 		return rsh_error_set(err, ENOTSUP, "tensor %s is in more than "
 				     "%d pieces (--drop leaves it out)",
 				     f->tensor->name, PARTS_MAX);
@@ -400,54 +397,12 @@ static int parts_alloc(struct dcp_reader *r, const struct found_tensor *f,
 	return *out ? 0 : rsh_error_nomem(err);
 }
 
-/* Makes parts of each chunk that has the order of chunk `first`, or of the
- * whole. */
-static int reader_add_parts(struct parting *p, uint32_t first)
-{
-	struct found_tensor *f = p->f;
-	struct rsh_box box;
-	int rc = 0;
-
-	if (found_is_uniform(f)) {
-		found_whole(f, &box);
-		return rsh_dcp_parts(f->tensor, &box, part_add, p);
-	}
-	for (uint32_t i = first; i < f->n && rc == 0; i++) {
-		if (!same_order(f, first, i))
-			continue;
-		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
-		rc = rsh_dcp_parts(f->tensor, &box, part_add, p);
-	}
-	return rc;
-}
-
-/* Makes the offer of a tensor whose chunks all have one order. */
-static int offer_uniform(struct dcp_reader *r, const struct found_tensor *f,
-			 uint32_t number, const uint8_t *order,
-			 struct rsh_offer *o)
-{
-	struct rsh_recipe_part *part;
-
-	if (rsh_torch_is_row_major(order, f->tensor->n_dims)) {
-		o->same = number + 1;
-		return 0;
-	}
-	part = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
-	if (!part)
-		return -ENOMEM;
-	part->tensor = number;
-	found_whole(f, &part->box);
-	memcpy(part->axis, order, f->tensor->n_dims);
-	o->parts = part;
-	o->n_parts = 1;
-	return 0;
-}
-
 /* Adds the tensors of all orders and the parts that use them. */
 static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 			     struct rsh_recipe_part *parts,
 			     struct rsh_offer *o, struct rsh_error *err)
 {
+	const uint32_t n_dims = f->tensor->n_dims;
 	uint8_t order[RSH_MAX_DIMS];
 	struct parting p = { .f = f, .parts = parts, .order = order };
 	uint32_t i = 0;
@@ -461,13 +416,27 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 		rc = reader_add_order(r, f, first, &p.number, order, err);
 		if (rc)
 			return rc;
-		if (parts && reader_add_parts(&p, first))
+		if (parts && each_part(f, first, true, part_add, &p))
 			return rsh_error_nomem(err);
 	} while (++i < f->n);
 	o->n_parts = p.n;
-	return parts ? 0 :
-	       offer_uniform(r, f, p.number, order, o) ? rsh_error_nomem(err) :
-							 0;
+	if (parts)
+		return 0;
+	/* All chunks have one order. */
+	if (rsh_torch_is_row_major(order, n_dims)) {
+		o->same = p.number + 1;
+		return 0;
+	}
+	o->parts = parts = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
+	if (!parts)
+		return rsh_error_nomem(err);
+	o->n_parts = 1;
+	parts->tensor = p.number;
+	parts->box.n_dims = n_dims;
+	memcpy(parts->box.size, f->tensor->dims,
+	       n_dims * sizeof(*parts->box.size));
+	memcpy(parts->axis, order, n_dims);
+	return 0;
 }
 
 static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
@@ -604,27 +573,56 @@ int rsh_dcp_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	return 0;
 }
 
-int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
-		      struct rsh_error *err)
+int rsh_dcp_check_covered(const struct rsh_dcp_tensor *t,
+			  struct rsh_error *err)
 {
 	cleanup_free struct rsh_box *boxes =
 		rsh_alloc_array(t->n_chunks, sizeof(*boxes));
 	struct rsh_cut *cut = NULL;
+	uint64_t elements = 0;
 	uint32_t n = 0;
-	int rc = boxes ? tensor_elements(t, elements, err) :
+	int rc = boxes ? tensor_elements(t, &elements, err) :
 			 rsh_error_nomem(err);
 
 	for (uint32_t i = 0; rc == 0 && i < t->n_chunks; i++)
 		if (!rsh_dcp_chunk_is_empty(t, &t->chunks[i]))
 			rsh_dcp_box(t, &t->chunks[i], &boxes[n++]);
-	if (rc || n == 0)
-		return rc;
-	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
-	if (rc) {
-		rsh_error_prefix(err, "tensor %s", t->name);
-		return rc;
+	if (rc == 0 && n > 0) {
+		rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
+		if (rc)
+			rsh_error_prefix(err, "tensor %s", t->name);
+		else
+			elements -= cut_elements(cut, t->dims);
+		rsh_cut_free(cut);
 	}
-	*elements -= cut_elements(cut, t->dims);
-	rsh_cut_free(cut);
-	return 0;
+	return rc || elements == 0 ? rc :
+	       rsh_error_set(err, EBADMSG, "tensor %s: %" PRIu64 " elements "
+			     "are in no chunk", t->name, elements);
+}
+
+int rsh_dcp_judge(const struct rsh_dcp *d, const uint64_t *sizes,
+		  struct rsh_error *wrong)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
+		rc = rsh_dcp_check_covered(&d->tensors[i], wrong);
+	for (uint32_t i = 0; i < d->n_files && rc == 0; i++)
+		if (sizes[i] == RSH_DCP_MISSING)
+			rc = rsh_error_set(wrong, ENOENT, "%s is missing",
+					   d->files[i]);
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+
+		for (uint32_t k = 0; k < t->n_chunks && rc == 0; k++) {
+			const uint32_t file = t->chunks[k].file;
+
+			if (file != RSH_DCP_NO_FILE &&
+			    !rsh_dcp_chunk_fits(&t->chunks[k], sizes[file]))
+				rc = rsh_error_set(wrong, EBADMSG, "%s is too "
+						   "short for tensor %s",
+						   d->files[file], t->name);
+		}
+	}
+	return rc;
 }

@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "rsh/formats/files.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
+#include "rsh/wire/json_load.h"
 #include "rsh/wire/safetensors.h"
 
 #define INFO "DCP_SHARDING_INFO"
@@ -88,6 +91,49 @@ static int shard_read(void *ctx, size_t i, struct rsh_error *err)
 	struct shards *s = ctx;
 
 	return shard_scan(s->source, s->names[i], s->tensors, &s->v[i], err);
+}
+
+int rsh_dcp_sharding_info(const char *text, const char *path,
+			  rsh_dcp_offsets_fn *each, void *ctx,
+			  struct rsh_error *err)
+{
+	json_error_t where;
+	cleanup_json json_t *root =
+		rsh_json_parse(&(struct rsh_memory){ text, strlen(text) },
+			       JSON_REJECT_DUPLICATES, &where);
+	const char *name;
+	json_t *v, *offset;
+	size_t i;
+	int rc = 0;
+
+	if (!json_is_object(root))
+		return rsh_error_set(err, EBADMSG, "%s: DCP_SHARDING_INFO is "
+				     "not a JSON object%s%s", path,
+				     root ? "" : ": ", root ? "" : where.text);
+	json_object_foreach(root, name, v) {
+		const json_t *list = json_object_get(v, "saved_offsets");
+		const size_t n = json_array_size(list);
+		uint64_t offsets[RSH_MAX_DIMS];
+
+		if (!json_is_array(list) || n > RSH_MAX_DIMS)
+			return rsh_error_set(err, EBADMSG, "%s: "
+					     "DCP_SHARDING_INFO: \"%s\" has "
+					     "no list of offsets", path, name);
+		json_array_foreach(list, i, offset) {
+			const json_int_t at = json_integer_value(offset);
+
+			if (!json_is_integer(offset) || at < 0)
+				return rsh_error_set(err, EBADMSG, "%s: "
+					"DCP_SHARDING_INFO: an offset of "
+					"\"%s\" is not an integer of 0 or "
+					"more", path, name);
+			offsets[i] = (uint64_t)at;
+		}
+		rc = each(ctx, name, (uint32_t)n, offsets);
+		if (rc)
+			break;
+	}
+	return rc;
 }
 
 /* ---- all files ---- */

@@ -180,13 +180,12 @@ static void note_state_key(const struct shown_weights *s)
 }
 
 /* Corrects the config.json and the generation_config.json beside a model to
- * match the weights that are shown (model_config.c).  Returns 0 or -errno with
- * a sentence. */
-static int model_configs_update(const struct rsh_output_tree *t,
+ * match the weights that are shown (hf_config.c).  Returns 0 or -errno with a
+ * sentence. */
+static int model_configs_update(struct shown_weights *s,
 				struct rsh_model_files *files,
 				struct rsh_error *err)
 {
-	struct shown_weights s = { 0 };
 	bool noted = false;
 	int rc = 0;
 
@@ -194,25 +193,17 @@ static int model_configs_update(const struct rsh_output_tree *t,
 		struct rsh_model_file *f = &files->v[i];
 		const bool config = strcmp(f->name, RSH_MODEL_CONFIG_NAME) == 0;
 
-		if (!config && strcmp(f->name, GENERATION_NAME) != 0)
-			continue;
-		if (!s.t)
-			rc = shown_list(t, &s, err);
-		if (rc == 0)
-			rc = config_update_file(&s, files->dir, f, config, err);
+		if (config || strcmp(f->name, GENERATION_NAME) == 0)
+			rc = config_update_file(s, files->dir, f, config, err);
 		noted |= config;
 	}
-	if (rc == 0 && !noted && !s.t)
-		rc = shown_list(t, &s, err);
 	if (rc == 0 && !noted) {
-		const struct rsh_hf_weights w = { .v = s.weights, .n = s.n,
+		const struct rsh_hf_weights w = { .v = s->weights, .n = s->n,
 						  .note = shown_note };
 
 		if (!rsh_hf_names_check(&w, "there is no config.json"))
-			note_state_key(&s);
+			note_state_key(s);
 	}
-	free(s.weights);
-	free(s.at);
 	return rc;
 }
 
@@ -239,176 +230,86 @@ static void hf_free(void *state)
 /* ---- names ---- */
 
 /* The text of the map is made last, because it lists all that is shown. */
-static int hf_add_parts(struct rsh_output_tree *t, uint32_t *map_leaf)
+static int hf_add_parts(struct rsh_output_tree *t)
 {
 	struct rsh_arena *arena = &t->tree->arena;
-	struct rsh_item *map = rsh_arena_array(arena, struct rsh_item, 1);
 	const struct rsh_output_text text = { .mode = 0444 };
 	const uint32_t n = rsh_plan_n_files(t->plan);
-	char after[64];
-	const int length = snprintf(after, sizeof(after), "-of-%05" PRIu32 "%s",
-				    n, t->output->suffix);
 	const struct rsh_row parts = {
 		.n = n, .first = RSH_NODE_OF_FILE(0), .step = 2,
 		.parent = t->tree->root, .kind = RSH_NODE_FILE,
 		.before = "model-", .from = 1, .digits = 5,
-		.after = rsh_arena_strndup(arena, after, (size_t)length),
-	};
-	const struct rsh_row of_map = {
-		.n = 1, .first = RSH_NODE_BESIDE(0), .step = 1,
-		.parent = t->tree->root, .items = map,
+		.after = rsh_arena_format(arena, "-of-%05" PRIu32 "%s", n,
+					  t->output->suffix),
 	};
 
-	if (!map || !parts.after || rsh_output_add_text(t, &text, map_leaf))
-		return -ENOMEM;
-	*map = (struct rsh_item){ MAP_NAME, RSH_NODE_FILE, *map_leaf };
-	if (rsh_tree_add(t->tree, &parts))
-		return -ENOMEM;
-	return rsh_tree_add(t->tree, &of_map);
+	return !parts.after || rsh_tree_add(t->tree, &parts) ? -ENOMEM :
+	       rsh_output_add_file(t, RSH_NODE_BESIDE(0), t->tree->root,
+				   MAP_NAME, &text);
 }
 
-/* The files beside a model that are added to the tree, in the order of their
- * paths.  Their numbers come after that of the file of values. */
-struct beside_nodes {
-	struct rsh_output_tree *t;
-	const struct rsh_model_files *files;
-	uint64_t next; /* the number of the next node */
-};
-
-/* Returns how many files from file i on are in the same subdirectory below the
- * first `skip` characters of the path, or 0 if file i is in none. */
-static size_t beside_in_directory(const struct rsh_model_files *files, size_t i,
-				  size_t end, size_t skip)
-{
-	const char *path = files->v[i].name, *slash = strchr(path + skip, '/');
-	size_t n = 1;
-
-	if (!slash)
-		return 0;
-	while (i + n < end &&
-	       strncmp(files->v[i + n].name, path, slash - path + 1) == 0)
-		n++;
-	return n;
-}
-
-static int beside_add_file(struct beside_nodes *b, size_t i, size_t skip,
-			   struct rsh_item *item, struct rsh_error *err)
-{
-	const struct rsh_model_file *f = &b->files->v[i];
-	const struct rsh_output_text text = {
-		.body = rsh_body_of_text(f->text, f->bytes), .attr = &f->attr,
-	};
-
-	*item = (struct rsh_item){ f->name + skip, RSH_NODE_FILE, 0 };
-	if (!skip && rsh_tree_find(b->t->tree, b->t->tree->root, f->name))
-		return rsh_error_set(err, EEXIST, "%s is there twice: beside "
-				     "the model, and as a file of its own",
-				     f->name);
-	return rsh_output_add_text(b->t, &text, &item->leaf) ?
-	       rsh_error_nomem(err) : 0;
-}
-
-/* Adds the files from..end, whose paths begin with the same `skip` characters,
- * to the directory with the number `parent`. */
-static int beside_add(struct beside_nodes *b, size_t from, size_t end,
-		      size_t skip, uint64_t parent, struct rsh_error *err)
-{
-	struct rsh_arena *arena = &b->t->tree->arena;
-	struct rsh_item *items = rsh_arena_array(arena, struct rsh_item,
-						 end - from);
-	struct rsh_row row = {
-		.step = 1, .parent = parent, .items = items, .first = b->next,
-	};
-	int rc = items ? 0 : rsh_error_nomem(err);
-	uint64_t child;
-	size_t n;
-
-	for (size_t i = from; rc == 0 && i < end; i += n ? n : 1) {
-		struct rsh_item *item = &items[row.n++];
-
-		n = beside_in_directory(b->files, i, end, skip);
-		if (n == 0) {
-			rc = beside_add_file(b, i, skip, item, err);
-			continue;
-		}
-		*item = (struct rsh_item){
-			rsh_arena_strndup(arena, b->files->v[i].name + skip,
-					  strcspn(b->files->v[i].name + skip,
-						  "/")),
-			RSH_NODE_DIR, RSH_NO_LEAF,
-		};
-		if (!item->name)
-			rc = rsh_error_nomem(err);
-	}
-	if (rc == 0 && rsh_tree_add(b->t->tree, &row))
-		rc = rsh_error_nomem(err);
-	if (rc)
-		return rc;
-	child = row.first;
-	b->next += row.n;
-	for (size_t i = from; rc == 0 && i < end; i += n ? n : 1, child++) {
-		n = beside_in_directory(b->files, i, end, skip);
-		if (n)
-			rc = beside_add(b, i, i + n, skip + 1 +
-					strlen(items[child - row.first].name),
-					child, err);
-	}
-	return rc;
-}
-
+/* The numbers of these files come after that of the file of values. */
 static int hf_add_beside(struct rsh_output_tree *t,
 			 const struct rsh_model_files *beside,
 			 struct rsh_error *err)
 {
-	struct beside_nodes b = {
-		t, beside, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1,
-	};
+	cleanup_free struct rsh_path *paths =
+		rsh_alloc_array(beside->n, sizeof(*paths));
+	int rc = paths ? 0 : -ENOMEM;
 
-	return beside->n ? beside_add(&b, 0, beside->n, 0, t->tree->root, err) :
-			   0;
+	for (size_t i = 0; i < beside->n && rc == 0; i++) {
+		const struct rsh_model_file *f = &beside->v[i];
+		const struct rsh_output_text text = {
+			.body = rsh_body_of_text(f->text, f->bytes),
+			.attr = &f->attr,
+		};
+
+		paths[i] = (struct rsh_path){ f->name, RSH_NODE_FILE, 0 };
+		if (rsh_tree_find(t->tree, t->tree->root, f->name))
+			return rsh_error_set(err, EEXIST, "%s is there twice: "
+					     "beside the model, and as a file "
+					     "of its own", f->name);
+		rc = rsh_output_add_text(t, &text, &paths[i].leaf);
+	}
+	rc = rc ?: rsh_tree_add_paths(
+		t->tree, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1, paths,
+		beside->n);
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- the map ---- */
 
-static int hf_make_map(const struct rsh_output_tree *t, char **text,
+static int hf_make_map(const struct shown_weights *s, char **text,
 		       size_t *bytes, struct rsh_error *err)
 {
+	const struct rsh_output_tree *t = s->t;
 	struct rsh_weight_map map = {
 		.n_files = rsh_plan_n_files(t->plan), .has_total_size = true,
+		.n_weights = s->n,
 	};
-	cleanup_free struct rsh_weight *weights = NULL;
+	cleanup_free struct rsh_weight *weights =
+		rsh_alloc_array(s->n, sizeof(*weights));
 	cleanup_free const char **files =
 		rsh_alloc_array(map.n_files, sizeof(*files));
 	struct rsh_arena arena = { 0 };
-	size_t n = 0;
-	int rc = 0;
+	int rc;
 
-	for (uint32_t f = 0; f < map.n_files; f++)
-		n += rsh_plan_n_records(t->plan, f);
-	weights = rsh_alloc_array(n, sizeof(*weights));
-	if (!weights || !files)
-		rc = rsh_error_nomem(err);
-	for (uint32_t f = 0; rc == 0 && f < map.n_files; f++) {
+	for (uint32_t f = 0; files && f < map.n_files; f++) {
 		char name[NAME_MAX + 1];
 
 		rsh_output_file_name(t->tree, f, name, sizeof(name));
 		files[f] = rsh_arena_strndup(&arena, name, strlen(name));
-		if (!files[f])
-			rc = rsh_error_nomem(err);
-		for (uint32_t i = 0; i < rsh_plan_n_records(t->plan, f); i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(t->plan, f, i, &r);
-			weights[map.n_weights++] = (struct rsh_weight){
-				r.shape.name, f
-			};
-			map.total_size += r.shape.content_bytes;
-		}
+	}
+	for (uint32_t i = 0; weights && i < s->n; i++) {
+		weights[i] = (struct rsh_weight){ s->weights[i].name,
+						  s->at[i].file };
+		map.total_size += s->at[i].bytes;
 	}
 	map.weights = weights;
 	map.files = files;
-	if (rc == 0)
-		rc = rsh_weight_map_format(&map, text, bytes, err);
+	rc = weights && files && !arena.failed ?
+	     rsh_weight_map_format(&map, text, bytes, err) :
+	     rsh_error_nomem(err);
 	rsh_arena_clear(&arena);
 	return rc;
 }
@@ -416,7 +317,7 @@ static int hf_make_map(const struct rsh_output_tree *t, char **text,
 static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct hf_model *m = t->state = calloc(1, sizeof(*m));
-	uint32_t map;
+	struct shown_weights s = { 0 };
 	size_t bytes;
 	int rc;
 
@@ -429,14 +330,16 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 	if (m->beside.left_out)
 		rsh_log_notice("%s: not shown beside the model: %s",
 			       m->beside.dir, m->beside.left_out);
-	if (hf_add_parts(t, &map) || rsh_output_add_values(t))
+	if (hf_add_parts(t) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
-	rc = model_configs_update(t, &m->beside, err) ?:
+	rc = shown_list(t, &s, err) ?:
+	     model_configs_update(&s, &m->beside, err) ?:
 	     hf_add_beside(t, &m->beside, err) ?:
-	     hf_make_map(t, &m->map, &bytes, err);
+	     hf_make_map(&s, &m->map, &bytes, err);
+	free(s.weights);
+	free(s.at);
 	if (rc == 0)
-		t->texts[map - rsh_plan_n_files(t->plan)].body =
-			rsh_body_of_text(m->map, bytes);
+		t->texts[0].body = rsh_body_of_text(m->map, bytes);
 	return rc;
 }
 

@@ -199,48 +199,35 @@ static const char *hf_shape_text(const struct hf_check *h, uint32_t i,
 	return text;
 }
 
-/* Sets the error for a key whose value is `is`; `say` is what the weights
- * imply.  A model that is shown as it is saved, with its own file, is not
- * refused, as its weights may be packed or made for another program. */
-static int hf_refuse(const struct hf_check *h, const char *key, const char *is,
-		     const char *say)
+/* Says that a key's value is `is`, and what the weights imply, `say`.  That is
+ * an error unless the model is shown as it is saved, with its own file, as its
+ * weights may be packed or made for another program.  If something is missing
+ * in the weights, and the options leave tensors out, it is a note too. */
+static int hf_differ(const struct hf_check *h, const char *key, const char *is,
+		     const char *say, bool missing)
 {
+	const bool left = missing && h->f.w->partial;
 	char text[RSH_ERROR_TEXT_MAX];
 
-	if (!h->f.w->as_saved)
+	if (!left && !h->f.w->as_saved)
 		return rsh_error_set(h->err, EINVAL, "%s: \"%s\" is %s, and "
 				     "the weights %s", h->path, key, is, say);
 	snprintf(text, sizeof(text), "%.600s: \"%.80s\" is %.80s, and the weights "
-		 "%.1000s; the model is shown as it is saved", h->path, key, is,
-		 say);
+		 "%s%.1000s%s", h->path, key, is, left ? "that are left " : "",
+		 say, left ? "" : "; the model is shown as it is saved");
 	if (h->f.w->note)
 		h->f.w->note(h->f.w->ctx, text);
 	return 0;
 }
 
-static int hf_refuse_size(const struct hf_check *h,
-			  const struct rsh_json_member *m, const char *say)
+static int hf_differ_size(const struct hf_check *h,
+			  const struct rsh_json_member *m, const char *say,
+			  bool missing)
 {
 	char is[24];
 
 	snprintf(is, sizeof(is), "%" PRIu64, m->number);
-	return hf_refuse(h, m->key, is, say);
-}
-
-/* Does the same if something is missing in the weights.  If the options leave
- * tensors out, it is a note instead. */
-static int hf_miss(const struct hf_check *h, const char *key, const char *is,
-		   const char *say)
-{
-	char text[RSH_ERROR_TEXT_MAX];
-
-	if (!h->f.w->partial)
-		return hf_refuse(h, key, is, say);
-	snprintf(text, sizeof(text), "%.600s: \"%.80s\" is %.80s, and the weights "
-		 "that are left %.400s", h->path, key, is, say);
-	if (h->f.w->note)
-		h->f.w->note(h->f.w->ctx, text);
-	return 0;
+	return hf_differ(h, m->key, is, say, missing);
 }
 
 /* ---- numbers of layers and experts ---- */
@@ -255,7 +242,7 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 	const uint64_t size = key == HF_LAYERS &&
 		hf_mentions(h, hf_find(h, "layer_types"), "\"mlp\"") ?
 		2 * (uint64_t)n : n;
-	char say[96], is[24];
+	char say[96];
 
 	if (n == 0)
 		return 0;
@@ -271,9 +258,7 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 			return 0;
 	snprintf(say, sizeof(say), "say %" PRIu64 " (%s are numbered 0 to "
 		 "%" PRIu32 ")", size, what, n - 1);
-	snprintf(is, sizeof(is), "%" PRIu64, m->number);
-	return size > m->number ? hf_refuse(h, m->key, is, say) :
-				  hf_miss(h, m->key, is, say);
+	return hf_differ_size(h, m, say, size < m->number);
 }
 
 /* ---- shapes ---- */
@@ -314,7 +299,7 @@ static int hf_check_one(struct hf_check *h, enum hf_key key, uint32_t weight,
 			return 0;
 	snprintf(say, sizeof(say), "say %" PRIu64 " (%s)", size,
 		 hf_shape_text(h, weight, shape, sizeof(shape)));
-	return hf_refuse_size(h, m, say);
+	return hf_differ_size(h, m, say, false);
 }
 
 /* Computes times * (a + b).  Returns false if the result is too large. */
@@ -362,7 +347,7 @@ static int hf_refuse_several(struct hf_check *h, const enum hf_key *keys,
 	snprintf(say, sizeof(say), "say %" PRIu64 " where with %s it would be "
 		 "%" PRIu64 " (%s)", size, with, made,
 		 hf_shape_text(h, weight, shape, sizeof(shape)));
-	return first ? hf_refuse_size(h, first, say) : 0;
+	return first ? hf_differ_size(h, first, say, false) : 0;
 }
 
 /* Compares a dimension that is computed from several keys.  If one key is
@@ -457,7 +442,7 @@ static int hf_check_sizes(struct hf_check *h)
 	snprintf(say, sizeof(say), "say %" PRIu64 " rows of keys for %" PRIu64
 		 " of queries, whose \"%s\" is %" PRIu64, keys, queries, q->key,
 		 q->number);
-	return hf_refuse_size(h, kv, say);
+	return hf_differ_size(h, kv, say, false);
 }
 
 #define HF_QUANTIZED "quantization_config"
@@ -484,114 +469,71 @@ static const struct hf_type *hf_type_of(enum rsh_dtype t)
 	return NULL;
 }
 
-/* Returns the type that a "dtype" names.  Returns NULL if weights are not
- * stored in it. */
-static const struct hf_type *hf_type_said(const struct rsh_json_member *m)
-{
-	static const char torch[] = "torch.";
-	const char *s = m->kind == RSH_JSON_STRING ? m->string : "";
-
-	if (strncmp(s, torch, sizeof(torch) - 1) == 0)
-		s += sizeof(torch) - 1;
-	for (size_t i = 0; i < HF_N_TYPES; i++)
-		if (strcmp(hf_types[i].name, s) == 0)
-			return &hf_types[i];
-	return NULL;
-}
-
-/* A wider type is also correct if some of the weights have it: it can represent
- * every value of the others. */
-static bool hf_type_will_do(const struct hf_check *h,
-			    const struct hf_type *said,
-			    const struct hf_type *is)
-{
-	if (said == is)
-		return true;
-	if (said->width <= is->width)
-		return false;
-	for (uint32_t i = 0; i < h->f.w->n; i++)
-		if (hf_weight(h, i)->dtype == said->dtype)
-			return true;
-	return false;
-}
-
-static int hf_set_type(struct hf_check *h, const char *in, const char *key,
+/* Corrects the types in one object.  A wider type is also correct if some of
+ * the weights have it: it can represent every value of the others. */
+static int hf_set_type(struct hf_check *h, const char *in,
 		       const struct hf_type *is)
 {
-	const struct rsh_json_member *m = rsh_json_edit_find(h->e, in, key);
-	const struct hf_type *said;
+	static const char *const keys[] = { "dtype", "torch_dtype" };
 	char text[24];
-
-	if (!m || (m->kind != RSH_JSON_STRING && m->kind != RSH_JSON_NULL))
-		return 0;
-	said = hf_type_said(m);
-	if (said ? hf_type_will_do(h, said, is) : m->kind == RSH_JSON_STRING)
-		return 0;
-	snprintf(text, sizeof(text), "\"%s\"", is->name);
-	return hf_set(h, in, key, text);
-}
-
-/* Sets the types of parts of the model (vision_config, ..).  They are known
- * only if all weights have the same type. */
-static int hf_set_types_of_parts(struct hf_check *h, const struct hf_type *is)
-{
-	const struct rsh_json_member *m;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && (m = rsh_json_edit_at(h->e, i)); i++) {
-		if (m->kind != RSH_JSON_OBJECT ||
-		    strcmp(m->key, HF_QUANTIZED) == 0 ||
-		    !rsh_has_suffix(m->key, "_config"))
-			continue;
-		rc = hf_set_type(h, m->key, "dtype", is) ?:
-		     hf_set_type(h, m->key, "torch_dtype", is);
+	snprintf(text, sizeof(text), "\"%s\"", is->name);
+	for (size_t k = 0; rc == 0 && k < 2; k++) {
+		const struct rsh_json_member *m =
+			rsh_json_edit_find(h->e, in, keys[k]);
+		const char *s = m && m->kind == RSH_JSON_STRING ? m->string :
+								  NULL;
+		const struct hf_type *said = NULL;
+		bool right = !m || (!s && m->kind != RSH_JSON_NULL);
+
+		if (s && strncmp(s, "torch.", 6) == 0)
+			s += 6;
+		for (size_t i = 0; s && i < HF_N_TYPES; i++)
+			if (strcmp(hf_types[i].name, s) == 0)
+				said = &hf_types[i];
+		right |= said ? said == is : s != NULL;
+		for (uint32_t i = 0; said && said->width > is->width && !right &&
+				     i < h->f.w->n; i++)
+			right = hf_weight(h, i)->dtype == said->dtype;
+		if (!right)
+			rc = hf_set(h, in, keys[k], text);
 	}
 	return rc;
-}
-
-/* transformers writes "dtype" since release 4.56; it reads both keys. */
-static const char *hf_type_key(const struct hf_check *h)
-{
-	const struct rsh_json_member *m =
-		rsh_json_edit_find(h->e, NULL, "transformers_version");
-	unsigned major = 0, minor = 0;
-
-	if (m && m->kind == RSH_JSON_STRING)
-		(void)sscanf(m->string, "%3u.%3u", &major, &minor);
-	return major > 4 || (major == 4 && minor >= 56) ? "dtype" :
-							  "torch_dtype";
 }
 
 static int hf_set_all_types(struct hf_check *h)
 {
 	const struct hf_type *is = hf_type_of(h->f.dtype);
+	const struct rsh_json_member *m;
+	unsigned major = 0, minor = 0;
 	char text[24];
 	int rc;
 
 	/* For quantized weights the type of the computation is not known. */
 	if (!is || h->f.packed != HF_NONE || h->f.packed_ints != HF_NONE)
 		return 0;
-	rc = hf_set_type(h, NULL, "dtype", is) ?:
-	     hf_set_type(h, NULL, "torch_dtype", is);
-	if (rc == 0 && h->f.one_dtype)
-		rc = hf_set_types_of_parts(h, is);
+	rc = hf_set_type(h, NULL, is);
+	/* Types of parts of the model (vision_config, ..) are known only if
+	 * all weights have the same type. */
+	for (uint32_t i = 0; rc == 0 && h->f.one_dtype &&
+			     (m = rsh_json_edit_at(h->e, i)); i++)
+		if (m->kind == RSH_JSON_OBJECT &&
+		    strcmp(m->key, HF_QUANTIZED) != 0 &&
+		    rsh_has_suffix(m->key, "_config"))
+			rc = hf_set_type(h, m->key, is);
 	if (rc || h->in || hf_find(h, "dtype") || hf_find(h, "torch_dtype"))
 		return rc;
+	/* transformers writes "dtype" since release 4.56; it reads both. */
+	m = rsh_json_edit_find(h->e, NULL, "transformers_version");
+	if (m && m->kind == RSH_JSON_STRING)
+		(void)sscanf(m->string, "%3u.%3u", &major, &minor);
 	snprintf(text, sizeof(text), "\"%s\"", is->name);
-	return hf_add(h, hf_type_key(h), text);
+	return hf_add(h, major > 4 || (major == 4 && minor >= 56) ?
+			 "dtype" : "torch_dtype", text);
 }
 
 /* ---- quantization ---- */
-
-/* Returns whether any weight looks like a result of the method. */
-static bool hf_is_quantized(const struct hf_check *h, const char *method)
-{
-	const struct hf_facts *f = &h->f;
-	const bool fp8 = method && strstr(method, "fp8");
-
-	return f->packed != HF_NONE || f->scales != HF_NONE ||
-	       (!fp8 && f->packed_ints != HF_NONE);
-}
 
 /* Sets an error if the config does not mention the quantization of its
  * weights. */
@@ -608,7 +550,7 @@ static int hf_check_unsaid(struct hf_check *h)
 		 "scales in %.400s", hf_weight(h, f->packed)->name,
 		 rsh_dtype_name(hf_weight(h, f->packed)->dtype),
 		 hf_weight(h, f->scales)->name);
-	return hf_refuse(h, HF_QUANTIZED, "not there", say);
+	return hf_differ(h, HF_QUANTIZED, "not there", say, false);
 }
 
 /* Check "quantization_config" and set "dtype". */
@@ -616,13 +558,17 @@ static int hf_check_quantization(struct hf_check *h)
 {
 	const struct rsh_json_member *m =
 		rsh_json_edit_find(h->e, NULL, HF_QUANTIZED), *method;
+	bool fp8;
 
 	if (!m && h->in)
 		m = hf_find(h, HF_QUANTIZED);
 	if (!m || m->kind != RSH_JSON_OBJECT)
 		return hf_check_unsaid(h);
 	method = rsh_json_edit_find(h->e, HF_QUANTIZED, "quant_method");
-	if (hf_is_quantized(h, method ? method->string : NULL))
+	/* Does any weight look like a result of the method? */
+	fp8 = method && method->string && strstr(method->string, "fp8");
+	if (h->f.packed != HF_NONE || h->f.scales != HF_NONE ||
+	    (!fp8 && h->f.packed_ints != HF_NONE))
 		return 0;
 	rsh_log_info("%s: \"" HF_QUANTIZED "\" is left out, since no weight is "
 		     "quantised", h->path);
@@ -633,20 +579,6 @@ static int hf_check_quantization(struct hf_check *h)
 
 /* ---- the head ---- */
 
-static bool hf_head_differs(const struct hf_check *h)
-{
-	const struct hf_facts *f = &h->f;
-	const struct rsh_hf_weight *a, *b;
-
-	if (f->head == HF_NONE || f->embedding == HF_NONE || !f->w->differ)
-		return false;
-	a = hf_weight(h, f->embedding);
-	b = hf_weight(h, f->head);
-	return a->dtype == b->dtype && a->n_dims == b->n_dims &&
-	       memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0 &&
-	       f->w->differ(f->w->ctx, f->embedding, f->head);
-}
-
 /* Compares "tie_word_embeddings".  Both values are correct if head and
  * embedding exist and are equal. */
 static int hf_check_tie(struct hf_check *h)
@@ -654,21 +586,29 @@ static int hf_check_tie(struct hf_check *h)
 	static const char key[] = "tie_word_embeddings";
 	const struct rsh_json_member *m = rsh_json_edit_find(h->e, NULL, key);
 	const struct hf_facts *f = &h->f;
+	const struct rsh_hf_weight *v = f->w->v, *head =
+		f->head == HF_NONE ? NULL : &v[f->head];
 	const bool tied = f->head == HF_NONE && !f->other_head &&
 			  f->embedding != HF_NONE;
 	char say[600];
 
-	if (h->in || f->drafts || !hf_predicts_words(h) || (m && m->kind != RSH_JSON_BOOL) ||
-	    (m && !m->number == !tied) || (!tied && !hf_head_differs(h)))
+	if (h->in || f->drafts || !hf_predicts_words(h) ||
+	    (m && (m->kind != RSH_JSON_BOOL || !m->number == !tied)))
+		return 0;
+	if (!tied && (f->head == HF_NONE || f->embedding == HF_NONE ||
+		      !f->w->differ || head->dtype != v[f->embedding].dtype ||
+		      !hf_alike(head, &v[f->embedding]) ||
+		      !f->w->differ(f->w->ctx, f->embedding, f->head)))
 		return 0;
 	if (!m)
 		return tied && f->w->partial ? 0 :
 		       hf_add(h, key, tied ? "true" : "false");
 	if (tied)
-		return hf_miss(h, key, "false", "have no lm_head.weight");
+		return hf_differ(h, key, "false", "have no lm_head.weight",
+				 true);
 	snprintf(say, sizeof(say), "say false: %.200s is not %.200s",
-		 hf_weight(h, f->head)->name, hf_weight(h, f->embedding)->name);
-	return hf_refuse(h, key, "true", say);
+		 head->name, v[f->embedding].name);
+	return hf_differ(h, key, "true", say, false);
 }
 
 /* ---- names ---- */

@@ -136,5 +136,7 @@ struct hf_facts {
 	uint32_t scales;      /* a weight that is the scale of another one */
 };
 
+/* Returns whether both have the same shape. */
+bool hf_alike(const struct rsh_hf_weight *a, const struct rsh_hf_weight *b);
 /* Returns 0 or -ENOMEM. */
 int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out);

@@ -76,41 +76,10 @@ static const char *twice_text(const struct rsh_ckpt_index *ix,
 	return text;
 }
 
-static int twice_compare(struct twice *t, const char *name,
-			 const struct rsh_ckpt_index *part,
-			 struct rsh_error *err)
-{
-	char here[TENSOR_TEXT], there[TENSOR_TEXT];
-
-	for (uint32_t i = 0; i < part->n_records; i++) {
-		const struct rsh_record *y = &part->records[i];
-		const struct rsh_record *x = rsh_ckpt_find(t->one, y->name);
-
-		if (!x) {
-			t->n_more++;
-			continue;
-		}
-		t->n_shared++;
-		if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-		    memcmp(rsh_record_dims(t->one, x), rsh_record_dims(part, y),
-			   x->n_dims * sizeof(int64_t)) != 0)
-			return rsh_error_set(err, EINVAL, "%s: there are two "
-					     "models: %s is %s in %s and %s in "
-					     "%s, which %s names: move one of "
-					     "them away",
-					     rsh_source_path(t->s),
-					     rsh_names_text(t->names, y->name),
-					     twice_text(t->one, x, here),
-					     t->single,
-					     twice_text(part, y, there), name,
-					     t->map_name);
-	}
-	return 0;
-}
-
 static int twice_compare_part(struct twice *t, const char *name,
 			      struct rsh_error *err)
 {
+	char here[TENSOR_TEXT], there[TENSOR_TEXT];
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *part;
 	int rc;
@@ -127,7 +96,24 @@ static int twice_compare_part(struct twice *t, const char *name,
 		return 0;
 	}
 	t->n_read++;
-	rc = twice_compare(t, name, part, err);
+	for (uint32_t i = 0; i < part->n_records && rc == 0; i++) {
+		const struct rsh_record *y = &part->records[i];
+		const struct rsh_record *x = rsh_ckpt_find(t->one, y->name);
+
+		t->n_more += !x;
+		t->n_shared += x != NULL;
+		if (x && (x->dtype != y->dtype || x->n_dims != y->n_dims ||
+			  memcmp(rsh_record_dims(t->one, x),
+				 rsh_record_dims(part, y),
+				 x->n_dims * sizeof(int64_t)) != 0))
+			rc = rsh_error_set(err, EINVAL, "%s: there are two "
+				"models: %s is %s in %s and %s in %s, which %s "
+				"names: move one of them away",
+				rsh_source_path(t->s),
+				rsh_names_text(t->names, y->name),
+				twice_text(t->one, x, here), t->single,
+				twice_text(part, y, there), name, t->map_name);
+	}
 	rsh_ckpt_index_free(part);
 	return rc;
 }
@@ -241,42 +227,25 @@ static bool model_is_described(const struct rsh_look *l)
 	return model_is_item(l);
 }
 
-/* Files of PyTorch and strategies may have the suffix .ckpt too.  What cannot
- * be read is taken: opening it reports the error. */
-static bool model_is_mindspores(const struct rsh_look *l, const char *name)
+/* Returns whether the file may have a whole model. */
+static bool model_is_whole(const struct rsh_look *l, const char *name)
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	uint8_t start[RSH_TORCH_START];
 	ssize_t n;
 
-	if (rsh_handle_open(rsh_source_store(l->source), name, &h))
+	if (rsh_file_type_of(name) == RSH_FILE_OTHER ||
+	    !rsh_format_may_hold_model(name) || model_is_described(l) ||
+	    rsh_format_is_of_rank(l->source, name))
+		return false;
+	/* Files of PyTorch and strategies may have the suffix .ckpt too.  What
+	 * cannot be read is taken: opening it reports the error. */
+	if (rsh_file_type_of(name) != RSH_FILE_CKPT ||
+	    rsh_handle_open(rsh_source_store(l->source), name, &h))
 		return true;
 	n = rsh_handle_pread(h, start, sizeof(start), 0);
 	return n <= 0 || (*start != STRATEGY_BEGIN &&
 			  rsh_torch_form(start, (size_t)n) == RSH_TORCH_NONE);
-}
-
-/* Returns whether the file may have a whole model. */
-static bool model_is_whole(const struct rsh_look *l, const char *name)
-{
-	return rsh_file_type_of(name) != RSH_FILE_OTHER &&
-	       rsh_format_may_hold_model(name) && !model_is_described(l) &&
-	       !rsh_format_is_of_rank(l->source, name) &&
-	       (rsh_file_type_of(name) != RSH_FILE_CKPT ||
-		model_is_mindspores(l, name));
-}
-
-/* Finds the model of a directory without the usual names: the only map, or the
- * only file. */
-static int hf_bid_other_names(const struct rsh_look *l)
-{
-	const char *name;
-	const size_t n_maps = rsh_look_count(l, rsh_format_is_map, &name);
-
-	if (n_maps > 0)
-		return n_maps == 1 ? RSH_BID_MODEL - 1 : RSH_BID_NO;
-	return rsh_look_count(l, rsh_format_may_hold_model, &name) == 1 &&
-	       model_is_whole(l, name) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
 static int ms_parts_bid(const struct rsh_look *l, struct rsh_bid_more *more)
@@ -300,6 +269,9 @@ static bool model_is_strategy(const char *name)
 #define IS_ADAPTER "it is an adapter: --lora DIR merges it into the model of "  \
 		   "SOURCE"
 
+#define IS_ITEM "; %s/.. has metadata.pkl, which describes its files: give "    \
+		"that directory"
+
 /* Says why a single file is not taken as a model. */
 static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 {
@@ -310,8 +282,7 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 	if (rsh_file_type_of(l->file) == RSH_FILE_OTHER)
 		return;
 	if (model_is_item(l))
-		snprintf(buf, max, "; %s/.. has metadata.pkl, which describes "
-			 "its files: give that directory", rsh_source_path(l->source));
+		snprintf(buf, max, IS_ITEM, rsh_source_path(l->source));
 	else if (rsh_format_is_slice(l->file))
 		snprintf(buf, max, "; %s is one rank's slice of a model, as "
 			 "DeepSeek writes them; nothing says how slices are "
@@ -328,47 +299,31 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 {
 	const char *first = NULL, *part = NULL, *strategy;
-	size_t n;
+	const size_t n = rsh_look_count(l, rsh_format_is_map, &first) ?:
+			 rsh_look_count(l, rsh_format_may_hold_model, &first);
 
-	if (l->file) {
-		model_hint_file(l, buf, max);
-		return;
-	}
-	if (rsh_look_has(l, HF_MAP) ||
-	    rsh_look_has(l, MS_MAP) ||
-	    rsh_look_has(l, HF_SINGLE)) {
-		snprintf(buf, max, "; it is a whole model, of which no "
-			 "strategy speaks: --src-strategy none");
-		return;
-	}
-	if (rsh_look_has(l, RSH_ADAPTER_CONFIG_NAME)) {
-		snprintf(buf, max, "; " IS_ADAPTER);
-		return;
-	}
-	n = rsh_look_count(l, rsh_format_is_map, &first) ?:
-	    rsh_look_count(l, rsh_format_may_hold_model, &first);
-	if (n > 1 && model_is_item(l)) {
-		snprintf(buf, max, "; %s/.. has metadata.pkl, which describes "
-			 "its files: give that directory",
-			 rsh_source_path(l->source));
-		return;
-	}
-	if (n > 1 && rsh_format_is_of_rank(l->source, first)) {
-		snprintf(buf, max, "; %s " IS_OF_RANK ", and nothing beside it "
-			 "says how they are joined", first);
-		return;
-	}
-	if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0) {
-		snprintf(buf, max, "; it has %zu files that may be a whole "
-			 "model, such as %s: give one of them as SOURCE", n,
-			 first);
-		return;
-	}
 	for (size_t i = 0; i < l->n; i++)
 		if (rsh_has_suffix(l->names[i], ".safetensors") &&
 		    (!part || strverscmp(l->names[i], part) < 0))
 			part = l->names[i];
-	if (part)
+	if (l->file)
+		model_hint_file(l, buf, max);
+	else if (rsh_look_has(l, HF_MAP) || rsh_look_has(l, MS_MAP) ||
+		 rsh_look_has(l, HF_SINGLE))
+		snprintf(buf, max, "; it is a whole model, of which no "
+			 "strategy speaks: --src-strategy none");
+	else if (rsh_look_has(l, RSH_ADAPTER_CONFIG_NAME))
+		snprintf(buf, max, "; " IS_ADAPTER);
+	else if (n > 1 && model_is_item(l))
+		snprintf(buf, max, IS_ITEM, rsh_source_path(l->source));
+	else if (n > 1 && rsh_format_is_of_rank(l->source, first))
+		snprintf(buf, max, "; %s " IS_OF_RANK ", and nothing beside it "
+			 "says how they are joined", first);
+	else if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0)
+		snprintf(buf, max, "; it has %zu files that may be a whole "
+			 "model, such as %s: give one of them as SOURCE", n,
+			 first);
+	else if (part)
 		snprintf(buf, max, "; %s may be a part of a model, and no "
 			 HF_MAP " is beside it", part);
 	else if (n == 0 && rsh_look_has(l, "config.json"))
@@ -378,6 +333,9 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 /* If there are both a map and one file, transformers loads the one file. */
 static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
+	const char *name;
+	size_t n;
+
 	if (more->hint)
 		model_hint(l, more->hint, more->max);
 	if (!model_is_asked(l))
@@ -389,8 +347,15 @@ static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		return RSH_BID_MODEL;
 	if (rsh_look_has(l, MS_MAP))
 		return RSH_BID_NO;
-	return rsh_look_has(l, HF_SINGLE) ? RSH_BID_MODEL :
-					    hf_bid_other_names(l);
+	if (rsh_look_has(l, HF_SINGLE))
+		return RSH_BID_MODEL;
+	/* Without the usual names it is the only map, or the only file. */
+	n = rsh_look_count(l, rsh_format_is_map, &name);
+	return n == 1 || (n == 0 &&
+			  rsh_look_count(l, rsh_format_may_hold_model,
+					 &name) == 1 &&
+			  model_is_whole(l, name)) ? RSH_BID_MODEL - 1 :
+						     RSH_BID_NO;
 }
 
 /* ---- listing ---- */

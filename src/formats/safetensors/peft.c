@@ -83,33 +83,25 @@ static void peft_free(void *state)
 static int peft_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
 	struct rsh_json_text *config = t->state = calloc(1, sizeof(*config));
-	struct rsh_item *items = rsh_arena_array(&t->tree->arena,
-						 struct rsh_item, 2);
+	static const struct rsh_item item = { RSH_ADAPTER_FILE_NAME,
+					      RSH_NODE_FILE, 0 };
+	const struct rsh_row row = {
+		.n = 1, .step = 1, .parent = t->tree->root,
+		.first = RSH_NODE_OF_FILE(0), .items = &item,
+	};
 	struct rsh_output_text text = { .mode = 0444 };
-	int rc;
 
-	if (!config || !items)
+	if (!config)
 		return rsh_error_nomem(err);
 	if (t->adapter_config)
 		rsh_json_text_puts(config, t->adapter_config);
 	else
 		peft_put_config(t, config);
 	text.body = rsh_body_of_text(config->data, config->len);
-	items[0] = (struct rsh_item){ RSH_ADAPTER_FILE_NAME, RSH_NODE_FILE, 0 };
-	items[1] = (struct rsh_item){ RSH_ADAPTER_CONFIG_NAME, RSH_NODE_FILE,
-				      0 };
-	rc = config->failed ? -ENOMEM :
-	     rsh_output_add_text(t, &text, &items[1].leaf);
-	for (uint32_t i = 0; rc == 0 && i < 2; i++) {
-		const struct rsh_row row = {
-			.n = 1, .step = 1, .parent = t->tree->root,
-			.first = i ? RSH_NODE_BESIDE(0) : RSH_NODE_OF_FILE(0),
-			.items = &items[i],
-		};
-
-		rc = rsh_tree_add(t->tree, &row);
-	}
-	return rc ? rsh_error_nomem(err) : 0;
+	return config->failed || rsh_tree_add(t->tree, &row) ||
+	       rsh_output_add_file(t, RSH_NODE_BESIDE(0), t->tree->root,
+				   RSH_ADAPTER_CONFIG_NAME, &text) ?
+	       rsh_error_nomem(err) : 0;
 }
 
 const struct rsh_output rsh_output_peft = {
