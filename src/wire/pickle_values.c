@@ -514,3 +514,24 @@ rsh_pickle_find(const struct rsh_pickle_value *v, const char *key)
 			return &v->list->values[i - 1];
 	return NULL;
 }
+
+const struct rsh_pickle_value *
+rsh_pickle_items(const struct rsh_pickle_value *v, uint32_t *n)
+{
+	*n = 0;
+	if (!v || (v->kind != RSH_PV_TUPLE && v->kind != RSH_PV_LIST))
+		return NULL;
+	*n = v->kind == RSH_PV_TUPLE ? v->n : v->list->n;
+	return *n == 0 ? v : v->kind == RSH_PV_TUPLE ? v->items :
+						      v->list->values;
+}
+
+bool rsh_pickle_number(const struct rsh_pickle_value *v, uint64_t max,
+		       uint64_t *out)
+{
+	if (!v || v->kind != RSH_PV_NUMBER || v->number < 0 ||
+	    (uint64_t)v->number > max)
+		return false;
+	*out = (uint64_t)v->number;
+	return true;
+}

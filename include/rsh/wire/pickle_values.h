@@ -112,3 +112,10 @@ bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
  * Returns NULL if there is none, or if v is NULL or not a dictionary. */
 const struct rsh_pickle_value *
 rsh_pickle_find(const struct rsh_pickle_value *v, const char *key);
+/* Returns the items of a tuple or a list, and their number; NULL: v, which may
+ * be NULL, is neither. */
+const struct rsh_pickle_value *
+rsh_pickle_items(const struct rsh_pickle_value *v, uint32_t *n);
+/* Sets *out to a number from 0 to max; false: v, which may be NULL, is none. */
+bool rsh_pickle_number(const struct rsh_pickle_value *v, uint64_t max,
+		       uint64_t *out);

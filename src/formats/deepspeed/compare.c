@@ -12,21 +12,10 @@
 #include "rsh/formats/files.h"
 #include "rsh/tensor/codec.h"
 #include "rsh/util/checked.h"
+#include "rsh/wire/bytes.h"
 
 /* So many elements of each parameter are compared. */
 #define ELEMENTS 1024
-
-static int compare_read(const struct rsh_byte_source *src, uint64_t at,
-			uint8_t *buf, size_t n, struct rsh_error *err)
-{
-	const ssize_t got = src->pread_fn(src->ctx, buf, n, at);
-
-	return got == (ssize_t)n ? 0 :
-	       got < 0 ? rsh_error_set(err, -(int)got, "%s: %s", src->path,
-				       strerror(-(int)got)) :
-			 rsh_error_set(err, EBADMSG, "%s: damaged: it ends too "
-				       "early", src->path);
-}
 
 /* Compares the masters of one parameter with the weights of the module. */
 static int compare_param(struct rsh_source_ds *st, uint32_t file,
@@ -39,7 +28,7 @@ static int compare_param(struct rsh_source_ds *st, uint32_t file,
 	cleanup_format_file struct rsh_format_file f;
 	const struct rsh_ds_tensor *t;
 	struct rsh_ds_file *of = NULL;
-	int rc = rsh_format_file_open(st->all.source, st->listed[file].name,
+	int rc = rsh_format_file_open(st->all.source, st->all.names[file],
 				      &f, err) ?:
 		 rsh_ds_file_read(&f.bytes, &how, NULL, &of, NULL, err);
 	enum rsh_codec codec;
@@ -58,9 +47,9 @@ static int compare_param(struct rsh_source_ds *st, uint32_t file,
 	    weights->row_major && t->dtype == RSH_DTYPE_FLOAT32) {
 		const size_t bytes = (size_t)n * rsh_dtype_size(weights->dtype);
 
-		rc = compare_read(&f.bytes, t->offset, masters, (size_t)n * 4,
-				  err) ?:
-		     compare_read(model, weights->offset, found, bytes, err);
+		rc = rsh_bytes_read(&f.bytes, masters, (size_t)n * 4, t->offset,
+				    err) ?:
+		     rsh_bytes_read(model, found, bytes, weights->offset, err);
 		rsh_codec_decode(codec, masters, (size_t)n * 4, masters);
 		*same &= rc == 0 && memcmp(masters, found, bytes) == 0;
 	}
@@ -73,7 +62,7 @@ int rsh_ds_compare(struct rsh_source_ds *st, bool *same, struct rsh_error *err)
 	const struct rsh_ds_file *head = st->head_file;
 	cleanup_format_file struct rsh_format_file model;
 	int rc = rsh_format_file_open(st->all.source,
-				      st->listed[st->model].name, &model, err);
+				      st->all.names[st->model], &model, err);
 
 	*same = true;
 	for (uint32_t i = 0; i < st->all.n && rc == 0 && *same; i++) {

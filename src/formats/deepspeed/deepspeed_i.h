@@ -251,7 +251,6 @@ char *rsh_ds_record(struct rsh_arena *arena, const char *key, const char *name,
 
 /* A file of the chosen step; its number is that in the source. */
 struct rsh_ds_listed {
-	const char *name; /* below SOURCE */
 	struct rsh_ds_name is;
 	const char *param, *key; /* of RSH_DS_STATE */
 };
@@ -259,8 +258,6 @@ struct rsh_ds_listed {
 /* The state of a source. */
 struct rsh_source_ds {
 	struct rsh_joined all; /* is first */
-	struct rsh_arena arena;
-	const char *dir; /* of the step below SOURCE, with a slash; or "" */
 	struct rsh_ds_listed *listed;
 	bool is_file; /* SOURCE is the file of a model */
 	bool is_universal;
@@ -278,7 +275,7 @@ struct rsh_source_ds {
 	const char *from_module;
 	bool lacks_optimizer; /* files of the optimizer are missing */
 
-	/* ---- set by rsh_ds_describe() ---- */
+	/* ---- set by the description ---- */
 	uint32_t n_frozen, n_aliases;
 	/* A tensor of the module that is neither a buffer nor in a list of
 	 * parameters; NULL: none. */
@@ -286,16 +283,6 @@ struct rsh_source_ds {
 	const char *states; /* "exp_avg, exp_avg_sq, step"; "": none */
 	const char *left_out; /* what is not shown, and why; "": nothing */
 };
-
-static inline struct rsh_source_ds *rsh_ds_of(const struct rsh_source *s)
-{
-	return rsh_source_state(s);
-}
-static inline struct rsh_ds_file *rsh_ds_file_of(const struct rsh_source_ds *st,
-						 uint32_t file)
-{
-	return st->all.files[file];
-}
 
 int rsh_ds_bid(const struct rsh_look *look, struct rsh_bid_more *more);
 int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
@@ -306,11 +293,12 @@ int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
 int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		  struct rsh_error *err);
 
-/* ---- all files (describe.c) ---- */
-
-/* Describes the files that were read, once.  Returns 0, or -errno with a
- * sentence: a file cannot be read, is missing or is of another save. */
-int rsh_ds_describe(struct rsh_source_ds *st, struct rsh_error *err);
+/* Is `read` of struct rsh_joined_format. */
+int rsh_ds_listed_read(void *state, uint32_t file,
+		       const struct rsh_byte_source *bytes, bool full,
+		       struct rsh_names *names, void **out,
+		       struct rsh_ckpt_index **index, struct rsh_error *err);
+extern const struct rsh_joined_format rsh_ds_files; /* describe.c */
 
 /* ---- the universal form (compare.c) ---- */
 

@@ -119,7 +119,7 @@ static void say_mesh(struct said *s)
 const uint64_t *rsh_megatron_source_args(const struct rsh_source *source)
 {
 	return rsh_source_format(source) == &rsh_megatron_format ?
-	       rsh_megatron_of(source)->args : NULL;
+	       ((struct rsh_source_megatron *)rsh_source_state(source))->args : NULL;
 }
 
 static struct said said_begin(const struct rsh_megatron_model *m,

@@ -268,18 +268,13 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 	const struct rsh_torch_storage *s = &of->storages[t->storage];
 	const unsigned width = rsh_dtype_size(t->dtype);
 	struct rsh_megatron_entry *e = &f->v[f->n++];
-	uint64_t *dims = rsh_arena_array(&f->arena, uint64_t, t->n_dims);
 	struct rsh_torch_layout l;
 
 	rsh_torch_layout(t, &l);
-	if (!dims)
-		return -ENOMEM;
-	if (t->n_dims > 0)
-		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	*e = (struct rsh_megatron_entry){
-		.key = rsh_arena_strndup(&f->arena, t->name, strlen(t->name)),
+		.key = rsh_arena_strdup(&f->arena, t->name),
 		.chunk = chunk, .dtype = t->dtype, .n_dims = t->n_dims,
-		.dims = dims,
+		.dims = rsh_arena_copy(&f->arena, t->dims, t->n_dims),
 		.row_major = l.dense &&
 			     rsh_torch_is_row_major(l.order, t->n_dims),
 		.has_crc = s->has_crc && t->from == 0 &&
@@ -291,24 +286,22 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 	/* The name is the second key. */
 	e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
 	if (e->name && e->state)
-		e->name = rsh_arena_strndup(&f->arena, t->keys[1].text,
-					    strlen(t->keys[1].text));
-	return e->name ? 0 : -ENOMEM;
+		e->name = rsh_arena_strdup(&f->arena, t->keys[1].text);
+	return f->arena.failed ? -ENOMEM : 0;
 }
 
 static int file_add_value(struct rsh_megatron_file *f,
 			  const struct rsh_torch_value *v, uint32_t chunk)
 {
 	struct rsh_megatron_entry *e = &f->v[f->n++];
-	const char *make = v->make ? v->make : "no tensor";
 
 	*e = (struct rsh_megatron_entry){
-		.key = rsh_arena_strndup(&f->arena, v->name, strlen(v->name)),
-		.make = rsh_arena_strndup(&f->arena, make, strlen(make)),
-		.chunk = chunk,
+		.key = rsh_arena_strdup(&f->arena, v->name), .chunk = chunk,
+		.make = rsh_arena_strdup(&f->arena, v->make ? v->make :
+						    "no tensor"),
 	};
 	e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
-	return e->key && e->make ? 0 : -ENOMEM;
+	return f->arena.failed ? -ENOMEM : 0;
 }
 
 static int entry_by_name(const void *a, const void *b)
@@ -327,8 +320,7 @@ rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
 		.name = name, .chunk = chunk, .state = state,
 	};
 
-	return f->n == 0 ? NULL : bsearch(&key, f->v, f->n, sizeof(key),
-					  entry_by_name);
+	return rsh_find(&key, f->v, f->n, entry_by_name);
 }
 
 /* weight1 of n experts has the shape [h, n * w] and the bytes of [n, h, w]: it
@@ -399,8 +391,7 @@ static int file_take(struct rsh_megatron_file *f,
 		if (is_in_chunk(v->keys, v->n_keys, &chunk))
 			rc = file_add_value(f, v, chunk);
 	}
-	if (f->n > 0)
-		qsort(f->v, f->n, sizeof(*f->v), entry_by_name);
+	rsh_sort(f->v, f->n, entry_by_name);
 	return rc;
 }
 
@@ -493,14 +484,7 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 
 /* ---- reading ---- */
 
-static const char *file_name(const void *state, uint32_t file)
-{
-	const struct rsh_source_megatron *st = state;
-
-	return st->listed[file].name;
-}
-
-static void file_free(void *file)
+void rsh_megatron_file_free(void *file)
 {
 	struct rsh_megatron_file *f = file;
 
@@ -540,10 +524,10 @@ static int states_read(struct rsh_source_megatron *st, uint32_t file,
 	       file_take(f, *of, true) ? rsh_error_nomem(err) : 0;
 }
 
-static int file_read(void *state, uint32_t file,
-		     const struct rsh_byte_source *bytes, bool full,
-		     struct rsh_names *names, void **out,
-		     struct rsh_ckpt_index **index, struct rsh_error *err)
+int rsh_megatron_file_read(void *state, uint32_t file,
+			   const struct rsh_byte_source *bytes, bool full,
+			   struct rsh_names *names, void **out,
+			   struct rsh_ckpt_index **index, struct rsh_error *err)
 {
 	struct rsh_source_megatron *st = state;
 	struct rsh_megatron_file *f = calloc(1, sizeof(*f));
@@ -563,12 +547,8 @@ static int file_read(void *state, uint32_t file,
 					     err);
 	rsh_torch_file_free(of);
 	if (rc)
-		file_free(f);
+		rsh_megatron_file_free(f);
 	else
 		*out = f;
 	return rc;
 }
-
-const struct rsh_joined_format rsh_megatron_files = {
-	file_name, file_read, file_free,
-};

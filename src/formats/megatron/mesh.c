@@ -25,7 +25,7 @@ static int find_first(struct rsh_source_megatron *st, struct rsh_error *err)
 		return 0;
 	return st->n == 0 ?
 	       rsh_error_set(err, ENOENT, "%s: no file of a rank is in it",
-			     st->path) : rsh_megatron_refuse_lost(st, 0, err);
+			     st->all.path) : rsh_megatron_refuse_lost(st, 0, err);
 }
 
 static int check_file(const struct rsh_source_megatron *st, uint32_t i,
@@ -38,20 +38,20 @@ static int check_file(const struct rsh_source_megatron *st, uint32_t i,
 	if (!f)
 		return 0;
 	if (f->wrong)
-		return rsh_error_set(err, ENOTSUP, "%s/%s: %s", st->path,
-				     st->listed[i].name, f->wrong);
+		return rsh_error_set(err, ENOTSUP, "%s/%s: %s", st->all.path,
+				     st->all.names[i], f->wrong);
 	for (unsigned k = 0; k < RSH_MEGATRON_ARGS; k++)
 		if (f->args[k] != first->args[k])
 			return rsh_error_set(
 				err, EBADMSG, "%s/%s: its args have another %s "
-				"than those of %s", st->path,
-				st->listed[i].name, rsh_megatron_arg_name(k),
-				st->listed[st->first].name);
+				"than those of %s", st->all.path,
+				st->all.names[i], rsh_megatron_arg_name(k),
+				st->all.names[st->first]);
 	return f->n_chunks == first->n_chunks ? 0 :
 	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u chunks of the "
-			     "model, and %s has %u", st->path,
-			     st->listed[i].name, f->n_chunks,
-			     st->listed[st->first].name, first->n_chunks);
+			     "model, and %s has %u", st->all.path,
+			     st->all.names[i], f->n_chunks,
+			     st->all.names[st->first], first->n_chunks);
 }
 
 static int refuse_args(const struct rsh_source_megatron *st, const char *what,
@@ -60,7 +60,7 @@ static int refuse_args(const struct rsh_source_megatron *st, const char *what,
 	return rsh_error_set(err, ENOTSUP, "%s/%s: its args say tensor %u, "
 			     "pipeline %u, expert %u, expert tensor parallel "
 			     "size %u and %" PRIu64 " experts: %s",
-			     st->path, st->listed[st->first].name,
+			     st->all.path, st->all.names[st->first],
 			     st->tensor, st->pipeline, st->expert,
 			     st->expert_tensor, st->args[RSH_MEGATRON_EXPERTS],
 			     what);
@@ -75,8 +75,8 @@ static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 		if (a[k] > RSH_MEGATRON_RANKS_MAX)
 			return rsh_error_set(err, EBADMSG, "%s/%s: its args "
 					     "have a %s that cannot be",
-					     st->path,
-					     st->listed[st->first].name,
+					     st->all.path,
+					     st->all.names[st->first],
 					     rsh_megatron_arg_name(k));
 	st->args = a;
 	st->tensor = (uint32_t)a[RSH_MEGATRON_TENSOR];
@@ -144,15 +144,12 @@ static int layers_collect(struct rsh_source_megatron *st)
 			if (!name.after_layer ||
 			    (last && layer_by_place(last, &l) == 0))
 				continue;
-			if (rsh_grow(&st->layers, &st->cap_layers,
-				     st->n_layers + 1, sizeof(*st->layers)))
+			if (rsh_push(st->layers, st->n_layers, st->cap_layers,
+				     l))
 				return -ENOMEM;
-			st->layers[st->n_layers++] = l;
 		}
 	}
-	if (st->n_layers > 0)
-		qsort(st->layers, st->n_layers, sizeof(*st->layers),
-		      layer_by_place);
+	rsh_sort(st->layers, st->n_layers, layer_by_place);
 	for (size_t i = 0; i < st->n_layers; i++)
 		if (kept == 0 || layer_by_place(&st->layers[kept - 1],
 						&st->layers[i]) != 0)
@@ -186,14 +183,14 @@ static int layers_check(const struct rsh_source_megatron *st,
 			return rsh_error_set(err, EBADMSG, "%s/%s: layer %zu "
 					     "is missing in chunk %u of the "
 					     "model, which has later layers",
-					     st->path, st->dir, i - first,
+					     st->all.path, st->all.dir, i - first,
 					     st->layers[i].chunk);
 	}
 	if (st->n_layers + noops == said)
 		return 0;
 	return rsh_error_set(err, EBADMSG, "%s/%s: the files have %zu layers, "
 			     "and args say %" PRIu64 "%s",
-			     st->path, st->dir,
+			     st->all.path, st->all.dir,
 			     st->n_layers, said > noops ? said - noops : 0,
 			     noops ? " without those of noop_layers" : "");
 }

@@ -27,7 +27,7 @@ static int refuse_dir(const struct rsh_source_megatron *st, uint32_t i,
 {
 	return rsh_error_set(err, EBADMSG, "%s/%s is not of the mesh in args "
 			     "(tensor %u, pipeline %u, expert %u)",
-			     st->path, st->listed[i].name, st->tensor,
+			     st->all.path, st->all.names[i], st->tensor,
 			     st->pipeline, st->expert);
 }
 
@@ -76,9 +76,9 @@ static int check_doubled(const struct rsh_source_megatron *st,
 
 		if (k != RSH_MEGATRON_NO_FILE)
 			return rsh_error_set(err, EBADMSG, "%s: %s and %s are "
-					     "of the same rank", st->path,
-					     st->listed[i].name,
-					     st->listed[k].name);
+					     "of the same rank", st->all.path,
+					     st->all.names[i],
+					     st->all.names[k]);
 	}
 	return 0;
 }
@@ -90,11 +90,11 @@ int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
 {
 	if (file < st->n)
 		return rsh_error_set(err, ENOENT, "%s/%s cannot be read, and "
-				     "has a part of the model", st->path,
-				     st->listed[file].name);
+				     "has a part of the model", st->all.path,
+				     st->all.names[file]);
 	return rsh_error_set(err, ENOENT, "%s/%s is missing, which the mesh in "
 			     "args has (tensor %u, pipeline %u, expert %u)",
-			     st->path, st->listed[file].name, st->tensor,
+			     st->all.path, st->all.names[file], st->tensor,
 			     st->pipeline, st->expert);
 }
 
@@ -119,25 +119,28 @@ static int absent_add(struct rsh_source_megatron *st,
 		      const struct rsh_megatron_listed *at, uint32_t *file)
 {
 	struct rsh_megatron_listed *v = rsh_arena_array(
-		&st->arena, struct rsh_megatron_listed,
-		(size_t)st->n_places + 1);
+		&st->all.arena, struct rsh_megatron_listed,
+		(size_t)st->all.n_names + 1);
 	char stage[16] = "", expert[16] = "";
+	const char *name;
 
 	if (!v)
 		return -ENOMEM;
-	memcpy(v, st->listed, st->n_places * sizeof(*v));
+	memcpy(v, st->listed, st->all.n_names * sizeof(*v));
 	if (st->pipeline > 1)
 		snprintf(stage, sizeof(stage), "_%03u", at->stage);
 	if (st->expert > 1)
 		snprintf(expert, sizeof(expert), "_%03u", at->expert);
-	*file = st->n_places++;
+	name = rsh_arena_format(&st->all.arena, "%smp_rank_%02u%s%s/"
+				RSH_MEGATRON_FILE, st->all.dir, at->tensor,
+				stage, expert);
+	*file = name ? rsh_joined_add_name(&st->all, name) : RSH_DCP_NO_FILE;
+	if (*file == RSH_DCP_NO_FILE)
+		return -ENOMEM;
 	v[*file] = *at;
 	v[*file].model = *file;
-	v[*file].name = rsh_arena_format(&st->arena, "%smp_rank_%02u%s%s/"
-					 RSH_MEGATRON_FILE, st->dir, at->tensor,
-					 stage, expert);
 	st->listed = v;
-	return v[*file].name ? 0 : -ENOMEM;
+	return 0;
 }
 
 /* Adds a place to those whose files are lost.  Returns 0, or -errno with a
@@ -261,7 +264,8 @@ static int check_ranks(const struct rsh_source_megatron *st,
 			return rsh_error_set(
 				err, EBADMSG, "%s/%s: it is of another rank: "
 				"its args say rank %" PRIu64 " of %" PRIu64,
-				st->path, l->name, f->rank, f->world);
+				st->all.path, st->all.names[i], f->rank,
+				f->world);
 	}
 	return 0;
 }
@@ -322,8 +326,8 @@ static int check_twins(const struct rsh_source_megatron *st,
 				return rsh_error_set(
 					err, EBADMSG, "%s/%s: it has the "
 					"weights of %s, which is of another "
-					"rank", st->path, st->listed[k].name,
-					st->listed[i].name);
+					"rank", st->all.path, st->all.names[k],
+					st->all.names[i]);
 	return 0;
 }
 
@@ -333,7 +337,7 @@ int rsh_megatron_places_find(struct rsh_source_megatron *st,
 	int rc = place_files(st, err) ?: check_doubled(st, err);
 
 	st->n_lost = 0;
-	st->n_places = st->all.n;
+	st->all.n_names = st->all.n;
 	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
 		rc = check_stage(st, i, err);
 	return rc ?: check_ranks(st, err) ?: check_twins(st, err);

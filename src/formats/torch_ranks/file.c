@@ -150,8 +150,10 @@ static void file_count_groups(struct rsh_ranks_file *f,
 
 /* ---- reading ---- */
 
-void rsh_ranks_file_free(struct rsh_ranks_file *f)
+void rsh_ranks_file_free(void *file)
 {
+	struct rsh_ranks_file *f = file;
+
 	if (!f)
 		return;
 	free(f->specs.v);
@@ -291,19 +293,10 @@ int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
 	return rc;
 }
 
-/* ---- as one of all files ---- */
-
-static const char *kept_name(const void *state, uint32_t file)
-{
-	const struct rsh_source_ranks *st = state;
-
-	return st->listed[file].name;
-}
-
-static int kept_read(void *state, uint32_t file,
-		     const struct rsh_byte_source *bytes, bool full,
-		     struct rsh_names *names, void **out,
-		     struct rsh_ckpt_index **index, struct rsh_error *err)
+int rsh_ranks_kept_read(void *state, uint32_t file,
+			const struct rsh_byte_source *bytes, bool full,
+			struct rsh_names *names, void **out,
+			struct rsh_ckpt_index **index, struct rsh_error *err)
 {
 	struct rsh_source_ranks *st = state;
 	struct rsh_ranks_file *f;
@@ -313,12 +306,3 @@ static int kept_read(void *state, uint32_t file,
 	*out = f;
 	return rc;
 }
-
-static void kept_free(void *file)
-{
-	rsh_ranks_file_free(file);
-}
-
-const struct rsh_joined_format rsh_ranks_files = {
-	kept_name, kept_read, kept_free,
-};

@@ -143,27 +143,6 @@ state_of(const struct rsh_pickle_value *v, const char *class)
 	return own && strcmp(own, class) == 0 ? state : NULL;
 }
 
-const struct rsh_pickle_value *
-rsh_ranks_items(const struct rsh_pickle_value *v, uint32_t *n)
-{
-	*n = 0;
-	if (!v || (v->kind != RSH_PV_TUPLE && v->kind != RSH_PV_LIST))
-		return NULL;
-	*n = v->kind == RSH_PV_TUPLE ? v->n : v->list->n;
-	return *n == 0 ? v : v->kind == RSH_PV_TUPLE ? v->items :
-						      v->list->values;
-}
-
-bool rsh_ranks_number(const struct rsh_pickle_value *v, uint64_t max,
-		      uint64_t *out)
-{
-	if (!v || v->kind != RSH_PV_NUMBER || v->number < 0 ||
-	    (uint64_t)v->number > max)
-		return false;
-	*out = (uint64_t)v->number;
-	return true;
-}
-
 int rsh_ranks_bad(const struct rsh_ranks_reading *r, const char *what)
 {
 	return rsh_error_set(r->err, EBADMSG, "%s: tensor %s: %s", r->path,
@@ -197,13 +176,13 @@ static int spec_sizes(const struct rsh_ranks_reading *r,
 		      const uint64_t **out)
 {
 	uint32_t n;
-	const struct rsh_pickle_value *items = rsh_ranks_items(v, &n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 	uint64_t to[RSH_MAX_DIMS];
 
 	if (!items || n != n_dims)
 		return rsh_ranks_bad(r, "damaged: it has no whole shape");
 	for (uint32_t i = 0; i < n; i++)
-		if (!rsh_ranks_number(&items[i], INT64_MAX, &to[i]))
+		if (!rsh_pickle_number(&items[i], INT64_MAX, &to[i]))
 			return rsh_ranks_bad(r, "damaged: a size that cannot "
 						"be");
 	*out = rsh_ranks_dims_keep(r->specs, to, n);
@@ -217,7 +196,7 @@ int rsh_ranks_shape_read(const struct rsh_ranks_reading *r,
 	struct rsh_dcp_tensor whole = { .name = r->name };
 	int rc;
 
-	if (!rsh_ranks_items(v, &out->n_dims) || out->n_dims > RSH_MAX_DIMS)
+	if (!rsh_pickle_items(v, &out->n_dims) || out->n_dims > RSH_MAX_DIMS)
 		return rsh_ranks_bad(r, "damaged: it has no whole shape");
 	rc = spec_sizes(r, v, out->n_dims, &out->dims);
 	if (rc)
@@ -245,15 +224,15 @@ static bool layout_add(struct mesh_layout *l,
 		       unsigned depth)
 {
 	uint32_t n, n_strides;
-	const struct rsh_pickle_value *sizes = rsh_ranks_items(shape, &n);
-	const struct rsh_pickle_value *strides = rsh_ranks_items(stride, &n_strides);
+	const struct rsh_pickle_value *sizes = rsh_pickle_items(shape, &n);
+	const struct rsh_pickle_value *strides = rsh_pickle_items(stride, &n_strides);
 
 	if (!shape || !stride || depth > RSH_MESH_DIMS_MAX)
 		return false;
 	if (!sizes) {
 		if (l->n == 2 * RSH_MESH_DIMS_MAX ||
-		    !rsh_ranks_number(shape, RSH_MESH_RANKS_MAX, &l->size[l->n]) ||
-		    !rsh_ranks_number(stride, RSH_MESH_RANKS_MAX, &l->stride[l->n]) ||
+		    !rsh_pickle_number(shape, RSH_MESH_RANKS_MAX, &l->size[l->n]) ||
+		    !rsh_pickle_number(stride, RSH_MESH_RANKS_MAX, &l->stride[l->n]) ||
 		    l->size[l->n] == 0)
 			return false;
 		*size *= l->size[l->n++];
@@ -276,12 +255,12 @@ static bool layout_read(const struct rsh_pickle_value *v,
 	const struct rsh_pickle_value *shape = rsh_pickle_find(state, "shape");
 	const struct rsh_pickle_value *stride =
 		rsh_pickle_find(state, "stride");
-	const struct rsh_pickle_value *sizes = rsh_ranks_items(shape, &n);
-	const struct rsh_pickle_value *strides = rsh_ranks_items(stride, &n_strides);
+	const struct rsh_pickle_value *sizes = rsh_pickle_items(shape, &n);
+	const struct rsh_pickle_value *strides = rsh_pickle_items(stride, &n_strides);
 	const struct rsh_pickle_value *axes = rsh_pickle_find(state, "axes");
 	uint64_t all = 1;
 
-	axes = axes ? rsh_ranks_items(axes, &n) : NULL;
+	axes = axes ? rsh_pickle_items(axes, &n) : NULL;
 
 	if (!axes && shape && !sizes) {
 		sizes = shape;
@@ -353,7 +332,7 @@ static bool layout_pick(const struct mesh_layout *l, const uint32_t *map,
 bool rsh_ranks_list_read(const struct rsh_pickle_value *v, uint32_t **out,
 			 uint32_t *n)
 {
-	const struct rsh_pickle_value *items = rsh_ranks_items(v, n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, n);
 	uint64_t rank;
 
 	*out = NULL;
@@ -361,7 +340,7 @@ bool rsh_ranks_list_read(const struct rsh_pickle_value *v, uint32_t **out,
 		return false;
 	*out = rsh_alloc_array(*n, sizeof(**out));
 	for (uint32_t i = 0; *out && i < *n; i++) {
-		if (!rsh_ranks_number(&items[i], UINT32_MAX - 1, &rank))
+		if (!rsh_pickle_number(&items[i], UINT32_MAX - 1, &rank))
 			return false;
 		(*out)[i] = (uint32_t)rank;
 	}
@@ -375,7 +354,7 @@ int rsh_ranks_mesh_finish(const struct rsh_ranks_reading *r,
 {
 	cleanup_free uint32_t *sorted = rsh_alloc_array(m->n, sizeof(*sorted));
 	uint32_t n;
-	const struct rsh_pickle_value *v = rsh_ranks_items(names, &n);
+	const struct rsh_pickle_value *v = rsh_pickle_items(names, &n);
 	size_t at = 0;
 
 	if (!sorted)
@@ -401,13 +380,13 @@ int rsh_ranks_mesh_finish(const struct rsh_ranks_reading *r,
 bool rsh_ranks_mesh_sizes(const struct rsh_pickle_value *v,
 			  struct rsh_ranks_mesh *m)
 {
-	const struct rsh_pickle_value *sizes = rsh_ranks_items(v, &m->n_dims);
+	const struct rsh_pickle_value *sizes = rsh_pickle_items(v, &m->n_dims);
 	uint64_t all = 1, size;
 
 	if (!sizes || m->n_dims == 0 || m->n_dims > RSH_MESH_DIMS_MAX)
 		return false;
 	for (uint32_t i = 0; i < m->n_dims; i++) {
-		if (!rsh_ranks_number(&sizes[i], RSH_MESH_RANKS_MAX, &size) ||
+		if (!rsh_pickle_number(&sizes[i], RSH_MESH_RANKS_MAX, &size) ||
 		    size == 0)
 			return false;
 		m->dims[i] = (uint32_t)size;
@@ -440,7 +419,7 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 	const struct rsh_pickle_value *own = rsh_pickle_find(state, "_rank");
 	struct rsh_ranks_specs *s = r->specs;
 	uint32_t n;
-	const struct rsh_pickle_value *at = rsh_ranks_items(v, &n);
+	const struct rsh_pickle_value *at = rsh_pickle_items(v, &n);
 	uint64_t c, rank;
 
 	s->place = 0;
@@ -449,7 +428,7 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 	if (!at) {
 		/* This rank is not in the mesh. */
 		s->place = UINT32_MAX;
-		s->rank = rsh_ranks_number(own, UINT32_MAX - 1, &rank) ?
+		s->rank = rsh_pickle_number(own, UINT32_MAX - 1, &rank) ?
 			  (uint32_t)rank : UINT32_MAX;
 		return 0;
 	}
@@ -457,13 +436,13 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 		return rsh_ranks_bad(r, "damaged: its mesh has a coordinate of other "
 				"dimensions");
 	for (uint32_t d = 0; d < n; d++) {
-		if (!rsh_ranks_number(&at[d], m->dims[d] - 1, &c))
+		if (!rsh_pickle_number(&at[d], m->dims[d] - 1, &c))
 			return rsh_ranks_bad(r, "damaged: a coordinate outside its "
 					"mesh");
 		s->place = s->place * m->dims[d] + (uint32_t)c;
 	}
 	s->rank = m->ranks[s->place];
-	if (rsh_ranks_number(own, UINT32_MAX - 1, &rank) && rank != s->rank)
+	if (rsh_pickle_number(own, UINT32_MAX - 1, &rank) && rank != s->rank)
 		return rsh_ranks_bad(r, "damaged: its mesh has another rank at its "
 				"coordinate");
 	return 0;
@@ -509,7 +488,7 @@ static int mesh_read(const struct rsh_ranks_reading *r,
 		if (!picked)
 			return rsh_error_nomem(r->err);
 		if (!layout_pick(&l, map, n_map,
-				 rsh_ranks_number(own, UINT32_MAX, &rank) ? &rank :
+				 rsh_pickle_number(own, UINT32_MAX, &rank) ? &rank :
 								     NULL,
 				 m.n, picked))
 			return rsh_ranks_bad(r, "damaged: the layout of its mesh does "
@@ -566,7 +545,7 @@ int rsh_ranks_placement_read(const struct rsh_ranks_reading *r,
 	out->axis = (uint32_t)(axis->number < 0 ? axis->number + n_dims :
 						  axis->number);
 	if (out->kind == RSH_RANKS_STRIDED &&
-	    (!rsh_ranks_number(rsh_pickle_find(of, "split_factor"),
+	    (!rsh_pickle_number(rsh_pickle_find(of, "split_factor"),
 			       RSH_SPLIT_FACTOR_MAX, &factor) || factor == 0))
 		return rsh_ranks_bad(r, "damaged: a strided shard without a "
 					"factor");
@@ -580,7 +559,7 @@ static bool order_read(const struct rsh_pickle_value *v,
 		       struct rsh_ranks_how *h)
 {
 	uint32_t n, n_dims;
-	const struct rsh_pickle_value *entries = rsh_ranks_items(v, &n), *dims;
+	const struct rsh_pickle_value *entries = rsh_pickle_items(v, &n), *dims;
 
 	for (uint32_t i = 0; entries && i < n; i++) {
 		const struct rsh_pickle_object *o =
@@ -593,9 +572,9 @@ static bool order_read(const struct rsh_pickle_value *v,
 		if (!o || !o->class || o->args.kind != RSH_PV_TUPLE ||
 		    o->args.n != 2 ||
 		    strcmp(o->class->name, "ShardOrderEntry") != 0 ||
-		    !rsh_ranks_number(&o->args.items[0], RSH_MAX_DIMS, &axis))
+		    !rsh_pickle_number(&o->args.items[0], RSH_MAX_DIMS, &axis))
 			return false;
-		dims = rsh_ranks_items(&o->args.items[1], &n_dims);
+		dims = rsh_pickle_items(&o->args.items[1], &n_dims);
 		/* The places that the dimensions of this axis have. */
 		for (uint32_t k = 0; k < h->mesh->n_dims; k++)
 			if (rsh_ranks_is_cut(&h->placements[k]) &&
@@ -604,7 +583,7 @@ static bool order_read(const struct rsh_pickle_value *v,
 		if (!dims || n_dims != n_at)
 			return false;
 		for (uint32_t k = 0; k < n_dims; k++) {
-			if (!rsh_ranks_number(&dims[k], h->mesh->n_dims - 1, &d) ||
+			if (!rsh_pickle_number(&dims[k], h->mesh->n_dims - 1, &d) ||
 			    !memchr(at, (int)d, n_at))
 				return false;
 			for (uint32_t j = 0; j < k; j++)
@@ -626,7 +605,7 @@ static int how_read(const struct rsh_ranks_reading *r,
 		rsh_pickle_find(state, "shard_order");
 	uint32_t n;
 	const struct rsh_pickle_value *placements =
-		rsh_ranks_items(rsh_pickle_find(state, "placements"), &n);
+		rsh_pickle_items(rsh_pickle_find(state, "placements"), &n);
 
 	*h = (struct rsh_ranks_how){ .mesh = r->specs->mesh };
 	if (!placements || n != h->mesh->n_dims)
@@ -712,7 +691,7 @@ static int box_read(const struct rsh_ranks_reading *r,
 	     spec_sizes(r, rsh_pickle_find(state, "shard_sizes"), n_dims,
 			&out->size);
 	out->rank = UINT32_MAX;
-	if (rsh_ranks_number(rsh_pickle_find(at, "_rank"), UINT32_MAX - 1,
+	if (rsh_pickle_number(rsh_pickle_find(at, "_rank"), UINT32_MAX - 1,
 			     &rank))
 		out->rank = (uint32_t)rank;
 	for (uint32_t d = 0; d < n_dims && rc == 0; d++)
@@ -734,9 +713,9 @@ static int sharded_read(const struct rsh_ranks_reading *r,
 
 	if (of->kind != RSH_PV_TUPLE || of->n < 3)
 		return rsh_ranks_bad(r, "damaged: a ShardedTensor without its parts");
-	shards = rsh_ranks_items(&of->items[0], &out->n_boxes);
+	shards = rsh_pickle_items(&of->items[0], &out->n_boxes);
 	meta = state_of(&of->items[1], "ShardedTensorMetadata");
-	all = rsh_ranks_items(rsh_pickle_find(meta, "shards_metadata"), &out->n_all);
+	all = rsh_pickle_items(rsh_pickle_find(meta, "shards_metadata"), &out->n_all);
 	group = of->items[2].kind == RSH_PV_OBJECT ?
 		&of->items[2].object->state : NULL;
 	if (!shards || !all)
@@ -746,7 +725,7 @@ static int sharded_read(const struct rsh_ranks_reading *r,
 				     "%u shards of it, and a rank can have %d",
 				     r->path, r->name, out->n_boxes,
 				     RSH_TORCH_PIECES_MAX);
-	rsh_ranks_number(rsh_pickle_find(group, "global_rank"), UINT32_MAX - 1, &rank);
+	rsh_pickle_number(rsh_pickle_find(group, "global_rank"), UINT32_MAX - 1, &rank);
 	out->rank = r->specs->rank = (uint32_t)rank;
 	boxes = rsh_arena_array(r->specs->arena, struct rsh_ranks_box,
 				out->n_boxes);

@@ -15,14 +15,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-bool rsh_ranks_step_read(const char *name, size_t n, uint64_t *step)
-{
-	const size_t before = strlen(RSH_RANKS_STEP);
-
-	return n > before && strncmp(name, RSH_RANKS_STEP, before) == 0 &&
-	       rsh_number_read(name + before, n - before, step);
-}
-
 /* The files of a step that are not of ranks: verl's and SkyRL's. */
 static bool is_of_step(const char *name)
 {
@@ -91,8 +83,8 @@ static int check_world(struct rsh_source_ranks *st,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct rsh_ckpt_index *ix = NULL;
 		struct rsh_ranks_name parts;
-		struct rsh_ranks_file *f;
 		bool unsummed;
+		uint32_t file;
 
 		if (!rsh_ranks_name_read(names[i], &parts) ||
 		    parts.world != st->world) {
@@ -103,22 +95,26 @@ static int check_world(struct rsh_source_ranks *st,
 			rc = rsh_torch_check(&files[i], full, &unsummed, err);
 			continue;
 		}
-		st->bytes[st->all.n] = &files[i];
-		rc = rsh_ranks_file_read(&files[i], NULL, &st->ways, full,
-					 all, &f, &ix, err);
-		st->all.files[st->all.n] = f;
-		if (rc == 0 && ix->n_unsummed)
-			rsh_step_say_unsummed(files[i].path);
-		rsh_ckpt_index_free(ix);
-		st->listed[st->all.n++] = (struct rsh_ranks_listed){
-			.name = names[i], .rank = parts.rank,
+		file = rsh_joined_add_file(&st->all, names[i]);
+		if (file == RSH_DCP_NO_FILE) {
+			rc = rsh_error_nomem(err);
+			break;
+		}
+		st->all.bytes[file] = &files[i];
+		st->listed[file] = (struct rsh_ranks_listed){
+			.rank = parts.rank,
 			.item = parts.role == RSH_RANKS_OPTIMIZER,
 			.at = parts.at, .n = parts.n,
 		};
+		rc = rsh_ranks_kept_read(st, file, &files[i], full, all,
+					 &st->all.files[file], &ix, err);
+		if (rc == 0 && ix->n_unsummed)
+			rsh_step_say_unsummed(files[i].path);
+		rsh_ckpt_index_free(ix);
 	}
-	rc = rc ?: rsh_ranks_describe(st, err);
-	if (rc == 0 && (rsh_ranks_judge(st, false, &wrong) ||
-			rsh_ranks_judge(st, true, &wrong)))
+	rc = rc ?: rsh_joined_describe(&st->all, err);
+	if (rc == 0 && (rsh_joined_judge(&st->all, false, &wrong) ||
+			rsh_joined_judge(&st->all, true, &wrong)))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && wrong.code)
 		rc = rsh_error_set(err, wrong.code, "%s", wrong.text);
@@ -157,15 +153,16 @@ int rsh_ranks_step_check(const struct rsh_byte_source *files,
 				files->path, err);
 	if (rc)
 		return rc;
-	st = rsh_ranks_state_new(NULL, n);
-	if (!st)
+	st = rsh_joined_new(&rsh_ranks_files, sizeof(*st), NULL, n);
+	if (rsh_ranks_state_init(st, n)) {
+		rsh_joined_free(st);
 		return rsh_error_nomem(err);
-	st->path = "";
+	}
 	st->world = world;
-	st->bytes = rsh_arena_array(&st->arena, const struct rsh_byte_source *,
-				    n);
-	rc = st->bytes ? check_world(st, files, names, n, full, err) :
+	st->all.bytes = rsh_arena_array(&st->all.arena,
+					const struct rsh_byte_source *, n);
+	rc = st->all.bytes ? check_world(st, files, names, n, full, err) :
 			 rsh_error_nomem(err);
-	rsh_ranks_state_free(st);
+	rsh_joined_free(st);
 	return rc;
 }
