@@ -275,7 +275,7 @@ static int ck2_finish(struct ckpt2_reader *r, struct rsh_ckpt2 **out,
 		const char *name = r->files[i].name;
 
 		files[i] = (struct rsh_ckpt2_file){
-			rsh_arena_strndup(&r->arena, name, strlen(name)),
+			rsh_arena_strdup(&r->arena, name),
 			r->files[i].rank,
 		};
 		failed = !files[i].name;
@@ -284,7 +284,7 @@ static int ck2_finish(struct ckpt2_reader *r, struct rsh_ckpt2 **out,
 		rsh_ckpt2_free(c ? &c->pub : NULL);
 		return rsh_error_nomem(err);
 	}
-	qsort(files, n_files, sizeof(*files), ck2_by_file_name);
+	rsh_sort(files, n_files, ck2_by_file_name);
 	for (uint32_t i = 0; i < n_params; i++) {
 		const struct ckpt2_layout *l = r->params[i].layout;
 

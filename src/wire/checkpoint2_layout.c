@@ -104,7 +104,7 @@ static const struct ckpt2_list *ck2_list_new(struct ckpt2_layouts *l,
 		return NULL;
 	for (uint32_t i = 0; i < ranks->n; i++)
 		places[i] = (struct ckpt2_place){ v[i], i };
-	qsort(places, ranks->n, sizeof(*places), ck2_by_rank);
+	rsh_sort(places, ranks->n, ck2_by_rank);
 	list->places = places;
 	return list;
 }

@@ -132,8 +132,7 @@ void rsh_ckpt2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p)
 	const struct ckpt2_list *list;
 	uint32_t n = 0;
 
-	if (h->n > 0)
-		qsort(h->v, h->n, sizeof(*h->v), rsh_by_u32);
+	rsh_sort(h->v, h->n, rsh_by_u32);
 	for (uint32_t i = 0; i < h->n; i++)
 		if (n == 0 || h->v[i] != h->v[n - 1])
 			h->v[n++] = h->v[i];
@@ -253,8 +252,7 @@ void rsh_ckpt2_read_params(struct ckpt2_reader *r)
 			return;
 		p->stored = rsh_arena_array(&r->arena, uint8_t,
 					    (size_t)p->pub.n_slices / 8 + 1);
-		p->pub.name = rsh_arena_strndup(&r->arena, s->name,
-						strlen(s->name));
+		p->pub.name = rsh_arena_strdup(&r->arena, s->name);
 		if (!p->stored || !p->pub.name)
 			rsh_json_nomem(s);
 		s->name = NULL;

@@ -246,7 +246,7 @@ static int edit_say(struct rsh_json_edit *e, struct rsh_json_member *m,
 int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		      const char *value)
 {
-	const char *copy = rsh_arena_strndup(&e->arena, value, strlen(value));
+	const char *copy = rsh_arena_strdup(&e->arena, value);
 	const char *added;
 	bool found = false;
 
@@ -262,7 +262,7 @@ int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		}
 	if (found || in)
 		return 0;
-	added = rsh_arena_strndup(&e->arena, key, strlen(key));
+	added = rsh_arena_strdup(&e->arena, key);
 	if (!added || rsh_push(e->v, e->n, e->cap,
 			       (struct edit_member){
 				       .m.key = added,

@@ -335,8 +335,7 @@ struct rsh_path_key *rsh_path_keys_copy(const struct rsh_path_key *keys,
 	for (uint32_t i = 0; to && i < n; i++) {
 		to[i] = keys[i];
 		if (keys[i].text)
-			to[i].text = rsh_arena_strndup(arena, keys[i].text,
-						       strlen(keys[i].text));
+			to[i].text = rsh_arena_strdup(arena, keys[i].text);
 		if (keys[i].text && !to[i].text)
 			return NULL;
 	}

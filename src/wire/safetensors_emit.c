@@ -70,7 +70,7 @@ static int put_metadata(struct rsh_json_text *t,
 	if (!sorted)
 		return rsh_error_nomem(err);
 	memcpy(sorted, entries, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), compare_entries);
+	rsh_sort(sorted, n, compare_entries);
 	rsh_json_text_puts(t, "\"" SAFETENSORS_METADATA "\":{");
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_safetensors_entry *e = &sorted[i];

@@ -58,7 +58,7 @@ static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: \"%s\" is said to be in \"%s\", which is not a file below the directory of the map",
 				     path, name, file);
-	w->name = rsh_arena_strndup(&map->arena_, name, strlen(name));
+	w->name = rsh_arena_strdup(&map->arena_, name);
 	w->file = rsh_names_add(map->file_names_, part, n);
 	if (!w->name || w->file == RSH_NAME_NONE)
 		return rsh_error_nomem(err);
@@ -184,7 +184,7 @@ static int put_weights(struct rsh_json_text *t, const struct rsh_weight_map *map
 		return rsh_error_nomem(err);
 	if (map->n_weights)
 		memcpy(sorted, map->weights, map->n_weights * sizeof(*sorted));
-	qsort(sorted, map->n_weights, sizeof(*sorted), compare_weights);
+	rsh_sort(sorted, map->n_weights, compare_weights);
 	for (uint32_t i = 0; i < map->n_weights; i++) {
 		const char *file = map->files[sorted[i].file];
 

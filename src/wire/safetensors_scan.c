@@ -208,7 +208,7 @@ static int read_metadata(struct scan *s, struct rsh_safetensors_meta *meta)
 	json_object_foreach(s->metadata, key, value) {
 		struct rsh_safetensors_entry *e = &entries[meta->n_entries++];
 
-		e->key = rsh_arena_strndup(&meta->arena_, key, strlen(key));
+		e->key = rsh_arena_strdup(&meta->arena_, key);
 		e->value = rsh_arena_strndup(&meta->arena_,
 					     json_string_value(value),
 					     json_string_length(value));
@@ -372,7 +372,7 @@ static int add_tensor(struct scan *s, const char *name, const json_t *info)
 	struct tensor t = { .place = s->n_tensors };
 	int rc;
 
-	t.name = rsh_arena_strndup(&s->arena, name, strlen(name));
+	t.name = rsh_arena_strdup(&s->arena, name);
 	if (!t.name || rsh_room(s->tensors, s->cap, (size_t)s->n_tensors + 1))
 		return rsh_error_nomem(s->err);
 	rc = st_read_tensor(s, info, &t);
@@ -429,9 +429,7 @@ static int read_header(struct scan *s)
 	if (rc)
 		return rc;
 	find_int4(s);
-	if (s->n_tensors > 0)
-		qsort(s->tensors, s->n_tensors, sizeof(*s->tensors),
-		      compare_tensors);
+	rsh_sort(s->tensors, s->n_tensors, compare_tensors);
 	return check_twice(s) ?: check_no_delta(s);
 }
 

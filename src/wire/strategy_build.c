@@ -313,7 +313,7 @@ int rsh_strategy_builder_finish(struct strategy_builder *b,
 		&b->arena, struct rsh_strategy_item, b->n_items);
 	struct rsh_strategy_op *ops = rsh_arena_array(
 		&b->arena, struct rsh_strategy_op, b->n_ops);
-	char *path = rsh_arena_strndup(&b->arena, b->path, strlen(b->path));
+	char *path = rsh_arena_strdup(&b->arena, b->path);
 	struct rsh_arena *arena = malloc(sizeof(*arena));
 	struct rsh_strategy_file *f = calloc(1, sizeof(*f));
 

@@ -496,7 +496,7 @@ int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		rc = json ? parse(&parts[i], err) : unpack(&parts[i], err);
 	}
 	if (!rc) {
-		qsort(parts, n, sizeof(*parts), join_by_stage);
+		rsh_sort(parts, n, join_by_stage);
 		rc = json ? join_json(parts, n, out, len, err) :
 			    join_pb(parts, n, out, len, err);
 	}

@@ -25,8 +25,7 @@ static int model_add(struct rsh_megatron_model *m, const struct rsh_offer *o,
 	struct rsh_megatron_shown *t;
 	const uint32_t id = rsh_names_add(m->cat->names, name, strlen(name));
 
-	if (id == RSH_NAME_NONE ||
-	    rsh_grow(&m->v, &m->cap, m->n + 1, sizeof(*m->v)))
+	if (id == RSH_NAME_NONE || rsh_room(m->v, m->cap, m->n + 1))
 		return -ENOMEM;
 	t = &m->v[m->n];
 	*t = (struct rsh_megatron_shown){ .o = *o, .number = (uint32_t)m->n };
@@ -320,6 +319,6 @@ int rsh_megatron_place(struct rsh_megatron_model *m,
 	     check_experts(m, err) ?: add_copies(m, err) ?:
 	     places_make(m, ends, err);
 	if (rc == 0)
-		qsort(m->v, m->n, sizeof(*m->v), shown_by_file);
+		rsh_sort(m->v, m->n, shown_by_file);
 	return rc;
 }

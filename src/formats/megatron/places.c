@@ -158,10 +158,8 @@ static int lose(struct rsh_source_megatron *st, uint32_t tensor, uint32_t stage,
 	if (st->n_lost == LOST_MAX ||
 	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
 		return rsh_megatron_refuse_lost(st, file, err);
-	if (rsh_grow(&st->lost, &st->cap_lost, st->n_lost + 1,
-		     sizeof(*st->lost)))
+	if (rsh_push(st->lost, st->n_lost, st->cap_lost, file))
 		return rsh_error_nomem(err);
-	st->lost[st->n_lost++] = file;
 	return 0;
 }
 

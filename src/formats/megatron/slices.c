@@ -161,14 +161,14 @@ int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 	size_t first = 0;
 	int rc = 0;
 
-	qsort(r, n, sizeof(*r), ref_by_chunk);
+	rsh_sort(r, n, ref_by_chunk);
 	/* One expert rank has the states of dense weights. */
 	for (size_t i = r->e->state ? n : 0, end; i < n && rc == 0; i = end) {
 		for (end = i + 1; end < n && r[end].order == r[i].order;)
 			end++;
 		rc = check_everywhere(w, &r[i], end - i);
 	}
-	qsort(r, n, sizeof(*r), rsh_megatron_ref_by_name);
+	rsh_sort(r, n, rsh_megatron_ref_by_name);
 	rc = rc ?: check_alike(w, r, n, c);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (r[i].piece != r[first].piece)

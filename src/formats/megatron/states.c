@@ -123,7 +123,7 @@ static int buffers_find(struct finding *w)
 		if (b && text && strcmp(last, "numel_unpadded") == 0)
 			rsh_digits_read(text, strlen(text), INT64_MAX, &b->n);
 	}
-	qsort(w->buffers, w->n_buffers, sizeof(*w->buffers), buffer_by_number);
+	rsh_sort(w->buffers, w->n_buffers, buffer_by_number);
 	return 0;
 }
 
@@ -158,8 +158,7 @@ static int views_find(struct finding *w)
 		if (!m->v[i].make && !rsh_has_suffix(m->v[i].name,
 						     ".expert_bias"))
 			w->entries[n++] = &m->v[i];
-	if (n > 0)
-		qsort(w->entries, n, sizeof(*w->entries), entry_by_storage);
+	rsh_sort(w->entries, n, entry_by_storage);
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_megatron_entry *e = w->entries[i];
 		struct view *v = &w->views[w->n_views];

@@ -106,7 +106,7 @@ static int legacy_place(struct rsh_torch_reader *r, size_t i, uint64_t *at)
 				     "next one is not known", r->src.path, s->key);
 	if (to->key)
 		return rsh_torch_bad(r, *at, "a storage that is listed twice");
-	to->key = rsh_arena_strndup(&r->file->arena_, s->key, strlen(s->key));
+	to->key = rsh_arena_strdup(&r->file->arena_, s->key);
 	if (!to->key)
 		return rsh_error_nomem(r->err);
 	if (!rsh_mul_u64(s->count, s->width, &to->bytes) ||

@@ -336,10 +336,8 @@ static int torch_persistent(void *ctx, uint64_t at,
 		return r->stored[number].count * r->stored[number].width ==
 		       bytes ? 0 :
 		       rsh_torch_bad(r, at, "a storage of two sizes");
-	if (rsh_grow(&r->stored, &r->cap_stored, r->n_stored + 1,
-		     sizeof(*r->stored)))
+	if (rsh_push(r->stored, r->n_stored, r->cap_stored, s))
 		return rsh_error_nomem(r->err);
-	r->stored[r->n_stored++] = s;
 	return 0;
 }
 

@@ -382,7 +382,7 @@ static int torch_leave_copies(const struct rsh_source_torch *t, uint32_t file,
 		if (strcmp(map->files[map->weights[i].file], t->names[file]) !=
 		    0)
 			others[n_others++] = map->weights[i].name;
-	qsort(others, n_others, sizeof(*others), rsh_by_text);
+	rsh_sort(others, n_others, rsh_by_text);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		if (!bsearch(&f->tensors[i].name, others, n_others,
 			     sizeof(*others), rsh_by_text))
@@ -464,7 +464,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		held[i] = f->tensors[i].name;
-	qsort(held, f->n_tensors, sizeof(*held), rsh_by_text);
+	rsh_sort(held, f->n_tensors, rsh_by_text);
 	for (uint32_t i = 0; i < t->map.n_weights; i++) {
 		const struct rsh_weight *w = &t->map.weights[i];
 

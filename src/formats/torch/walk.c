@@ -148,10 +148,8 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	rc = walk_check_reach(r, &t, n_stored);
 	if (rc)
 		return rc;
-	if (rsh_grow(&r->tensors, &r->cap_tensors, r->n_tensors + 1,
-		     sizeof(*r->tensors)))
+	if (rsh_push(r->tensors, r->n_tensors, r->cap_tensors, t))
 		return rsh_error_nomem(r->err);
-	r->tensors[r->n_tensors++] = t;
 	return 0;
 }
 
@@ -361,7 +359,7 @@ static int walk_keep_plain(struct rsh_torch_reader *r,
 	}
 	if (rc == 0 && p.json && strlen(p.json) < r->json_bytes_left) {
 		r->json_bytes_left -= strlen(p.json);
-		out->json = rsh_arena_strndup(arena, p.json, strlen(p.json));
+		out->json = rsh_arena_strdup(arena, p.json);
 		rc = out->json ? 0 : -ENOMEM;
 	}
 	rsh_plain_clear(&p);
@@ -394,10 +392,8 @@ static int walk_add_value(struct rsh_torch_reader *r,
 		if (!value.make)
 			return rsh_error_nomem(r->err);
 	}
-	if (rsh_grow(&r->found, &r->cap_found, r->n_found + 1,
-		     sizeof(*r->found)))
+	if (rsh_push(r->found, r->n_found, r->cap_found, value))
 		return rsh_error_nomem(r->err);
-	r->found[r->n_found++] = value;
 	return 0;
 }
 
@@ -633,8 +629,7 @@ static int walk_item(struct rsh_torch_reader *r,
 	const bool unnamed = r->unnamed;
 	int rc = walk_push_key(r, depth == 0, key);
 
-	if (rc == 0 && rsh_grow(&r->steps, &r->cap_steps, r->n_steps + 1,
-				sizeof(*r->steps)))
+	if (rc == 0 && rsh_room(r->steps, r->cap_steps, r->n_steps + 1))
 		rc = rsh_error_nomem(r->err);
 	if (rc)
 		return rc;

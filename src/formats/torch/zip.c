@@ -74,7 +74,7 @@ static int zip_sort(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
 
-	qsort(z->entries, z->n, sizeof(*z->entries), zip_by_place);
+	rsh_sort(z->entries, z->n, zip_by_place);
 	z->by_name = rsh_alloc_array(z->n, sizeof(*z->by_name));
 	if (!z->by_name)
 		return rsh_error_nomem(r->err);
@@ -85,7 +85,7 @@ static int zip_sort(struct zip_reader *z)
 			return rsh_torch_bad(r, z->entries[i].e.at, "two zip "
 					     "entries at one place");
 	}
-	qsort(z->by_name, z->n, sizeof(*z->by_name), zip_by_name);
+	rsh_sort(z->by_name, z->n, zip_by_name);
 	for (size_t i = 1; i < z->n; i++)
 		if (zip_by_name(&z->by_name[i - 1], &z->by_name[i]) == 0)
 			return rsh_torch_bad(r, z->by_name[i]->e.at, "a zip "
@@ -147,8 +147,7 @@ static int zip_read_entries(struct zip_reader *z)
 		rc = rsh_zip_read_entry(&r->src, d, at, z->room, &e, r->err);
 		if (rc)
 			break;
-		if (rsh_grow(&z->entries, &z->cap, z->n + 1,
-			     sizeof(*z->entries)))
+		if (rsh_room(z->entries, z->cap, z->n + 1))
 			return rsh_error_nomem(r->err);
 		at = rsh_zip_next_entry(&e);
 		to = &z->entries[z->n++];

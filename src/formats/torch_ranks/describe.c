@@ -99,7 +99,7 @@ static int cut_find(struct describing *w, const struct rsh_ranks_how *how,
 		    (*out)->size == size)
 			return 0;
 	}
-	if (rsh_grow(&w->cuts, &w->cap_cuts, w->n_cuts + 1, sizeof(*w->cuts)))
+	if (rsh_room(w->cuts, w->cap_cuts, w->n_cuts + 1))
 		return -ENOMEM;
 	k = &w->cuts[w->n_cuts];
 	*k = (struct known_cut){ how, axis, size, .from = NULL };

@@ -247,8 +247,7 @@ static int read_described(struct rsh_ranks_file *f,
 				     &ix, err) : rsh_error_nomem(err);
 
 	if (rc == 0 && f->specs.n)
-		qsort(f->specs.v, f->specs.n, sizeof(*f->specs.v),
-		      spec_by_name);
+		rsh_sort(f->specs.v, f->specs.n, spec_by_name);
 	if (rc == 0 && described_take(f, ix, own))
 		rc = rsh_error_nomem(err);
 	for (size_t i = 0; rc == 0 && i < f->specs.n; i++) {

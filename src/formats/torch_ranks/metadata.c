@@ -198,8 +198,7 @@ static const char *path_join(struct rsh_arena *arena, const char *json,
 
 		v[i].index = (uint64_t)json_integer_value(k);
 		if (text) {
-			v[i].text = rsh_arena_strndup(arena, text,
-						      strlen(text));
+			v[i].text = rsh_arena_strdup(arena, text);
 			name = !v[i].text ? NULL :
 			       rsh_arena_format(arena, "%s%s%s", name,
 						i ? "." : "", text);

@@ -139,8 +139,7 @@ static int group_fill(const struct numbered *v, size_t n,
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		g->ranks[i] = (uint32_t)v[i].number;
-		g->names[i] = rsh_arena_strndup(arena, v[i].name,
-						strlen(v[i].name));
+		g->names[i] = rsh_arena_strdup(arena, v[i].name);
 		if (!g->names[i])
 			return -ENOMEM;
 	}
@@ -168,7 +167,7 @@ int rsh_ranks_groups_find(const char *const *names, size_t n,
 				    RSH_MESH_RANKS_MAX, &to->number))
 			n_numbered++;
 	}
-	qsort(v, n_numbered, sizeof(*v), by_frame_and_number);
+	rsh_sort(v, n_numbered, by_frame_and_number);
 	for (size_t i = 0, end; i < n_numbered; i = end) {
 		for (end = i + 1; end < n_numbered &&
 		     by_frame(&v[i], &v[end]) == 0;)

@@ -100,13 +100,13 @@ static int64_t params_list(const struct rsh_ranks_file *f,
 	for (uint32_t i = 0; i < f->n; i++)
 		if (f->v[i].spec && f->v[i].piece == 0)
 			(*all)[n++] = (struct param_at){ &f->v[i], i };
-	qsort(*all, n, sizeof(**all), param_by_storage);
+	rsh_sort(*all, n, param_by_storage);
 	for (uint32_t i = 0; i < n; i++)
 		if (i == 0 ||
 		    (*all)[i].of->storage != (*all)[kept - 1].of->storage ||
 		    (*all)[i].of->from != (*all)[kept - 1].of->from)
 			(*all)[kept++] = (*all)[i];
-	qsort(*all, kept, sizeof(**all), param_by_number);
+	rsh_sort(*all, kept, param_by_number);
 	return kept;
 }
 

@@ -38,8 +38,7 @@ static const struct rsh_ranks_mesh *mesh_keep(struct rsh_ranks_ways *w,
 	for (size_t i = 0; i < w->n_meshes && !kept; i++)
 		if (mesh_equal(w->meshes[i], m))
 			kept = w->meshes[i];
-	if (!kept && rsh_grow(&w->meshes, &w->cap_meshes, w->n_meshes + 1,
-			      sizeof(*w->meshes)) == 0) {
+	if (!kept && rsh_room(w->meshes, w->cap_meshes, w->n_meshes + 1) == 0) {
 		kept = rsh_arena_array(&w->arena, struct rsh_ranks_mesh, 1);
 		ranks = rsh_arena_array(&w->arena, uint32_t, m->n);
 		if (kept && ranks) {
@@ -80,8 +79,7 @@ const struct rsh_ranks_how *rsh_ranks_how_keep(struct rsh_ranks_ways *w,
 		if (w->hows[i]->mesh == h->mesh &&
 		    rsh_ranks_how_alike(w->hows[i], h))
 			kept = w->hows[i];
-	if (!kept && rsh_grow(&w->hows, &w->cap_hows, w->n_hows + 1,
-			      sizeof(*w->hows)) == 0) {
+	if (!kept && rsh_room(w->hows, w->cap_hows, w->n_hows + 1) == 0) {
 		kept = rsh_arena_array(&w->arena, struct rsh_ranks_how, 1);
 		if (kept) {
 			*kept = *h;
@@ -360,7 +358,7 @@ int rsh_ranks_mesh_finish(const struct rsh_ranks_reading *r,
 	if (!sorted)
 		return rsh_error_nomem(r->err);
 	memcpy(sorted, m->ranks, m->n * sizeof(*sorted));
-	qsort(sorted, m->n, sizeof(*sorted), rsh_by_u32);
+	rsh_sort(sorted, m->n, rsh_by_u32);
 	for (uint32_t i = 1; i < m->n; i++)
 		if (sorted[i] == sorted[i - 1])
 			return rsh_ranks_bad(r, "damaged: a rank is in its mesh "
@@ -794,8 +792,7 @@ int rsh_ranks_spec_add(const struct rsh_ranks_reading *r,
 {
 	struct rsh_ranks_specs *s = r->specs;
 
-	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)))
+	if (rsh_push(s->v, s->n, s->cap, *spec))
 		return rsh_error_nomem(r->err);
-	s->v[s->n++] = *spec;
 	return 0;
 }

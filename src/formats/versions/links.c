@@ -51,8 +51,7 @@ int rsh_version_names_read(struct rsh_version_names *l,
 			rc = -ENOMEM;
 		}
 	}
-	if (l->n > 1)
-		qsort(l->v, l->n, sizeof(*l->v), by_version);
+	rsh_sort(l->v, l->n, by_version);
 	return rc;
 }
 
@@ -90,8 +89,7 @@ static int count_files(const struct rsh_store *store, const char *dir,
 
 static int take_file(struct rsh_version_links *l, const char *name)
 {
-	l->files[l->n_files] = rsh_arena_strndup(&l->arena, name,
-						 strlen(name));
+	l->files[l->n_files] = rsh_arena_strdup(&l->arena, name);
 	return l->files[l->n_files++] ? 0 : -ENOMEM;
 }
 

@@ -202,7 +202,7 @@ sort_sums(const struct rsh_safetensors_meta *meta)
 
 	if (v && meta->n_entries > 0) {
 		memcpy(v, meta->entries, meta->n_entries * sizeof(*v));
-		qsort(v, meta->n_entries, sizeof(*v), entry_order);
+		rsh_sort(v, meta->n_entries, entry_order);
 	}
 	return v;
 }
@@ -268,8 +268,7 @@ static int take_records(struct opening *o, uint32_t delta, uint32_t of,
 		if (r->n_extents)
 			f.patch.offset = ix->extents[r->first_extent].offset;
 		if (sum && rsh_sum_is_valid(link->index.sum, sum->value))
-			f.patch.sum = rsh_arena_strndup(&c->arena, sum->value,
-							strlen(sum->value));
+			f.patch.sum = rsh_arena_strdup(&c->arena, sum->value);
 		if (rsh_push(o->found, o->n_found, o->cap_found, f))
 			rc = rsh_error_nomem(o->err);
 	}
