@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt_index.c makes, sorts, joins, compares and hashes the indexes of all
- * scanners. */
+ * scanners, and compares a .ckpt with its CRC. */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>
@@ -9,7 +9,9 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#include <zlib.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 struct rsh_ckpt_index *rsh_ckpt_index_new(size_t n_records, size_t n_extents,
@@ -212,4 +214,40 @@ uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
 	XXH3_64bits_update(&state, index->dims,
 			   index->n_dims * sizeof(*index->dims));
 	return XXH3_64bits_digest(&state);
+}
+
+#define STEP_BYTES (1024 * 1024)
+
+int rsh_ckpt_check_crc(const struct rsh_byte_source *src,
+		       const struct rsh_ckpt_index *index,
+		       struct rsh_error *err)
+{
+	cleanup_free uint8_t *buf = NULL;
+	uint64_t end, at = 0;
+	uLong crc = crc32(0, NULL, 0);
+
+	if (!index->has_crc)
+		return 0;
+	buf = rsh_alloc_array(STEP_BYTES, 1);
+	if (!buf)
+		return rsh_error_nomem(err);
+	end = index->file_bytes - RSH_CRC_TRAILER_BYTES;
+	while (at < end) {
+		ssize_t n = src->pread_fn(src->ctx, buf,
+					  rsh_min_u64(STEP_BYTES, end - at),
+					  at);
+
+		if (n <= 0)
+			return rsh_error_set(err, n ? (int)-n : ESTALE,
+					     "%s: offset %llu: %s", src->path,
+					     (unsigned long long)at,
+					     n ? strerror((int)-n) :
+						 "the file became shorter");
+		crc = crc32(crc, buf, (uInt)n);
+		at += (uint64_t)n;
+	}
+	return crc == index->crc ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s: damaged: its CRC is %08x, the "
+			     "file says %08x", src->path, (uint32_t)crc,
+			     index->crc);
 }

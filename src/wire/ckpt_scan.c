@@ -577,8 +577,8 @@ static bool check_encryption(struct scan *s)
 
 /* ---- by name ---- */
 
-/* Sorts the records.  The content of the first record of a repeated name becomes
- * that of the last one, and the other records of the name are removed. */
+/* Sorts the records.  The content of the first record of a repeated name
+ * becomes that of the last one, and the other records of it are removed. */
 static void scan_index_names(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;

@@ -101,6 +101,19 @@ static const struct listing_name {
 	{ IN_ERROR, IN_ENDPOINT, "Endpoint" },
 };
 
+/* Texts of a page. */
+static const struct {
+	enum listing_element element;
+	size_t at, size;
+} texts[] = {
+#define LISTING_TEXT(element, member)                       \
+	{ element, offsetof(struct rsh_listing_page, member), \
+	  sizeof(((struct rsh_listing_page *)0)->member) }
+	LISTING_TEXT(IN_NEXT, next), LISTING_TEXT(IN_MARKER, marker),
+	LISTING_TEXT(IN_CODE, code), LISTING_TEXT(IN_REGION, region),
+	LISTING_TEXT(IN_ENDPOINT, endpoint),
+};
+
 static void listing_fail(struct rsh_listing_parser *p, int rc)
 {
 	if (p->rc == 0)
@@ -250,27 +263,16 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	case IN_MORE:
 		page->more = !strcmp(p->text, "true");
 		break;
-	case IN_NEXT:
-		listing_copy(page->next, sizeof(page->next), p->text);
-		break;
-	case IN_MARKER:
-		listing_copy(page->marker, sizeof(page->marker), p->text);
-		break;
 	case IN_ENCODING:
 		p->is_encoded = !strcmp(p->text, "url");
-		break;
-	case IN_CODE:
-		listing_copy(page->code, sizeof(page->code), p->text);
-		break;
-	case IN_REGION:
-		listing_copy(page->region, sizeof(page->region), p->text);
-		break;
-	case IN_ENDPOINT:
-		listing_copy(page->endpoint, sizeof(page->endpoint), p->text);
 		break;
 	default:
 		break;
 	}
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].element == p->open[p->depth])
+			listing_copy((char *)page + texts[i].at, texts[i].size,
+				     p->text);
 	p->len = 0;
 }
 

@@ -8,17 +8,24 @@
 
 #include "rsh/wire/bytes.h"
 
-/* This is the kind of an instruction's operand. */
+/* The kind of an instruction's operand, and the bytes of its number or length;
+ * 0: there is no such instruction. */
+#define OPERAND(kind, width) ((kind) << 4 | (width))
 enum pickle_operand {
-	UNKNOWN, /* there is no such instruction */
-	NOTHING,
-	BYTES_1, BYTES_2, BYTES_4, BYTES_8,
-	INDEX_1, INDEX_4, /* a place in the memo, or the protocol */
-	INTEGER_1, INTEGER_2, INTEGER_4,
-	COUNTED_1, COUNTED_4, COUNTED_8, /* a length, then so many bytes */
-	LONG_1,                          /* a length, then an integer */
-	TEXT_1, TEXT_4, TEXT_8,          /* a length, then a string */
-	LINE, LINES_2,
+	NOTHING = OPERAND(1, 0),
+	SKIPPED = 1, INDEX, INTEGER, SIGNED, COUNTED, LONG, TEXT, LINES,
+	BYTES_1 = OPERAND(SKIPPED, 1), BYTES_2 = OPERAND(SKIPPED, 2),
+	BYTES_4 = OPERAND(SKIPPED, 4), BYTES_8 = OPERAND(SKIPPED, 8),
+	/* a place in the memo, or the protocol */
+	INDEX_1 = OPERAND(INDEX, 1), INDEX_4 = OPERAND(INDEX, 4),
+	INTEGER_1 = OPERAND(INTEGER, 1), INTEGER_2 = OPERAND(INTEGER, 2),
+	INTEGER_4 = OPERAND(SIGNED, 4),
+	/* a length, then so many bytes, an integer or a string */
+	COUNTED_1 = OPERAND(COUNTED, 1), COUNTED_4 = OPERAND(COUNTED, 4),
+	COUNTED_8 = OPERAND(COUNTED, 8), LONG_1 = OPERAND(LONG, 1),
+	TEXT_1 = OPERAND(TEXT, 1), TEXT_4 = OPERAND(TEXT, 4),
+	TEXT_8 = OPERAND(TEXT, 8),
+	LINE = OPERAND(LINES, 1), LINES_2 = OPERAND(LINES, 2),
 };
 
 #define TO_MARK RSH_PICKLE_TO_MARK
@@ -125,52 +132,18 @@ static int pickle_next_number(struct rsh_pickle *p, unsigned width,
 	return 0;
 }
 
-static int pickle_skip_counted(struct rsh_pickle *p, unsigned width)
-{
-	uint64_t n;
-	return pickle_next_number(p, width, &n) ?:
-	       pickle_skip(p, n);
-}
-
 /* ---- operands ---- */
 
 static int pickle_read_integer(struct rsh_pickle *p, unsigned width,
-			       struct rsh_pickle_step *out)
+			       bool is_signed, struct rsh_pickle_step *out)
 {
+	int rc = pickle_next_number(p, width, &out->number);
+
 	out->is_number = true;
-	return pickle_next_number(p, width, &out->number);
-}
-
-static int pickle_read_signed(struct rsh_pickle *p, unsigned width,
-			      struct rsh_pickle_step *out)
-{
-	int rc = pickle_read_integer(p, width, out);
-
-	if (rc == 0 && width > 0 && width < 8 &&
+	if (rc == 0 && is_signed && width > 0 && width < 8 &&
 	    out->number >> (8 * width - 1))
 		out->number |= UINT64_MAX << (8 * width);
 	return rc;
-}
-
-/* Reads an integer.  One of more than eight bytes is skipped, since it cannot
- * be a number of elements. */
-static int pickle_read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
-{
-	uint64_t n;
-	int rc = pickle_next_number(p, 1, &n);
-
-	if (rc)
-		return rc;
-	return n <= 8 ? pickle_read_signed(p, (unsigned)n, out) :
-			pickle_skip(p, n);
-}
-
-static int pickle_read_text(struct rsh_pickle *p, unsigned width,
-			    struct rsh_pickle_step *out)
-{
-	int rc = pickle_next_number(p, width, &out->n_text);
-
-	return rc ? rc : pickle_skip(p, out->n_text);
 }
 
 static int pickle_skip_line(struct rsh_pickle *p)
@@ -188,54 +161,41 @@ static int pickle_read_operand(struct rsh_pickle *p,
 			       enum pickle_operand operand,
 			       struct rsh_pickle_step *out)
 {
+	const unsigned width = operand & 15;
+	uint64_t n;
 	int rc;
 
-	switch (operand) {
-	case NOTHING:
-		return 0;
-	case BYTES_1:
-		return pickle_skip(p, 1);
-	case BYTES_2:
-		return pickle_skip(p, 2);
-	case BYTES_4:
-		return pickle_skip(p, 4);
-	case BYTES_8:
-		return pickle_skip(p, 8);
-	case INDEX_1:
-		return pickle_next_number(p, 1, &out->number);
-	case INDEX_4:
-		return pickle_next_number(p, 4, &out->number);
-	case INTEGER_1:
-		return pickle_read_integer(p, 1, out);
-	case INTEGER_2:
-		return pickle_read_integer(p, 2, out);
-	case INTEGER_4:
-		return pickle_read_signed(p, 4, out);
-	case COUNTED_1:
-		return pickle_skip_counted(p, 1);
-	case COUNTED_4:
-		return pickle_skip_counted(p, 4);
-	case COUNTED_8:
-		return pickle_skip_counted(p, 8);
-	case LONG_1:
-		return pickle_read_long(p, out);
-	case TEXT_1:
-		return pickle_read_text(p, 1, out);
-	case TEXT_4:
-		return pickle_read_text(p, 4, out);
-	case TEXT_8:
-		return pickle_read_text(p, 8, out);
-	case LINE:
-		return pickle_skip_line(p);
-	case LINES_2:
-		rc = pickle_skip_line(p) ?: pickle_skip_line(p);
+	switch (operand >> 4) {
+	case SKIPPED:
+		return pickle_skip(p, width);
+	case INDEX:
+		return pickle_next_number(p, width, &out->number);
+	case INTEGER:
+	case SIGNED:
+		return pickle_read_integer(p, width, operand >> 4 == SIGNED,
+					   out);
+	case COUNTED:
+		return pickle_next_number(p, width, &n) ?: pickle_skip(p, n);
+	case LONG:
+		/* One of more than eight bytes cannot be a number of
+		 * elements. */
+		return pickle_next_number(p, width, &n) ?:
+		       n <= 8 ? pickle_read_integer(p, (unsigned)n, true, out) :
+				pickle_skip(p, n);
+	case TEXT:
+		return pickle_next_number(p, width, &out->n_text) ?:
+		       pickle_skip(p, out->n_text);
+	case LINES:
+		rc = pickle_skip_line(p);
+		if (width == 1)
+			return rc;
+		rc = rc ?: pickle_skip_line(p);
 		out->n_text = p->at - out->at - 1;
 		return rc;
-	case UNKNOWN:
-		break;
+	default:
+		return rsh_bytes_damaged(p->src, p->at - 1,
+					 "no pickle instruction", p->err);
 	}
-	return rsh_bytes_damaged(p->src, p->at - 1, "no pickle instruction",
-				 p->err);
 }
 
 /* ---- instructions ---- */

@@ -4,11 +4,19 @@
 #include "rsh/wire/strategy_file.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
+
+#include <jansson.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "node_strategy.pb-c.h"
-#include "strategy_build_i.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/ckpt.h"
 #include "rsh/wire/json_load.h"
+#include "strategy_build_i.h"
 
 /* ---- the JSON form ---- */
 
@@ -315,14 +323,6 @@ static int read_pb(const uint8_t *data, size_t len, const char *path,
 	return rc;
 }
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "rsh/util/names.h"
-#include "rsh/wire/bytes.h"
-#include "rsh/wire/ckpt.h"
-#include "strategy_build_i.h"
-
 /* The strategy files of the largest jobs have a few megabytes. */
 #define MAX_FILE_BYTES ((size_t)256 * 1024 * 1024)
 
@@ -398,4 +398,32 @@ int rsh_strategy_parse(const void *data, size_t len, const char *path,
 {
 	return rsh_strategy_parse_all(&(struct rsh_memory){ data, len }, path,
 				      NULL, NULL, out, err);
+}
+
+/* ---- group_info.pb ---- */
+
+int rsh_group_info_parse(const void *data, size_t len, const char *path,
+			 uint32_t **ranks, uint32_t *n, struct rsh_error *err)
+{
+	Rsh__Pb__ParallelGroupMap *map =
+		len ? rsh__pb__parallel_group_map__unpack(NULL, len, data) :
+		      NULL;
+	const Rsh__Pb__ParallelGroupRanks *list;
+	uint32_t *copy;
+
+	if (!map)
+		return rsh_error_set(err, EBADMSG, "%s: %s", path,
+				     len ? "not a file of group information, "
+					   "or damaged" :
+					   "the group information is empty");
+	list = map->ckpt_restore_rank_list;
+	*n = list ? (uint32_t)list->n_dim : 0;
+	copy = rsh_alloc_array(*n, sizeof(*copy));
+	if (copy && *n)
+		memcpy(copy, list->dim, *n * sizeof(*copy));
+	rsh__pb__parallel_group_map__free_unpacked(map, NULL);
+	if (!copy)
+		return rsh_error_nomem(err);
+	*ranks = copy;
+	return 0;
 }

@@ -206,12 +206,6 @@ struct rsh_torch_layout {
 void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		      struct rsh_torch_layout *out);
 
-/* Makes an index with one record for each tensor, with its name and in the same
- * order.  Tensors of one storage share its bytes.  A tensor of unknown type has
- * a record without content.  Returns 0, or -ENOMEM with a sentence. */
-int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
-		    struct rsh_ckpt_index **out, struct rsh_error *err);
-
 /* Reads all storages and verifies their checksums.  *n_unsummed is the number
  * of storages without a checksum.  Returns 0, -EBADMSG with a sentence, or the
  * error of pread_fn. */
@@ -219,17 +213,20 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err);
 
-/* Makes the index of a file, which the second function also reads, for a caller
- * that finds tensors only by name.  If a tensor is not stored in row-major
- * order, RSH_TORCH_ORDER and the order of its dimensions are appended to its
- * name: "w\1/1,0".  With gaps between its elements it has many extents.  If
- * `full`, also verifies checksums. Returns 0, or -errno with a sentence:
- * -ENOTSUP if a tensor has too many extents. */
+/* Makes an index with one record for each tensor, with its name and in the same
+ * order.  Tensors of one storage share its bytes.  A tensor of unknown type has
+ * a record without content.  If `full`, also verifies checksums.
+ *
+ * With `by_name`, for a caller that finds tensors only by name: if a tensor is
+ * not stored in row-major order, RSH_TORCH_ORDER and the order of its
+ * dimensions are appended to its name: "w\1/1,0".  With gaps between its
+ * elements it has many extents.  Returns 0, or -errno with a sentence: -ENOTSUP
+ * if a tensor has too many extents.  The second function also reads the
+ * file. */
 #define RSH_TORCH_ORDER "\1"
-int rsh_torch_index_by_name(struct rsh_torch_file *f,
-			    const struct rsh_byte_source *src, bool full,
-			    struct rsh_names *names,
-			    struct rsh_ckpt_index **out, struct rsh_error *err);
+int rsh_torch_index(struct rsh_torch_file *f, const struct rsh_byte_source *src,
+		    bool full, bool by_name, struct rsh_names *names,
+		    struct rsh_ckpt_index **out, struct rsh_error *err);
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_names *names,
 			   struct rsh_ckpt_index **out, struct rsh_error *err);

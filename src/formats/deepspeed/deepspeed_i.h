@@ -8,10 +8,8 @@
  *   head.c      what a pickle says: names and shapes of parameters, the stage
  *   layout.c    where each parameter is in the flat groups: arithmetic
  *   file.c      what one file has
- *   compare.c   whether masters of the universal form are those of the model
  *   describe.c  all files together, as a distributed checkpoint
  *               (formats/dcp.h), whose reader does the rest
- *   steps.c     steps for --resume
  *
  * Terms are DeepSpeed's: a group of parameters is one flat tensor, of which
  * each data parallel rank has a part; masters are the float32 weights of the
@@ -299,17 +297,3 @@ int rsh_ds_listed_read(void *state, uint32_t file,
 		       struct rsh_names *names, void **out,
 		       struct rsh_ckpt_index **index, struct rsh_error *err);
 extern const struct rsh_joined_format rsh_ds_files; /* describe.c */
-
-/* ---- the universal form (compare.c) ---- */
-
-/* Sets *same if the first masters of each parameter, rounded, are the weights
- * of the module.  Returns 0 or -errno with a sentence. */
-int rsh_ds_compare(struct rsh_source_ds *st, bool *same,
-		   struct rsh_error *err);
-
-/* ---- steps for --resume (steps.c) ---- */
-
-enum rsh_part rsh_ds_step_part(const char *path, struct rsh_step_name *out);
-int rsh_ds_step_check(const struct rsh_byte_source *files,
-		      const char *const *names, size_t n, bool full,
-		      struct rsh_error *err);

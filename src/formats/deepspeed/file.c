@@ -424,8 +424,8 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 	if (rc == 0 && names) {
 		of->tensors = r.v;
 		of->n_tensors = (uint32_t)r.n;
-		rc = rsh_torch_index_by_name(of, bytes, how->full, names, index,
-					     err);
+		rc = rsh_torch_index(of, bytes, how->full, true, names, index,
+				     err);
 	}
 	rsh_torch_file_free(of);
 	free(r.v);

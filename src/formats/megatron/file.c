@@ -543,8 +543,8 @@ int rsh_megatron_file_read(void *state, uint32_t file,
 	if (rc == 0 && file_split(f, of))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && names)
-		rc = rsh_torch_index_by_name(of, bytes, full, names, index,
-					     err);
+		rc = rsh_torch_index(of, bytes, full, true, names, index,
+				     err);
 	rsh_torch_file_free(of);
 	if (rc)
 		rsh_megatron_file_free(f);

@@ -7,8 +7,8 @@
  *   file.c      what one file has: its args, and tensors
  *   states.c    states of the optimizer beside it
  *   names.c     the table of names: how slices of a tensor are joined
- *   mesh.c      all files together: their mesh, and the numbers of layers
- *   places.c    which files are lost, or of another rank
+ *   mesh.c      all files together: their mesh, the numbers of layers, which
+ *               files are lost, or of another rank
  *   slices.c    the slices of one tensor, compared
  *   grouped.c   experts in weight1 and weight2
  *   describe.c  all tensors together, as a distributed checkpoint
@@ -286,11 +286,6 @@ int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
  * missing. */
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err);
-/* Sets the places of the files, and which are lost.  Returns 0, or -errno with
- * a sentence: a file has no place in the mesh, or is of another one; of a stage
- * there is no file. */
-int rsh_megatron_places_find(struct rsh_source_megatron *st,
-			     struct rsh_error *err);
 /* Returns -errno with a sentence about a file that is lost. */
 int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
 			     uint32_t file, struct rsh_error *err);

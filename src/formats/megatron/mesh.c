@@ -195,11 +195,338 @@ static int layers_check(const struct rsh_source_megatron *st,
 			     noops ? " without those of noop_layers" : "");
 }
 
+/* ---- which files are lost, or of another place ---- */
+
+/* A tree that lacks more files is none. */
+#define LOST_MAX 64
+
+/* ---- directories ---- */
+
+static int refuse_dir(const struct rsh_source_megatron *st, uint32_t i,
+		      struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s/%s is not of the mesh in args "
+			     "(tensor %u, pipeline %u, expert %u)",
+			     st->all.path, st->all.names[i], st->tensor,
+			     st->pipeline, st->expert);
+}
+
+static bool same_place(const struct rsh_megatron_listed *a,
+		       const struct rsh_megatron_listed *b)
+{
+	return a->tensor == b->tensor && a->stage == b->stage &&
+	       a->expert == b->expert;
+}
+
+/* Sets the place of each file by the numbers in the name of its directory. */
+static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		struct rsh_megatron_listed *l = &st->listed[i];
+		uint32_t n = 0;
+
+		l->tensor = l->numbers[n++];
+		l->stage = st->pipeline > 1 && n < l->n_numbers ?
+			   l->numbers[n++] : 0;
+		l->expert = st->expert > 1 && n < l->n_numbers ?
+			    l->numbers[n++] : 0;
+		if (n != l->n_numbers ||
+		    n != 1u + (st->pipeline > 1) + (st->expert > 1) ||
+		    l->tensor >= st->tensor || l->stage >= st->pipeline ||
+		    l->expert >= st->expert)
+			return refuse_dir(st, i, err);
+	}
+	return 0;
+}
+
+/* Returns a file with this place; RSH_MEGATRON_NO_FILE: there is none. */
+static uint32_t find_place(const struct rsh_source_megatron *st,
+			   const struct rsh_megatron_listed *at, uint32_t from)
+{
+	while (from < st->n && !same_place(&st->listed[from], at))
+		from++;
+	return from < st->n ? from : RSH_MEGATRON_NO_FILE;
+}
+
+static int check_doubled(const struct rsh_source_megatron *st,
+			 struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < st->n; i++) {
+		const uint32_t k = find_place(st, &st->listed[i], i + 1);
+
+		if (k != RSH_MEGATRON_NO_FILE)
+			return rsh_error_set(err, EBADMSG, "%s: %s and %s are "
+					     "of the same rank", st->all.path,
+					     st->all.names[i],
+					     st->all.names[k]);
+	}
+	return 0;
+}
+
+/* ---- lost files ---- */
+
+int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
+			     uint32_t file, struct rsh_error *err)
+{
+	if (file < st->n)
+		return rsh_error_set(err, ENOENT, "%s/%s cannot be read, and "
+				     "has a part of the model", st->all.path,
+				     st->all.names[file]);
+	return rsh_error_set(err, ENOENT, "%s/%s is missing, which the mesh in "
+			     "args has (tensor %u, pipeline %u, expert %u)",
+			     st->all.path, st->all.names[file], st->tensor,
+			     st->pipeline, st->expert);
+}
+
+uint32_t rsh_megatron_sibling(const struct rsh_source_megatron *st,
+			      uint32_t file)
+{
+	const struct rsh_megatron_listed *l = &st->listed[file];
+	uint32_t found = RSH_MEGATRON_NO_FILE;
+
+	/* Slices of a vocabulary may have any size. */
+	for (uint32_t i = 0; i < st->n; i++)
+		if (st->all.files[i] && st->listed[i].stage == l->stage &&
+		    (found == RSH_MEGATRON_NO_FILE ||
+		     (st->listed[i].tensor == l->tensor &&
+		      st->listed[found].tensor != l->tensor)))
+			found = i;
+	return found;
+}
+
+/* Adds a place that has no file. */
+static int absent_add(struct rsh_source_megatron *st,
+		      const struct rsh_megatron_listed *at, uint32_t *file)
+{
+	struct rsh_megatron_listed *v = rsh_arena_array(
+		&st->all.arena, struct rsh_megatron_listed,
+		(size_t)st->all.n_names + 1);
+	char stage[16] = "", expert[16] = "";
+	const char *name;
+
+	if (!v)
+		return -ENOMEM;
+	memcpy(v, st->listed, st->all.n_names * sizeof(*v));
+	if (st->pipeline > 1)
+		snprintf(stage, sizeof(stage), "_%03u", at->stage);
+	if (st->expert > 1)
+		snprintf(expert, sizeof(expert), "_%03u", at->expert);
+	name = rsh_arena_format(&st->all.arena, "%smp_rank_%02u%s%s/"
+				RSH_MEGATRON_FILE, st->all.dir, at->tensor,
+				stage, expert);
+	*file = name ? rsh_joined_add_name(&st->all, name) : RSH_DCP_NO_FILE;
+	if (*file == RSH_DCP_NO_FILE)
+		return -ENOMEM;
+	v[*file] = *at;
+	v[*file].model = *file;
+	st->listed = v;
+	return 0;
+}
+
+/* Adds a place to those whose files are lost.  Returns 0, or -errno with a
+ * sentence if nobody knows what the file had. */
+static int lose(struct rsh_source_megatron *st, uint32_t tensor, uint32_t stage,
+		uint32_t expert, struct rsh_error *err)
+{
+	const struct rsh_megatron_listed at = {
+		.tensor = tensor, .stage = stage, .expert = expert,
+	};
+	uint32_t file = find_place(st, &at, 0);
+
+	if (file == RSH_MEGATRON_NO_FILE && absent_add(st, &at, &file))
+		return rsh_error_nomem(err);
+	if (st->n_lost == LOST_MAX ||
+	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
+		return rsh_megatron_refuse_lost(st, file, err);
+	if (rsh_push(st->lost, st->n_lost, st->cap_lost, file))
+		return rsh_error_nomem(err);
+	return 0;
+}
+
+static bool has_place(const struct rsh_source_megatron *st, uint32_t tensor,
+		      uint32_t stage, uint32_t expert)
+{
+	const struct rsh_megatron_listed at = {
+		.tensor = tensor, .stage = stage, .expert = expert,
+	};
+	const uint32_t file = find_place(st, &at, 0);
+
+	return file != RSH_MEGATRON_NO_FILE && st->all.files[file];
+}
+
+static int check_product(struct rsh_source_megatron *st, uint32_t stage,
+			 struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t t = 0; t < st->tensor && rc == 0; t++)
+		for (uint32_t e = 0; e < st->expert && rc == 0; e++)
+			if (!has_place(st, t, stage, e))
+				rc = lose(st, t, stage, e, err);
+	return rc;
+}
+
+/* With fewer expert tensor ranks than tensor ranks a run does not have all
+ * pairs of a tensor rank and an expert rank.  Rank r of a stage has tensor rank
+ * r % tensor, and (r / expert_tensor) % expert of the experts.  What is needed
+ * is all tensor ranks of dense weights, */
+static int check_dense(struct rsh_source_megatron *st, uint32_t stage,
+		       struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t t = 0; t < st->tensor && rc == 0; t++) {
+		bool found = false;
+
+		for (uint32_t e = 0; e < st->expert && !found; e++)
+			found = has_place(st, t, stage, e);
+		if (!found)
+			rc = lose(st, t, stage,
+				  t / st->expert_tensor % st->expert, err);
+	}
+	return rc;
+}
+
+/* and all pairs of an expert tensor rank and an expert rank. */
+static int check_expert_ranks(struct rsh_source_megatron *st, uint32_t stage,
+			 struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t e = 0; e < st->expert; e++)
+		for (uint32_t t = 0; t < st->expert_tensor && rc == 0; t++) {
+			bool found = false;
+
+			for (uint32_t k = t; k < st->tensor && !found;
+			     k += st->expert_tensor)
+				found = has_place(st, k, stage, e);
+			if (!found)
+				rc = lose(st, (e * st->expert_tensor + t) %
+					  st->tensor, stage, e, err);
+		}
+	return rc;
+}
+
+static int check_stage(struct rsh_source_megatron *st, uint32_t stage,
+		       struct rsh_error *err)
+{
+	if (st->args[RSH_MEGATRON_EXTENDS] || st->expert == 1 ||
+	    st->expert_tensor == st->tensor)
+		return check_product(st, stage, err);
+	return check_dense(st, stage, err) ?: check_expert_ranks(st, stage, err);
+}
+
+/* ---- files of another place ---- */
+
+/* Megatron-LM saves the rank of the process, converters none or always the
+ * same.  Tensor ranks are next to each other, and stages far apart. */
+static int check_ranks(const struct rsh_source_megatron *st,
+		       struct rsh_error *err)
+{
+	bool known = false;
+
+	for (uint32_t i = 0; i < st->n; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
+
+		known |= f && f->rank != rsh_megatron_file_of(st, st->first)->rank;
+	}
+	for (uint32_t i = 0; i < st->n && known; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
+		const struct rsh_megatron_listed *l = &st->listed[i];
+		const uint64_t n = f ? f->world / st->pipeline : 0;
+
+		if (!f || f->rank >= f->world || f->world % st->pipeline != 0)
+			continue;
+		if (f->rank % st->tensor != l->tensor ||
+		    (!f->stages_inside && f->rank / n != l->stage))
+			return rsh_error_set(
+				err, EBADMSG, "%s/%s: it is of another rank: "
+				"its args say rank %" PRIu64 " of %" PRIu64,
+				st->all.path, st->all.names[i], f->rank,
+				f->world);
+	}
+	return 0;
+}
+
+/* Returns whether two files of a stage should have different bytes of a
+ * tensor. */
+static bool should_differ(const struct rsh_source_megatron *st, uint32_t a,
+			  uint32_t b, const struct rsh_megatron_name *is)
+{
+	const uint32_t t = st->listed[a].tensor, u = st->listed[b].tensor;
+
+	if (is->of_expert)
+		return rsh_megatron_block(st, a) != rsh_megatron_block(st, b) ||
+		       t % st->expert_tensor != u % st->expert_tensor;
+	return t != u && (is->kind == RSH_MEGATRON_ROWS ||
+			  is->kind == RSH_MEGATRON_COLUMNS ||
+			  is->kind == RSH_MEGATRON_GATE ||
+			  is->kind == RSH_MEGATRON_VOCABULARY ||
+			  (is->kind == RSH_MEGATRON_QKV &&
+			   !st->args[RSH_MEGATRON_LATENT]));
+}
+
+/* Returns whether a file is a copy of another one of its stage: all matrices
+ * that should differ are equal, by their checksums. */
+static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
+		    uint32_t b)
+{
+	const struct rsh_megatron_file *f = st->all.files[a];
+	const struct rsh_megatron_file *g = st->all.files[b];
+	bool any = false;
+
+	if (!f || !g || f->n != g->n || st->listed[a].stage !=
+					st->listed[b].stage)
+		return false;
+	for (uint32_t i = 0; i < f->n; i++) {
+		const struct rsh_megatron_entry *x = &f->v[i], *y = &g->v[i];
+		struct rsh_megatron_name is;
+
+		if (!x->has_crc || !y->has_crc || x->n_dims < 2)
+			continue;
+		rsh_megatron_name_read(x->name, &is);
+		if (!should_differ(st, a, b, &is))
+			continue;
+		any = true;
+		if (x->crc != y->crc || x->bytes != y->bytes ||
+		    strcmp(x->name, y->name) != 0)
+			return false;
+	}
+	return any;
+}
+
+static int check_twins(const struct rsh_source_megatron *st,
+		       struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < st->n; i++)
+		for (uint32_t k = i + 1; k < st->n; k++)
+			if (is_twin(st, i, k))
+				return rsh_error_set(
+					err, EBADMSG, "%s/%s: it has the "
+					"weights of %s, which is of another "
+					"rank", st->all.path, st->all.names[k],
+					st->all.names[i]);
+	return 0;
+}
+
+/* Sets the places of the files, and which are lost. */
+static int places_find(struct rsh_source_megatron *st,
+			     struct rsh_error *err)
+{
+	int rc = place_files(st, err) ?: check_doubled(st, err);
+
+	st->n_lost = 0;
+	st->all.n_names = st->all.n;
+	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
+		rc = check_stage(st, i, err);
+	return rc ?: check_ranks(st, err) ?: check_twins(st, err);
+}
+
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err)
 {
 	int rc = find_first(st, err) ?: check_file(st, st->first, err) ?:
-		 take_sizes(st, err) ?: rsh_megatron_places_find(st, err);
+		 take_sizes(st, err) ?: places_find(st, err);
 
 	for (uint32_t i = 0; i < st->n && rc == 0; i++)
 		rc = check_file(st, i, err);

@@ -13,6 +13,7 @@
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/steps.h"
 #include "rsh/formats/torch.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
@@ -415,24 +416,18 @@ static int torch_scan(const struct rsh_scan_job *job,
 	struct rsh_source_torch *t = rsh_source_state(job->source);
 	const uint32_t file = job->file;
 	struct rsh_torch_file *f;
-	uint32_t n_unsummed = 0;
 	int rc;
 
 	/* An index has no strides, so the file must be read. */
 	if (job->stored)
 		return t->files[file] ? 0 : -ESTALE;
 	rc = torch_load(t, file, job->bytes, &f, err);
-	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
-		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
-	if (rc == 0)
-		rc = rsh_torch_index(f, job->names, out, err);
+	rc = rc ?: rsh_torch_index(f, job->bytes, job->how != RSH_SCAN_HEADERS,
+				   false, job->names, out, err);
 	if (rc) {
 		rsh_torch_file_free(f);
 		return rc;
 	}
-	(*out)->n_unsummed = n_unsummed;
-	(*out)->summed = job->how != RSH_SCAN_HEADERS &&
-			 (*out)->n_records > 0 && n_unsummed == 0;
 	(*out)->n_copies = f->n_copies;
 	pthread_mutex_lock(&t->lock);
 	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
@@ -682,6 +677,44 @@ static int torch_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	out->files = (const char *const *)t->names;
 	out->n_files = t->n;
 	return 0;
+}
+
+/* ---- names of steps ---- */
+
+static const char *torch_suffix(const char *name)
+{
+	static const char *const suffixes[] = { ".pth.tar", ".pth", ".pt" };
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (rsh_has_suffix(name, suffixes[i]))
+			return suffixes[i];
+	return NULL;
+}
+
+enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out)
+{
+	const char *suffix = torch_suffix(file);
+
+	if (!suffix)
+		return RSH_PART_NO;
+	rsh_step_name_read(file, strlen(file) - strlen(suffix), out);
+	return RSH_PART_YES;
+}
+
+int rsh_torch_check_files(const struct rsh_byte_source *files,
+			  const char *const *names, size_t n, bool full,
+			  struct rsh_error *err)
+{
+	bool unsummed;
+	int rc = 0;
+
+	(void)names;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		rc = rsh_torch_check(&files[i], full, &unsummed, err);
+		if (unsummed)
+			rsh_step_say_unsummed(files[i].path);
+	}
+	return rc;
 }
 
 /* ---- the formats ---- */

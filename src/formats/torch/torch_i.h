@@ -102,18 +102,6 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
 			  const struct rsh_pickle_value *root);
 
-/* Returns whether the class makes distributed tensors (DTensor, ShardedTensor),
- * so that its file has one rank's part. */
-bool rsh_torch_is_part(const struct rsh_pickle_class *class);
-/* Sets the sentence for such a file.  Returns -ENOTSUP. */
-int rsh_torch_refuse_part(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_class *class);
-/* Checks that the object is not one rank's part of a checkpoint of DeepSpeed or
- * Megatron-LM, whatever the file is called.  Returns 0, or -ENOTSUP with a
- * sentence. */
-int rsh_torch_check_whole(const struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root);
-
 /* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);
 /* Reads a zip archive whose object is one tensor, which gets the name "". */

@@ -38,6 +38,92 @@ static int walk_bad(struct rsh_torch_reader *r, const char *what)
 			     what);
 }
 
+/* ---- files that have only one rank's part of a model ---- */
+
+/* Sets the sentence for a file that has distributed tensors. */
+static int walk_refuse_part(struct rsh_torch_reader *r,
+			  const struct rsh_pickle_class *class)
+{
+	return rsh_error_set(r->err, ENOTSUP, "%s: one rank's part of a model, "
+			     "whose tensors are distributed (%.100s.%.100s): "
+			     "SOURCE is the directory with the files of all "
+			     "ranks (*.pt, *.pth or *.bin)", r->src.path,
+			     class->module, class->name);
+}
+
+/* Returns whether the class makes distributed tensors. */
+static bool walk_is_part(const struct rsh_pickle_class *class)
+{
+	return strcmp(class->name, "_rebuild_wrapper_subclass") == 0 ||
+	       strcmp(class->name, "DTensor") == 0 ||
+	       strcmp(class->name, "ShardedTensor") == 0;
+}
+
+/* DeepSpeed says in each file which version wrote it. */
+static int slice_check_deepspeed(const struct rsh_torch_reader *r,
+				 const struct rsh_pickle_value *root)
+{
+	const struct rsh_pickle_value *states =
+		rsh_pickle_find(root, "optimizer_state_dict");
+
+	if (!rsh_pickle_find(root, "ds_version") &&
+	    (!states ||
+	     (!rsh_pickle_find(states, "single_partition_of_fp32_groups") &&
+	      !rsh_pickle_find(states, "fp32_flat_groups"))))
+		return 0;
+	return rsh_error_set(r->err, ENOTSUP, "%s: one rank's part of a "
+			     "checkpoint of DeepSpeed: SOURCE is the directory "
+			     "with the files of all ranks, under the names "
+			     "that DeepSpeed gave them", r->src.path);
+}
+
+/* Returns the size of args that is 1 if nothing is said about it. */
+static int64_t slice_size(const struct rsh_pickle_value *args, const char *key)
+{
+	const struct rsh_pickle_value *v = rsh_pickle_find(args, key);
+
+	return v && v->kind == RSH_PV_NUMBER ? v->number : 1;
+}
+
+/* Megatron-LM saves its model in slices with the arguments of the run, an
+ * argparse.Namespace, from which the number of slices follows. */
+static int slice_check_megatron(const struct rsh_torch_reader *r,
+				const struct rsh_pickle_value *root)
+{
+	const struct rsh_pickle_value *args = rsh_pickle_find(root, "args");
+	int64_t tensor, pipeline, expert;
+
+	if (!rsh_pickle_find(root, "checkpoint_version") ||
+	    !(rsh_pickle_find(root, "model") ||
+	      rsh_pickle_find(root, "model0")))
+		return 0;
+	if (args && args->kind == RSH_PV_OBJECT)
+		args = &args->object->state;
+	if (!args || !rsh_pickle_find(args, "tensor_model_parallel_size"))
+		return rsh_error_set(r->err, ENOTSUP, "%s: one rank's file of "
+				     "Megatron-LM, and its args do not say "
+				     "whether it has the whole model",
+				     r->src.path);
+	tensor = slice_size(args, "tensor_model_parallel_size");
+	pipeline = slice_size(args, "pipeline_model_parallel_size");
+	expert = slice_size(args, "expert_model_parallel_size");
+	return tensor == 1 && pipeline == 1 && expert == 1 ? 0 :
+	       rsh_error_set(r->err, ENOTSUP, "%s: one rank's slice of a model "
+			     "of Megatron-LM: its args say tensor %" PRId64
+			     ", pipeline %" PRId64 " and expert parallel size %"
+			     PRId64 ": SOURCE is the directory of the "
+			     "iteration, with the mp_rank directories of all "
+			     "ranks", r->src.path, tensor, pipeline, expert);
+}
+
+/* Checks that the object is not one rank's part of a checkpoint of DeepSpeed or
+ * Megatron-LM, whatever the file is called. */
+static int walk_check_whole(const struct rsh_torch_reader *r,
+			  const struct rsh_pickle_value *root)
+{
+	return slice_check_deepspeed(r, root) ?: slice_check_megatron(r, root);
+}
+
 /* ---- numbers of a tensor ---- */
 
 static bool walk_number(const struct rsh_pickle_value *v, uint64_t *out)
@@ -179,8 +265,8 @@ static int walk_look_at(struct rsh_torch_reader *r,
 
 	*is = of_npu || strcmp(class->module, "torch._utils") == 0 ||
 	      strcmp(class->module, "torch._tensor") == 0;
-	if (rsh_torch_is_part(class))
-		return rsh_torch_refuse_part(r, class);
+	if (walk_is_part(class))
+		return walk_refuse_part(r, class);
 	if (!*is || w->make)
 		return 0;
 	if (depth > REBUILD_DEPTH)
@@ -502,7 +588,7 @@ walk_part_args(const struct rsh_pickle_value *v)
 		if (strcmp(v->object->class->name, "_rebuild_from_type_v2") == 0)
 			return args->n >= 4 &&
 			       args->items[1].kind == RSH_PV_CLASS &&
-			       rsh_torch_is_part(args->items[1].class) ?
+			       walk_is_part(args->items[1].class) ?
 				       args : NULL;
 		if (strncmp(v->object->class->name, "_rebuild_parameter",
 			    18) != 0 ||
@@ -716,7 +802,7 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	r->json_bytes_left = r->pickle_bytes_left = most;
 	rc = r->parts && r->parts->look ?
 	     r->parts->look(r->parts->ctx, r->src.path, root, r->err) :
-	     rsh_torch_check_whole(r, root);
+	     walk_check_whole(r, root);
 	if (rc)
 		return rc;
 	/* Only a container has names to show. */

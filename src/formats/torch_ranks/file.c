@@ -176,8 +176,8 @@ static int read_torch(struct rsh_ranks_file *f,
 		rc = file_check_rank(f, bytes->path, err);
 	}
 	if (rc == 0 && names)
-		rc = rsh_torch_index_by_name(of, bytes, full, names, index,
-					     err);
+		rc = rsh_torch_index(of, bytes, full, true, names, index,
+				     err);
 	rsh_torch_file_free(of);
 	return rc;
 }

@@ -6,7 +6,6 @@
  *   names.c     names of files: which rank, which world, which item
  *   listing.c   the files of a source, its steps, the bid
  *   chosen.c    what the files of the chosen step are
- *   steps.c     steps of verl for --resume
  *   spec.c      what a pickle says about a tensor: mesh, placements, boxes
  *   metadata.c  the same from the metadata.pkl of torch_checkpointing
  *   cut.c       which elements a rank has: arithmetic
@@ -415,13 +414,6 @@ int rsh_ranks_name_show(const struct rsh_source_ranks *st, uint32_t item,
 			uint32_t n_keys, struct rsh_arena *arena,
 			struct rsh_joined_value *out);
 
-/* ---- steps (steps.c) ---- */
-
 #define RSH_RANKS_STEP "global_step_"
 /* Reads the step from n bytes of the name of its directory. */
 bool rsh_ranks_step_read(const char *name, size_t n, uint64_t *step);
-/* These are members of the format. */
-enum rsh_part rsh_ranks_step_part(const char *path, struct rsh_step_name *out);
-int rsh_ranks_step_check(const struct rsh_byte_source *files,
-		    const char *const *names, size_t n, bool full,
-		    struct rsh_error *err);

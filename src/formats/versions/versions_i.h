@@ -4,8 +4,8 @@
  * slime, miles and vime write them for SGLang and vLLM.
  *
  *   index.c     model.safetensors.index.json of a version
- *   frame.c     a tensor of a delta: a frame of zstd, read forwards
- *   sums.c      checksums of tensors
+ *   frame.c     a tensor of a delta: a frame of zstd, read forwards;
+ *               checksums of tensors
  *   links.c     the versions on which one is built, down to a full one
  *   tensors.c   their tensors, and the checks before anything is read
  *   make.c      the bytes of a version
@@ -111,7 +111,7 @@ int rsh_change_apply(struct rsh_change *c, uint8_t *p, size_t n);
  * most. */
 uint64_t rsh_change_content_max(enum rsh_delta_form form, uint64_t bytes);
 
-/* ---- checksums (sums.c) ---- */
+/* ---- checksums ---- */
 
 #define RSH_SUM_BYTES 32
 #define RSH_SUM_TEXT (2 * RSH_SUM_BYTES + 1)
