@@ -396,7 +396,7 @@ int rsh_torch_item_read(const struct rsh_byte_source *file, uint64_t offset,
 		torch_item_open(file, offset, length, path, &rc, err);
 
 	*out = NULL;
-	return rc ? rc : rsh_torch_read_zip_tensor(r) ?:
+	return rc ? rc : rsh_torch_read_zip(r) ?:
 	       rsh_torch_reader_finish(r, out);
 }
 

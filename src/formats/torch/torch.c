@@ -207,25 +207,6 @@ static int torch_file_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 
 /* ---- listing ---- */
 
-static int torch_list_all(struct rsh_source *s, const char *const *names,
-			  uint32_t n, struct rsh_error *err)
-{
-	struct rsh_source_torch *t = rsh_source_state(s);
-
-	t->files = calloc((size_t)n + 1, sizeof(*t->files));
-	t->names = calloc((size_t)n + 1, sizeof(*t->names));
-	if (!t->files || !t->names)
-		return rsh_error_nomem(err);
-	t->n = n;
-	for (uint32_t i = 0; i < n; i++) {
-		t->names[i] = strdup(names[i]);
-		if (!t->names[i] || rsh_format_list_file(s, names[i]))
-			return rsh_error_nomem(err);
-	}
-	rsh_source_take_list(s, n == 1 ? names[0] : "the model");
-	return 0;
-}
-
 static void torch_close(void *state)
 {
 	struct rsh_source_torch *t = state;
@@ -252,6 +233,25 @@ static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	pthread_mutex_init(&t->lock, NULL);
 	rsh_source_keep(s, t, NULL, torch_close);
+	return 0;
+}
+
+static int torch_list_all(struct rsh_source *s, const char *const *names,
+			  uint32_t n, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+
+	t->files = calloc((size_t)n + 1, sizeof(*t->files));
+	t->names = calloc((size_t)n + 1, sizeof(*t->names));
+	if (!t->files || !t->names)
+		return rsh_error_nomem(err);
+	t->n = n;
+	for (uint32_t i = 0; i < n; i++) {
+		t->names[i] = strdup(names[i]);
+		if (!t->names[i] || rsh_format_list_file(s, names[i]))
+			return rsh_error_nomem(err);
+	}
+	rsh_source_take_list(s, n == 1 ? names[0] : "the model");
 	return 0;
 }
 
@@ -549,22 +549,6 @@ static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 /* ---- values ---- */
 
-static int torch_add_paths(const struct rsh_torch_file *f,
-			   struct rsh_values *out)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++)
-		rc = rsh_values_add_path(out, f->tensors[i].name,
-					 f->tensors[i].keys,
-					 f->tensors[i].n_keys);
-	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
-		rc = rsh_values_add_path(out, f->values[i].name,
-					 f->values[i].keys,
-					 f->values[i].n_keys);
-	return rc;
-}
-
 static int torch_values(struct rsh_source *s,
 			const struct rsh_plan_options *opts,
 			struct rsh_values *out, struct rsh_error *err)
@@ -575,14 +559,22 @@ static int torch_values(struct rsh_source *s,
 		const struct rsh_torch_file *f = t->files[i];
 		const struct rsh_store_attr *a =
 			rsh_store_attr(rsh_source_store(s), i);
-		int rc = f ? torch_add_paths(f, out) : 0;
+		int rc = 0;
 
+		for (uint32_t k = 0; f && k < f->n_tensors && rc == 0; k++)
+			rc = rsh_values_add_path(out, f->tensors[k].name,
+						 f->tensors[k].keys,
+						 f->tensors[k].n_keys);
 		/* The state of the source keeps them for other plans. */
-		for (uint32_t k = 0; f && k < f->n_values && rc >= 0; k++)
-			if (!f->values[k].make)
-				rc = rsh_values_add(out, opts,
-						    f->values[k].name,
-						    &f->values[k].plain, a);
+		for (uint32_t k = 0; f && k < f->n_values && rc >= 0; k++) {
+			const struct rsh_torch_value *v = &f->values[k];
+
+			rc = rsh_values_add_path(out, v->name, v->keys,
+						 v->n_keys);
+			if (rc == 0 && !v->make)
+				rc = rsh_values_add(out, opts, v->name,
+						    &v->plain, a);
+		}
 		if (rc < 0)
 			return rsh_error_nomem(err);
 	}
@@ -681,24 +673,17 @@ static int torch_list(const struct rsh_list_job *job, struct rsh_listed *out,
 
 /* ---- names of steps ---- */
 
-static const char *torch_suffix(const char *name)
+enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out)
 {
 	static const char *const suffixes[] = { ".pth.tar", ".pth", ".pt" };
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (rsh_has_suffix(name, suffixes[i]))
-			return suffixes[i];
-	return NULL;
-}
-
-enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out)
-{
-	const char *suffix = torch_suffix(file);
-
-	if (!suffix)
-		return RSH_PART_NO;
-	rsh_step_name_read(file, strlen(file) - strlen(suffix), out);
-	return RSH_PART_YES;
+		if (rsh_has_suffix(file, suffixes[i])) {
+			rsh_step_name_read(file, strlen(file) -
+					   strlen(suffixes[i]), out);
+			return RSH_PART_YES;
+		}
+	return RSH_PART_NO;
 }
 
 int rsh_torch_check_files(const struct rsh_byte_source *files,

@@ -95,17 +95,12 @@ int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,
 		     struct rsh_pickle_value *out);
 /* Returns whether it is known what the call of a name makes. */
 bool rsh_torch_is_known(const struct rsh_pickle_class *class);
-/* Finds the tensors and values of the object. */
+/* Finds the tensors and values of the object; that of an item is one tensor,
+ * whose name is "". */
 int rsh_torch_walk(struct rsh_torch_reader *r,
 		   const struct rsh_pickle_value *root);
-/* Takes the object as a tensor, whose name is "". */
-int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root);
-
 /* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);
-/* Reads a zip archive whose object is one tensor, which gets the name "". */
-int rsh_torch_read_zip_tensor(struct rsh_torch_reader *r);
 /* Reads the object of a zip archive as a value, and none of its storages. */
 int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
 			     struct rsh_pickle_value *out);

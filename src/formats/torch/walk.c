@@ -176,6 +176,41 @@ static int walk_check_reach(struct rsh_torch_reader *r,
 
 /* ---- tensors ---- */
 
+/* Stores the keys of the current name.  As in torch's own distributed
+ * checkpoints keys of dictionaries are texts, and indexes of lists numbers. */
+static int walk_keep_path(struct rsh_torch_reader *r,
+			  const struct rsh_path_key **out, uint32_t *n)
+{
+	struct rsh_arena *arena = &r->file->arena_;
+	const uint64_t bytes = r->n_name + r->n_steps * sizeof(**out);
+	struct rsh_path_key *keys;
+
+	*n = 0;
+	if (r->n_steps < 2)
+		return 0;
+	if (bytes > r->path_bytes_left)
+		return walk_bad(r, "names of more bytes than the pickle has "
+				"room for");
+	r->path_bytes_left -= bytes;
+	keys = rsh_arena_array(arena, struct rsh_path_key, r->n_steps);
+	if (!keys)
+		return rsh_error_nomem(r->err);
+	for (size_t i = 0; i < r->n_steps; i++) {
+		const struct rsh_torch_step *s = &r->steps[i];
+
+		keys[i] = (struct rsh_path_key){
+			.index = s->index,
+			.text = s->is_index ? NULL :
+				rsh_arena_strndup(arena, r->name + s->at, s->n),
+		};
+		if (!s->is_index && !keys[i].text)
+			return rsh_error_nomem(r->err);
+	}
+	*out = keys;
+	*n = (uint32_t)r->n_steps;
+	return 0;
+}
+
 /* This is a tensor during the parsing of its call. */
 struct walk_tensor {
 	/* arguments of the call that has the storage */
@@ -185,23 +220,9 @@ struct walk_tensor {
 	const char *make;
 };
 
-/* Returns the number and the class of the storage in a value. */
-static int walk_storage(struct rsh_torch_reader *r,
-			const struct rsh_pickle_value *v, uint32_t *number,
-			const struct rsh_pickle_value **id)
-{
-	if (v->kind != RSH_PV_OBJECT || v->object->class ||
-	    v->object->args.kind != RSH_PV_TUPLE)
-		return walk_bad(r, "a tensor without a storage");
-	/* The rules have checked this tuple. */
-	*id = v->object->args.items;
-	*number = rsh_names_find(r->keys, (*id)[2].text, (*id)[2].n);
-	return *number < r->n_stored ? 0 :
-	       walk_bad(r, "a tensor without a storage");
-}
-
+/* The keys of the current name are kept, if it has several. */
 static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
-			   const struct walk_tensor *w)
+			   const struct walk_tensor *w, bool has_keys)
 {
 	const struct rsh_pickle_value *v = w->args->items, *id = NULL;
 	const uint32_t n_needed = w->has_dtype ? 7 : 4;
@@ -212,9 +233,14 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 
 	if (w->args->n < n_needed)
 		return walk_bad(r, "a tensor without sizes and strides");
-	rc = walk_storage(r, &v[0], &t.storage, &id);
-	if (rc)
-		return rc;
+	/* The rules have checked the tuple of a storage. */
+	if (v->kind == RSH_PV_OBJECT && !v->object->class &&
+	    v->object->args.kind == RSH_PV_TUPLE) {
+		id = v->object->args.items;
+		t.storage = rsh_names_find(r->keys, id[2].text, id[2].n);
+	}
+	if (!id || t.storage >= r->n_stored)
+		return walk_bad(r, "a tensor without a storage");
 	if (!walk_number(&v[1], &t.from) || v[2].kind != RSH_PV_TUPLE)
 		return walk_bad(r, "a tensor without a place and sizes");
 	t.n_dims = v[2].n;
@@ -231,7 +257,8 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	width = rsh_dtype_size(t.dtype);
 	n_stored = r->stored[t.storage].count * r->stored[t.storage].width;
 	n_stored = width ? n_stored / width : NUMBER_MAX;
-	rc = walk_check_reach(r, &t, n_stored);
+	rc = walk_check_reach(r, &t, n_stored) ?:
+	     (has_keys ? walk_keep_path(r, &t.keys, &t.n_keys) : 0);
 	if (rc)
 		return rc;
 	if (rsh_push(r->tensors, r->n_tensors, r->cap_tensors, t))
@@ -386,41 +413,6 @@ static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
 	if (id < before)
 		return walk_bad(r, "a name that is there twice");
 	*out = rsh_names_text(names, id);
-	return 0;
-}
-
-/* Stores the keys of the current name.  As in torch's own distributed
- * checkpoints keys of dictionaries are texts, and indexes of lists numbers. */
-static int walk_keep_path(struct rsh_torch_reader *r,
-			  const struct rsh_path_key **out, uint32_t *n)
-{
-	struct rsh_arena *arena = &r->file->arena_;
-	const uint64_t bytes = r->n_name + r->n_steps * sizeof(**out);
-	struct rsh_path_key *keys;
-
-	*n = 0;
-	if (r->n_steps < 2)
-		return 0;
-	if (bytes > r->path_bytes_left)
-		return walk_bad(r, "names of more bytes than the pickle has "
-				"room for");
-	r->path_bytes_left -= bytes;
-	keys = rsh_arena_array(arena, struct rsh_path_key, r->n_steps);
-	if (!keys)
-		return rsh_error_nomem(r->err);
-	for (size_t i = 0; i < r->n_steps; i++) {
-		const struct rsh_torch_step *s = &r->steps[i];
-
-		keys[i] = (struct rsh_path_key){
-			.index = s->index,
-			.text = s->is_index ? NULL :
-				rsh_arena_strndup(arena, r->name + s->at, s->n),
-		};
-		if (!s->is_index && !keys[i].text)
-			return rsh_error_nomem(r->err);
-	}
-	*out = keys;
-	*n = (uint32_t)r->n_steps;
 	return 0;
 }
 
@@ -599,9 +591,10 @@ walk_part_args(const struct rsh_pickle_value *v)
 	return NULL;
 }
 
-/* Adds a piece of the tensor with the current name. */
-static int walk_piece(struct rsh_torch_reader *r, const char *name, uint32_t i,
-		      const struct rsh_pickle_value *v)
+/* Adds a tensor, or sets the sentence that the value is none. */
+static int walk_add_of(struct rsh_torch_reader *r, const char *name,
+		       const struct rsh_pickle_value *v, bool has_keys,
+		       const char *otherwise)
 {
 	struct walk_tensor w = { .args = NULL };
 	bool is = false;
@@ -611,11 +604,8 @@ static int walk_piece(struct rsh_torch_reader *r, const char *name, uint32_t i,
 		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
 				  &is);
 	if (rc == 0 && (!is || w.make))
-		rc = walk_bad(r, "a part that is not a plain tensor");
-	if (i > 0)
-		name = rsh_arena_format(&r->file->arena_, "%s\2%u", name, i);
-	return rc ? rc : !name ? rsh_error_nomem(r->err) :
-	       walk_add_tensor(r, name, &w);
+		rc = walk_bad(r, otherwise);
+	return rc ? rc : walk_add_tensor(r, name, &w, has_keys);
 }
 
 static int walk_part(struct rsh_torch_reader *r,
@@ -632,13 +622,12 @@ static int walk_part(struct rsh_torch_reader *r,
 	     r->parts->take(r->parts->ctx, r->src.path, name, args, pieces, &n,
 			    r->err);
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		rc = walk_piece(r, name, i, pieces[i]);
-		if (rc == 0 && i == 0) {
-			struct rsh_torch_tensor *t =
-				&r->tensors[r->n_tensors - 1];
+		const char *own = i == 0 ? name :
+			rsh_arena_format(&r->file->arena_, "%s\2%u", name, i);
 
-			rc = walk_keep_path(r, &t->keys, &t->n_keys);
-		}
+		rc = own ? walk_add_of(r, own, pieces[i], i == 0,
+				       "a part that is not a plain tensor") :
+			   rsh_error_nomem(r->err);
 	}
 	return rc;
 }
@@ -649,7 +638,6 @@ static int walk_object(struct rsh_torch_reader *r,
 	const struct rsh_pickle_value *part =
 		r->parts && r->parts->take ? walk_part_args(v) : NULL;
 	struct walk_tensor w = { .args = NULL };
-	struct rsh_torch_tensor *t;
 	const char *name = NULL;
 	bool is = false;
 	int rc = 0;
@@ -671,11 +659,7 @@ static int walk_object(struct rsh_torch_reader *r,
 		return 0;
 	if (r->unnamed)
 		return walk_bad(r, "a tensor whose name is not a text");
-	rc = walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);
-	if (rc)
-		return rc;
-	t = &r->tensors[r->n_tensors - 1];
-	return walk_keep_path(r, &t->keys, &t->n_keys);
+	return walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w, true);
 }
 
 /* ---- the walk ---- */
@@ -797,6 +781,9 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
 	int rc;
 
+	if (r->is_item)
+		return walk_add_of(r, "", root, false,
+				   "no tensor that is known here");
 	r->search = 1;
 	r->visits_left = r->name_bytes_left = r->path_bytes_left = most;
 	r->json_bytes_left = r->pickle_bytes_left = most;
@@ -819,19 +806,4 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 				     r->src.path, c->module, c->name);
 	return rsh_error_set(r->err, ENOTSUP, "%s: neither a dictionary nor a "
 			     "list of tensors", r->src.path);
-}
-
-int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root)
-{
-	struct walk_tensor w = { .args = NULL };
-	bool is = false;
-	int rc = 0;
-
-	if (root->kind == RSH_PV_OBJECT && root->object->class)
-		rc = walk_look_at(r, root->object->class, &root->object->args,
-				  &w, 0, &is);
-	if (rc == 0 && (!is || w.make))
-		rc = walk_bad(r, "no tensor that is known here");
-	return rc ? rc : walk_add_tensor(r, "", &w);
 }
