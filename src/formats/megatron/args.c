@@ -14,33 +14,14 @@
 
 #include "rsh/formats/formats.h"
 
+/* An argument: a number, one that is None if it is 0, a flag, or one that the
+ * model does not have. */
+enum kind { NUMBER, OR_NONE, FLAG, OMITTED };
+
 struct said {
 	const struct rsh_megatron_model *m;
 	const uint64_t *args; /* of SOURCE; NULL: it has none */
-	struct rsh_megatron_form *out;
 };
-
-static void say(struct said *s, const char *name, uint64_t value)
-{
-	s->out->args[s->out->n_args++] = (struct rsh_megatron_said){
-		name, RSH_MEGATRON_NUMBER, value,
-	};
-}
-
-/* 0 becomes None. */
-static void say_or_none(struct said *s, const char *name, uint64_t value)
-{
-	s->out->args[s->out->n_args++] = (struct rsh_megatron_said){
-		name, value ? RSH_MEGATRON_NUMBER : RSH_MEGATRON_NONE, value,
-	};
-}
-
-static void say_flag(struct said *s, const char *name, bool value)
-{
-	s->out->args[s->out->n_args++] = (struct rsh_megatron_said){
-		name, RSH_MEGATRON_FLAG, value,
-	};
-}
 
 /* Returns a number of config.json, or that of an argument of SOURCE; 0: neither
  * has it. */
@@ -56,121 +37,112 @@ static uint64_t known(const struct said *s, const char *key,
 
 /* Returns the size of a dimension of the first tensor with that end of the
  * name; 0: there is none. */
-static uint64_t size_of(const struct said *s, const char *end, uint32_t d)
+static uint64_t size_of(const struct rsh_megatron_model *m, const char *end,
+			uint32_t d)
 {
-	const struct rsh_megatron_model *m = s->m;
-
 	for (size_t i = 0; i < m->n; i++)
 		if (strstr(m->v[i].name, end) && m->v[i].n_raw > d)
 			return m->v[i].raw[d];
 	return 0;
 }
 
-static void say_attention(struct said *s, uint64_t hidden)
-{
-	const uint64_t heads = s->m->heads;
-	const uint64_t groups = s->m->groups ? s->m->groups : heads;
-	uint64_t channels = known(s, "head_dim", RSH_MEGATRON_CHANNELS);
-
-	if (channels == 0 && !s->m->latent)
-		channels = hidden / heads;
-	say(s, "num_query_groups", groups);
-	say(s, "num_key_value_heads", groups);
-	say_flag(s, "group_query_attention", groups != heads);
-	say_or_none(s, "kv_channels", channels);
-}
-
-static void say_latent(struct said *s)
-{
-	uint64_t kv = size_of(s, ".linear_kv_up_proj.weight", 1);
-	const uint64_t down = size_of(s, ".linear_kv_down_proj.weight", 0);
-	uint64_t rope = known(s, "qk_rope_head_dim", RSH_MEGATRON_ROPE_DIM);
-
-	if (kv == 0)
-		kv = size_of(s, ".linear_kv_nope.weight", 1);
-	if (down > kv)
-		rope = down - kv;
-	say_flag(s, "multi_latent_attention", s->m->latent);
-	if (!s->m->latent)
-		return;
-	say_or_none(s, "q_lora_rank",
-		    known(s, "q_lora_rank", RSH_MEGATRON_Q_RANK));
-	say(s, "kv_lora_rank", kv);
-	say(s, "qk_pos_emb_head_dim", rope);
-	say_or_none(s, "qk_head_dim",
-		    known(s, "qk_nope_head_dim", RSH_MEGATRON_ARGS));
-	say_or_none(s, "v_head_dim",
-		    known(s, "v_head_dim", RSH_MEGATRON_ARGS));
-}
-
-static void say_mesh(struct said *s)
-{
-	const struct rsh_megatron_wanted *w = s->m->wanted;
-
-	say(s, "tensor_model_parallel_size", w->tensor);
-	say(s, "pipeline_model_parallel_size", w->pipeline);
-	say(s, "expert_model_parallel_size", w->expert);
-	say(s, "expert_tensor_parallel_size", w->expert_tensor);
-	say_or_none(s, "num_layers_per_virtual_pipeline_stage",
-		    w->n_chunks > 1 && !w->layers ? s->m->n_layers /
-		    (w->pipeline * w->n_chunks) : 0);
-}
-
 const uint64_t *rsh_megatron_source_args(const struct rsh_source *source)
 {
-	return rsh_source_format(source) == &rsh_megatron_format ?
-	       ((struct rsh_source_megatron *)rsh_source_state(source))->args : NULL;
-}
+	const struct rsh_source_megatron *st = rsh_source_state(source);
 
-static struct said said_begin(const struct rsh_megatron_model *m,
-			      const struct rsh_source *source)
-{
-	return (struct said){
-		.m = m,
-		.args = rsh_megatron_source_args(source),
-	};
+	return rsh_source_format(source) == &rsh_megatron_format ? st->args :
+								   NULL;
 }
 
 void rsh_megatron_heads_find(struct rsh_megatron_model *m,
 			     const struct rsh_source *source)
 {
-	const struct said s = said_begin(m, source);
+	const struct said s = { m, rsh_megatron_source_args(source) };
 
 	m->heads = known(&s, "num_attention_heads", RSH_MEGATRON_HEADS);
 	m->groups = known(&s, "num_key_value_heads", RSH_MEGATRON_GROUPS);
+}
+
+/* Returns the rotary dimensions: those of the down projection beside its
+ * rank. */
+static uint64_t rope_of(const struct said *s, uint64_t rank)
+{
+	const uint64_t down = size_of(s->m, ".linear_kv_down_proj.weight", 0);
+
+	return down > rank ? down - rank :
+	       known(s, "qk_rope_head_dim", RSH_MEGATRON_ROPE_DIM);
 }
 
 void rsh_megatron_args_make(const struct rsh_megatron_model *m,
 			    const struct rsh_source *source,
 			    struct rsh_megatron_form *out)
 {
-	struct said s = said_begin(m, source);
-	const uint64_t hidden = size_of(&s, "embedding.word_embeddings.", 1);
-	uint64_t shared;
+	const struct said s = { m, rsh_megatron_source_args(source) };
+	const struct rsh_megatron_wanted *w = m->wanted;
+	const enum kind latent = m->latent ? NUMBER : OMITTED;
+	const enum kind latent_or = m->latent ? OR_NONE : OMITTED;
+	const uint64_t hidden = size_of(m, "embedding.word_embeddings.", 1);
+	const uint64_t groups = m->groups ? m->groups : m->heads;
+	const uint64_t kv = size_of(m, ".linear_kv_up_proj.weight", 1) ?:
+			    size_of(m, ".linear_kv_nope.weight", 1);
+	const uint64_t layers = w->n_chunks > 1 && !w->layers ?
+		m->n_layers / (w->pipeline * w->n_chunks) : 0;
+	const uint64_t channels =
+		known(&s, "head_dim", RSH_MEGATRON_CHANNELS) ?:
+		(m->latent || m->heads == 0 ? 0 : hidden / m->heads);
+	const uint64_t shared =
+		known(&s, "n_shared_experts", RSH_MEGATRON_ARGS) ?:
+		size_of(m, ".shared_experts.", 0) > 0;
+	const struct {
+		const char *name;
+		enum kind kind;
+		uint64_t value;
+	} all[] = {
+		{ "tensor_model_parallel_size", NUMBER, w->tensor },
+		{ "pipeline_model_parallel_size", NUMBER, w->pipeline },
+		{ "expert_model_parallel_size", NUMBER, w->expert },
+		{ "expert_tensor_parallel_size", NUMBER, w->expert_tensor },
+		{ "num_layers_per_virtual_pipeline_stage", OR_NONE, layers },
+		{ "num_layers", NUMBER, m->n_layers },
+		{ "hidden_size", NUMBER, hidden },
+		{ "num_attention_heads", NUMBER, m->heads },
+		{ "num_query_groups", NUMBER, groups },
+		{ "num_key_value_heads", NUMBER, groups },
+		{ "group_query_attention", FLAG, groups != m->heads },
+		{ "kv_channels", OR_NONE, channels },
+		{ "multi_latent_attention", FLAG, m->latent },
+		{ "q_lora_rank", latent_or,
+		  known(&s, "q_lora_rank", RSH_MEGATRON_Q_RANK) },
+		{ "kv_lora_rank", latent, kv },
+		{ "qk_pos_emb_head_dim", latent, rope_of(&s, kv) },
+		{ "qk_head_dim", latent_or,
+		  known(&s, "qk_nope_head_dim", RSH_MEGATRON_ARGS) },
+		{ "v_head_dim", latent_or,
+		  known(&s, "v_head_dim", RSH_MEGATRON_ARGS) },
+		/* Runs have it True, also with rotary embeddings, unless they
+		 * say --no-position-embedding. */
+		{ "add_position_embedding", FLAG, true },
+		{ "max_position_embeddings", OR_NONE,
+		  known(&s, "max_position_embeddings", RSH_MEGATRON_ARGS) },
+		{ "padded_vocab_size", NUMBER,
+		  size_of(m, "embedding.word_embeddings.", 0) },
+		{ "untie_embeddings_and_output_weights", FLAG, m->untied },
+		{ "num_experts", OR_NONE, m->n_experts },
+		{ "first_k_dense_replace", NUMBER,
+		  known(&s, "first_k_dense_replace", RSH_MEGATRON_ARGS) },
+		{ "n_shared_experts", OR_NONE, shared },
+	};
 
-	s.out = out;
 	out->n_args = 0;
 	if (hidden == 0 || m->heads == 0 || m->n_layers == 0)
 		return;
-	say_mesh(&s);
-	say(&s, "num_layers", m->n_layers);
-	say(&s, "hidden_size", hidden);
-	say(&s, "num_attention_heads", m->heads);
-	say_attention(&s, hidden);
-	say_latent(&s);
-	/* Runs have it True, also with rotary embeddings, unless they say
-	 * --no-position-embedding. */
-	say_flag(&s, "add_position_embedding", true);
-	say_or_none(&s, "max_position_embeddings",
-		    known(&s, "max_position_embeddings", RSH_MEGATRON_ARGS));
-	say(&s, "padded_vocab_size",
-	    size_of(&s, "embedding.word_embeddings.", 0));
-	say_flag(&s, "untie_embeddings_and_output_weights", m->untied);
-	say_or_none(&s, "num_experts", m->n_experts);
-	say(&s, "first_k_dense_replace",
-	    known(&s, "first_k_dense_replace", RSH_MEGATRON_ARGS));
-	shared = known(&s, "n_shared_experts", RSH_MEGATRON_ARGS);
-	if (shared == 0 && size_of(&s, ".shared_experts.", 0) > 0)
-		shared = 1;
-	say_or_none(&s, "n_shared_experts", shared);
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].kind != OMITTED)
+			out->args[out->n_args++] = (struct rsh_megatron_said){
+				all[i].name, all[i].kind == FLAG ?
+				RSH_MEGATRON_FLAG :
+				all[i].kind == NUMBER || all[i].value ?
+				RSH_MEGATRON_NUMBER : RSH_MEGATRON_NONE,
+				all[i].value,
+			};
 }

@@ -202,22 +202,6 @@ static int layers_check(const struct rsh_source_megatron *st,
 
 /* ---- directories ---- */
 
-static int refuse_dir(const struct rsh_source_megatron *st, uint32_t i,
-		      struct rsh_error *err)
-{
-	return rsh_error_set(err, EBADMSG, "%s/%s is not of the mesh in args "
-			     "(tensor %u, pipeline %u, expert %u)",
-			     st->all.path, st->all.names[i], st->tensor,
-			     st->pipeline, st->expert);
-}
-
-static bool same_place(const struct rsh_megatron_listed *a,
-		       const struct rsh_megatron_listed *b)
-{
-	return a->tensor == b->tensor && a->stage == b->stage &&
-	       a->expert == b->expert;
-}
-
 /* Sets the place of each file by the numbers in the name of its directory. */
 static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
 {
@@ -234,7 +218,11 @@ static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
 		    n != 1u + (st->pipeline > 1) + (st->expert > 1) ||
 		    l->tensor >= st->tensor || l->stage >= st->pipeline ||
 		    l->expert >= st->expert)
-			return refuse_dir(st, i, err);
+			return rsh_error_set(
+				err, EBADMSG, "%s/%s is not of the mesh in "
+				"args (tensor %u, pipeline %u, expert %u)",
+				st->all.path, st->all.names[i], st->tensor,
+				st->pipeline, st->expert);
 	}
 	return 0;
 }
@@ -243,7 +231,9 @@ static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
 static uint32_t find_place(const struct rsh_source_megatron *st,
 			   const struct rsh_megatron_listed *at, uint32_t from)
 {
-	while (from < st->n && !same_place(&st->listed[from], at))
+	while (from < st->n && (st->listed[from].tensor != at->tensor ||
+				st->listed[from].stage != at->stage ||
+				st->listed[from].expert != at->expert))
 		from++;
 	return from < st->n ? from : RSH_MEGATRON_NO_FILE;
 }
@@ -323,97 +313,74 @@ static int absent_add(struct rsh_source_megatron *st,
 	return 0;
 }
 
-/* Adds a place to those whose files are lost.  Returns 0, or -errno with a
- * sentence if nobody knows what the file had. */
-static int lose(struct rsh_source_megatron *st, uint32_t tensor, uint32_t stage,
-		uint32_t expert, struct rsh_error *err)
+/* Returns whether the file of a place was read. */
+static bool has_place(const struct rsh_source_megatron *st,
+		      const struct rsh_megatron_listed *at)
 {
-	const struct rsh_megatron_listed at = {
-		.tensor = tensor, .stage = stage, .expert = expert,
-	};
-	uint32_t file = find_place(st, &at, 0);
-
-	if (file == RSH_MEGATRON_NO_FILE && absent_add(st, &at, &file))
-		return rsh_error_nomem(err);
-	if (st->n_lost == LOST_MAX ||
-	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
-		return rsh_megatron_refuse_lost(st, file, err);
-	if (rsh_push(st->lost, st->n_lost, st->cap_lost, file))
-		return rsh_error_nomem(err);
-	return 0;
-}
-
-static bool has_place(const struct rsh_source_megatron *st, uint32_t tensor,
-		      uint32_t stage, uint32_t expert)
-{
-	const struct rsh_megatron_listed at = {
-		.tensor = tensor, .stage = stage, .expert = expert,
-	};
-	const uint32_t file = find_place(st, &at, 0);
+	const uint32_t file = find_place(st, at, 0);
 
 	return file != RSH_MEGATRON_NO_FILE && st->all.files[file];
 }
 
-static int check_product(struct rsh_source_megatron *st, uint32_t stage,
-			 struct rsh_error *err)
+/* Adds a place to those whose files are lost.  Returns 0, or -errno with a
+ * sentence if nobody knows what the file had. */
+static int lose(struct rsh_source_megatron *st,
+		const struct rsh_megatron_listed *at, struct rsh_error *err)
 {
-	int rc = 0;
+	uint32_t file = find_place(st, at, 0);
 
-	for (uint32_t t = 0; t < st->tensor && rc == 0; t++)
-		for (uint32_t e = 0; e < st->expert && rc == 0; e++)
-			if (!has_place(st, t, stage, e))
-				rc = lose(st, t, stage, e, err);
-	return rc;
+	if (file == RSH_MEGATRON_NO_FILE && absent_add(st, at, &file))
+		return rsh_error_nomem(err);
+	if (st->n_lost == LOST_MAX ||
+	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
+		return rsh_megatron_refuse_lost(st, file, err);
+	return rsh_push(st->lost, st->n_lost, st->cap_lost, file) ?
+	       rsh_error_nomem(err) : 0;
 }
 
 /* With fewer expert tensor ranks than tensor ranks a run does not have all
  * pairs of a tensor rank and an expert rank.  Rank r of a stage has tensor rank
  * r % tensor, and (r / expert_tensor) % expert of the experts.  What is needed
- * is all tensor ranks of dense weights, */
-static int check_dense(struct rsh_source_megatron *st, uint32_t stage,
-		       struct rsh_error *err)
-{
-	int rc = 0;
-
-	for (uint32_t t = 0; t < st->tensor && rc == 0; t++) {
-		bool found = false;
-
-		for (uint32_t e = 0; e < st->expert && !found; e++)
-			found = has_place(st, t, stage, e);
-		if (!found)
-			rc = lose(st, t, stage,
-				  t / st->expert_tensor % st->expert, err);
-	}
-	return rc;
-}
-
-/* and all pairs of an expert tensor rank and an expert rank. */
-static int check_expert_ranks(struct rsh_source_megatron *st, uint32_t stage,
-			 struct rsh_error *err)
-{
-	int rc = 0;
-
-	for (uint32_t e = 0; e < st->expert; e++)
-		for (uint32_t t = 0; t < st->expert_tensor && rc == 0; t++) {
-			bool found = false;
-
-			for (uint32_t k = t; k < st->tensor && !found;
-			     k += st->expert_tensor)
-				found = has_place(st, k, stage, e);
-			if (!found)
-				rc = lose(st, (e * st->expert_tensor + t) %
-					  st->tensor, stage, e, err);
-		}
-	return rc;
-}
-
+ * is all tensor ranks of dense weights, and all pairs of an expert tensor rank
+ * and an expert rank. */
 static int check_stage(struct rsh_source_megatron *st, uint32_t stage,
 		       struct rsh_error *err)
 {
-	if (st->args[RSH_MEGATRON_EXTENDS] || st->expert == 1 ||
-	    st->expert_tensor == st->tensor)
-		return check_product(st, stage, err);
-	return check_dense(st, stage, err) ?: check_expert_ranks(st, stage, err);
+	const bool all = st->args[RSH_MEGATRON_EXTENDS] || st->expert == 1 ||
+			 st->expert_tensor == st->tensor;
+	struct rsh_megatron_listed at = { .stage = stage };
+	uint32_t t, e;
+	int rc = 0;
+
+	for (t = 0; t < st->tensor && rc == 0; t++) {
+		bool found = false;
+
+		at.tensor = t;
+		for (at.expert = 0; at.expert < st->expert && rc == 0;
+		     at.expert++) {
+			const bool has = has_place(st, &at);
+
+			found |= has;
+			if (all && !has)
+				rc = lose(st, &at, err);
+		}
+		at.expert = t / st->expert_tensor % st->expert;
+		if (!all && !found)
+			rc = lose(st, &at, err);
+	}
+	for (e = 0; e < st->expert && !all; e++)
+		for (t = 0; t < st->expert_tensor && rc == 0; t++) {
+			bool found = false;
+
+			at.expert = e;
+			for (at.tensor = t; at.tensor < st->tensor && !found;
+			     at.tensor += st->expert_tensor)
+				found = has_place(st, &at);
+			at.tensor = (e * st->expert_tensor + t) % st->tensor;
+			if (!found)
+				rc = lose(st, &at, err);
+		}
+	return rc;
 }
 
 /* ---- files of another place ---- */
@@ -495,20 +462,6 @@ static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
 	return any;
 }
 
-static int check_twins(const struct rsh_source_megatron *st,
-		       struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < st->n; i++)
-		for (uint32_t k = i + 1; k < st->n; k++)
-			if (is_twin(st, i, k))
-				return rsh_error_set(
-					err, EBADMSG, "%s/%s: it has the "
-					"weights of %s, which is of another "
-					"rank", st->all.path, st->all.names[k],
-					st->all.names[i]);
-	return 0;
-}
-
 /* Sets the places of the files, and which are lost. */
 static int places_find(struct rsh_source_megatron *st,
 			     struct rsh_error *err)
@@ -519,7 +472,16 @@ static int places_find(struct rsh_source_megatron *st,
 	st->all.n_names = st->all.n;
 	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
 		rc = check_stage(st, i, err);
-	return rc ?: check_ranks(st, err) ?: check_twins(st, err);
+	rc = rc ?: check_ranks(st, err);
+	for (uint32_t i = 0; i < st->n && rc == 0; i++)
+		for (uint32_t k = i + 1; k < st->n && rc == 0; k++)
+			if (is_twin(st, i, k))
+				rc = rsh_error_set(
+					err, EBADMSG, "%s/%s: it has the "
+					"weights of %s, which is of another "
+					"rank", st->all.path,
+					st->all.names[k], st->all.names[i]);
+	return rc;
 }
 
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,

@@ -120,22 +120,6 @@ struct megatron_shown {
 	char tracker[24];
 };
 
-/* Writes the name of the directory of file number `i`. */
-static const char *dir_name(struct rsh_arena *arena,
-			    const struct rsh_megatron_wanted *w, uint32_t i)
-{
-	const uint32_t r = i % w->n_ranks;
-	char stage[16] = "", expert[16] = "";
-
-	if (w->pipeline > 1)
-		snprintf(stage, sizeof(stage), "_%03" PRIu32, i / w->n_ranks);
-	if (w->expert > 1)
-		snprintf(expert, sizeof(expert), "_%03" PRIu32,
-			 r / w->expert_tensor % w->expert);
-	return rsh_arena_format(arena, "mp_rank_%02" PRIu32 "%s%s",
-				r % w->tensor, stage, expert);
-}
-
 /* Adds the directories of ranks to that of the step, and a file to each. */
 static int add_ranks(struct rsh_output_tree *t,
 		     const struct rsh_megatron_wanted *w)
@@ -154,8 +138,18 @@ static int add_ranks(struct rsh_output_tree *t,
 	if (!dirs || !files)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		dirs[i] = (struct rsh_item){ dir_name(arena, w, i),
-					     RSH_NODE_DIR, 0 };
+		const uint32_t r = i % w->n_ranks;
+		char stage[16] = "", expert[16] = "";
+
+		if (w->pipeline > 1)
+			snprintf(stage, sizeof(stage), "_%03" PRIu32,
+				 i / w->n_ranks);
+		if (w->expert > 1)
+			snprintf(expert, sizeof(expert), "_%03" PRIu32,
+				 r / w->expert_tensor % w->expert);
+		dirs[i] = (struct rsh_item){ rsh_arena_format(
+			arena, "mp_rank_%02" PRIu32 "%s%s", r % w->tensor,
+			stage, expert), RSH_NODE_DIR, 0 };
 		files[i] = (struct rsh_item){ RSH_MEGATRON_FILE, RSH_NODE_FILE,
 					      i };
 		if (!dirs[i].name)

@@ -115,43 +115,46 @@ static int check_layers(const struct rsh_megatron_model *m,
 	uint32_t i = 0;
 
 	if (m->n_layers > m->n)
-		i = m->n_layers;
-	else
-		found = calloc((size_t)m->n_layers + 1, sizeof(*found));
-	if (i == 0 && !found)
+		return rsh_error_set(err, EINVAL, "the model has a layer %u, "
+				     "and only %zu tensors", m->n_layers - 1,
+				     m->n);
+	found = calloc((size_t)m->n_layers + 1, sizeof(*found));
+	if (!found)
 		return rsh_error_nomem(err);
-	for (size_t k = 0; found && k < m->n; k++)
+	for (size_t k = 0; k < m->n; k++)
 		if (m->v[k].is.after_layer)
 			found[m->v[k].is.layer] = true;
 	while (i < m->n_layers && found[i])
 		i++;
-	if (found && i == m->n_layers)
-		return 0;
-	return found ? rsh_error_set(err, EINVAL, "the model has a layer %u, "
-				     "and no tensor of layer %u",
-				     m->n_layers - 1, i) :
-		       rsh_error_set(err, EINVAL, "the model has a layer %u, "
-				     "and only %zu tensors", m->n_layers - 1,
-				     m->n);
+	return i == m->n_layers ? 0 :
+	       rsh_error_set(err, EINVAL, "the model has a layer %u, and no "
+			     "tensor of layer %u", m->n_layers - 1, i);
 }
 
 /* ---- experts ---- */
 
-/* Checks that the expert before this one has such a tensor, and the last one:
- * so all have. */
-static int check_expert(const struct rsh_megatron_model *m,
-			const struct rsh_megatron_shown *t,
-			struct rsh_error *err)
+/* The expert before each one has such a tensor, and the last one: so all
+ * have. */
+static int check_experts(const struct rsh_megatron_model *m,
+			 struct rsh_error *err)
 {
-	const uint32_t others[] = {
-		t->is.expert > 0 ? (uint32_t)t->is.expert - 1 : 0,
-		m->n_experts - 1,
-	};
+	const uint32_t ranks = m->wanted->expert;
 	char name[4096];
 
-	for (unsigned i = 0; i < 2; i++) {
+	if (m->n_experts > 0 && m->n_experts % ranks != 0)
+		return rsh_error_set(err, EINVAL, "%u experts cannot be "
+				     "divided over expert parallel size %u",
+				     m->n_experts, ranks);
+	for (size_t i = 0; i < 2 * m->n; i++) {
+		const struct rsh_megatron_shown *t = &m->v[i / 2];
+		const uint32_t before = t->is.expert > 0 ?
+					(uint32_t)t->is.expert - 1 : 0;
+
+		if (t->is.n == 0)
+			continue;
 		snprintf(name, sizeof(name), "%.*s%u%s", (int)t->is.at, t->name,
-			 others[i], t->name + t->is.at + t->is.n);
+			 i % 2 ? m->n_experts - 1 : before,
+			 t->name + t->is.at + t->is.n);
 		if (!rsh_megatron_shown_find(m, name))
 			return rsh_error_set(err, EINVAL, "the model has %s, "
 					     "and not %s", t->name, name);
@@ -159,33 +162,7 @@ static int check_expert(const struct rsh_megatron_model *m,
 	return 0;
 }
 
-static int check_experts(const struct rsh_megatron_model *m,
-			 struct rsh_error *err)
-{
-	const uint32_t ranks = m->wanted->expert;
-	int rc = 0;
-
-	if (m->n_experts > 0 && m->n_experts % ranks != 0)
-		return rsh_error_set(err, EINVAL, "%u experts cannot be "
-				     "divided over expert parallel size %u",
-				     m->n_experts, ranks);
-	for (size_t i = 0; i < m->n && rc == 0; i++)
-		if (m->v[i].is.n > 0)
-			rc = check_expert(m, &m->v[i], err);
-	return rc;
-}
-
 /* ---- stages ---- */
-
-/* Returns the chunk that has a layer. */
-static uint32_t chunk_of(const uint32_t *ends, uint64_t layer)
-{
-	uint32_t i = 0;
-
-	while (ends[i] <= layer)
-		i++;
-	return i;
-}
 
 /* Sets the chunk of a tensor. */
 static int find_chunk(const struct rsh_megatron_model *m, const uint32_t *ends,
@@ -194,9 +171,12 @@ static int find_chunk(const struct rsh_megatron_model *m, const uint32_t *ends,
 	const struct rsh_megatron_wanted *w = m->wanted;
 	const uint32_t last = w->pipeline * w->n_chunks - 1;
 
+	t->order = 0;
+	while (t->is.after_layer && ends[t->order] <= t->is.layer)
+		t->order++;
 	if (t->is.after_layer)
-		t->order = chunk_of(ends, t->is.layer);
-	else if (strncmp(t->name, "embedding.", strlen("embedding.")) == 0)
+		return 0;
+	if (strncmp(t->name, "embedding.", strlen("embedding.")) == 0)
 		t->order = t->again ? last : 0;
 	else if (t->is.kind != RSH_MEGATRON_UNKNOWN || last == 0)
 		t->order = last;
