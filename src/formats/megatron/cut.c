@@ -96,21 +96,6 @@ static int refuse_unknown(const struct rsh_megatron_shown *t,
 			     t->name);
 }
 
-/* Megatron divides whole heads over tensor ranks, and whole groups unless there
- * are fewer. */
-static int check_heads(const struct rsh_megatron_model *m,
-		       const struct rsh_megatron_shown *t,
-		       struct rsh_error *err)
-{
-	const uint32_t n = m->wanted->tensor;
-
-	if (m->heads % n != 0)
-		return refuse_size(t, m->heads, "heads", n, false, err);
-	return m->groups > 0 && m->groups % n != 0 && n % m->groups != 0 ?
-	       refuse_size(t, m->groups, "heads of keys and values", n, false,
-			   err) : 0;
-}
-
 /* ---- a tensor ---- */
 
 /* Cuts a tensor into n slices of a dimension. */
@@ -147,7 +132,6 @@ static int divide(struct rsh_megatron_model *m, struct rsh_megatron_shown *t,
 static int cut_gate(struct rsh_megatron_model *m, struct rsh_megatron_shown *t,
 		    uint32_t n, struct rsh_error *err)
 {
-	const char *at = strstr(t->name, "linear_fc1."), *rest;
 	const struct rsh_megatron_shown *second;
 	const uint64_t rows = t->o.n_dims ? t->o.dims[0] : 0;
 	char name[4096];
@@ -155,11 +139,7 @@ static int cut_gate(struct rsh_megatron_model *m, struct rsh_megatron_shown *t,
 
 	if (n == 1)
 		return cut_over(m, t, 0, n, err);
-	rest = at + strlen("linear_fc1.");
-	/* The second matrix of a bias is a weight. */
-	snprintf(name, sizeof(name), "%.*slinear_fc2.weight%s",
-		 (int)(at - t->name), t->name,
-		 rest + strcspn(rest, "0123456789"));
+	rsh_megatron_second_name(t->name, name, sizeof(name));
 	second = rsh_megatron_shown_find(m, name);
 	if (!second || second->n_raw != 2 || rows == 0 ||
 	    (rows != second->raw[1] && rows != 2 * second->raw[1]))
@@ -264,7 +244,6 @@ int rsh_megatron_cut_make(struct rsh_megatron_model *m,
 {
 	const struct rsh_megatron_wanted *w = m->wanted;
 	const uint32_t n = t->is.of_expert ? w->expert_tensor : w->tensor;
-	int rc = 0;
 
 	if (t->is.grouped)
 		return cut_grouped(m, t, err);
@@ -275,9 +254,17 @@ int rsh_megatron_cut_make(struct rsh_megatron_model *m,
 	case RSH_MEGATRON_SAME:
 		return cut_over(m, t, 0, 1, err);
 	case RSH_MEGATRON_QKV:
-		if (!m->latent)
-			rc = check_heads(m, t, err);
-		return rc ?: cut_over(m, t, 0, m->latent ? 1 : n, err);
+		/* Megatron divides whole heads over tensor ranks, and whole
+		 * groups unless there are fewer. */
+		if (!m->latent && m->heads % w->tensor != 0)
+			return refuse_size(t, m->heads, "heads", w->tensor,
+					   false, err);
+		if (!m->latent && m->groups > 0 &&
+		    m->groups % w->tensor != 0 && w->tensor % m->groups != 0)
+			return refuse_size(t, m->groups,
+					   "heads of keys and values",
+					   w->tensor, false, err);
+		return cut_over(m, t, 0, m->latent ? 1 : n, err);
 	case RSH_MEGATRON_Q_DOWN:
 	case RSH_MEGATRON_KV_DOWN:
 		return cut_over(m, t, 0, m->engine ? 1 : n, err);

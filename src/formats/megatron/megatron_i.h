@@ -185,6 +185,10 @@ struct rsh_megatron_name {
 };
 void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out);
 
+/* Writes the name of the second matrix beside a linear_fc1.  Returns false if
+ * the name is not that of one. */
+bool rsh_megatron_second_name(const char *name, char *out, size_t max);
+
 /* ---- a source (listing.c) ---- */
 
 #define RSH_MEGATRON_NO_FILE UINT32_MAX

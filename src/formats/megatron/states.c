@@ -138,11 +138,6 @@ static int entry_by_storage(const void *a, const void *b)
 	       rsh_compare_u64((*x)->from, (*y)->from);
 }
 
-static bool is_expert(const struct rsh_megatron_entry *e)
-{
-	return strstr(e->name, ".mlp.experts.");
-}
-
 static int views_find(struct finding *w)
 {
 	const struct rsh_megatron_file *m = w->model;
@@ -171,7 +166,7 @@ static int views_find(struct finding *w)
 			v--;
 		}
 		v->n++;
-		v->of_experts &= is_expert(e);
+		v->of_experts &= strstr(e->name, ".mlp.experts.") != NULL;
 		v->end = rsh_max_u64(v->end, e->from + e->bytes /
 				     rsh_max_u64(rsh_dtype_size(e->dtype), 1));
 	}
@@ -179,12 +174,6 @@ static int views_find(struct finding *w)
 }
 
 /* ---- states ---- */
-
-static bool flat_fits(const struct rsh_torch_tensor *t, const struct buffer *b)
-{
-	return t && t->n_dims == 1 && t->strides[0] == 1 && t->dims[0] >= b->n &&
-	       rsh_dtype_size(t->dtype) > 0;
-}
 
 /* Adds what a flat tensor has of a weight. */
 static int state_add(struct finding *w, const struct rsh_megatron_entry *e,
@@ -225,9 +214,13 @@ static int view_take(struct finding *w, const struct view *v,
 {
 	int rc = 0;
 
-	for (unsigned k = 1; k < RSH_MEGATRON_STATES; k++)
-		if (!flat_fits(b->flat[k], b))
+	for (unsigned k = 1; k < RSH_MEGATRON_STATES; k++) {
+		const struct rsh_torch_tensor *t = b->flat[k];
+
+		if (!t || t->n_dims != 1 || t->strides[0] != 1 ||
+		    t->dims[0] < b->n || rsh_dtype_size(t->dtype) == 0)
 			*wrong = "it has not all states of a buffer";
+	}
 	if (v->end != b->n)
 		*wrong = "a buffer has several buckets, and no file says where "
 			 "their padding was";
