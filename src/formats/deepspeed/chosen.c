@@ -382,33 +382,6 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 	return 0;
 }
 
-/* The parts of a model of ZeRO 3 are on all ranks. */
-static int choose_parts(struct rsh_source_ds *st, struct rsh_error *err)
-{
-	uint32_t world = st->layout.world ? st->layout.world :
-			 (uint32_t)rsh_max_u64(st->head->world, 1), missing;
-	int rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);
-
-	if (rc == 0 && missing < world)
-		rc = say_missing(st, "model", missing, world, err);
-	rsh_ds_layout_frozen(st->head, world);
-	return rc;
-}
-
-/* Returns the file of the universal form with a tensor of a parameter; all.n:
- * there is none. */
-static uint32_t find_state(const struct rsh_source_ds *st, const char *param,
-			   const char *key)
-{
-	uint32_t i = 0;
-
-	while (i < st->all.n && (st->listed[i].is.role != RSH_DS_STATE ||
-				 strcmp(st->listed[i].key, key) != 0 ||
-				 strcmp(st->listed[i].param, param) != 0))
-		i++;
-	return i;
-}
-
 /* Each parameter has its masters, and these must be those of the model. */
 static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 {
@@ -420,8 +393,14 @@ static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 			const struct rsh_ds_param *p =
 				&st->head->groups[g].v[i];
 
-			if (p->elements > 0 &&
-			    find_state(st, p->name, RSH_DS_FP32) == st->all.n)
+			uint32_t k = 0;
+
+			while (k < st->all.n &&
+			       (st->listed[k].is.role != RSH_DS_STATE ||
+				strcmp(st->listed[k].key, RSH_DS_FP32) != 0 ||
+				strcmp(st->listed[k].param, p->name) != 0))
+				k++;
+			if (p->elements > 0 && k == st->all.n)
 				return rsh_error_set(
 					err, ENOENT, "%s/%szero/%s/fp32.pt is "
 					"missing",
@@ -508,28 +487,16 @@ static void keep_needed(struct rsh_source *s, struct rsh_source_ds *st,
 	j->n = j->n_names = n;
 }
 
-static int check_offloaded(const struct rsh_source_ds *st,
-			   struct rsh_error *err)
-{
-	cleanup_free char *name = rsh_text_format("%soffloaded_tensors",
-						  st->all.dir);
-	struct rsh_stat at;
-
-	if (!name)
-		return rsh_error_nomem(err);
-	return st->is_file || rsh_store_look(rsh_source_store(st->all.source),
-					     name, &at) ? 0 :
-	       refuse(st, name, ENOTSUP, "tensors are in files of NVMe "
-		      "offload, which are not supported", err);
-}
-
 int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		  struct rsh_error *err)
 {
 	size_t first, end;
 	struct rsh_source_ds *st = rsh_joined_choose(
 		&rsh_ds_files, sizeof(*st), s, candidate, &first, &end);
+	cleanup_free char *offloaded = NULL;
 	struct rsh_ds_name is;
+	uint32_t world, missing;
+	struct rsh_stat at;
 	int rc;
 
 	if (!st)
@@ -553,12 +520,24 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 	for (size_t i = first; i < end; i++)
 		if (listed_add(st, rsh_source_on_list(s, i)->name))
 			return rsh_error_nomem(err);
-	rc = check_names(st, err) ?: check_offloaded(st, err);
+	rc = check_names(st, err);
+	offloaded = rsh_text_format("%soffloaded_tensors", st->all.dir);
+	if (rc == 0 && !st->is_file && offloaded &&
+	    rsh_store_look(rsh_source_store(s), offloaded, &at) == 0)
+		rc = refuse(st, offloaded, ENOTSUP, "tensors are in files of "
+			    "NVMe offload, which are not supported", err);
 	if (rc)
 		return rc;
 	rc = choose_model(st, err) ?: choose_weights(st, err);
-	if (rc == 0 && st->listed[st->model].is.role == RSH_DS_MODEL_PART)
-		rc = choose_parts(st, err);
+	/* The parts of a model of ZeRO 3 are on all ranks. */
+	if (rc == 0 && st->listed[st->model].is.role == RSH_DS_MODEL_PART) {
+		world = st->layout.world ? st->layout.world :
+			(uint32_t)rsh_max_u64(st->head->world, 1);
+		rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);
+		if (rc == 0 && missing < world)
+			rc = say_missing(st, "model", missing, world, err);
+		rsh_ds_layout_frozen(st->head, world);
+	}
 	if (rc == 0)
 		keep_needed(s, st, first, end);
 	if (rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc))

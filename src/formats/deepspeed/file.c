@@ -361,20 +361,6 @@ static int check_known(const struct rsh_torch_file *of, const char *path,
 	return 0;
 }
 
-/* No group has two tensors of one key. */
-static int check_flats(const struct rsh_ds_file *f, const char *path,
-		       struct rsh_error *err)
-{
-	for (uint32_t i = 1; i < f->n_flats; i++)
-		if (flat_order(&f->flats[i - 1], &f->flats[i]) == 0)
-			return rsh_error_set(err, EBADMSG, "%s: damaged: group "
-					     "%u has two tensors of one name, "
-					     "such as %s", path,
-					     f->flats[i].group,
-					     f->flats[i].record);
-	return 0;
-}
-
 /* ---- reading ---- */
 
 void rsh_ds_file_free(void *file)
@@ -387,21 +373,6 @@ void rsh_ds_file_free(void *file)
 	free(f);
 }
 
-static int file_open(const struct rsh_byte_source *bytes, struct looking *l,
-		     struct rsh_torch_file **of, struct rsh_error *err)
-{
-	const struct rsh_torch_parts parts = { .ctx = l, .look = file_look };
-	char path[RSH_TORCH_ITEM_PATH];
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc = rsh_torch_file_read_parts(bytes, &parts, of, &why);
-
-	/* The universal form has tensors without a dictionary. */
-	if (rc == -ENOTSUP && l->is_bare && l->how->role == RSH_DS_STATE)
-		return rsh_torch_item_read(bytes, 0, bytes->size, path, of,
-					   err);
-	return rc ? rsh_error_set(err, -rc, "%s", why.text) : 0;
-}
-
 int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 		     const struct rsh_ds_reading *how, struct rsh_names *names,
 		     struct rsh_ds_file **out, struct rsh_ckpt_index **index,
@@ -409,6 +380,9 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 {
 	struct rsh_ds_file *f = calloc(1, sizeof(*f));
 	struct looking l = { .how = how, .f = f };
+	const struct rsh_torch_parts parts = { .ctx = &l, .look = file_look };
+	struct rsh_error why = RSH_ERROR_INIT;
+	char path[RSH_TORCH_ITEM_PATH];
 	struct records r = { .n = 0 };
 	struct rsh_torch_file *of = NULL;
 	int rc;
@@ -416,11 +390,23 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 	*out = NULL;
 	if (!f)
 		return rsh_error_nomem(err);
-	rc = file_open(bytes, &l, &of, err) ?:
-	     check_known(of, bytes->path, how, err);
+	rc = rsh_torch_file_read_parts(bytes, &parts, &of, &why);
+	/* The universal form has tensors without a dictionary. */
+	if (rc == -ENOTSUP && l.is_bare && how->role == RSH_DS_STATE)
+		rc = rsh_torch_item_read(bytes, 0, bytes->size, path, &of, err);
+	else if (rc)
+		rsh_error_set(err, -rc, "%s", why.text);
+	rc = rc ?: check_known(of, bytes->path, how, err);
 	if (rc == 0 && file_take(f, of, how, &r))
 		rc = rsh_error_nomem(err);
-	rc = rc ?: check_flats(f, bytes->path, err);
+	/* No group has two tensors of one key. */
+	for (uint32_t i = 1; i < f->n_flats && rc == 0; i++)
+		if (flat_order(&f->flats[i - 1], &f->flats[i]) == 0)
+			rc = rsh_error_set(err, EBADMSG, "%s: damaged: group "
+					   "%u has two tensors of one name, "
+					   "such as %s", bytes->path,
+					   f->flats[i].group,
+					   f->flats[i].record);
 	if (rc == 0 && names) {
 		of->tensors = r.v;
 		of->n_tensors = (uint32_t)r.n;

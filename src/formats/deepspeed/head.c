@@ -165,10 +165,12 @@ static int read_buffers(const struct reading *r,
 	out->buffers = rsh_arena_array(r->arena, const char *, n);
 	if (!out->buffers)
 		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i < n; i++) {
-		out->buffers[out->n_buffers] = name_of(r, &items[i]);
-		if (!out->buffers[out->n_buffers++])
+	for (; out->n_buffers < n; out->n_buffers++) {
+		const char *name = name_of(r, &items[out->n_buffers]);
+
+		if (!name)
 			return read_bad(r, "the name of a buffer");
+		out->buffers[out->n_buffers] = name;
 	}
 	rsh_sort(out->buffers, n, rsh_by_text);
 	return 0;
@@ -251,21 +253,13 @@ static int read_experts(const struct reading *r,
 	return 0;
 }
 
-static const char *text_at(const struct reading *r,
-			   const struct rsh_pickle_value *of, const char *key)
-{
-	const struct rsh_pickle_value *v = rsh_pickle_find(of, key);
-	const char *text = v && v->kind == RSH_PV_TEXT && v->n < 64 ?
-			   name_of(r, v) : NULL;
-
-	return text ? text : "";
-}
-
 int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 		     struct rsh_arena *arena, struct rsh_ds_head *out,
 		     struct rsh_error *err)
 {
 	const struct reading r = { arena, path, err };
+	const struct rsh_pickle_value *version =
+		rsh_pickle_find(root, "ds_version");
 	const struct rsh_pickle_value *frozen =
 		rsh_pickle_find(root, "frozen_param_shapes");
 	const struct rsh_pickle_value *robin = rsh_pickle_find(
@@ -274,7 +268,9 @@ int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 	int rc;
 
 	*out = (struct rsh_ds_head){ .wrong = find_wrong(root) };
-	out->version = text_at(&r, root, "ds_version");
+	out->version = version && version->kind == RSH_PV_TEXT &&
+		       version->n < 64 ? name_of(&r, version) : NULL;
+	out->version = out->version ? out->version : "";
 	rsh_pickle_number(rsh_pickle_find(root, "dp_world_size"), RSH_DS_RANKS_MAX,
 		  &out->world);
 	rsh_pickle_number(rsh_pickle_find(root, "global_steps"), INT64_MAX, &out->step);
@@ -331,15 +327,6 @@ bool rsh_ds_heads_alike(const struct rsh_ds_head *a,
 
 /* ---- the optimizer ---- */
 
-/* The stage is a number, or an enum: a call of a class with it. */
-static bool read_stage(const struct rsh_pickle_value *v, uint64_t *out)
-{
-	if (v->kind == RSH_PV_OBJECT && v->object->args.kind == RSH_PV_TUPLE &&
-	    v->object->args.n == 1)
-		v = v->object->args.items;
-	return rsh_pickle_number(v, 3, out);
-}
-
 /* Reads a number, or a list with one for each group, of which the greatest
  * counts: experts are on fewer ranks. */
 static bool read_world(const struct rsh_pickle_value *v, uint32_t *out)
@@ -348,14 +335,12 @@ static bool read_world(const struct rsh_pickle_value *v, uint32_t *out)
 	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 	uint64_t count = 0;
 
-	if (!items)
-		n = 1;
 	*out = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		if (!rsh_pickle_number(items ? &items[i] : v, RSH_DS_RANKS_MAX, &count))
+	for (uint32_t i = 0; i < (items ? n : 1); i++) {
+		if (!rsh_pickle_number(items ? &items[i] : v, RSH_DS_RANKS_MAX,
+				       &count))
 			return false;
-		*out = rsh_max_u64(*out, count) == count ? (uint32_t)count :
-							   *out;
+		*out = (uint32_t)rsh_max_u64(*out, count);
 	}
 	return *out > 0;
 }
@@ -393,17 +378,6 @@ static int read_paddings(const struct reading *r,
 	return 0;
 }
 
-/* Reads a fragment_address, whose state is {numel, start}. */
-static bool read_slice(const struct rsh_pickle_value *v,
-		       struct rsh_ds_slice *out)
-{
-	return v->kind == RSH_PV_OBJECT &&
-	       rsh_pickle_number(rsh_pickle_find(&v->object->state, "numel"),
-			 NUMBER_MAX, &out->n) &&
-	       rsh_pickle_number(rsh_pickle_find(&v->object->state, "start"),
-			 NUMBER_MAX, &out->at);
-}
-
 /* Reads what the file has of which parameter.  A form that is not known is
  * passed over. */
 static int read_slices(const struct reading *r,
@@ -425,10 +399,18 @@ static int read_slices(const struct reading *r,
 
 		for (uint32_t i = 0; l && i + 1 < l->n; i += 2) {
 			struct rsh_ds_slice *s = &out->slices[out->n_slices++];
+			const struct rsh_pickle_value *at = &l->values[i + 1];
 
+			/* A fragment_address has the state {numel, start}. */
 			s->group = g;
 			s->name = name_of(r, &l->values[i]);
-			if (!s->name || !read_slice(&l->values[i + 1], s)) {
+			if (!s->name || at->kind != RSH_PV_OBJECT ||
+			    !rsh_pickle_number(rsh_pickle_find(
+				    &at->object->state, "numel"), NUMBER_MAX,
+				    &s->n) ||
+			    !rsh_pickle_number(rsh_pickle_find(
+				    &at->object->state, "start"), NUMBER_MAX,
+				    &s->at)) {
 				out->n_slices = 0;
 				return 0;
 			}
@@ -458,9 +440,14 @@ int rsh_ds_zero_read(const struct rsh_pickle_value *root, const char *path,
 		out->wrong = "it has no flat groups of parameters";
 		return 0;
 	}
+	/* The stage is a number, or an enum: a call of a class with it. */
+	if (stage && stage->kind == RSH_PV_OBJECT &&
+	    stage->object->args.kind == RSH_PV_TUPLE &&
+	    stage->object->args.n == 1)
+		stage = stage->object->args.items;
 	/* BF16_Optimizer does not say its stage, which is 1. */
-	if (stage ? !read_stage(stage, &number) || (number == 3) != is_3 :
-		    is_3)
+	if (stage ? !rsh_pickle_number(stage, 3, &number) ||
+		    (number == 3) != is_3 : is_3)
 		return read_bad(&r, "zero_stage is not that of its groups");
 	out->stage = (uint32_t)number;
 	if (flat->kind != RSH_PV_LIST || out->stage == 0)

@@ -329,28 +329,6 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 	return rc;
 }
 
-static int list_run(struct rsh_source *s, struct rsh_error *err)
-{
-	const struct rsh_store *store = rsh_source_store(s);
-	struct rsh_path_list names = { 0 };
-	uint64_t step;
-	int rc = rsh_path_list_read(&names, store, "");
-
-	if (rc)
-		rc = list_failed(s, "", rc, err);
-	for (size_t i = 0; i < names.n && rc == 0; i++) {
-		int is;
-
-		if (!run_step_read(names.v[i], &step))
-			continue;
-		is = is_run_step(store, names.v[i]);
-		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
-		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
-	}
-	rsh_path_list_clear(&names);
-	return rc;
-}
-
 /* ---- opening ---- */
 
 static int list_file(struct rsh_source *s, const char *file,
@@ -418,8 +396,11 @@ static int try_latest(struct rsh_source *s, const char *file,
 
 static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
+	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
-	int has = has_step(rsh_source_store(s), ""), rc;
+	struct rsh_path_list names = { 0 };
+	int has = has_step(store, ""), rc;
+	uint64_t step;
 
 	*steps = false;
 	if (has < 0)
@@ -432,7 +413,20 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 		*steps = true;
 		return rc;
 	}
-	return list_run(s, err);
+	rc = rsh_path_list_read(&names, store, "");
+	if (rc)
+		rc = list_failed(s, "", rc, err);
+	for (size_t i = 0; i < names.n && rc == 0; i++) {
+		int is;
+
+		if (!run_step_read(names.v[i], &step))
+			continue;
+		is = is_run_step(store, names.v[i]);
+		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
+		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
+	}
+	rsh_path_list_clear(&names);
+	return rc;
 }
 
 int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
