@@ -174,6 +174,8 @@ int rsh_joined_dir_has(const struct rsh_store *store, const char *dir,
 int rsh_joined_look(const struct rsh_look *l,
 		    bool (*may_be)(const struct rsh_look *l, const char *name),
 		    int (*has)(const struct rsh_store *store, const char *dir));
-/* Lists a file; label and rank are those of *c.  Returns 0 or -ENOMEM. */
+/* Lists a file of a step and rank.  `label` is NULL: it is SOURCE's name.
+ * Returns 0 or -ENOMEM. */
 int rsh_joined_list_file(struct rsh_source *s, const char *name,
-			 const char *label, struct rsh_checkpoint c);
+			 const char *label, struct rsh_step step,
+			 uint32_t rank);

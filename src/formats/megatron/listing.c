@@ -177,10 +177,10 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 
 	for (size_t i = 0; i < files.n && rc == 0; i++)
 		/* Files of states are after all of the model. */
-		rc = rsh_joined_list_file(
-			s, files.v[i], d.label, (struct rsh_checkpoint){
-				.step = d.step, .rank = rsh_has_suffix(
-					files.v[i], RSH_MEGATRON_OPTIMIZER) });
+		rc = rsh_joined_list_file(s, files.v[i], d.label, d.step,
+					  rsh_has_suffix(
+						  files.v[i],
+						  RSH_MEGATRON_OPTIMIZER));
 	rsh_path_list_clear(&files);
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }

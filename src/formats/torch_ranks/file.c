@@ -24,12 +24,9 @@ static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	uint8_t *order = NULL;
 
 	rsh_torch_layout(t, &l);
-	if (l.dense && !rsh_torch_is_row_major(l.order, t->n_dims)) {
-		order = rsh_arena_array(&f->arena, uint8_t, t->n_dims);
-		if (!order)
-			return -ENOMEM;
-		memcpy(order, l.order, t->n_dims);
-	}
+	if (l.dense && !rsh_torch_is_row_major(l.order, t->n_dims) &&
+	    !(order = rsh_arena_copy(&f->arena, l.order, t->n_dims)))
+		return -ENOMEM;
 	*e = (struct rsh_ranks_entry){
 		.key = rsh_ranks_text_keep(f->specs.ways, t->name),
 		.dtype = t->dtype, .n_dims = t->n_dims,
@@ -105,47 +102,11 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	return 0;
 }
 
-/* All tensors of a file are of one rank. */
-static int file_check_rank(const struct rsh_ranks_file *f, const char *path,
-			   struct rsh_error *err)
-{
-	for (size_t i = 0; i < f->specs.n; i++) {
-		const struct rsh_ranks_spec *s = &f->specs.v[i];
-
-		if (s->rank != UINT32_MAX && s->rank != f->rank)
-			return rsh_error_set(err, EBADMSG, "%s: tensor %s is "
-					     "of rank %u, and others are of "
-					     "rank %u", path, s->name,
-					     s->rank, f->rank);
-	}
-	return 0;
-}
-
 bool rsh_ranks_is_params(const struct rsh_torch_value *v)
 {
 	return v->n_keys == 3 && v->keys[0].text && v->keys[2].text &&
 	       strcmp(v->keys[0].text, "param_groups") == 0 &&
 	       strcmp(v->keys[2].text, "params") == 0;
-}
-
-/* Counts the groups of parameters of an optimizer, and the parameters of the
- * last one. */
-static void file_count_groups(struct rsh_ranks_file *f,
-			      const struct rsh_torch_file *of)
-{
-	for (uint32_t i = 0; i < of->n_values; i++) {
-		const struct rsh_torch_value *v = &of->values[i];
-		const char *at = v->plain.json;
-
-		if (!rsh_ranks_is_params(v))
-			continue;
-		f->n_groups++;
-		f->n_params = at && strcmp(at, "[]") != 0;
-		while (at && (at = strchr(at, ',')) != NULL) {
-			f->n_params++;
-			at++;
-		}
-	}
 }
 
 /* ---- reading ---- */
@@ -171,9 +132,30 @@ static int read_torch(struct rsh_ranks_file *f,
 	int rc = rsh_torch_file_read_parts(bytes, &parts, &of, err) ?:
 		 file_take(f, of, bytes->path, err);
 
-	if (rc == 0) {
-		file_count_groups(f, of);
-		rc = file_check_rank(f, bytes->path, err);
+	/* All tensors of a file are of one rank. */
+	for (size_t i = 0; i < f->specs.n && rc == 0; i++) {
+		const struct rsh_ranks_spec *s = &f->specs.v[i];
+
+		if (s->rank != UINT32_MAX && s->rank != f->rank)
+			rc = rsh_error_set(err, EBADMSG, "%s: tensor %s is of "
+					   "rank %u, and others are of rank %u",
+					   bytes->path, s->name, s->rank,
+					   f->rank);
+	}
+	/* Groups of parameters of an optimizer, and parameters of the last
+	 * one. */
+	for (uint32_t i = 0; rc == 0 && i < of->n_values; i++) {
+		const struct rsh_torch_value *v = &of->values[i];
+		const char *at = v->plain.json;
+
+		if (!rsh_ranks_is_params(v))
+			continue;
+		f->n_groups++;
+		f->n_params = at && strcmp(at, "[]") != 0;
+		while (at && (at = strchr(at, ',')) != NULL) {
+			f->n_params++;
+			at++;
+		}
 	}
 	if (rc == 0 && names)
 		rc = rsh_torch_index(of, bytes, full, true, names, index,

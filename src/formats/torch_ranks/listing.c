@@ -301,71 +301,56 @@ static int list_step(struct rsh_source *s, const char *name,
 	return 0;
 }
 
-/* Files of any program: all groups that have parts, as one step. */
-static int list_groups(struct rsh_source *s, const struct rsh_path_list *names,
-		       struct rsh_error *err)
-{
-	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_ranks_group *groups;
-	size_t n = 0;
-	int rc = groups_of_parts(s, (const char *const *)names->v, names->n,
-				 &arena, &groups, &n);
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
-			rc = rsh_joined_list_file(
-				s, groups[i].names[k],
-				rsh_path_name(rsh_source_path(s)),
-				(struct rsh_checkpoint){ .rank = 0 });
-	rsh_arena_clear(&arena);
-	return rc == -ENOMEM ? rsh_error_nomem(err) :
-	       rc ? rsh_store_open_error(rsh_source_store(s), "", rc, err) : 0;
-}
-
 /* ---- opening ---- */
-
-/* Lists the files that metadata.pkl names and that exist. */
-static int list_described(struct rsh_source *s, struct rsh_error *err)
-{
-	struct rsh_tc *tc;
-	struct rsh_stat st;
-	int rc = rsh_tc_load(s, &tc, err);
-
-	for (size_t i = 0; rc == 0 && i < tc->n_files; i++)
-		if (rsh_store_look(rsh_source_store(s), tc->files[i].name,
-				   &st) == 0 &&
-		    rsh_joined_list_file(s, tc->files[i].name,
-					 rsh_path_name(rsh_source_path(s)),
-					 (struct rsh_checkpoint){ .rank = 0 }))
-			rc = rsh_error_nomem(err);
-	rsh_tc_free(tc);
-	return rc;
-}
 
 static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
-	struct rsh_stat st;
+	const struct rsh_store *store = rsh_source_store(s);
+	const struct rsh_step none = { .n = 0 };
+	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_path_list names = { 0 };
-	struct rsh_step step = { .n = 0 };
-	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
+	struct rsh_step step = { .n = 1 };
+	struct rsh_ranks_group *groups;
+	struct rsh_tc *tc = NULL;
+	struct rsh_stat st;
+	size_t n = 0;
+	int rc = rsh_path_list_read(&names, store, "");
 
 	if (rc)
 		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
-		     rsh_store_open_error(rsh_source_store(s), "", rc, err);
-	if (rc == 0)
-		rc = list_step(s, "", &step, err);
-	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
-		step.n = 1;
-		for (size_t i = 0; i < names.n && rc == 0; i++)
-			if (rsh_ranks_step_read(names.v[i], strlen(names.v[i]),
-						&step.numbers[0]))
-				rc = list_step(s, names.v[i], &step, err);
-		*steps = rsh_source_n_on_list(s) > 0;
+		     rsh_store_open_error(store, "", rc, err);
+	rc = rc ?: list_step(s, "", &none, err);
+	*steps = rc == 0 && rsh_source_n_on_list(s) == 0;
+	for (size_t i = 0; i < names.n && *steps && rc == 0; i++)
+		if (rsh_ranks_step_read(names.v[i], strlen(names.v[i]),
+					&step.numbers[0]))
+			rc = list_step(s, names.v[i], &step, err);
+	*steps = *steps && rsh_source_n_on_list(s) > 0;
+	if (rc || rsh_source_n_on_list(s) > 0) {
+		rsh_path_list_clear(&names);
+		return rc;
 	}
-	if (rc == 0 && rsh_source_n_on_list(s) == 0)
-		rc = rsh_store_look(rsh_source_store(s), RSH_TC_METADATA,
-				    &st) == 0 ?
-		     list_described(s, err) : list_groups(s, &names, err);
+	/* The files that metadata.pkl names and that exist, or those of any
+	 * program: all groups that have parts, as one step. */
+	if (rsh_store_look(store, RSH_TC_METADATA, &st) == 0) {
+		rc = rsh_tc_load(s, &tc, err);
+		for (size_t i = 0; rc == 0 && i < tc->n_files; i++)
+			if (rsh_store_look(store, tc->files[i].name, &st) == 0)
+				rc = rsh_joined_list_file(
+					s, tc->files[i].name, NULL, none, 0);
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) : rc;
+	} else {
+		rc = groups_of_parts(s, (const char *const *)names.v, names.n,
+				     &arena, &groups, &n);
+		for (size_t i = 0; i < n && rc == 0; i++)
+			for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
+				rc = rsh_joined_list_file(
+					s, groups[i].names[k], NULL, none, 0);
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
+		     rc ? rsh_store_open_error(store, "", rc, err) : 0;
+	}
+	rsh_tc_free(tc);
+	rsh_arena_clear(&arena);
 	rsh_path_list_clear(&names);
 	return rc;
 }
@@ -389,8 +374,7 @@ int rsh_ranks_open(struct rsh_source *s, const struct rsh_source_options *opts,
 				     rsh_source_path(s), file, rank, world);
 
 	if (rc == 0 && file &&
-	    rsh_joined_list_file(s, file, file,
-				 (struct rsh_checkpoint){ .rank = 0 }))
+	    rsh_joined_list_file(s, file, file, (struct rsh_step){ .n = 0 }, 0))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && rsh_source_n_on_list(s) == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: the files of its ranks "

@@ -67,16 +67,6 @@ bool rsh_ranks_has_suffix(const char *name)
 	       rsh_has_suffix(name, ".bin");
 }
 
-/* Returns whether a file may be one of ranks: parts of one model are none. */
-static bool may_be_of_rank(const char *name)
-{
-	size_t begin, end;
-
-	return name[0] != '.' && rsh_ranks_has_suffix(name) &&
-	       (!rsh_format_is_part(name) ||
-		rsh_rank_in_name(name, strlen(name), &begin, &end));
-}
-
 /* Finds the number of the rank: that after "rank", or else the last one. */
 static bool number_find(const char *name, size_t *at, size_t *n)
 {
@@ -159,9 +149,14 @@ int rsh_ranks_groups_find(const char *const *names, size_t n,
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		struct numbered *to = &v[n_numbered];
+		size_t begin, end;
 
 		to->name = names[i];
-		if (may_be_of_rank(names[i]) &&
+		/* Parts of one model are no files of ranks. */
+		if (names[i][0] != '.' && rsh_ranks_has_suffix(names[i]) &&
+		    (!rsh_format_is_part(names[i]) ||
+		     rsh_rank_in_name(names[i], strlen(names[i]), &begin,
+				      &end)) &&
 		    number_find(names[i], &to->at, &to->n) &&
 		    rsh_digits_read(names[i] + to->at, to->n,
 				    RSH_MESH_RANKS_MAX, &to->number))

@@ -18,14 +18,6 @@
 
 /* ---- ways that several tensors share ---- */
 
-static bool mesh_equal(const struct rsh_ranks_mesh *a,
-		       const struct rsh_ranks_mesh *b)
-{
-	return a->n_dims == b->n_dims && a->n == b->n &&
-	       memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0 &&
-	       memcmp(a->ranks, b->ranks, a->n * sizeof(*a->ranks)) == 0;
-}
-
 /* Returns the mesh that equals *m, which is added if there is none; NULL:
  * memory is out. */
 static const struct rsh_ranks_mesh *mesh_keep(struct rsh_ranks_ways *w,
@@ -35,14 +27,19 @@ static const struct rsh_ranks_mesh *mesh_keep(struct rsh_ranks_ways *w,
 	uint32_t *ranks;
 
 	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < w->n_meshes && !kept; i++)
-		if (mesh_equal(w->meshes[i], m))
+	for (size_t i = 0; i < w->n_meshes && !kept; i++) {
+		const struct rsh_ranks_mesh *a = w->meshes[i];
+
+		if (a->n_dims == m->n_dims && a->n == m->n &&
+		    memcmp(a->dims, m->dims, m->n_dims * sizeof(*m->dims)) ==
+			    0 &&
+		    memcmp(a->ranks, m->ranks, m->n * sizeof(*m->ranks)) == 0)
 			kept = w->meshes[i];
+	}
 	if (!kept && rsh_room(w->meshes, w->cap_meshes, w->n_meshes + 1) == 0) {
 		kept = rsh_arena_array(&w->arena, struct rsh_ranks_mesh, 1);
-		ranks = rsh_arena_array(&w->arena, uint32_t, m->n);
+		ranks = rsh_arena_copy(&w->arena, m->ranks, m->n);
 		if (kept && ranks) {
-			memcpy(ranks, m->ranks, m->n * sizeof(*ranks));
 			*kept = *m;
 			kept->ranks = ranks;
 			w->meshes[w->n_meshes++] = kept;
@@ -80,11 +77,9 @@ const struct rsh_ranks_how *rsh_ranks_how_keep(struct rsh_ranks_ways *w,
 		    rsh_ranks_how_alike(w->hows[i], h))
 			kept = w->hows[i];
 	if (!kept && rsh_room(w->hows, w->cap_hows, w->n_hows + 1) == 0) {
-		kept = rsh_arena_array(&w->arena, struct rsh_ranks_how, 1);
-		if (kept) {
-			*kept = *h;
+		kept = rsh_arena_copy(&w->arena, h, 1);
+		if (kept)
 			w->hows[w->n_hows++] = kept;
-		}
 	}
 	pthread_mutex_unlock(&w->lock);
 	return kept;
@@ -157,11 +152,9 @@ const uint64_t *rsh_ranks_dims_keep(struct rsh_ranks_specs *s,
 		if (s->recent[i].dims && s->recent[i].n == n &&
 		    memcmp(s->recent[i].dims, dims, n * sizeof(*dims)) == 0)
 			return s->recent[i].dims;
-	kept = rsh_arena_array(s->arena, uint64_t, n);
+	kept = rsh_arena_copy(s->arena, dims, n);
 	if (!kept)
 		return NULL;
-	if (n > 0)
-		memcpy(kept, dims, n * sizeof(*dims));
 	s->recent[s->n_kept].dims = kept;
 	s->recent[s->n_kept].n = n;
 	s->n_kept = (s->n_kept + 1) % n_recent;
@@ -396,17 +389,6 @@ bool rsh_ranks_mesh_sizes(const struct rsh_pickle_value *v,
 	return true;
 }
 
-/* Reads the shape of a mesh as it was until torch 2.9, which is that of the
- * tensor of its ranks. */
-static bool tensor_mesh_sizes(const struct rsh_pickle_value *v,
-			      struct rsh_ranks_mesh *m)
-{
-	return v && v->kind == RSH_PV_OBJECT && v->object->class &&
-	       v->object->args.kind == RSH_PV_TUPLE &&
-	       v->object->args.n >= 4 &&
-	       rsh_ranks_mesh_sizes(&v->object->args.items[2], m);
-}
-
 /* Sets the rank of the file and its place in the mesh. */
 static int mesh_place(const struct rsh_ranks_reading *r,
 		      const struct rsh_pickle_value *state,
@@ -454,6 +436,7 @@ static int mesh_read(const struct rsh_ranks_reading *r,
 	const struct rsh_pickle_value *layout =
 		rsh_pickle_find(state, "_layout");
 	const struct rsh_pickle_value *own = rsh_pickle_find(state, "_rank");
+	const struct rsh_pickle_value *of;
 	struct rsh_ranks_mesh m = { .n = 0 };
 	struct mesh_layout l = { .n = 0 };
 	cleanup_free uint32_t *map = NULL, *picked = NULL;
@@ -474,8 +457,13 @@ static int mesh_read(const struct rsh_ranks_reading *r,
 	for (uint32_t i = 0; i < n_map; i++)
 		if (map[i] >= r->specs->world)
 			r->specs->world = map[i] + 1;
+	/* Until torch 2.9 its shape is that of the tensor of its ranks. */
+	of = layout ? NULL : rsh_pickle_find(state, "mesh");
 	if (!(layout ? layout_read(layout, &m, &l) :
-		       tensor_mesh_sizes(rsh_pickle_find(state, "mesh"), &m)))
+	      of && of->kind == RSH_PV_OBJECT && of->object->class &&
+	      of->object->args.kind == RSH_PV_TUPLE &&
+	      of->object->args.n >= 4 &&
+	      rsh_ranks_mesh_sizes(&of->object->args.items[2], &m)))
 		return rsh_ranks_bad(r, "damaged: its mesh has no shape");
 	if (!layout && m.n != n_map)
 		return rsh_ranks_bad(r, "damaged: its mesh has another number of "
