@@ -163,22 +163,6 @@ static void listing_copy(char *to, size_t size, const char *text)
 
 /* ---- elements ---- */
 
-static void listing_object(struct rsh_listing_parser *p)
-{
-	struct rsh_object_listing *l = p->list;
-
-	if (!p->object.name || !p->object.name[0] || !p->has_size) {
-		listing_fail(p, -EBADMSG);
-		return;
-	}
-	if (rsh_room(l->objects, l->cap, l->n + 1)) {
-		listing_fail(p, -ENOMEM);
-		return;
-	}
-	p->object.is_listed = true;
-	l->objects[l->n++] = p->object;
-}
-
 /* Returns the element of a name, ignoring its prefix. */
 static enum listing_element listing_find(const struct rsh_listing_parser *p,
 					 const char *name)
@@ -241,7 +225,12 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	p->text[p->len] = '\0';
 	switch (p->open[--p->depth]) {
 	case IN_CONTENTS:
-		listing_object(p);
+		p->object.is_listed = true;
+		if (!p->object.name || !p->object.name[0] || !p->has_size)
+			listing_fail(p, -EBADMSG);
+		else if (rsh_push(p->list->objects, p->list->n, p->list->cap,
+				  p->object))
+			listing_fail(p, -ENOMEM);
 		break;
 	case IN_KEY:
 		p->object.name = listing_keep(p);
