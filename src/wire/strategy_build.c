@@ -33,11 +33,6 @@ struct raw_list *rsh_raw_item_push_map(struct raw_item *raw)
 	return entry;
 }
 
-void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis)
-{
-	rsh_raw_list_push(rsh_raw_item_push_map(raw), axis);
-}
-
 void rsh_raw_item_reset(struct raw_item *raw)
 {
 	raw->name = NULL;

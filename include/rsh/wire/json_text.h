@@ -20,7 +20,8 @@ struct rsh_json_text {
 
 void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len);
 void rsh_json_text_puts(struct rsh_json_text *t, const char *s);
-void rsh_json_text_put_u64(struct rsh_json_text *t, uint64_t v);
+void rsh_json_text_printf(struct rsh_json_text *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 void rsh_json_text_clear(struct rsh_json_text *t);
 
 enum rsh_json_escapes {
