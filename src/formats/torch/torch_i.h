@@ -65,7 +65,9 @@ struct rsh_torch_reader {
 	uint64_t pickle_bytes;      /* number of pickle bytes read so far */
 	uint64_t listed_bytes;      /* of its directory; 0: not counted */
 
-	/* The walk over the object uses these. */
+	/* The walk over the object uses these.  After a failure rc is the
+	 * error, whose sentence is in err, and what is read has no meaning. */
+	int rc;
 	char *name;
 	size_t n_name, cap_name;
 	struct rsh_torch_step *steps; /* keys of the current name */
