@@ -151,16 +151,21 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 	return 0;
 }
 
-/* Records are compared and hashed member by member, since their padding may
- * have any value. */
-static bool record_equal(const struct rsh_record *a, const struct rsh_record *b)
+/* Records are compared and hashed by these words, since their padding may have
+ * any value. */
+struct record_words {
+	uint64_t v[4];
+};
+
+static struct record_words record_words(const struct rsh_record *r)
 {
-	return a->name == b->name && a->dtype == b->dtype &&
-	       a->n_dims == b->n_dims && a->wide_bf16 == b->wide_bf16 &&
-	       a->first_dim == b->first_dim &&
-	       a->first_extent == b->first_extent &&
-	       a->n_extents == b->n_extents &&
-	       a->content_bytes == b->content_bytes;
+	return (struct record_words){ {
+		(uint64_t)r->name << 32 | (uint64_t)r->dtype << 16 |
+			(uint64_t)r->n_dims << 8 | r->wide_bf16,
+		(uint64_t)r->first_dim << 32 | r->first_extent,
+		r->n_extents,
+		r->content_bytes,
+	} };
 }
 
 static bool bytes_equal(const void *a, const void *b, size_t n)
@@ -176,25 +181,16 @@ bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
 	    a->has_crc != b->has_crc || a->n_unsummed != b->n_unsummed ||
 	    a->n_copies != b->n_copies)
 		return false;
-	for (uint32_t i = 0; i < a->n_records; i++)
-		if (!record_equal(&a->records[i], &b->records[i]))
+	for (uint32_t i = 0; i < a->n_records; i++) {
+		const struct record_words x = record_words(&a->records[i]);
+		const struct record_words y = record_words(&b->records[i]);
+
+		if (memcmp(&x, &y, sizeof(x)) != 0)
 			return false;
+	}
 	return bytes_equal(a->extents, b->extents,
 			   a->n_extents * sizeof(*a->extents)) &&
 	       bytes_equal(a->dims, b->dims, a->n_dims * sizeof(*a->dims));
-}
-
-static void hash_record(XXH3_state_t *state, const struct rsh_record *r)
-{
-	const uint64_t words[] = {
-		(uint64_t)r->name << 32 | (uint64_t)r->dtype << 16 |
-			(uint64_t)r->n_dims << 8 | r->wide_bf16,
-		(uint64_t)r->first_dim << 32 | r->first_extent,
-		r->n_extents,
-		r->content_bytes,
-	};
-
-	XXH3_64bits_update(state, words, sizeof(words));
 }
 
 uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
@@ -207,8 +203,11 @@ uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
 	XXH3_64bits_update(&state, counts, sizeof(counts));
-	for (uint32_t i = 0; i < index->n_records; i++)
-		hash_record(&state, &index->records[i]);
+	for (uint32_t i = 0; i < index->n_records; i++) {
+		const struct record_words r = record_words(&index->records[i]);
+
+		XXH3_64bits_update(&state, &r, sizeof(r));
+	}
 	XXH3_64bits_update(&state, index->extents,
 			   index->n_extents * sizeof(*index->extents));
 	XXH3_64bits_update(&state, index->dims,

@@ -5,6 +5,7 @@
 #include "rsh/wire/object_listing.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,14 +154,6 @@ static const char *listing_keep(struct rsh_listing_parser *p)
 	return s;
 }
 
-static void listing_copy(char *to, size_t size, const char *text)
-{
-	size_t n = strnlen(text, size - 1);
-
-	memcpy(to, text, n);
-	to[n] = '\0';
-}
-
 /* ---- elements ---- */
 
 /* Returns the element of a name, ignoring its prefix. */
@@ -260,8 +253,8 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	}
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		if (texts[i].element == p->open[p->depth])
-			listing_copy((char *)page + texts[i].at, texts[i].size,
-				     p->text);
+			snprintf((char *)page + texts[i].at, texts[i].size,
+				 "%s", p->text);
 	p->len = 0;
 }
 

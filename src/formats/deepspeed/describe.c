@@ -106,17 +106,6 @@ static int keys_add(struct describing *w, const char *key)
 
 /* ---- flat groups ---- */
 
-/* Returns the file of the optimizer of a rank. */
-static uint32_t optimizer_file(const struct rsh_source_ds *st, uint32_t rank)
-{
-	uint32_t i = 0;
-
-	while (st->listed[i].is.role != RSH_DS_OPTIMIZER ||
-	       st->listed[i].is.rank != rank)
-		i++;
-	return i;
-}
-
 /* Files of the optimizer by rank. */
 struct ranks {
 	uint32_t n;
@@ -257,8 +246,11 @@ static int zero_take(struct describing *w)
 	const struct ranks r = { st->layout.world, file };
 	int rc = file ? 0 : -ENOMEM;
 
-	for (uint32_t rank = 0; rank < r.n && rc == 0; rank++)
-		file[rank] = optimizer_file(st, rank);
+	/* The first file of a rank counts. */
+	for (uint32_t i = st->all.n; i-- > 0 && rc == 0;)
+		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
+		    st->listed[i].is.rank < r.n)
+			file[st->listed[i].is.rank] = i;
 	for (uint32_t g = 0; g < st->head->n_groups && rc == 0; g++)
 		rc = group_take(w, &r, g, "") ?: group_take_states(w, &r, g);
 	return rc;
@@ -286,15 +278,6 @@ static int universal_take(struct describing *w, uint32_t file)
 
 /* ---- the module ---- */
 
-static const struct rsh_ds_alias *alias_find(const struct rsh_ds_head *h,
-					     const char *name)
-{
-	for (uint32_t i = 0; i < h->n_aliases; i++)
-		if (strcmp(h->aliases[i].name, name) == 0)
-			return &h->aliases[i];
-	return NULL;
-}
-
 /* Returns whether a tensor of the module is one of the model.  `p` is the
  * parameter of its name: the module of ZeRO 3 has no element of these. */
 static bool is_of_module(const struct rsh_source_ds *st,
@@ -307,8 +290,9 @@ static bool is_of_module(const struct rsh_source_ds *st,
 		return true;
 	if (p && p->elements > 0)
 		return false;
-	if (alias_find(st->head, t->name))
-		return false;
+	for (uint32_t i = 0; i < st->head->n_aliases; i++)
+		if (strcmp(st->head->aliases[i].name, t->name) == 0)
+			return false;
 	return !is_3 || rsh_ds_is_buffer(st->head, t->name) || t->elements > 0;
 }
 

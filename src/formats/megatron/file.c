@@ -281,20 +281,6 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 	return f->arena.failed ? -ENOMEM : 0;
 }
 
-static int file_add_value(struct rsh_megatron_file *f,
-			  const struct rsh_torch_value *v, uint32_t chunk)
-{
-	struct rsh_megatron_entry *e = &f->v[f->n++];
-
-	*e = (struct rsh_megatron_entry){
-		.key = rsh_arena_strdup(&f->arena, v->name), .chunk = chunk,
-		.make = rsh_arena_strdup(&f->arena, v->make ? v->make :
-						    "no tensor"),
-	};
-	e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
-	return f->arena.failed ? -ENOMEM : 0;
-}
-
 static int entry_by_name(const void *a, const void *b)
 {
 	const struct rsh_megatron_entry *x = a, *y = b;
@@ -378,9 +364,20 @@ static int file_take(struct rsh_megatron_file *f,
 	}
 	for (uint32_t i = 0; i < of->n_values && rc == 0; i++) {
 		const struct rsh_torch_value *v = &of->values[i];
+		struct rsh_megatron_entry *e = &f->v[f->n];
 
-		if (is_in_chunk(v->keys, v->n_keys, &chunk))
-			rc = file_add_value(f, v, chunk);
+		if (!is_in_chunk(v->keys, v->n_keys, &chunk))
+			continue;
+		*e = (struct rsh_megatron_entry){
+			.key = rsh_arena_strdup(&f->arena, v->name),
+			.make = rsh_arena_strdup(&f->arena, v->make ? v->make :
+								      "no "
+								      "tensor"),
+			.chunk = chunk,
+		};
+		e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
+		rc = f->arena.failed ? -ENOMEM : 0;
+		f->n++;
 	}
 	rsh_sort(f->v, f->n, entry_by_name);
 	return rc;

@@ -222,24 +222,12 @@ static int list_steps(struct rsh_source *s, uint64_t last,
 	return rc;
 }
 
-/* Later steps than the tracker's are not listed, so it is the first. */
-static void tracker_check(const struct rsh_source *s, uint64_t step)
-{
-	size_t first, end;
-
-	rsh_source_candidate_range(s, 0, &first, &end);
-	if (first == end ||
-	    rsh_source_on_list(s, first)->step.numbers[0] != step)
-		rsh_log_warning("%s: its tracker names a step that is not "
-				"there; the newest complete step is taken",
-				rsh_source_path(s));
-}
-
 int rsh_megatron_open(struct rsh_source *s,
 		      const struct rsh_source_options *opts,
 		      struct rsh_error *err)
 {
 	uint64_t last = UINT64_MAX;
+	size_t first, end;
 	int tracked = 0, rc = list_step(s, "", 0, err);
 
 	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
@@ -254,8 +242,17 @@ int rsh_megatron_open(struct rsh_source *s,
 		rc = rsh_error_set(err, ENOENT, "%s: no iteration in it has a "
 				   RSH_MEGATRON_FILE, rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
-	if (rc == 0 && tracked)
-		tracker_check(s, last);
+	if (rc == 0 && tracked) {
+		/* Later steps than the tracker's are not listed, so it is the
+		 * first. */
+		rsh_source_candidate_range(s, 0, &first, &end);
+		if (first == end ||
+		    rsh_source_on_list(s, first)->step.numbers[0] != last)
+			rsh_log_warning("%s: its tracker names a step that is "
+					"not there; the newest complete step "
+					"is taken",
+					rsh_source_path(s));
+	}
 	/* `ls` shows the only step without choosing it. */
 	return rc || rsh_source_n_candidates(s) > 1 ? rc :
 	       rsh_megatron_choose(s, 0, err);

@@ -420,22 +420,16 @@ static struct maker *maker_new(struct rsh_version_chain *c,
 	return NULL;
 }
 
-static uint64_t maker_memory(const struct rsh_version_chain *c,
-			     const struct rsh_made_tensor *t)
-{
-	const struct rsh_frame_place at = rsh_patch_place(c, t->patches);
-	const uint64_t one = 2 * rsh_frame_memory(&at);
-
-	return is_kept_whole(c, t) ? t->bytes + one :
-	       KEPT_BYTES + t->n_patches * one;
-}
-
 /* Takes the maker of a tensor, which the caller must give back; NULL: memory is
  * out. */
 static struct maker *maker_take(struct rsh_version_chain *c,
 				struct rsh_made_tensor *t)
 {
-	const uint64_t need = maker_memory(c, t);
+	const struct rsh_frame_place at = rsh_patch_place(c, t->patches);
+	const uint64_t one = 2 * rsh_frame_memory(&at);
+	const uint64_t need = is_kept_whole(c, t) ?
+				      t->bytes + one :
+				      KEPT_BYTES + t->n_patches * one;
 	struct maker *m = NULL;
 
 	pthread_mutex_lock(&makers.lock);
@@ -544,25 +538,12 @@ static int maker_read(struct maker *m, const struct wanted *w,
 	return 0;
 }
 
-static int maker_compare(struct maker *m, const struct wanted *w,
-			 struct rsh_error *err)
-{
-	const struct rsh_made_tensor *t = m->tensor;
-	struct start s;
-	int rc;
-
-	do {
-		s = start_at(m->chain, t, m->start);
-		rc = make_pass(m->chain, t, s, t->n_patches, w, err);
-	} while (start_again(m->chain, &s, rc, &m->start));
-	return rc;
-}
-
 static int maker_serve(struct maker *m, const struct wanted *w,
 		       struct rsh_error *err)
 {
 	struct rsh_made_tensor *t = m->tensor;
 	const bool compare = !atomic_load(&t->verified);
+	struct start s;
 	int rc = compare ? check_sums(m->chain, t, t->n_patches, err) : 0;
 
 	if (rc)
@@ -570,7 +551,10 @@ static int maker_serve(struct maker *m, const struct wanted *w,
 	if (!is_kept_whole(m->chain, t)) {
 		if (!compare)
 			return maker_read(m, w, err);
-		rc = maker_compare(m, w, err);
+		do {
+			s = start_at(m->chain, t, m->start);
+			rc = make_pass(m->chain, t, s, t->n_patches, w, err);
+		} while (start_again(m->chain, &s, rc, &m->start));
 	} else if (m->made < t->bytes) {
 		rc = make_whole(m->chain, t, compare, m->bytes, err);
 		m->made = rc ? 0 : t->bytes;
