@@ -65,16 +65,20 @@ static int check_names(const struct rsh_source_ds *st, struct rsh_error *err)
 	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ds_listed *l = &st->listed[i];
 
-		if (l->is.role == RSH_DS_PIPELINE)
-			return refuse(st, st->all.names[i], ENOTSUP, "it is of a "
-				      "pipeline parallel model: convert it "
-				      "with ds_to_universal.py, and mount the "
-				      "result", err);
-		if (l->is.tensor > 0 && !st->is_universal)
-			return refuse(st, st->all.names[i], ENOTSUP, "it is of a tensor "
-				      "parallel model: convert it with "
-				      "ds_to_universal.py, and mount the "
-				      "result", err);
+		const char *kind = l->is.role == RSH_DS_PIPELINE ? "pipeline" :
+				   l->is.tensor > 0 && !st->is_universal ? "ten"
+									   "so"
+									   "r" :
+									   NULL;
+
+		if (kind)
+			return rsh_error_set(err, ENOTSUP,
+					     "%s/%s: it is of a "
+					     "%s parallel model: convert it "
+					     "with ds_to_universal.py, and "
+					     "mount the result",
+					     st->all.path, st->all.names[i],
+					     kind);
 		n_models += l->is.role == RSH_DS_MODEL && l->is.tensor == 0;
 		n_parts += l->is.role == RSH_DS_MODEL_PART &&
 			   l->is.tensor == 0;
@@ -181,6 +185,7 @@ static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
 		return rc;
 	st->head = &st->head_file->head;
 	st->layout.head = st->head;
+	st->is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	return st->head->wrong && !st->is_universal ?
 	       refuse(st, st->all.names[st->model], ENOTSUP,
 		      st->head->wrong, err) : 0;
@@ -197,8 +202,7 @@ static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 
 	if (rc == 0 && f->zero.wrong)
 		rc = refuse(st, name, ENOTSUP, f->zero.wrong, err);
-	if (rc == 0 && (f->zero.stage == 3) !=
-		       (st->listed[st->model].is.role == RSH_DS_MODEL_PART))
+	if (rc == 0 && (f->zero.stage == 3) != st->is_3)
 		rc = refuse(st, name, EBADMSG, "its stage of ZeRO is not that "
 			    "of the model", err);
 	if (rc == 0) {
@@ -348,12 +352,12 @@ static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
  * and others have those of the module. */
 static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 {
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	uint32_t first = find_file(st, RSH_DS_OPTIMIZER, 0), missing = 0;
 	uint32_t world = (uint32_t)rsh_max_u64(st->head->world, 1);
 	int rc = 0;
 
-	if (!st->head->has_shapes && (is_3 || has_role(st, RSH_DS_OPTIMIZER)))
+	if (!st->head->has_shapes &&
+	    (st->is_3 || has_role(st, RSH_DS_OPTIMIZER)))
 		return refuse(st, st->all.names[st->model], EBADMSG,
 			      "damaged: it has no param_shapes", err);
 	if (!st->head->has_shapes)
@@ -373,7 +377,7 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 	rc = check_ranks(st, RSH_DS_OPTIMIZER, world, &missing, err);
 	if (rc || missing == world)
 		return rc;
-	if (is_3)
+	if (st->is_3)
 		return say_missing(st, "optimizer", missing, world, err);
 	st->lacks_optimizer = true;
 	st->from_module = "files of the optimizer are missing: the weights "
@@ -407,8 +411,7 @@ static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 					st->all.path,
 					st->all.dir, p->name);
 		}
-	if (st->listed[st->model].is.role == RSH_DS_MODEL &&
-	    st->head->round_robin && st->head->world > 1)
+	if (!st->is_3 && st->head->round_robin && st->head->world > 1)
 		rc = masters_compare(st, &same, err);
 	if (rc == 0 && !same)
 		st->from_module = "DeepSpeed's conversion mixed up the "
@@ -530,7 +533,7 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		return rc;
 	rc = choose_model(st, err) ?: choose_weights(st, err);
 	/* The parts of a model of ZeRO 3 are on all ranks. */
-	if (rc == 0 && st->listed[st->model].is.role == RSH_DS_MODEL_PART) {
+	if (rc == 0 && st->is_3) {
 		world = st->layout.world ? st->layout.world :
 			(uint32_t)rsh_max_u64(st->head->world, 1);
 		rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);

@@ -268,6 +268,7 @@ struct rsh_source_ds {
 	struct rsh_ds_head *head;
 	struct rsh_ds_layout layout;
 	uint32_t model; /* the number of the file of the model */
+	bool is_3;	/* this is a part of a model of ZeRO 3 */
 	/* The model is that of the module, in the type of the training, because
 	 * of this; NULL: it is that of the masters. */
 	const char *from_module;

@@ -284,8 +284,6 @@ static bool is_of_module(const struct rsh_source_ds *st,
 			 const struct rsh_ds_tensor *t,
 			 const struct rsh_ds_param *p)
 {
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
-
 	if (st->from_module)
 		return true;
 	if (p && p->elements > 0)
@@ -293,7 +291,8 @@ static bool is_of_module(const struct rsh_source_ds *st,
 	for (uint32_t i = 0; i < st->head->n_aliases; i++)
 		if (strcmp(st->head->aliases[i].name, t->name) == 0)
 			return false;
-	return !is_3 || rsh_ds_is_buffer(st->head, t->name) || t->elements > 0;
+	return !st->is_3 || rsh_ds_is_buffer(st->head, t->name) ||
+	       t->elements > 0;
 }
 
 /* Names of parameters, ascending. */
@@ -363,7 +362,6 @@ static int module_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
 	const struct rsh_ds_file *f = st->all.files[st->model];
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	struct names all;
 	int rc = names_make(st->head, &all);
 
@@ -372,7 +370,7 @@ static int module_take(struct describing *w)
 		const struct rsh_ds_param *p = names_find(&all, t->name);
 
 		/* A universal form may be that of slices. */
-		if (p && !is_3 && !st->is_universal && !has_shape(p, t)) {
+		if (p && !st->is_3 && !st->is_universal && !has_shape(p, t)) {
 			rc = rsh_joined_blame(w->j, t->name, EBADMSG, "%s has "
 					      "another shape of it than its "
 					      "param_shapes says",
@@ -445,7 +443,7 @@ static int alias_take_lone(struct describing *w, const struct rsh_ds_alias *a)
 	const struct rsh_ds_tensor *t =
 		rsh_ds_tensor_find(f->tensors, f->n_tensors, a->name);
 
-	if (st->listed[st->model].is.role == RSH_DS_MODEL_PART || !t)
+	if (st->is_3 || !t)
 		return rsh_joined_blame(w->j, a->name, EBADMSG, "it is tied to "
 					"%s, which is not there", a->of);
 	return tensor_add_whole(w, a->name, "", st->model, t);
@@ -562,10 +560,9 @@ static int tensors_make(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
 	const struct rsh_ds_params *frozen = &st->head->frozen;
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	int rc = module_take(w);
 
-	for (uint32_t i = 0; i < frozen->n && is_3 && rc >= 0; i++)
+	for (uint32_t i = 0; i < frozen->n && st->is_3 && rc >= 0; i++)
 		if (frozen->v[i].elements > 0)
 			rc = frozen_take(w, &frozen->v[i]);
 	if (rc >= 0 && !st->from_module && st->head->has_shapes &&

@@ -30,6 +30,7 @@ static int cut_decide(struct rsh_megatron_work *w,
 	const uint64_t *a = st->args;
 	enum rsh_megatron_kind kind = r->is.kind;
 	uint64_t whole = 0;
+	bool down;
 
 	*out = (struct rsh_megatron_cut){
 		.n = r->is.of_expert ? st->expert_tensor : st->tensor,
@@ -49,24 +50,18 @@ static int cut_decide(struct rsh_megatron_work *w,
 		out->n = 1;
 		return 0;
 	}
-	if (kind == RSH_MEGATRON_UNKNOWN || r->e->n_dims == 0)
+	down = kind == RSH_MEGATRON_Q_DOWN || kind == RSH_MEGATRON_KV_DOWN;
+	if (kind == RSH_MEGATRON_UNKNOWN || r->e->n_dims == 0 ||
+	    (down && r->e->dims[0] != whole &&
+	     r->e->dims[0] * out->n != whole) ||
+	    (kind == RSH_MEGATRON_COLUMNS && r->e->n_dims != 2) ||
+	    (kind == RSH_MEGATRON_GATE && r->e->gate == RSH_MEGATRON_ODD_GATE))
 		return rsh_megatron_blame_unknown(w, r);
-	if (kind == RSH_MEGATRON_Q_DOWN || kind == RSH_MEGATRON_KV_DOWN) {
-		if (r->e->dims[0] == whole)
-			out->n = 1;
-		else if (r->e->dims[0] * out->n != whole)
-			return rsh_megatron_blame_unknown(w, r);
-	}
-	if (kind == RSH_MEGATRON_COLUMNS) {
-		if (r->e->n_dims != 2)
-			return rsh_megatron_blame_unknown(w, r);
-		out->axis = 1;
-	}
-	if (kind == RSH_MEGATRON_GATE) {
-		if (r->e->gate == RSH_MEGATRON_ODD_GATE)
-			return rsh_megatron_blame_unknown(w, r);
-		out->gated = r->e->gate == RSH_MEGATRON_GATED;
-	}
+	if (down && r->e->dims[0] == whole)
+		out->n = 1;
+	out->axis = kind == RSH_MEGATRON_COLUMNS;
+	out->gated = kind == RSH_MEGATRON_GATE &&
+		     r->e->gate == RSH_MEGATRON_GATED;
 	out->uneven = kind == RSH_MEGATRON_VOCABULARY;
 	return 0;
 }
@@ -109,25 +104,25 @@ static int chunks_make(struct rsh_megatron_work *w,
 {
 	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
 	uint64_t at = 0;
+	bool many = false;
 	int rc = dims ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece &&
-		    !rsh_add_u64(at, r[i - 1].e->dims[c->axis], &at))
-			return rsh_joined_blame(w->j, r->name, EBADMSG,
-						  RSH_MEGATRON_TOO_MANY);
+		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
+			many |= !rsh_add_u64(at, r[i - 1].e->dims[c->axis],
+					     &at);
 		if (!r[i].spare)
 			rc = chunks_add(w, &r[i], c, at);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];
-		if (c->n > 1 &&
-		    !rsh_add_u64(dims[c->axis], at, &dims[c->axis]))
-			return rsh_joined_blame(w->j, r->name, EBADMSG,
-						  RSH_MEGATRON_TOO_MANY);
+		if (c->n > 1)
+			many |= !rsh_add_u64(dims[c->axis], at, &dims[c->axis]);
 	}
 	t->dims = dims;
-	return rc || rsh_dcp_is_countable(t) ? rc :
-	       rsh_joined_blame(w->j, r->name, EBADMSG, RSH_MEGATRON_TOO_MANY);
+	return rc || (!many && rsh_dcp_is_countable(t)) ?
+		       rc :
+		       rsh_joined_blame(w->j, r->name, EBADMSG,
+					RSH_MEGATRON_TOO_MANY);
 }
 
 static int dense_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,

@@ -224,18 +224,6 @@ static int torch_file_read(struct rsh_torch_reader *r)
 	       torch_refuse_form(&r->src, form, r->err);
 }
 
-/* Copies a grown array into the file's arena. */
-static void *torch_keep(struct rsh_torch_reader *r, const void *v, size_t n,
-			size_t elem)
-{
-	void *copy = rsh_arena_alloc(&r->file->arena_, n * elem,
-				     _Alignof(max_align_t));
-
-	if (copy && n > 0)
-		memcpy(copy, v, n * elem);
-	return copy;
-}
-
 int rsh_torch_reader_finish(struct rsh_torch_reader *r,
 			    struct rsh_torch_file **out)
 {
@@ -247,9 +235,8 @@ int rsh_torch_reader_finish(struct rsh_torch_reader *r,
 	f->n_tensors = (uint32_t)r->n_tensors;
 	f->n_values = (uint32_t)r->n_found;
 	f->n_storages = (uint32_t)r->n_stored;
-	f->tensors = torch_keep(r, r->tensors, r->n_tensors,
-				sizeof(*f->tensors));
-	f->values = torch_keep(r, r->found, r->n_found, sizeof(*f->values));
+	f->tensors = rsh_arena_copy(&f->arena_, r->tensors, r->n_tensors);
+	f->values = rsh_arena_copy(&f->arena_, r->found, r->n_found);
 	f->storages = r->storages;
 	if (!f->tensors || !f->values)
 		return rsh_error_nomem(r->err);

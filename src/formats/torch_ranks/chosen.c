@@ -121,14 +121,20 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 
 /* ---- files ---- */
 
+/* Adds the file of a rank to the files of the source; NULL: memory is out. */
 static struct rsh_ranks_listed *ranks_add(struct rsh_source_ranks *st,
-					  const char *name, uint32_t item)
+					  struct rsh_checkpoint *c,
+					  uint32_t item, uint32_t rank)
 {
-	const uint32_t file = rsh_joined_add_file(&st->all, name);
+	const uint32_t file = rsh_joined_add_file(&st->all, c->name);
 
 	if (file == RSH_DCP_NO_FILE)
 		return NULL;
-	st->listed[file] = (struct rsh_ranks_listed){ .item = item };
+	c->rank = rank;
+	st->listed[file] = (struct rsh_ranks_listed){
+		.item = item,
+		.rank = rank,
+	};
 	return &st->listed[file];
 }
 
@@ -170,11 +176,10 @@ static int take_verl(struct rsh_source *s, struct rsh_source_ranks *st,
 		if (!rsh_ranks_name_read(c->base, &parts) ||
 		    parts.world != st->world)
 			continue;
-		c->rank = parts.rank;
-		l = ranks_add(st, c->name, parts.role == RSH_RANKS_OPTIMIZER);
+		l = ranks_add(st, c, parts.role == RSH_RANKS_OPTIMIZER,
+			      parts.rank);
 		if (!l)
 			return rsh_error_nomem(err);
-		l->rank = parts.rank;
 		l->at = (size_t)(c->base - c->name) + parts.at;
 		l->n = parts.n;
 		if (parts.role == RSH_RANKS_MODEL && parts.rank < lowest)
@@ -247,6 +252,7 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
 		struct rsh_ranks_listed *l = NULL;
 
+		c->rank = RSH_RANK_UNKNOWN;
 		for (size_t g = 0; g < n && !l; g++)
 			for (uint32_t k = 0; k < groups[g].n && !l; k++) {
 				const char *name = groups[g].names[k];
@@ -254,14 +260,13 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 
 				if (strcmp(name, c->name) != 0)
 					continue;
-				l = ranks_add(st, name, (uint32_t)g);
+				l = ranks_add(st, c, (uint32_t)g,
+					      groups[g].ranks[k]);
 				if (!l)
 					return rsh_error_nomem(err);
-				l->rank = groups[g].ranks[k];
 				l->at = groups[g].at;
 				l->n = rsh_count_digits(at, strlen(at));
 			}
-		c->rank = l ? l->rank : RSH_RANK_UNKNOWN;
 	}
 	return 0;
 }
@@ -296,14 +301,13 @@ static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
 		for (size_t k = 0; k < st->tc->n_files && !f; k++)
 			if (strcmp(st->tc->files[k].name, c->name) == 0)
 				f = &st->tc->files[k];
-		c->rank = f ? f->rank : RSH_RANK_UNKNOWN;
+		c->rank = RSH_RANK_UNKNOWN;
 		if (!f)
 			continue;
-		l = ranks_add(st, c->name,
-			      (uint32_t)(f->item - items->values) / 2);
+		l = ranks_add(st, c, (uint32_t)(f->item - items->values) / 2,
+			      f->rank);
 		if (!l)
 			return rsh_error_nomem(err);
-		l->rank = f->rank;
 		l->described = f->has_names ? f : NULL;
 	}
 	return 0;
@@ -312,7 +316,7 @@ static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
 int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 		     struct rsh_error *err)
 {
-	const struct rsh_checkpoint *one;
+	struct rsh_checkpoint *one;
 	struct rsh_ranks_name parts;
 	struct rsh_stat at;
 	size_t first, end;
@@ -332,7 +336,8 @@ int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 	/* The only file has all of the model: its mesh has one rank. */
 	if (rsh_source_file(s)) {
 		st->n_items = 1;
-		return ranks_add(st, one->name, 0) ? 0 : rsh_error_nomem(err);
+		return ranks_add(st, one, 0, one->rank) ? 0 :
+							  rsh_error_nomem(err);
 	}
 	if (rsh_ranks_name_read(one->base, &parts))
 		return take_verl(s, st, first, end, err);

@@ -136,6 +136,15 @@ state_of(const struct rsh_pickle_value *v, const char *class)
 	return own && strcmp(own, class) == 0 ? state : NULL;
 }
 
+/* Returns a rank; UINT32_MAX: the value is none. */
+static uint32_t rank_of(const struct rsh_pickle_value *v)
+{
+	uint64_t rank;
+
+	return rsh_pickle_number(v, UINT32_MAX - 1, &rank) ? (uint32_t)rank :
+							     UINT32_MAX;
+}
+
 int rsh_ranks_bad(const struct rsh_ranks_reading *r, const char *what)
 {
 	return rsh_error_set(r->err, EBADMSG, "%s: tensor %s: %s", r->path,
@@ -396,11 +405,11 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 {
 	const struct rsh_pickle_value *v =
 		rsh_pickle_find(state, "_coordinate_on_dim");
-	const struct rsh_pickle_value *own = rsh_pickle_find(state, "_rank");
+	const uint32_t own = rank_of(rsh_pickle_find(state, "_rank"));
 	struct rsh_ranks_specs *s = r->specs;
 	uint32_t n;
 	const struct rsh_pickle_value *at = rsh_pickle_items(v, &n);
-	uint64_t c, rank;
+	uint64_t c;
 
 	s->place = 0;
 	if (!at && v && v->kind != RSH_PV_NONE)
@@ -408,8 +417,7 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 	if (!at) {
 		/* This rank is not in the mesh. */
 		s->place = UINT32_MAX;
-		s->rank = rsh_pickle_number(own, UINT32_MAX - 1, &rank) ?
-			  (uint32_t)rank : UINT32_MAX;
+		s->rank = own;
 		return 0;
 	}
 	if (n != m->n_dims)
@@ -422,7 +430,7 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 		s->place = s->place * m->dims[d] + (uint32_t)c;
 	}
 	s->rank = m->ranks[s->place];
-	if (rsh_pickle_number(own, UINT32_MAX - 1, &rank) && rank != s->rank)
+	if (own != UINT32_MAX && own != s->rank)
 		return rsh_ranks_bad(r, "damaged: its mesh has another rank at its "
 				"coordinate");
 	return 0;
@@ -667,7 +675,7 @@ static int box_read(const struct rsh_ranks_reading *r,
 	const struct rsh_pickle_value *state = state_of(v, "ShardMetadata");
 	const struct rsh_pickle_value *at =
 		state_of(rsh_pickle_find(state, "placement"), "_remote_device");
-	uint64_t end, rank = UINT32_MAX;
+	uint64_t end;
 	int rc;
 
 	if (!state)
@@ -676,10 +684,7 @@ static int box_read(const struct rsh_ranks_reading *r,
 			&out->from) ?:
 	     spec_sizes(r, rsh_pickle_find(state, "shard_sizes"), n_dims,
 			&out->size);
-	out->rank = UINT32_MAX;
-	if (rsh_pickle_number(rsh_pickle_find(at, "_rank"), UINT32_MAX - 1,
-			     &rank))
-		out->rank = (uint32_t)rank;
+	out->rank = rank_of(rsh_pickle_find(at, "_rank"));
 	for (uint32_t d = 0; d < n_dims && rc == 0; d++)
 		if (!rsh_add_u64(out->from[d], out->size[d], &end) ||
 		    end > dims[d])
@@ -694,7 +699,6 @@ static int sharded_read(const struct rsh_ranks_reading *r,
 {
 	const struct rsh_pickle_value *meta, *all, *shards, *group;
 	struct rsh_ranks_box *boxes, *every;
-	uint64_t rank = UINT32_MAX;
 	int rc = 0;
 
 	if (of->kind != RSH_PV_TUPLE || of->n < 3)
@@ -711,8 +715,8 @@ static int sharded_read(const struct rsh_ranks_reading *r,
 				     "%u shards of it, and a rank can have %d",
 				     r->path, r->name, out->n_boxes,
 				     RSH_TORCH_PIECES_MAX);
-	rsh_pickle_number(rsh_pickle_find(group, "global_rank"), UINT32_MAX - 1, &rank);
-	out->rank = r->specs->rank = (uint32_t)rank;
+	out->rank = r->specs->rank = rank_of(rsh_pickle_find(group, "global_"
+								    "rank"));
 	boxes = rsh_arena_array(r->specs->arena, struct rsh_ranks_box,
 				out->n_boxes);
 	every = rsh_arena_array(r->specs->arena, struct rsh_ranks_box,
