@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_values.h - reads the content of a pickle as plain values.
+/* wire/pickle_values.h - reads the content of a pickle as plain values.  A
+ * pickle is a program for a stack machine.
  *
  * A class is only a name.  A call is not made: it becomes a record of the
  * callee and the arguments.  A value may be in several places, also in itself,
@@ -8,10 +9,26 @@
  * Values and their containers take memory in proportion to the pickle. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "rsh/util/arena.h"
-#include "rsh/wire/pickle.h"
+#include "rsh/util/error.h"
+#include "rsh/wire/ckpt.h"
+
+#define RSH_PICKLE_WINDOW 65536
+
+/* This is a place in the file, from which instructions are read. */
+struct rsh_pickle {
+	const struct rsh_byte_source *src;
+	struct rsh_error *err;
+	uint64_t at;
+
+	uint64_t window_at;
+	size_t n_window;
+	uint8_t window[RSH_PICKLE_WINDOW];
+};
 
 enum rsh_pickle_kind {
 	RSH_PV_OTHER, /* bytes, a set, an integer of more than 64 bits */
