@@ -54,8 +54,7 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err);
 
-/* These are members of formats whose steps are such files. */
-enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out);
+/* This is a member of formats whose steps are such files. */
 int rsh_torch_check_files(const struct rsh_byte_source *files,
 			  const char *const *names, size_t n, bool full,
 			  struct rsh_error *err);
@@ -176,23 +175,8 @@ int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,
 
 /* ---- as an index ---- */
 
-/* Returns whether the function builds a tensor that torch.save() wrote on an
- * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
- * of the device, which does not change the bytes. */
-bool rsh_torch_is_npu(const struct rsh_pickle_class *class);
 /* Returns whether the order of n dimensions is 0, 1, ..: row-major. */
 bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n);
-/* Returns whether argument i of a call that builds a tensor marks it as the
- * conjugate or the negative of its elements. */
-bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i);
-
-/* Finds the order of the dimensions, slowest first, in which elements with
- * these strides are contiguous; 0, 1, .. if there are no elements.  Returns
- * false if they are not contiguous in any order; then the order is that of the
- * strides. */
-bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
-		     const uint64_t *strides, uint8_t *order);
-
 /* This says how the elements of a tensor are stored. */
 struct rsh_torch_layout {
 	/* True: the elements are contiguous if the dimensions are in this

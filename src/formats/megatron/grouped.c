@@ -163,8 +163,9 @@ static int folded_by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-const struct rsh_megatron_folded *
-rsh_megatron_folded_find(const struct rsh_source_megatron *st, const char *name)
+/* Returns how a tensor is folded; NULL: it is not. */
+static const struct rsh_megatron_folded *
+folded_find(const struct rsh_source_megatron *st, const char *name)
 {
 	const struct rsh_megatron_folded key = { .name = name };
 
@@ -255,8 +256,8 @@ int rsh_megatron_fold(const struct rsh_source_megatron *st,
 static int list_fold(const struct rsh_list_job *job,
 		     struct rsh_listed_tensor *t)
 {
-	const struct rsh_megatron_folded *f = rsh_megatron_folded_find(
-		rsh_source_state(job->source), t->name);
+	const struct rsh_megatron_folded *f =
+		folded_find(rsh_source_state(job->source), t->name);
 	struct rsh_listed_chunk *chunks;
 
 	if (!f)

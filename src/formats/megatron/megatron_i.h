@@ -357,11 +357,6 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 int rsh_megatron_fold(const struct rsh_source_megatron *st,
 		      const struct rsh_read_job *job,
 		      struct rsh_offers *offers);
-/* Returns how a tensor is folded; NULL: it is not. */
-const struct rsh_megatron_folded *
-rsh_megatron_folded_find(const struct rsh_source_megatron *st,
-			 const char *name);
-
 /* Lists tensors in the shape that is shown. */
 int rsh_megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		      struct rsh_error *err);

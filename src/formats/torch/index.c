@@ -39,8 +39,12 @@ static bool order_is_dense(uint32_t n_dims, const uint64_t *dims,
 	return true;
 }
 
-bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
-		     const uint64_t *strides, uint8_t *order)
+/* Finds the order of the dimensions, slowest first, in which elements with
+ * these strides are contiguous; 0, 1, .. if there are no elements.  Returns
+ * false if they are not contiguous in any order; then the order is that of the
+ * strides. */
+static bool order_find(uint32_t n_dims, const uint64_t *dims,
+		       const uint64_t *strides, uint8_t *order)
 {
 	bool empty = false;
 
@@ -72,8 +76,7 @@ void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		      struct rsh_torch_layout *out)
 {
 	out->span = t->elements;
-	out->dense = rsh_torch_order(t->n_dims, t->dims, t->strides,
-				     out->order);
+	out->dense = order_find(t->n_dims, t->dims, t->strides, out->order);
 	if (out->dense)
 		return;
 	out->span = 1;

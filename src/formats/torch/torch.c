@@ -673,7 +673,7 @@ static int torch_list(const struct rsh_list_job *job, struct rsh_listed *out,
 
 /* ---- names of steps ---- */
 
-enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out)
+static enum rsh_part torch_part(const char *file, struct rsh_step_name *out)
 {
 	static const char *const suffixes[] = { ".pth.tar", ".pth", ".pt" };
 
@@ -731,7 +731,7 @@ const struct rsh_format rsh_torch_format = {
 	.open = torch_file_open,
 	.whole = torch_file_whole,
 	.framework = "PyTorch",
-	.part = rsh_torch_part,
+	.part = torch_part,
 	.check = rsh_torch_check_files,
 };
 

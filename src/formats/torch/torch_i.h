@@ -109,19 +109,3 @@ int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
 /* Checks the places of a zip archive's entries and, if `full`, their CRCs.
  * *unsummed is true if it has none.  The object is not looked at. */
 int rsh_torch_check_zip(struct rsh_torch_reader *r, bool full, bool *unsummed);
-
-/* Makes a reader of an archive, which is this part of the file; `path` is its
- * name in messages.  NULL, and an error: memory is out. */
-struct rsh_torch_reader *rsh_torch_reader_new(const struct rsh_byte_source *file,
-					      uint64_t base, uint64_t bytes,
-					      const char *path,
-					      struct rsh_error *err);
-void rsh_torch_reader_free(struct rsh_torch_reader *r);
-#define cleanup_reader __attribute__((cleanup(rsh_torch_reader_clear)))
-static inline void rsh_torch_reader_clear(struct rsh_torch_reader **r)
-{
-	rsh_torch_reader_free(*r);
-}
-/* Gives what was read to the caller. */
-int rsh_torch_reader_finish(struct rsh_torch_reader *r,
-			    struct rsh_torch_file **out);

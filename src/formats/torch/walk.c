@@ -270,13 +270,18 @@ static void walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 		walk_nomem(r);
 }
 
-bool rsh_torch_is_npu(const struct rsh_pickle_class *class)
+/* Returns whether the function builds a tensor that torch.save() wrote on an
+ * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
+ * of the device, which does not change the bytes. */
+static bool walk_is_npu(const struct rsh_pickle_class *class)
 {
 	return strncmp(class->module, "torch_npu.", 10) == 0 &&
 	       strcmp(class->name, "_rebuild_npu_tensor") == 0;
 }
 
-bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i)
+/* Returns whether argument i of a call that builds a tensor marks it as the
+ * conjugate or the negative of its elements. */
+static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 {
 	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
 		return false;
@@ -297,7 +302,7 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 	w->args = is ? &made->object->args : NULL;
 	for (unsigned depth = 0; class && !r->rc; depth++) {
 		const char *name = class->name;
-		const bool of_npu = rsh_torch_is_npu(class);
+		const bool of_npu = walk_is_npu(class);
 
 		if (walk_is_part(class))
 			walk_refuse_part(r, class);
@@ -313,7 +318,7 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 		    strcmp(name, "_rebuild_tensor_v2") == 0 ||
 		    strcmp(name, "_rebuild_tensor") == 0) {
 			if (!of_npu &&
-			    rsh_torch_is_marked(w->args, w->has_dtype ? 7 : 6))
+			    walk_is_marked(w->args, w->has_dtype ? 7 : 6))
 				w->make = "conjugate or negative";
 			return true;
 		}

@@ -33,7 +33,7 @@
 #define POSITION_BYTES 4
 #define OVERWRITTEN_BYTES 5
 
-struct rsh_frame {
+struct frame {
 	struct rsh_frame_place at;
 	ZSTD_DStream *z;
 	uint64_t read; /* bytes of the file */
@@ -46,9 +46,19 @@ struct rsh_frame {
 	uint8_t ready[READY_BYTES];
 };
 
-int rsh_frame_open(const struct rsh_frame_place *at, struct rsh_frame **out)
+static void frame_close(struct frame *f)
 {
-	struct rsh_frame *f = calloc(1, sizeof(*f));
+	if (!f)
+		return;
+	ZSTD_freeDStream(f->z);
+	free(f->buf);
+	free(f);
+}
+
+/* Returns 0 and *out, which the caller closes, or -ENOMEM. */
+static int frame_open(const struct rsh_frame_place *at, struct frame **out)
+{
+	struct frame *f = calloc(1, sizeof(*f));
 
 	*out = f;
 	if (!f)
@@ -63,18 +73,9 @@ int rsh_frame_open(const struct rsh_frame_place *at, struct rsh_frame **out)
 	    !ZSTD_isError(ZSTD_DCtx_setParameter(f->z, ZSTD_d_windowLogMax,
 						 WINDOW_LOG_MAX)))
 		return 0;
-	rsh_frame_close(f);
+	frame_close(f);
 	*out = NULL;
 	return -ENOMEM;
-}
-
-void rsh_frame_close(struct rsh_frame *f)
-{
-	if (!f)
-		return;
-	ZSTD_freeDStream(f->z);
-	free(f->buf);
-	free(f);
 }
 
 size_t rsh_frame_memory(const struct rsh_frame_place *at)
@@ -83,7 +84,7 @@ size_t rsh_frame_memory(const struct rsh_frame_place *at)
 }
 
 /* Reads more of the file, if all that was read is used. */
-static int frame_fill(struct rsh_frame *f)
+static int frame_fill(struct frame *f)
 {
 	const size_t n = (size_t)rsh_min_u64(f->at.chunk,
 					     f->at.length - f->read);
@@ -102,7 +103,7 @@ static int frame_fill(struct rsh_frame *f)
 }
 
 /* Inflates some bytes, at least one.  *n is how many there may be. */
-static int frame_inflate(struct rsh_frame *f, uint8_t *buf, size_t *n)
+static int frame_inflate(struct frame *f, uint8_t *buf, size_t *n)
 {
 	ZSTD_outBuffer out = { buf, *n, 0 };
 
@@ -128,7 +129,8 @@ static int frame_inflate(struct rsh_frame *f, uint8_t *buf, size_t *n)
 	return 0;
 }
 
-int rsh_frame_read(struct rsh_frame *f, uint8_t *buf, size_t n)
+/* Reads exactly n bytes of the content.  Returns like rsh_change_apply(). */
+static int frame_read(struct frame *f, uint8_t *buf, size_t n)
 {
 	int rc = 0;
 
@@ -152,19 +154,20 @@ int rsh_frame_read(struct rsh_frame *f, uint8_t *buf, size_t n)
 	return rc;
 }
 
-int rsh_frame_skip(struct rsh_frame *f, uint64_t n)
+static int frame_skip(struct frame *f, uint64_t n)
 {
 	uint8_t unused[READY_BYTES];
 	int rc = 0;
 
 	for (size_t part; rc == 0 && n > 0; n -= part) {
 		part = (size_t)rsh_min_u64(n, sizeof(unused));
-		rc = rsh_frame_read(f, unused, part);
+		rc = frame_read(f, unused, part);
 	}
 	return rc;
 }
 
-int rsh_frame_end(struct rsh_frame *f)
+/* Checks that the content, and the bytes of the file, end here. */
+static int frame_end(struct frame *f)
 {
 	uint8_t more;
 	ZSTD_outBuffer out = { &more, 1, 0 };
@@ -210,10 +213,10 @@ int rsh_frame_size(const struct rsh_frame_place *at, uint64_t *size)
 struct rsh_change {
 	enum rsh_delta_form form;
 	uint64_t bytes, at; /* of the tensor */
-	struct rsh_frame *content; /* of xor; else the positions */
+	struct frame *content; /* of xor; else the positions */
 	/* Of overwrite: the values, which are after all positions in the same
 	 * content, and how many positions are left, of which `next` is one. */
-	struct rsh_frame *values;
+	struct frame *values;
 	uint32_t count, left;
 	uint64_t next;
 	bool begun;
@@ -235,10 +238,10 @@ int rsh_change_open(const struct rsh_frame_place *at, enum rsh_delta_form form,
 		    uint64_t bytes, struct rsh_change **out)
 {
 	struct rsh_change *c = calloc(1, sizeof(*c));
-	int rc = c ? rsh_frame_open(at, &c->content) : -ENOMEM;
+	int rc = c ? frame_open(at, &c->content) : -ENOMEM;
 
 	if (rc == 0 && form == RSH_DELTA_OVERWRITE)
-		rc = rsh_frame_open(at, &c->values);
+		rc = frame_open(at, &c->values);
 	if (rc) {
 		rsh_change_close(c);
 		return rc;
@@ -253,8 +256,8 @@ void rsh_change_close(struct rsh_change *c)
 {
 	if (!c)
 		return;
-	rsh_frame_close(c->content);
-	rsh_frame_close(c->values);
+	frame_close(c->content);
+	frame_close(c->values);
 	free(c->buf);
 	free(c);
 }
@@ -265,7 +268,7 @@ static int apply_xor(struct rsh_change *c, uint8_t *p, size_t n)
 
 	if (rsh_room(c->buf, c->cap, n))
 		return -ENOMEM;
-	rc = rsh_frame_read(c->content, c->buf, n);
+	rc = frame_read(c->content, c->buf, n);
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		p[i] ^= c->buf[i];
 	return rc;
@@ -275,7 +278,7 @@ static int apply_xor(struct rsh_change *c, uint8_t *p, size_t n)
 static int next_position(struct rsh_change *c, uint64_t least)
 {
 	uint8_t at[POSITION_BYTES];
-	int rc = rsh_frame_read(c->content, at, sizeof(at));
+	int rc = frame_read(c->content, at, sizeof(at));
 
 	if (rc)
 		return rc;
@@ -287,7 +290,7 @@ static int next_position(struct rsh_change *c, uint64_t least)
 static int begin_overwrite(struct rsh_change *c)
 {
 	uint8_t count[POSITION_BYTES];
-	int rc = rsh_frame_read(c->content, count, sizeof(count));
+	int rc = frame_read(c->content, count, sizeof(count));
 
 	c->begun = true;
 	c->next = UINT64_MAX;
@@ -296,8 +299,8 @@ static int begin_overwrite(struct rsh_change *c)
 	c->count = c->left = rsh_le32(count);
 	if (c->count > c->bytes)
 		return -EBADMSG;
-	rc = rsh_frame_skip(c->values, POSITION_BYTES +
-			    (uint64_t)c->count * POSITION_BYTES);
+	rc = frame_skip(c->values,
+			POSITION_BYTES + (uint64_t)c->count * POSITION_BYTES);
 	return rc || c->left == 0 ? rc : next_position(c, 0);
 }
 
@@ -308,7 +311,7 @@ static int apply_overwrite(struct rsh_change *c, uint8_t *p, size_t n)
 	while (rc == 0 && c->next < c->at + n) {
 		const uint64_t here = c->next;
 
-		rc = rsh_frame_read(c->values, &p[here - c->at], 1);
+		rc = frame_read(c->values, &p[here - c->at], 1);
 		c->next = UINT64_MAX;
 		if (rc == 0 && c->left > 0)
 			rc = next_position(c, here + 1);
@@ -325,8 +328,7 @@ int rsh_change_apply(struct rsh_change *c, uint8_t *p, size_t n)
 	if (rc || c->at < c->bytes)
 		return rc;
 	/* The values end the content. */
-	return rsh_frame_end(c->form == RSH_DELTA_XOR ? c->content :
-							c->values);
+	return frame_end(c->form == RSH_DELTA_XOR ? c->content : c->values);
 }
 
 /* ---- checksums ---- */

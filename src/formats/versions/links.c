@@ -55,8 +55,8 @@ int rsh_version_names_read(struct rsh_version_names *l,
 	return rc;
 }
 
-const char *rsh_version_names_find(const struct rsh_version_names *l,
-				   uint64_t version)
+static const char *names_find(const struct rsh_version_names *l,
+			      uint64_t version)
 {
 	const size_t i = rsh_first(k, l->n, l->v[k].version < version);
 
@@ -209,7 +209,7 @@ static int find_links(const struct rsh_versions_place *at, uint64_t version,
 	if (rc < 0)
 		return rsh_store_open_error(l->store, "", rc, err);
 	for (uint64_t n = version; n > 0; n--) {
-		const char *name = rsh_version_names_find(&l->names, n);
+		const char *name = names_find(&l->names, n);
 
 		if (!name && l->n == 0)
 			return rsh_error_set(err, ENOENT, "%s: version %"

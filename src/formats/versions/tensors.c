@@ -323,12 +323,13 @@ static int make_tensors(struct opening *o)
 		*t = (struct rsh_made_tensor){
 			.name = rsh_names_text(c->all_names,
 					       o->found[i].tensor),
-			.file = w->file, .offset = w->offset,
-			.bytes = w->bytes, .patches = &patches[i],
+			.file = w->file,
+			.offset = w->offset,
+			.bytes = w->bytes,
+			.patches = &patches[i],
 			.n_patches = (uint32_t)(end - i),
 			.reported = ATOMIC_FLAG_INIT,
 		};
-		c->changed_bytes += w->bytes;
 		c->first[w->file + 1] = c->n_tensors;
 	}
 	for (uint32_t f = 0; f < c->links.n_files; f++)
