@@ -102,14 +102,15 @@ static int frame_fill(struct frame *f)
 	return 0;
 }
 
-/* Inflates some bytes, at least one.  *n is how many there may be. */
+/* Inflates some bytes.  *n is how many there may be, then how many there are; 0:
+ * the frame has ended. */
 static int frame_inflate(struct frame *f, uint8_t *buf, size_t *n)
 {
 	ZSTD_outBuffer out = { buf, *n, 0 };
 
-	while (out.pos == 0) {
+	while (out.pos == 0 && !f->ended) {
 		size_t left;
-		int rc = f->ended ? -EBADMSG : frame_fill(f);
+		int rc = frame_fill(f);
 		const size_t used = f->in.pos;
 
 		if (rc)
@@ -148,6 +149,8 @@ static int frame_read(struct frame *f, uint8_t *buf, size_t n)
 			f->n_ready = READY_BYTES;
 			rc = frame_inflate(f, f->ready, &f->n_ready);
 		}
+		if (rc == 0 && part == 0 && f->at_ready == f->n_ready)
+			return -EBADMSG;
 		buf += part;
 		n -= part;
 	}
@@ -170,26 +173,12 @@ static int frame_skip(struct frame *f, uint64_t n)
 static int frame_end(struct frame *f)
 {
 	uint8_t more;
-	ZSTD_outBuffer out = { &more, 1, 0 };
+	size_t n = 1;
+	int rc = f->at_ready < f->n_ready ? -EBADMSG :
+					    frame_inflate(f, &more, &n);
 
-	if (f->at_ready < f->n_ready)
-		return -EBADMSG;
-	while (!f->ended) {
-		int rc = frame_fill(f);
-		const size_t used = f->in.pos;
-		size_t left;
-
-		if (rc)
-			return rc;
-		left = ZSTD_decompressStream(f->z, &out, &f->in);
-		if (ZSTD_isError(left) || out.pos > 0 ||
-		    (left > 0 && f->in.pos == used &&
-		     f->read == f->at.length))
-			return -EBADMSG;
-		f->ended = left == 0;
-	}
-	return f->in.pos == f->in.size && f->read == f->at.length ? 0 :
-								    -EBADMSG;
+	return rc || (n == 0 && f->in.pos == f->in.size &&
+		      f->read == f->at.length) ? rc : -EBADMSG;
 }
 
 int rsh_frame_size(const struct rsh_frame_place *at, uint64_t *size)
