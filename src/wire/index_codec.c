@@ -16,7 +16,6 @@
 #include <xxhash.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 
 #define SUM_BYTES 8

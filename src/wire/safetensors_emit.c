@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_text.h"
 #include "safetensors_i.h"
 
 #define ALIGNMENT 8 /* of the header's length */

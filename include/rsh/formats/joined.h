@@ -163,6 +163,12 @@ int rsh_joined_whole(const struct rsh_source *s, struct rsh_error *err);
 int rsh_joined_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		    struct rsh_error *err);
 
+/* Members that are alike in such formats. */
+#define RSH_JOINED_FORMAT                                             \
+	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_NOBODY,        \
+	.shown = RSH_SHOWN_HF, .scan = rsh_joined_scan,               \
+	.list = rsh_joined_list, .step_dirs = true
+
 /* ---- finding steps ---- */
 
 /* Returns 1 if a directory has an entry for which `is` returns true, 0 if not,

@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* This is a text that grows.  If all bytes of the struct are zero, it is empty.
  * After a failure, nothing more is added and `failed` is true.  A NUL follows

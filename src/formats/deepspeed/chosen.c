@@ -13,7 +13,6 @@
 #include "rsh/formats/files.h"
 #include "rsh/tensor/codec.h"
 #include "rsh/util/checked.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/bytes.h"

@@ -5,7 +5,6 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,24 +276,19 @@ static int ds_step_check(const struct rsh_byte_source *files,
 }
 
 const struct rsh_format rsh_deepspeed_format = {
+	RSH_JOINED_FORMAT,
 	.name = "deepspeed",
 	.says = "checkpoint of DeepSpeed",
-	.layout = RSH_LAYOUT_WHOLE,
-	.owner = RSH_OWNER_NOBODY,
 	.beside = "..",
 	.is_beside = ds_is_beside,
-	.shown = RSH_SHOWN_HF,
 	.words = RSH_WORDS_EITHER,
 	.bid = rsh_ds_bid,
 	.open = rsh_ds_open,
 	.choose = rsh_ds_choose,
-	.scan = rsh_joined_scan,
 	.whole = ds_whole,
 	.read = ds_read,
 	.values = ds_values,
-	.list = rsh_joined_list,
 	.framework = "DeepSpeed",
-	.step_dirs = true,
 	.unlike_units = true,
 	.part = ds_step_part,
 	.latest_is_text = true,

@@ -16,7 +16,6 @@
  * optimizer; the module is the model, in the type of the training. */
 #pragma once
 
-#include "rsh/formats/dcp.h"
 #include "rsh/formats/joined.h"
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"

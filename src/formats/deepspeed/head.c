@@ -12,7 +12,6 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 /* No size of a parameter is larger, so that products of two fit. */
 #define NUMBER_MAX (INT64_C(1) << 62)

@@ -14,10 +14,8 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 
 /* ---- places ---- */
 

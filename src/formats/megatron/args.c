@@ -9,7 +9,6 @@
 
 #include "output_i.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/formats/formats.h"

@@ -8,11 +8,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 const struct rsh_megatron_shown *

@@ -16,7 +16,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 /* ---- how a tensor is cut ---- */
 

@@ -24,7 +24,6 @@
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
-#include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/torch_item.h"
 #include "rsh/wire/zip_emit.h"

@@ -10,18 +10,12 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
-#include "rsh/util/mem.h"
-#include "rsh/util/text.h"
-#include "rsh/util/thread.h"
 
 /* ---- tensors ---- */
 
@@ -138,21 +132,16 @@ static enum rsh_part megatron_part(const char *path, struct rsh_step_name *out)
 }
 
 const struct rsh_format rsh_megatron_format = {
+	RSH_JOINED_FORMAT,
 	.name = "megatron",
 	.says = "checkpoint of Megatron-LM",
-	.layout = RSH_LAYOUT_WHOLE,
-	.owner = RSH_OWNER_NOBODY,
-	.shown = RSH_SHOWN_HF,
 	.bid = rsh_megatron_bid,
 	.open = rsh_megatron_open,
 	.choose = rsh_megatron_choose,
-	.scan = rsh_joined_scan,
 	.whole = rsh_joined_whole,
 	.read = megatron_read,
 	.values = megatron_values,
-	.list = rsh_joined_list,
 	.framework = "Megatron-LM",
-	.step_dirs = true,
 	.tracked = RSH_MEGATRON_ITERATION,
 	.part = megatron_part,
 	.check = rsh_torch_check_files,

@@ -18,7 +18,6 @@
 
 #include "rsh/formats/outputs.h"
 #include "rsh/source/tables.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 /* ---- the plan ---- */

@@ -5,8 +5,6 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"

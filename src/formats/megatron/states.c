@@ -11,8 +11,6 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"

@@ -12,11 +12,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 
 /* A tensor that has one element in several places is made of several parts.
  * This is the maximum of parts. */

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* All cuts of a model have fewer runs than this. */

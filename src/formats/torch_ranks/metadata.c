@@ -17,14 +17,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 #include "rsh/wire/torch_dtype.h"
 
 #define PATH_KEYS_MAX 64

@@ -7,7 +7,6 @@
 #include "torch_ranks_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,14 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/steps.h"
-#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
-#include "rsh/util/thread.h"
 
 /* ---- tensors ---- */
 
@@ -304,24 +300,19 @@ static int step_check(const struct rsh_byte_source *files,
 }
 
 const struct rsh_format rsh_torch_ranks_format = {
+	RSH_JOINED_FORMAT,
 	.name = "torch-ranks",
 	.says = "checkpoint with a file of PyTorch for each rank",
-	.layout = RSH_LAYOUT_WHOLE,
-	.owner = RSH_OWNER_NOBODY,
 	.below = "actor", /* of verl */
 	.beside = "huggingface",
-	.shown = RSH_SHOWN_HF,
 	.words = RSH_WORDS_EITHER,
 	.bid = rsh_ranks_bid,
 	.open = rsh_ranks_open,
 	.choose = rsh_ranks_choose,
-	.scan = rsh_joined_scan,
 	.whole = rsh_joined_whole,
 	.read = ranks_read,
 	.values = ranks_values,
-	.list = rsh_joined_list,
 	.framework = "verl",
-	.step_dirs = true,
 	.unlike_units = true,
 	.tracked = RSH_RANKS_STEP,
 	.part = step_part,

@@ -12,7 +12,6 @@
 #include "versions_i.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>

@@ -12,11 +12,9 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
 #include "rsh/util/text.h"
-#include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
 /* A read of a frame; a read of an object costs more. */
