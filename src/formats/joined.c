@@ -507,15 +507,14 @@ int rsh_joined_dir_has(const struct rsh_store *store, const char *dir,
 	return more;
 }
 
-int rsh_joined_look(const struct rsh_look *l,
-		    bool (*may_be)(const struct rsh_look *l, const char *name),
+int rsh_joined_look(const struct rsh_look *l, bool (*may_be)(const char *name),
 		    int (*has)(const struct rsh_store *store, const char *dir))
 {
 	unsigned looked_at = 0;
 	int rc = 0;
 
 	for (size_t i = l->n; i-- > 0 && rc <= 0 && looked_at < LOOKED_AT;) {
-		if (!may_be(l, l->names[i]))
+		if (!may_be(l->names[i]))
 			continue;
 		looked_at++;
 		rc = has(rsh_source_store(l->source), l->names[i]);

@@ -177,8 +177,7 @@ int rsh_joined_dir_has(const struct rsh_store *store, const char *dir,
 		       bool (*is)(const char *name));
 /* Looks into the last entries of SOURCE that may be steps.  `has` returns 1 if
  * one is, 0 if not, or -errno; the first result above 0 is returned. */
-int rsh_joined_look(const struct rsh_look *l,
-		    bool (*may_be)(const struct rsh_look *l, const char *name),
+int rsh_joined_look(const struct rsh_look *l, bool (*may_be)(const char *name),
 		    int (*has)(const struct rsh_store *store, const char *dir));
 /* Lists a file of a step and rank.  `label` is NULL: it is SOURCE's name.
  * Returns 0 or -ENOMEM. */

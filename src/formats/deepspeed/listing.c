@@ -141,23 +141,20 @@ static int is_run_step(const struct rsh_store *store, const char *dir)
 
 /* ---- bidding ---- */
 
-static bool look_is_tag(const struct rsh_look *l, const char *name)
+static bool look_is_tag(const char *name)
 {
-	(void)l;
 	return may_be_tag(name, false);
 }
 
-static bool look_may_be_tag(const struct rsh_look *l, const char *name)
+static bool look_may_be_tag(const char *name)
 {
-	(void)l;
 	return may_be_tag(name, true);
 }
 
-static bool look_is_run(const struct rsh_look *l, const char *name)
+static bool look_is_run(const char *name)
 {
 	uint64_t step;
 
-	(void)l;
 	return run_step_read(name, &step);
 }
 

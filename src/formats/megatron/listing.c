@@ -60,18 +60,21 @@ static bool dir_read(const char *name, struct rsh_megatron_listed *out)
 
 /* ---- directories ---- */
 
-/* Adds DIR/FILE for each of the directories that has it. */
+/* Adds DIR/FILE for each of the directories of ranks that has it. */
 static int add_files(const struct rsh_store *store, const char *step,
 		     const struct rsh_path_list *dirs, const char *file,
 		     struct rsh_path_list *out)
 {
+	struct rsh_megatron_listed l;
 	struct rsh_stat st;
 	int rc = 0;
 
 	for (size_t i = 0; i < dirs->n && rc == 0; i++) {
-		cleanup_free char *path = rsh_text_format("%s%s/%s", step,
-							  dirs->v[i], file);
+		cleanup_free char *path = NULL;
 
+		if (!dir_read(dirs->v[i], &l))
+			continue;
+		path = rsh_text_format("%s%s/%s", step, dirs->v[i], file);
 		rc = !path ? -ENOMEM : rsh_store_look(store, path, &st);
 		if (rc == 0)
 			rc = rsh_path_list_add(out, path);
@@ -89,25 +92,18 @@ static int step_list(const struct rsh_store *store, const char *step,
 {
 	cleanup_free char *path = strndup(step, strlen(step) -
 						(*step != '\0'));
-	cleanup_dir struct rsh_dir *d = NULL;
-	struct rsh_path_list dirs = { 0 };
-	struct rsh_megatron_listed l;
-	const char *name;
+	struct rsh_path_list names = { 0 };
 	bool other = false;
-	int more = path ? rsh_dir_open(store, path, &d) : -ENOMEM, rc;
+	int rc = path ? rsh_path_list_read(&names, store, path) : -ENOMEM;
 
-	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0) {
-		other |= strcmp(name, RSH_DCP_METADATA) == 0;
-		if (dir_read(name, &l) && rsh_path_list_add(&dirs, name))
-			more = -ENOMEM;
-	}
-	rc = more < 0 ? more : 0;
-	rsh_path_list_sort(&dirs);
+	for (size_t i = 0; i < names.n; i++)
+		other |= strcmp(names.v[i], RSH_DCP_METADATA) == 0;
 	if (rc == 0 && !other)
-		rc = add_files(store, step, &dirs, RSH_MEGATRON_FILE, out);
+		rc = add_files(store, step, &names, RSH_MEGATRON_FILE, out);
 	if (rc == 0 && out->n > 0)
-		rc = add_files(store, step, &dirs, RSH_MEGATRON_OPTIMIZER, out);
-	rsh_path_list_clear(&dirs);
+		rc = add_files(store, step, &names, RSH_MEGATRON_OPTIMIZER,
+			       out);
+	rsh_path_list_clear(&names);
 	return rc;
 }
 
@@ -132,11 +128,10 @@ static int has_step(const struct rsh_store *store, const char *dir)
 	return rc;
 }
 
-static bool may_be_step(const struct rsh_look *l, const char *name)
+static bool may_be_step(const char *name)
 {
 	uint64_t step;
 
-	(void)l;
 	return rsh_megatron_step_read(name, strlen(name), &step);
 }
 
@@ -189,24 +184,21 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 static int list_steps(struct rsh_source *s, uint64_t last,
 		      struct rsh_error *err)
 {
-	cleanup_dir struct rsh_dir *d = NULL;
 	struct rsh_path_list names = { 0 };
-	int more = rsh_dir_open(rsh_source_store(s), "", &d), rc;
+	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
 	bool there = last > 0;
-	const char *name;
 	uint64_t step;
 
-	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0)
-		if (rsh_megatron_step_read(name, strlen(name), &step) &&
-		    rsh_path_list_add(&names, name))
-			more = -ENOMEM;
-	rc = more >= 0 ? 0 : more == -ENOMEM ? rsh_error_nomem(err) :
-	     rsh_store_open_error(rsh_source_store(s), "", more, err);
-	rsh_path_list_sort(&names);
+	if (rc)
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
+				     rsh_store_open_error(rsh_source_store(s),
+							  "", rc, err);
 	for (size_t i = 0; i < names.n; i++)
 		there |= strcmp(names.v[i], RSH_MEGATRON_RELEASE) == 0;
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
-		rsh_megatron_step_read(names.v[i], strlen(names.v[i]), &step);
+		if (!rsh_megatron_step_read(names.v[i], strlen(names.v[i]),
+					    &step))
+			continue;
 		/* The release that the tracker names may be gone. */
 		if (there && step > last)
 			rsh_log_notice("%s/%s: the tracker names an older "

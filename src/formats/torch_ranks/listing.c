@@ -195,11 +195,10 @@ static int groups_of_parts(const struct rsh_source *s,
 
 /* ---- bidding ---- */
 
-static bool may_be_step(const struct rsh_look *l, const char *name)
+static bool may_be_step(const char *name)
 {
 	uint64_t step;
 
-	(void)l;
 	return rsh_ranks_step_read(name, strlen(name), &step);
 }
 

@@ -102,8 +102,8 @@ static int frame_fill(struct frame *f)
 	return 0;
 }
 
-/* Inflates some bytes.  *n is how many there may be, then how many there are; 0:
- * the frame has ended. */
+/* Inflates some bytes.  *n is how many there may be, then how many there are;
+ * 0: the frame has ended. */
 static int frame_inflate(struct frame *f, uint8_t *buf, size_t *n)
 {
 	ZSTD_outBuffer out = { buf, *n, 0 };
