@@ -17,7 +17,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
-#include "rsh/wire/group_info.h"
+#include "rsh/wire/strategy_file.h"
 
 #define FILE_NAME "group_info.pb"
 #define WHAT "file of group information"

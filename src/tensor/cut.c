@@ -316,7 +316,7 @@ int rsh_cut_of_boxes(const uint64_t *dims, uint32_t n_dims,
 	b = boxes_new(n_ranks, n_dims);
 	if (!b)
 		return rsh_error_nomem(err);
-	qsort(o, n_ranks, sizeof(*o), boxes_by_curve);
+	rsh_sort(o, n_ranks, boxes_by_curve);
 	boxes_fill(b, o);
 	if (b->n_cells)
 		boxes_bound(b, 0, 0, b->n_cells);

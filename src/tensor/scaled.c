@@ -342,17 +342,6 @@ uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n)
 		whole * m->row_parts + m->first_part + line % m->parts;
 }
 
-/* Copies or casts elements without adapters, which keep the bits of a NaN. */
-static void scaled_copy(const struct rsh_scaled *m, const uint8_t *in,
-			uint64_t bytes, uint8_t *out)
-{
-	if (m->then == m->to)
-		memcpy(out, in, bytes);
-	else
-		rsh_codec_decode(rsh_codec_cast(m->then, false, m->to), in,
-				 bytes, out);
-}
-
 /* Returns how many elements are decoded in one step.  A step ends with a block,
  * or with its last unit, so that the next one begins with whole vectors.
  * Elements that are not quantised have no blocks (0). */
@@ -418,7 +407,12 @@ static void scaled_decode(const struct rsh_scaled *m, uint64_t first,
 	rsh_packing_unit(m->packing, &per, &bytes);
 	if (rsh_packing_is_plain(m->packing) && !m->merge.n &&
 	    rsh_packing_type(m->packing) == m->then) {
-		scaled_copy(m, in, n * bytes, out);
+		/* Copies and casts keep the bits of a NaN. */
+		if (m->then == m->to)
+			memcpy(out, in, n * bytes);
+		else
+			rsh_codec_decode(rsh_codec_cast(m->then, false, m->to),
+					 in, n * bytes, out);
 		return;
 	}
 	while (n) {

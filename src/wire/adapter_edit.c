@@ -61,20 +61,6 @@ static int edit_set(struct editing *e, const char *key, json_t *value,
 
 /* ---- which modules ---- */
 
-static bool list_has(const json_t *list, const char *name)
-{
-	const json_t *v;
-	size_t i;
-
-	json_array_foreach(list, i, v) {
-		const char *text = json_string_value(v);
-
-		if (text && name_ends(name, text))
-			return true;
-	}
-	return false;
-}
-
 /* Sets the list of modules, or of parameters.  Entries that still find one
  * stay.  An expression is replaced by all names. */
 static int edit_targets(struct editing *e, const char *key, bool of_parameters,
@@ -97,12 +83,17 @@ static int edit_targets(struct editing *e, const char *key, bool of_parameters,
 				break;
 			}
 	}
-	for (i = 0; i < e->n; i++)
-		if (e->v[i].is_parameter == of_parameters &&
-		    !list_has(made, e->v[i].name))
+	for (size_t m = 0; m < e->n; m++) {
+		bool has = e->v[m].is_parameter != of_parameters;
+
+		json_array_foreach(made, i, v)
+			has |= json_is_string(v) &&
+			       name_ends(e->v[m].name, json_string_value(v));
+		if (!has)
 			json_array_append_new(made, json_string(
 				is_list || of_parameters ?
-				last_of(e->v[i].name) : e->v[i].name));
+				last_of(e->v[m].name) : e->v[m].name));
+	}
 	if (json_equal(made, old) ||
 	    (json_array_size(made) == 0 && (!old || json_is_null(old)))) {
 		json_decref(made);
@@ -112,20 +103,6 @@ static int edit_targets(struct editing *e, const char *key, bool of_parameters,
 }
 
 /* ---- ranks and alphas ---- */
-
-static double edit_alpha(const struct editing *e,
-			 const struct rsh_adapter_module *m)
-{
-	const double rank = (double)m->rank;
-
-	return m->scaling * (e->by_root ? sqrt(rank) : rank);
-}
-
-static json_t *number_json(double x)
-{
-	return x == floor(x) && fabs(x) < 1e15 ? json_integer((json_int_t)x) :
-						 json_real(x);
-}
 
 static bool module_is_said(const struct rsh_adapter_config *c,
 			   const struct rsh_adapter_module *m)
@@ -177,6 +154,7 @@ static int edit_patterns(struct editing *e, struct rsh_error *err)
 	for (size_t i = 0; rc == 0 && i < e->n; i++) {
 		const struct rsh_adapter_module *m = &e->v[i];
 		cleanup_free char *text = NULL;
+		double alpha;
 
 		if (strcmp(m->was, m->name) == 0 || module_is_said(e->config, m))
 			continue;
@@ -186,8 +164,15 @@ static int edit_patterns(struct editing *e, struct rsh_error *err)
 		else if (!json_object_get(made[0], text)) {
 			json_object_set_new(made[0], text, json_integer(
 						    (json_int_t)m->rank));
-			json_object_set_new(made[1], text,
-					    number_json(edit_alpha(e, m)));
+			/* A whole number is written as one. */
+			alpha = m->scaling * (e->by_root ?
+					      sqrt((double)m->rank) :
+					      (double)m->rank);
+			json_object_set_new(
+				made[1], text, alpha == floor(alpha) &&
+				fabs(alpha) < 1e15 ?
+				json_integer((json_int_t)alpha) :
+				json_real(alpha));
 		}
 	}
 	for (size_t k = 0; k < 2; k++) {

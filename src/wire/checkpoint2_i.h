@@ -115,11 +115,6 @@ struct ckpt2_reader {
 	size_t n_group, cap_group;
 };
 
-/* Reads state_dict_metadata (checkpoint2_params.c). */
-void rsh_ckpt2_read_params(struct ckpt2_reader *r);
-/* Keeps r->holders as the ranks of a parameter without a layout. */
-void rsh_ckpt2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p);
-
 /* ---- names (checkpoint2_name.c) ---- */
 
 /* Reads "('NAME', (K,))" as Python writes it; the name is unescaped in

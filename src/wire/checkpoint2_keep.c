@@ -7,6 +7,7 @@
 #include "checkpoint2_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +17,10 @@
 
 static void keep_list(struct rsh_json_text *t, const uint32_t *v, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		rsh_json_text_puts(t, i ? "," : "[");
-		rsh_json_text_put_u64(t, v[i]);
-	}
-	rsh_json_text_puts(t, n ? "]" : "[]");
+	rsh_json_text_puts(t, "[");
+	for (uint32_t i = 0; i < n; i++)
+		rsh_json_text_printf(t, "%s%u", i ? "," : "", v[i]);
+	rsh_json_text_puts(t, "]");
 }
 
 static void keep_layout(struct rsh_json_text *t, const struct rsh_ckpt2_param *p)
@@ -31,13 +31,13 @@ static void keep_layout(struct rsh_json_text *t, const struct rsh_ckpt2_param *p
 	keep_list(t, it->mesh, it->n_mesh);
 	rsh_json_text_puts(t, ",\"tensor_map\":[");
 	for (uint32_t d = 0; d < it->n_map; d++) {
-		rsh_json_text_puts(t, d ? "," : "");
-		rsh_json_text_puts(t, it->nested ? "[" : "");
-		for (uint32_t k = 0; k < it->map[d].n; k++) {
-			rsh_json_text_puts(t, k ? "," : "");
-			rsh_json_text_put_u64(t, (uint64_t)it->map[d].axes[k]);
-		}
-		rsh_json_text_puts(t, it->map[d].n ? "" : "-1");
+		const struct rsh_map_entry *e = &it->map[d];
+
+		rsh_json_text_printf(t, "%s%s%s", d ? "," : "",
+				     it->nested ? "[" : "", e->n ? "" : "-1");
+		for (uint32_t k = 0; k < e->n; k++)
+			rsh_json_text_printf(t, "%s%d", k ? "," : "",
+					     e->axes[k]);
 		rsh_json_text_puts(t, it->nested ? "]" : "");
 	}
 	rsh_json_text_puts(t, "],\"rank_list\":");
@@ -57,15 +57,13 @@ static bool keep_param(struct rsh_json_text *t, const struct ckpt2_owned *c,
 	if (!rsh_json_text_put_string(t, p->name, strlen(p->name),
 				      RSH_ESCAPES_SERDE))
 		return false;
-	rsh_json_text_puts(t, ":{\"properties\":{\"dtype\":\"");
-	rsh_json_text_puts(t, rsh_dtype_name(p->dtype));
-	rsh_json_text_puts(t, "\"},\"global_shape\":[");
-	for (uint32_t d = 0; d < p->n_dims; d++) {
-		rsh_json_text_puts(t, d ? "," : "");
-		rsh_json_text_put_u64(t, (uint64_t)p->dims[d]);
-	}
-	rsh_json_text_puts(t, "],\"stored\":");
-	rsh_json_text_put_u64(t, p->n_stored);
+	rsh_json_text_printf(t,
+			     ":{\"properties\":{\"dtype\":\"%s\"},"
+			     "\"global_shape\":[",
+			     rsh_dtype_name(p->dtype));
+	for (uint32_t d = 0; d < p->n_dims; d++)
+		rsh_json_text_printf(t, "%s%" PRId64, d ? "," : "", p->dims[d]);
+	rsh_json_text_printf(t, "],\"stored\":%u", p->n_stored);
 	if (!p->layout) {
 		rsh_json_text_puts(t, ",\"holders\":");
 		keep_list(t, p->ranks->ranks, p->ranks->n);
@@ -74,7 +72,7 @@ static bool keep_param(struct rsh_json_text *t, const struct ckpt2_owned *c,
 	if (!p->layout) {
 		rsh_json_text_puts(t, "null");
 	} else if (first[layout]) {
-		rsh_json_text_put_u64(t, first[layout] - 1);
+		rsh_json_text_printf(t, "%u", first[layout] - 1);
 	} else {
 		keep_layout(t, p);
 		first[layout] = i + 1;
@@ -98,8 +96,7 @@ static bool keep_all(struct rsh_json_text *t, const struct ckpt2_owned *c,
 		if (!rsh_json_text_put_string(t, name, strlen(name),
 					      RSH_ESCAPES_SERDE))
 			return false;
-		rsh_json_text_puts(t, ":");
-		rsh_json_text_put_u64(t, c->pub.files[i].rank);
+		rsh_json_text_printf(t, ":%u", c->pub.files[i].rank);
 	}
 	rsh_json_text_puts(t, "}}");
 	return true;

@@ -73,14 +73,6 @@ static int ck2_by_rank(const void *a, const void *b)
 	return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-static bool ck2_contiguous(const struct ckpt2_numbers *ranks)
-{
-	for (uint32_t i = 1; i < ranks->n; i++)
-		if (ranks->v[i] != ranks->v[0] + i)
-			return false;
-	return true;
-}
-
 static const struct ckpt2_list *ck2_list_new(struct ckpt2_layouts *l,
 					     const struct ckpt2_numbers *ranks)
 {
@@ -88,23 +80,25 @@ static const struct ckpt2_list *ck2_list_new(struct ckpt2_layouts *l,
 						  1);
 	uint32_t *v = rsh_arena_array(l->arena, uint32_t, ranks->n);
 	struct ckpt2_place *places;
+	bool contiguous = true;
 
 	if (!list || !v)
 		return NULL;
 	for (uint32_t i = 0; i < ranks->n; i++) {
 		v[i] = ranks->v[i];
+		contiguous = contiguous && v[i] == v[0] + i;
 		if (v[i] >= l->n_ranks)
 			l->n_ranks = v[i] + 1;
 	}
 	list->pub = (struct rsh_ckpt2_ranks){ ranks->n, v };
-	if (ck2_contiguous(ranks))
+	if (contiguous)
 		return list;
 	places = rsh_arena_array(l->arena, struct ckpt2_place, ranks->n);
 	if (!places)
 		return NULL;
 	for (uint32_t i = 0; i < ranks->n; i++)
 		places[i] = (struct ckpt2_place){ v[i], i };
-	qsort(places, ranks->n, sizeof(*places), ck2_by_rank);
+	rsh_sort(places, ranks->n, ck2_by_rank);
 	list->places = places;
 	return list;
 }
@@ -288,7 +282,6 @@ static const struct ckpt2_layout *ck2_layout_add(struct json_scan *s,
 {
 	struct ckpt2_layout *out;
 	uint64_t n = 1;
-
 	int rc = rsh_strategy_builder_item(l->items, raw, s->err);
 
 	if (rc) {
@@ -309,14 +302,6 @@ static const struct ckpt2_layout *ck2_layout_add(struct json_scan *s,
 	return out;
 }
 
-static bool ck2_ranks_differ(const struct ckpt2_list *list)
-{
-	for (uint32_t i = 1; list->places && i < list->pub.n; i++)
-		if (list->places[i].rank == list->places[i - 1].rank)
-			return false;
-	return true;
-}
-
 const struct ckpt2_layout *rsh_ckpt2_layout_read(struct json_scan *s,
 						 struct ckpt2_layouts *l)
 {
@@ -333,10 +318,11 @@ const struct ckpt2_layout *rsh_ckpt2_layout_read(struct json_scan *s,
 		rsh_json_nomem(s);
 		return NULL;
 	}
-	if (!ck2_ranks_differ(list)) {
-		rsh_json_fail(s, "a rank is twice in its list");
-		return NULL;
-	}
+	for (uint32_t i = 1; list->places && i < list->pub.n; i++)
+		if (list->places[i].rank == list->places[i - 1].rank) {
+			rsh_json_fail(s, "a rank is twice in its list");
+			return NULL;
+		}
 	len = ck2_layout_text(l, &raw, list);
 	kept = len ? ck2_kept(l, len) : NULL;
 	if (len && !kept)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt_index.c makes, sorts, joins, compares and hashes the indexes of all
- * scanners. */
+ * scanners, and compares a .ckpt with its CRC. */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>
@@ -9,7 +9,9 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#include <zlib.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 struct rsh_ckpt_index *rsh_ckpt_index_new(size_t n_records, size_t n_extents,
@@ -149,16 +151,21 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 	return 0;
 }
 
-/* Records are compared and hashed member by member, since their padding may
- * have any value. */
-static bool record_equal(const struct rsh_record *a, const struct rsh_record *b)
+/* Records are compared and hashed by these words, since their padding may have
+ * any value. */
+struct record_words {
+	uint64_t v[4];
+};
+
+static struct record_words record_words(const struct rsh_record *r)
 {
-	return a->name == b->name && a->dtype == b->dtype &&
-	       a->n_dims == b->n_dims && a->wide_bf16 == b->wide_bf16 &&
-	       a->first_dim == b->first_dim &&
-	       a->first_extent == b->first_extent &&
-	       a->n_extents == b->n_extents &&
-	       a->content_bytes == b->content_bytes;
+	return (struct record_words){ {
+		(uint64_t)r->name << 32 | (uint64_t)r->dtype << 16 |
+			(uint64_t)r->n_dims << 8 | r->wide_bf16,
+		(uint64_t)r->first_dim << 32 | r->first_extent,
+		r->n_extents,
+		r->content_bytes,
+	} };
 }
 
 static bool bytes_equal(const void *a, const void *b, size_t n)
@@ -174,25 +181,16 @@ bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
 	    a->has_crc != b->has_crc || a->n_unsummed != b->n_unsummed ||
 	    a->n_copies != b->n_copies)
 		return false;
-	for (uint32_t i = 0; i < a->n_records; i++)
-		if (!record_equal(&a->records[i], &b->records[i]))
+	for (uint32_t i = 0; i < a->n_records; i++) {
+		const struct record_words x = record_words(&a->records[i]);
+		const struct record_words y = record_words(&b->records[i]);
+
+		if (memcmp(&x, &y, sizeof(x)) != 0)
 			return false;
+	}
 	return bytes_equal(a->extents, b->extents,
 			   a->n_extents * sizeof(*a->extents)) &&
 	       bytes_equal(a->dims, b->dims, a->n_dims * sizeof(*a->dims));
-}
-
-static void hash_record(XXH3_state_t *state, const struct rsh_record *r)
-{
-	const uint64_t words[] = {
-		(uint64_t)r->name << 32 | (uint64_t)r->dtype << 16 |
-			(uint64_t)r->n_dims << 8 | r->wide_bf16,
-		(uint64_t)r->first_dim << 32 | r->first_extent,
-		r->n_extents,
-		r->content_bytes,
-	};
-
-	XXH3_64bits_update(state, words, sizeof(words));
 }
 
 uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
@@ -205,11 +203,50 @@ uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
 	XXH3_64bits_update(&state, counts, sizeof(counts));
-	for (uint32_t i = 0; i < index->n_records; i++)
-		hash_record(&state, &index->records[i]);
+	for (uint32_t i = 0; i < index->n_records; i++) {
+		const struct record_words r = record_words(&index->records[i]);
+
+		XXH3_64bits_update(&state, &r, sizeof(r));
+	}
 	XXH3_64bits_update(&state, index->extents,
 			   index->n_extents * sizeof(*index->extents));
 	XXH3_64bits_update(&state, index->dims,
 			   index->n_dims * sizeof(*index->dims));
 	return XXH3_64bits_digest(&state);
+}
+
+#define STEP_BYTES (1024 * 1024)
+
+int rsh_ckpt_check_crc(const struct rsh_byte_source *src,
+		       const struct rsh_ckpt_index *index,
+		       struct rsh_error *err)
+{
+	cleanup_free uint8_t *buf = NULL;
+	uint64_t end, at = 0;
+	uLong crc = crc32(0, NULL, 0);
+
+	if (!index->has_crc)
+		return 0;
+	buf = rsh_alloc_array(STEP_BYTES, 1);
+	if (!buf)
+		return rsh_error_nomem(err);
+	end = index->file_bytes - RSH_CRC_TRAILER_BYTES;
+	while (at < end) {
+		ssize_t n = src->pread_fn(src->ctx, buf,
+					  rsh_min_u64(STEP_BYTES, end - at),
+					  at);
+
+		if (n <= 0)
+			return rsh_error_set(err, n ? (int)-n : ESTALE,
+					     "%s: offset %llu: %s", src->path,
+					     (unsigned long long)at,
+					     n ? strerror((int)-n) :
+						 "the file became shorter");
+		crc = crc32(crc, buf, (uInt)n);
+		at += (uint64_t)n;
+	}
+	return crc == index->crc ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s: damaged: its CRC is %08x, the "
+			     "file says %08x", src->path, (uint32_t)crc,
+			     index->crc);
 }

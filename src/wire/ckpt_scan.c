@@ -36,29 +36,38 @@ struct pb_field {
 	uint64_t length;
 };
 
+/* After a failure rc is the error, whose sentence is in err, and what is read
+ * has no meaning. */
 struct pb_scan {
 	const struct rsh_byte_source *src;
 	struct rsh_error *err;
+	int rc;
 	const char *name; /* the current parameter, for messages; or NULL */
 	uint64_t window_offset;
 	size_t window_len;
 	uint8_t window[PB_WINDOW_BYTES];
 };
 
-/* The functions return 0 or -errno with a sentence in s->err. */
+/* These functions return false after a failure. */
 
-/* Sets "<path>: [parameter "<name>" is] damaged at offset <offset>: .." and
- * returns -EBADMSG. */
+/* Sets "<path>: [parameter "<name>" is] damaged at offset <offset>: ..". */
 __attribute__((format(printf, 3, 4)))
-static int pb_damaged(struct pb_scan *s, uint64_t offset, const char *fmt, ...)
+static bool pb_damaged(struct pb_scan *s, uint64_t offset, const char *fmt, ...)
 {
 	va_list ap;
-	int rc;
 
+	if (s->rc)
+		return false;
 	va_start(ap, fmt);
-	rc = rsh_bytes_vdamaged(s->src, s->name, offset, s->err, fmt, ap);
+	s->rc = rsh_bytes_vdamaged(s->src, s->name, offset, s->err, fmt, ap);
 	va_end(ap);
-	return rc;
+	return false;
+}
+
+static bool pb_nomem(struct pb_scan *s)
+{
+	s->rc = s->rc ?: rsh_error_nomem(s->err);
+	return false;
 }
 
 static bool pb_is(const struct pb_field *f, uint32_t number, enum pb_wire wire)
@@ -68,33 +77,22 @@ static bool pb_is(const struct pb_field *f, uint32_t number, enum pb_wire wire)
 
 /* ---- the window ---- */
 
-static int pb_read_some(struct pb_scan *s, void *buf, size_t len,
-			uint64_t offset, size_t at_least, size_t *got)
+static bool pb_read(struct pb_scan *s, void *buf, size_t len, uint64_t offset,
+		    size_t at_least, size_t *got)
 {
-	int rc = rsh_bytes_read_some(s->src, buf, len, offset, got, s->err);
-
-	if (rc == 0 && *got < at_least)
-		return pb_damaged(s, offset + *got, "the file ends here, "
-				  "though it has %" PRIu64 " bytes",
-				  s->src->size);
-	return rc;
+	if (s->rc)
+		return false;
+	s->rc = rsh_bytes_read_some(s->src, buf, len, offset, got, s->err);
+	if (s->rc == 0 && *got < at_least)
+		pb_damaged(s, offset + *got, "the file ends here, though it "
+			   "has %" PRIu64 " bytes", s->src->size);
+	return s->rc == 0;
 }
 
-/* Reads bytes without the window. */
-static int pb_read(struct pb_scan *s, void *buf, size_t len, uint64_t offset)
+/* Makes the bytes [offset, offset + need) readable until the next call.  All of
+ * them must be within the file; need <= PB_WINDOW_BYTES.  NULL: failure. */
+static const uint8_t *pb_look(struct pb_scan *s, uint64_t offset, size_t need)
 {
-	size_t got;
-
-	return pb_read_some(s, buf, len, offset, len, &got);
-}
-
-/* Makes the bytes [offset, offset + need) readable at *p until the next call.
- * All of them must be within the file; need <= PB_WINDOW_BYTES. */
-static int pb_look(struct pb_scan *s, uint64_t offset, size_t need,
-		   const uint8_t **p)
-{
-	int rc;
-
 	if (offset < s->window_offset ||
 	    offset + need > s->window_offset + s->window_len) {
 		bool onward =
@@ -105,14 +103,10 @@ static int pb_look(struct pb_scan *s, uint64_t offset, size_t need,
 
 		len = rsh_min_u64(len, s->src->size - offset);
 		s->window_len = 0;
-		rc = pb_read_some(s, s->window, len, offset, need,
-				  &s->window_len);
+		pb_read(s, s->window, len, offset, need, &s->window_len);
 		s->window_offset = offset;
-		if (rc)
-			return rc;
 	}
-	*p = s->window + (offset - s->window_offset);
-	return 0;
+	return s->rc ? NULL : s->window + (offset - s->window_offset);
 }
 
 /* ---- protobuf fields ---- */
@@ -137,23 +131,20 @@ static size_t pb_varint(const uint8_t *p, size_t avail, uint64_t *out)
 
 /* Reads the key of the field at `pos` < end, and the number or length after it.
  * f->length is the number in the file, unchecked. */
-static int pb_decode(struct pb_scan *s, uint64_t pos, uint64_t end,
-		     struct pb_field *f)
+static bool pb_decode(struct pb_scan *s, uint64_t pos, uint64_t end,
+		      struct pb_field *f)
 {
 	size_t avail = rsh_min_u64(end - pos, 2 * PB_VARINT_MAX);
-	const uint8_t *p;
+	const uint8_t *p = pb_look(s, pos, avail);
 	uint64_t key;
 	size_t taken, more = 0;
-	int rc = pb_look(s, pos, avail, &p);
 
-	if (rc)
-		return rc;
+	if (!p)
+		return false;
 	taken = pb_varint(p, avail, &key);
 	if (!taken || key > UINT32_MAX || key >> 3 == 0)
 		return pb_damaged(s, pos, "no protobuf field begins here");
-	f->number = (uint32_t)(key >> 3);
-	f->wire = (enum pb_wire)(key & 7);
-	f->value = 0;
+	*f = (struct pb_field){ (uint32_t)(key >> 3), (enum pb_wire)(key & 7) };
 	switch (f->wire) {
 	case PB_VARINT:
 	case PB_LEN:
@@ -163,35 +154,31 @@ static int pb_decode(struct pb_scan *s, uint64_t pos, uint64_t end,
 		f->length = f->wire == PB_LEN ? f->value : 0;
 		break;
 	case PB_I64:
-		f->length = 8;
-		break;
 	case PB_I32:
-		f->length = 4;
+		f->length = f->wire == PB_I64 ? 8 : 4;
 		break;
 	default:
 		return pb_damaged(s, pos, "a field of wire type %d",
 				  (int)f->wire);
 	}
 	f->offset = pos + taken + more;
-	return 0;
+	return true;
 }
 
-/* Reads the field at *pos < end of a message that ends at `end`, and moves *pos
- * past it. */
-static int pb_next(struct pb_scan *s, uint64_t *pos, uint64_t end,
-		   struct pb_field *f)
+/* Reads the field at *pos of a message that ends at `end`, and moves *pos past
+ * it.  Returns false at the end, too. */
+static bool pb_next(struct pb_scan *s, uint64_t *pos, uint64_t end,
+		    struct pb_field *f)
 {
-	int rc = pb_decode(s, *pos, end, f);
-
-	if (rc)
-		return rc;
+	if (s->rc || *pos >= end || !pb_decode(s, *pos, end, f))
+		return false;
 	if (f->length > end - f->offset)
 		return pb_damaged(s, f->offset,
 				  "a field of %" PRIu64
 				  " bytes in a message that has %" PRIu64
 				  " left", f->length, end - f->offset);
 	*pos = f->offset + f->length;
-	return 0;
+	return true;
 }
 
 #define MAX_NAME_BYTES ((size_t)16 * 1024)
@@ -236,10 +223,9 @@ struct scan {
 
 /* ---- Value ---- */
 
-static int read_tag(struct scan *s, const struct pb_field *f, struct value *v)
+static bool read_tag(struct scan *s, const struct pb_field *f, struct value *v)
 {
 	const uint8_t *p;
-	int rc;
 
 	if (v->name != RSH_NAME_NONE)
 		return pb_damaged(&s->pb, f->offset, "a second name");
@@ -247,21 +233,21 @@ static int read_tag(struct scan *s, const struct pb_field *f, struct value *v)
 		return pb_damaged(&s->pb, f->offset,
 				  "a parameter name of %" PRIu64 " bytes",
 				  f->length);
-	rc = pb_look(&s->pb, f->offset, f->length, &p);
-	if (rc)
-		return rc;
+	p = pb_look(&s->pb, f->offset, f->length);
+	if (!p)
+		return false;
 	if (memchr(p, '\0', f->length))
 		return pb_damaged(&s->pb, f->offset,
 				  "a parameter name with a NUL byte");
 	v->name = rsh_names_add(s->names, (const char *)p, f->length);
 	if (v->name == RSH_NAME_NONE)
-		return rsh_error_nomem(s->pb.err);
+		return pb_nomem(&s->pb);
 	s->pb.name = rsh_names_text(s->names, v->name);
-	return 0;
+	return true;
 }
 
-static int scan_add_dim(struct scan *s, uint64_t offset, uint64_t dim,
-			struct value *v)
+static bool scan_add_dim(struct scan *s, uint64_t offset, uint64_t dim,
+			 struct value *v)
 {
 	if (v->n_dims == RSH_MAX_DIMS)
 		return pb_damaged(&s->pb, offset, "more than %d dimensions",
@@ -271,125 +257,103 @@ static int scan_add_dim(struct scan *s, uint64_t offset, uint64_t dim,
 				  "a negative dimension (%" PRId64 ")",
 				  (int64_t)dim);
 	v->dims[v->n_dims++] = (int64_t)dim;
-	return 0;
+	return true;
 }
 
-static int read_packed_dims(struct scan *s, const struct pb_field *f,
-			    struct value *v)
+static void read_packed_dims(struct scan *s, const struct pb_field *f,
+			     struct value *v)
 {
-	uint64_t pos = f->offset, end = f->offset + f->length;
+	const uint64_t end = f->offset + f->length;
+	size_t taken = 0;
+	uint64_t dim;
 
-	while (pos < end) {
+	for (uint64_t pos = f->offset; pos < end; pos += taken) {
 		size_t avail = rsh_min_u64(end - pos, PB_VARINT_MAX);
-		const uint8_t *p;
-		uint64_t dim;
-		size_t taken;
-		int rc = pb_look(&s->pb, pos, avail, &p);
+		const uint8_t *p = pb_look(&s->pb, pos, avail);
 
-		if (rc)
-			return rc;
-		taken = pb_varint(p, avail, &dim);
+		taken = p ? pb_varint(p, avail, &dim) : 0;
 		if (!taken)
-			return pb_damaged(&s->pb, pos, "a dimension is cut short or too long");
-		rc = scan_add_dim(s, pos, dim, v);
-		if (rc)
-			return rc;
-		pos += taken;
+			pb_damaged(&s->pb, pos, "a dimension is cut short or too long");
+		if (!taken || !scan_add_dim(s, pos, dim, v))
+			return;
 	}
-	return 0;
 }
 
-static int read_type(struct scan *s, const struct pb_field *f, struct value *v)
+static void read_type(struct scan *s, const struct pb_field *f, struct value *v)
 {
 	const uint8_t *p;
-	int rc;
 
 	if (v->has_type)
-		return pb_damaged(&s->pb, f->offset, "a second element type");
-	if (f->length > MAX_TYPE_BYTES)
-		return pb_damaged(&s->pb, f->offset,
-				  "an element type of %" PRIu64 " bytes",
-				  f->length);
-	rc = pb_look(&s->pb, f->offset, f->length, &p);
-	if (rc)
-		return rc;
+		pb_damaged(&s->pb, f->offset, "a second element type");
+	else if (f->length > MAX_TYPE_BYTES)
+		pb_damaged(&s->pb, f->offset, "an element type of %" PRIu64
+			   " bytes", f->length);
+	p = s->pb.rc ? NULL : pb_look(&s->pb, f->offset, f->length);
+	if (!p)
+		return;
 	v->has_type = true;
 	v->dtype = rsh_dtype_parse((const char *)p, f->length);
 	if (!rsh_dtype_in_mindspore(v->dtype))
-		return pb_damaged(&s->pb, f->offset,
-				  "unknown element type \"%.*s\"",
-				  (int)f->length, (const char *)p);
-	return 0;
+		pb_damaged(&s->pb, f->offset, "unknown element type \"%.*s\"",
+			   (int)f->length, (const char *)p);
 }
 
-static int scan_read_tensor(struct scan *s, const struct pb_field *tensor,
-			    struct value *v)
+static void scan_read_tensor(struct scan *s, const struct pb_field *tensor,
+			     struct value *v)
 {
 	uint64_t pos = tensor->offset, end = tensor->offset + tensor->length;
 	struct pb_field f;
-	int rc = 0;
 
 	if (v->has_tensor)
-		return pb_damaged(&s->pb, tensor->offset, "a second tensor");
+		pb_damaged(&s->pb, tensor->offset, "a second tensor");
 	v->has_tensor = true;
-	while (!rc && pos < end) {
-		rc = pb_next(&s->pb, &pos, end, &f);
-		if (rc)
-			break;
+	while (pb_next(&s->pb, &pos, end, &f)) {
 		if (pb_is(&f, 1, PB_VARINT))
-			rc = scan_add_dim(s, f.offset, f.value, v);
+			scan_add_dim(s, f.offset, f.value, v);
 		else if (pb_is(&f, 1, PB_LEN))
-			rc = read_packed_dims(s, &f, v);
+			read_packed_dims(s, &f, v);
 		else if (pb_is(&f, 2, PB_LEN))
-			rc = read_type(s, &f, v);
+			read_type(s, &f, v);
 		if (!pb_is(&f, 3, PB_LEN))
 			continue;
 		if (v->has_content)
-			return pb_damaged(&s->pb, f.offset, "a second content");
+			pb_damaged(&s->pb, f.offset, "a second content");
 		v->has_content = true;
 		v->content = (struct rsh_extent){ f.offset, f.length };
 	}
-	return rc;
 }
 
-static int read_value(struct scan *s, const struct pb_field *value,
-		      struct value *v)
+static bool read_value(struct scan *s, const struct pb_field *value,
+		       struct value *v)
 {
 	uint64_t pos = value->offset, end = value->offset + value->length;
 	struct pb_field f;
-	int rc = 0;
 
 	v->offset = value->offset;
 	v->name = RSH_NAME_NONE;
 	s->pb.name = NULL;
 	v->has_tensor = v->has_type = v->has_content = false;
 	v->n_dims = 0;
-	while (!rc && pos < end) {
-		rc = pb_next(&s->pb, &pos, end, &f);
-		if (rc)
-			break;
+	while (pb_next(&s->pb, &pos, end, &f))
 		if (pb_is(&f, 1, PB_LEN))
-			rc = read_tag(s, &f, v);
+			read_tag(s, &f, v);
 		else if (pb_is(&f, 2, PB_LEN))
-			rc = scan_read_tensor(s, &f, v);
+			scan_read_tensor(s, &f, v);
 		else if (pb_is(&f, 3, PB_LEN))
-			rc = rsh_error_set(s->pb.err, ENOTSUP,
-					   "%s: \"%s\" at offset %" PRIu64
-					   " is a map parameter (hash table), which cannot be resharded",
-					   s->pb.src->path,
-					   s->pb.name ? s->pb.name : "?",
-					   v->offset);
-	}
-	if (rc)
-		return rc;
+			s->pb.rc = rsh_error_set(
+				s->pb.err, ENOTSUP,
+				"%s: \"%s\" at offset %" PRIu64
+				" is a map parameter (hash table), which cannot be resharded",
+				s->pb.src->path, s->pb.name ? s->pb.name : "?",
+				v->offset);
 	if (v->name == RSH_NAME_NONE)
 		return pb_damaged(&s->pb, v->offset,
 				  "a record without a parameter name");
-	if (!v->has_tensor)
-		return pb_damaged(&s->pb, v->offset, "no tensor");
-	if (!v->has_type)
-		return pb_damaged(&s->pb, v->offset, "no element type");
-	return 0;
+	return (v->has_tensor ||
+		pb_damaged(&s->pb, v->offset, "no tensor")) &&
+	       (v->has_type ||
+		pb_damaged(&s->pb, v->offset, "no element type")) &&
+	       s->pb.rc == 0;
 }
 
 /* ---- records: the Values of one parameter, joined ---- */
@@ -420,26 +384,24 @@ static bool scan_content_fits(const struct scan *s, struct rsh_record *r,
 }
 
 /* Checks the last record; v is its last Value. */
-static int close_record(struct scan *s, const struct value *v)
+static bool close_record(struct scan *s, const struct value *v)
 {
 	struct rsh_record *r;
 	uint64_t elements;
 	char dims[256];
 
 	if (!s->run_values)
-		return 0;
+		return true;
 	r = &s->index->records[s->index->n_records - 1];
 	s->pb.name = rsh_names_text(s->names, r->name);
 	if (r->dtype == RSH_DTYPE_STR) {
 		if (s->run_values > 1)
 			return pb_damaged(&s->pb, v->offset,
 					  "a str in more than one record");
-		if (!r->content_bytes || r->content_bytes % 4)
-			return pb_damaged(&s->pb, v->offset,
-					  "a str of %" PRIu64
-					  " bytes, not a multiple of 4",
-					  r->content_bytes);
-		return 0;
+		return (r->content_bytes && r->content_bytes % 4 == 0) ||
+		       pb_damaged(&s->pb, v->offset, "a str of %" PRIu64
+				  " bytes, not a multiple of 4",
+				  r->content_bytes);
 	}
 	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
 		return pb_damaged(&s->pb, v->offset,
@@ -449,10 +411,10 @@ static int close_record(struct scan *s, const struct value *v)
 	if (v->n_dims == 1 && !v->dims[0] && scan_content_fits(s, r, 1)) {
 		r->n_dims = 0;
 		s->index->n_dims--;
-		return 0;
+		return true;
 	}
 	if (scan_content_fits(s, r, elements))
-		return 0;
+		return true;
 	if (!s->run_has_content)
 		return pb_damaged(&s->pb, s->run_offset, "no content");
 	return pb_damaged(&s->pb, s->run_offset,
@@ -462,36 +424,17 @@ static int close_record(struct scan *s, const struct value *v)
 			  scan_dims_text(v, dims, sizeof(dims)));
 }
 
-/* Dims and type of a record are those of its last Value. */
-static int put_shape(struct scan *s, struct rsh_record *r,
-		     const struct value *v)
-{
-	struct rsh_ckpt_index *ix = s->index;
-	size_t n = (size_t)r->first_dim + v->n_dims;
-
-	if (n > UINT32_MAX || rsh_room(ix->dims, s->cap_dims, n))
-		return rsh_error_nomem(s->pb.err);
-	if (v->n_dims)
-		memcpy(ix->dims + r->first_dim, v->dims,
-		       v->n_dims * sizeof(*v->dims));
-	ix->n_dims = (uint32_t)n;
-	r->n_dims = (uint8_t)v->n_dims;
-	r->dtype = (uint8_t)v->dtype;
-	return 0;
-}
-
 /* Adds v to the open record if it has the same name, else to a new record. */
-static int add_value(struct scan *s, const struct value *v,
-		     const struct value *previous)
+static bool add_value(struct scan *s, const struct value *v,
+		      const struct value *previous)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	struct rsh_record *r;
-	int rc;
+	size_t n;
 
 	if (!s->run_values || previous->name != v->name) {
-		rc = close_record(s, previous);
-		if (rc)
-			return rc;
+		if (!close_record(s, previous))
+			return false;
 		if (ix->n_records == UINT32_MAX ||
 		    rsh_push(ix->records, ix->n_records, s->cap_records,
 			     (struct rsh_record){
@@ -499,94 +442,103 @@ static int add_value(struct scan *s, const struct value *v,
 				     .first_dim = ix->n_dims,
 				     .first_extent = ix->n_extents,
 			     }))
-			return rsh_error_nomem(s->pb.err);
+			return pb_nomem(&s->pb);
 		s->run_values = 0;
 		s->run_offset = v->offset;
 		s->run_has_content = false;
 	}
 	s->run_values++;
 	r = &ix->records[ix->n_records - 1];
-	rc = put_shape(s, r, v);
-	if (rc)
-		return rc;
+	/* Dims and type of a record are those of its last Value. */
+	n = (size_t)r->first_dim + v->n_dims;
+	if (n > UINT32_MAX || rsh_room(ix->dims, s->cap_dims, n))
+		return pb_nomem(&s->pb);
+	if (v->n_dims)
+		memcpy(ix->dims + r->first_dim, v->dims,
+		       v->n_dims * sizeof(*v->dims));
+	ix->n_dims = (uint32_t)n;
+	r->n_dims = (uint8_t)v->n_dims;
+	r->dtype = (uint8_t)v->dtype;
 	s->run_has_content |= v->has_content;
 	if (!v->has_content || !v->content.length)
-		return 0;
+		return true;
 	if (ix->n_extents == UINT32_MAX ||
 	    rsh_push(ix->extents, ix->n_extents, s->cap_extents, v->content))
-		return rsh_error_nomem(s->pb.err);
+		return pb_nomem(&s->pb);
 	r->n_extents++;
 	r->content_bytes += v->content.length; /* bounded by the file's size */
-	return 0;
+	return true;
 }
 
 /* ---- the file ---- */
 
 /* Sets the error for field `f`, which ends beyond the end of the file. The
  * parameter's name is the first field, so it is usually available. */
-static int truncated(struct scan *s, const struct pb_field *f)
+static void truncated(struct scan *s, const struct pb_field *f)
 {
 	struct value v = { .name = RSH_NAME_NONE };
 	struct pb_field tag;
 
 	s->pb.name = NULL;
 	if (pb_is(f, 1, PB_LEN) && f->offset < s->end &&
-	    !pb_decode(&s->pb, f->offset, s->end, &tag) &&
+	    pb_decode(&s->pb, f->offset, s->end, &tag) &&
 	    pb_is(&tag, 1, PB_LEN) && tag.length <= s->end - tag.offset)
 		read_tag(s, &tag, &v);
-	return pb_damaged(&s->pb, f->offset,
-			  "the file is truncated: a record of %" PRIu64
-			  " bytes begins here, of which there are %" PRIu64,
-			  f->length, s->end - f->offset);
+	s->pb.rc = 0;
+	pb_damaged(&s->pb, f->offset,
+		   "the file is truncated: a record of %" PRIu64
+		   " bytes begins here, of which there are %" PRIu64,
+		   f->length, s->end - f->offset);
 }
 
-static int scan_records(struct scan *s)
+static void scan_records(struct scan *s)
 {
 	struct value values[2]; /* the current and the previous one */
 	unsigned current = 0;
 	uint64_t pos = 0;
 	struct pb_field f;
-	int rc;
 
 	while (pos < s->end) {
 		s->pb.name = NULL;
-		rc = pb_decode(&s->pb, pos, s->end, &f);
-		if (rc == -EBADMSG && !pos)
-			return rsh_error_set(
-				s->pb.err, EBADMSG,
-				"%s: not a checkpoint: it does not begin with a record",
-				s->pb.src->path);
-		if (rc)
-			return rc;
-		if (f.length > s->end - f.offset)
-			return truncated(s, &f);
+		if (!pb_decode(&s->pb, pos, s->end, &f)) {
+			if (s->pb.rc == -EBADMSG && !pos)
+				rsh_error_set(
+					s->pb.err, EBADMSG,
+					"%s: not a checkpoint: it does not begin with a record",
+					s->pb.src->path);
+			return;
+		}
+		if (f.length > s->end - f.offset) {
+			truncated(s, &f);
+			return;
+		}
 		pos = f.offset + f.length;
 		if (!pb_is(&f, 1, PB_LEN)) {
 			s->skipped = true;
 			continue;
 		}
-		rc = read_value(s, &f, &values[current]) ?:
-		     add_value(s, &values[current], &values[!current]);
-		if (rc)
-			return rc;
+		if (!read_value(s, &f, &values[current]) ||
+		    !add_value(s, &values[current], &values[!current]))
+			return;
 		current = !current;
 	}
-	return close_record(s, &values[!current]);
+	close_record(s, &values[!current]);
 }
 
-static int check_crc_trailer(struct scan *s)
+static bool check_crc_trailer(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	uint8_t tail[RSH_CRC_TRAILER_BYTES];
 	uint64_t crc = 0;
-	int rc;
+	size_t got;
 
 	s->end = s->pb.src->size;
 	if (s->end < RSH_CRC_TRAILER_BYTES)
-		return 0;
-	rc = pb_read(&s->pb, tail, sizeof(tail), s->end - sizeof(tail));
-	if (rc || memcmp(tail, CRC_MAGIC, CRC_MAGIC_BYTES))
-		return rc;
+		return true;
+	if (!pb_read(&s->pb, tail, sizeof(tail), s->end - sizeof(tail),
+		     sizeof(tail), &got) ||
+	    memcmp(tail, CRC_MAGIC, CRC_MAGIC_BYTES))
+		return s->pb.rc == 0;
 	s->end -= RSH_CRC_TRAILER_BYTES;
 	for (unsigned i = CRC_MAGIC_BYTES; i < RSH_CRC_TRAILER_BYTES; i++) {
 		if (crc >> 24)
@@ -596,10 +548,10 @@ static int check_crc_trailer(struct scan *s)
 	}
 	ix->has_crc = true;
 	ix->crc = (uint32_t)crc;
-	return 0;
+	return true;
 }
 
-static int check_encryption(struct scan *s)
+static bool check_encryption(struct scan *s)
 {
 	static const struct {
 		uint8_t magic[4]; /* an int32, little-endian */
@@ -610,30 +562,33 @@ static int check_encryption(struct scan *s)
 		{ { 0xda, 0x5e, 0x3a, 0x7f }, "SM4-CBC" },
 	};
 	const uint8_t *p;
-	int rc;
 
 	if (s->end < sizeof(ciphers[0].magic))
-		return 0;
-	rc = pb_look(&s->pb, 0, sizeof(ciphers[0].magic), &p);
-	if (rc)
-		return rc;
-	for (size_t i = 0; i < sizeof(ciphers) / sizeof(ciphers[0]); i++)
+		return true;
+	p = pb_look(&s->pb, 0, sizeof(ciphers[0].magic));
+	for (size_t i = 0; p && i < sizeof(ciphers) / sizeof(ciphers[0]); i++)
 		if (!memcmp(p, ciphers[i].magic, sizeof(ciphers[i].magic)))
-			return rsh_error_set(
+			s->pb.rc = rsh_error_set(
 				s->pb.err, ENOTSUP,
 				"%s: the checkpoint is encrypted (%s); it has to be saved without enc_key",
 				s->pb.src->path, ciphers[i].name);
-	return 0;
+	return s->pb.rc == 0;
 }
 
 /* ---- by name ---- */
 
-/* Replaces the content of the first record of a repeated name by that of the
- * last one, and removes the other records of the name. */
-static void replace_repeated(struct rsh_ckpt_index *ix)
+/* Sorts the records.  The content of the first record of a repeated name
+ * becomes that of the last one, and the other records of it are removed. */
+static void scan_index_names(struct scan *s)
 {
-	uint32_t kept = 0;
+	struct rsh_ckpt_index *ix = s->index;
+	uint32_t twice, kept = 0;
 
+	ix->by_name = rsh_alloc_array(ix->n_records, sizeof(*ix->by_name));
+	if (!ix->by_name)
+		pb_nomem(&s->pb);
+	if (!ix->by_name || rsh_ckpt_index_sort(ix, &twice) == 0)
+		return;
 	for (uint32_t i = 1, first = 0; i < ix->n_records; i++) {
 		struct rsh_record *r = &ix->records[ix->by_name[i]];
 		struct rsh_record *to = &ix->records[ix->by_name[first]];
@@ -649,21 +604,7 @@ static void replace_repeated(struct rsh_ckpt_index *ix)
 		if (ix->records[i].name != RSH_NAME_NONE)
 			ix->records[kept++] = ix->records[i];
 	ix->n_records = kept;
-}
-
-static int scan_index_names(struct scan *s)
-{
-	struct rsh_ckpt_index *ix = s->index;
-	uint32_t twice;
-
-	ix->by_name = rsh_alloc_array(ix->n_records, sizeof(*ix->by_name));
-	if (!ix->by_name)
-		return rsh_error_nomem(s->pb.err);
-	if (rsh_ckpt_index_sort(ix, &twice)) {
-		replace_repeated(ix);
-		rsh_ckpt_index_sort(ix, &twice);
-	}
-	return 0;
+	rsh_ckpt_index_sort(ix, &twice);
 }
 
 /* Frees unused memory: the indexes of a job are in memory as long as the
@@ -697,9 +638,9 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 	if (!ix)
 		return rsh_error_nomem(err);
 	ix->file_bytes = src->size;
-	rc = check_crc_trailer(s) ?:
-	     check_encryption(s) ?:
-	     scan_records(s);
+	if (check_crc_trailer(s) && check_encryption(s))
+		scan_records(s);
+	rc = s->pb.rc;
 	if (!rc && !src->size)
 		rc = rsh_error_set(err, EBADMSG, "%s: the file is empty",
 				   src->path);
@@ -708,7 +649,10 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 				   "%s: the file holds no parameter%s",
 				   src->path, s->skipped ?
 				   "; it is not a checkpoint" : "");
-	rc = rc ?: scan_index_names(s);
+	if (rc == 0) {
+		scan_index_names(s);
+		rc = s->pb.rc;
+	}
 	if (rc) {
 		rsh_ckpt_index_free(ix);
 		return rc;

@@ -16,7 +16,6 @@
 #include <xxhash.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 
 #define SUM_BYTES 8
@@ -112,55 +111,6 @@ static const uint8_t *take(struct reader *r, size_t n)
 	return p;
 }
 
-static bool take_name(struct reader *r, struct rsh_record *rec, uint32_t len)
-{
-	const uint8_t *p = take(r, len);
-
-	if (!p || !len || memchr(p, '\0', len))
-		return false;
-	rec->name = rsh_names_add(r->names, (const char *)p, len);
-	return true;
-}
-
-static bool take_dims(struct reader *r, struct rsh_record *rec)
-{
-	struct rsh_ckpt_index *ix = r->index;
-	const uint8_t *p = take(r, (size_t)rec->n_dims * DIM_BYTES);
-
-	if (!p || rec->n_dims > r->max_dims - ix->n_dims)
-		return false;
-	rec->first_dim = ix->n_dims;
-	for (unsigned i = 0; i < rec->n_dims; i++, p += DIM_BYTES) {
-		if (rsh_le64(p) > INT64_MAX)
-			return false;
-		ix->dims[ix->n_dims++] = (int64_t)rsh_le64(p);
-	}
-	return true;
-}
-
-static bool take_extents(struct reader *r, struct rsh_record *rec)
-{
-	struct rsh_ckpt_index *ix = r->index;
-
-	if (rec->n_extents > r->max_extents - ix->n_extents)
-		return false;
-	rec->first_extent = ix->n_extents;
-	for (uint32_t i = 0; i < rec->n_extents; i++) {
-		const uint8_t *p = take(r, EXTENT_BYTES);
-		struct rsh_extent *e = &ix->extents[ix->n_extents++];
-
-		if (!p)
-			return false;
-		*e = (struct rsh_extent){ rsh_le64(p), rsh_le64(p + 8) };
-		if (!e->length || e->offset > ix->file_bytes ||
-		    e->length > ix->file_bytes - e->offset ||
-		    !rsh_add_u64(rec->content_bytes, e->length,
-				 &rec->content_bytes))
-			return false;
-	}
-	return true;
-}
-
 /* Returns whether the size of a record's content matches dims and type, as the
  * scans check it. */
 static bool codec_content_fits(const struct reader *r,
@@ -183,21 +133,49 @@ static bool codec_content_fits(const struct reader *r,
 
 static bool codec_take_record(struct reader *r)
 {
-	struct rsh_record *rec = &r->index->records[r->index->n_records];
-	const uint8_t *p = take(r, RECORD_BYTES);
+	struct rsh_ckpt_index *ix = r->index;
+	struct rsh_record *rec = &ix->records[ix->n_records];
+	const uint8_t *head = take(r, RECORD_BYTES), *name, *p;
+	uint32_t len;
 
-	if (!p)
+	if (!head)
 		return false;
+	len = rsh_le32(head);
 	*rec = (struct rsh_record){
-		.n_extents = rsh_le32(p + 4), .dtype = p[8],
-		.n_dims = p[9], .wide_bf16 = p[10] == 1,
+		.n_extents = rsh_le32(head + 4), .dtype = head[8],
+		.n_dims = head[9], .wide_bf16 = head[10] == 1,
+		.first_dim = ix->n_dims, .first_extent = ix->n_extents,
 	};
+	name = take(r, len);
+	p = take(r, (size_t)rec->n_dims * DIM_BYTES);
 	if (rec->dtype == RSH_DTYPE_UNKNOWN || rec->dtype >= RSH_DTYPE_COUNT ||
-	    rec->n_dims > RSH_MAX_DIMS || p[10] > 1 ||
-	    !take_name(r, rec, rsh_le32(p)) || !take_dims(r, rec) ||
-	    !take_extents(r, rec) || !codec_content_fits(r, rec))
+	    rec->n_dims > RSH_MAX_DIMS || head[10] > 1 || !name || !len ||
+	    memchr(name, '\0', len) || !p ||
+	    rec->n_dims > r->max_dims - ix->n_dims ||
+	    rec->n_extents > r->max_extents - ix->n_extents)
 		return false;
-	r->index->n_records++;
+	rec->name = rsh_names_add(r->names, (const char *)name, len);
+	for (unsigned i = 0; i < rec->n_dims; i++, p += DIM_BYTES) {
+		if (rsh_le64(p) > INT64_MAX)
+			return false;
+		ix->dims[ix->n_dims++] = (int64_t)rsh_le64(p);
+	}
+	for (uint32_t i = 0; i < rec->n_extents; i++) {
+		struct rsh_extent *e = &ix->extents[ix->n_extents++];
+
+		p = take(r, EXTENT_BYTES);
+		if (!p)
+			return false;
+		*e = (struct rsh_extent){ rsh_le64(p), rsh_le64(p + 8) };
+		if (!e->length || e->offset > ix->file_bytes ||
+		    e->length > ix->file_bytes - e->offset ||
+		    !rsh_add_u64(rec->content_bytes, e->length,
+				 &rec->content_bytes))
+			return false;
+	}
+	if (!codec_content_fits(r, rec))
+		return false;
+	ix->n_records++;
 	return true;
 }
 

@@ -44,30 +44,17 @@ static bool edit_is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static void edit_classify(const struct rsh_json_edit *e,
-			  struct rsh_json_member *m)
+/* Sets what a value of n bytes is: a word, a number, or the beginning of a
+ * string, a list or an object. */
+static void edit_classify(struct rsh_json_member *m, const char *s, size_t n)
 {
-	const char *s = e->text + m->offset;
-
-	switch (*s) {
-	case 'n':
-		m->kind = RSH_JSON_NULL;
-		break;
-	case 't':
-	case 'f':
-		m->kind = RSH_JSON_BOOL;
+	m->kind = *s == 'n' ? RSH_JSON_NULL : *s == '{' ? RSH_JSON_OBJECT :
+		  *s == '"' ? RSH_JSON_STRING :
+		  *s == 't' || *s == 'f' ? RSH_JSON_BOOL :
+		  rsh_number_read(s, n, &m->number) ? RSH_JSON_NUMBER :
+						      RSH_JSON_OTHER;
+	if (m->kind == RSH_JSON_BOOL)
 		m->number = *s == 't';
-		break;
-	case '{':
-		m->kind = RSH_JSON_OBJECT;
-		break;
-	case '"':
-		m->kind = RSH_JSON_STRING;
-		break;
-	default:
-		m->kind = rsh_number_read(s, m->length, &m->number) ?
-			RSH_JSON_NUMBER : RSH_JSON_OTHER;
-	}
 }
 
 /* Adds a member whose value begins at the scan's position.  Returns its number,
@@ -91,28 +78,12 @@ static uint32_t edit_add(struct rsh_json_edit *e, struct json_scan *s,
 	return e->n++;
 }
 
-static void edit_read_value(struct rsh_json_edit *e, struct json_scan *s,
-			    struct edit_member *m)
-{
-	struct json_string text;
-
-	if (rsh_json_peek(s) == '"') {
-		if (!rsh_json_string(s, &text))
-			return;
-		m->m.string = rsh_arena_strndup(&e->arena, text.s, text.len);
-		if (!m->m.string)
-			rsh_json_nomem(s);
-	} else {
-		rsh_json_skip(s);
-	}
-}
-
 /* Reads the members of an object.  Objects in the object at the top are read
  * too, but no deeper ones. */
 static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
 			     uint32_t parent)
 {
-	struct json_string key;
+	struct json_string key, text;
 	uint64_t at;
 
 	if (!rsh_json_begin(s, '{'))
@@ -126,15 +97,22 @@ static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
 		i = edit_add(e, s, &key, parent, at);
 		if (i == NO_PARENT)
 			return;
-		if (parent == NO_PARENT && rsh_json_peek(s) == '{')
+		if (parent == NO_PARENT && rsh_json_peek(s) == '{') {
 			edit_read_object(e, s, i);
-		else
-			edit_read_value(e, s, &e->v[i]);
+		} else if (rsh_json_peek(s) != '"') {
+			rsh_json_skip(s);
+		} else if (rsh_json_string(s, &text)) {
+			e->v[i].m.string = rsh_arena_strndup(&e->arena, text.s,
+							     text.len);
+			if (!e->v[i].m.string)
+				rsh_json_nomem(s);
+		}
 		if (s->rc)
 			return;
 		e->v[i].m.length = (size_t)(rsh_json_offset(s) -
 					    e->v[i].m.offset);
-		edit_classify(e, &e->v[i].m);
+		edit_classify(&e->v[i].m, e->text + e->v[i].m.offset,
+			      e->v[i].m.length);
 	}
 }
 
@@ -222,31 +200,10 @@ const struct rsh_json_member *rsh_json_edit_at(const struct rsh_json_edit *e,
 	return NULL;
 }
 
-/* Makes a member say what its new value is: a word, a number, or a string
- * without escapes. */
-static int edit_say(struct rsh_json_edit *e, struct rsh_json_member *m,
-		    const char *value)
-{
-	const size_t n = strlen(value);
-
-	m->kind = RSH_JSON_OTHER;
-	if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0) {
-		m->kind = RSH_JSON_BOOL;
-		m->number = *value == 't';
-	} else if (n >= 2 && *value == '"') {
-		m->kind = RSH_JSON_STRING;
-		m->string = rsh_arena_strndup(&e->arena, value + 1, n - 2);
-		return m->string ? 0 : -ENOMEM;
-	} else if (rsh_number_read(value, n, &m->number)) {
-		m->kind = RSH_JSON_NUMBER;
-	}
-	return 0;
-}
-
 int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		      const char *value)
 {
-	const char *copy = rsh_arena_strndup(&e->arena, value, strlen(value));
+	const char *copy = rsh_arena_strdup(&e->arena, value);
 	const char *added;
 	bool found = false;
 
@@ -257,12 +214,17 @@ int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
 		if (edit_is(e, i, in, key)) {
 			e->v[i].value = copy;
 			found = true;
-			if (edit_say(e, &e->v[i].m, value))
+			edit_classify(&e->v[i].m, value, strlen(value));
+			/* A new string has no escapes. */
+			if (e->v[i].m.kind == RSH_JSON_STRING &&
+			    !(e->v[i].m.string = rsh_arena_strndup(
+				      &e->arena, value + 1,
+				      strlen(value) - 2)))
 				return -ENOMEM;
 		}
 	if (found || in)
 		return 0;
-	added = rsh_arena_strndup(&e->arena, key, strlen(key));
+	added = rsh_arena_strdup(&e->arena, key);
 	if (!added || rsh_push(e->v, e->n, e->cap,
 			       (struct edit_member){
 				       .m.key = added,

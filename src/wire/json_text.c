@@ -3,6 +3,7 @@
 #include "rsh/wire/json_text.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +29,17 @@ void rsh_json_text_puts(struct rsh_json_text *t, const char *s)
 	rsh_json_text_put(t, s, strlen(s));
 }
 
-void rsh_json_text_put_u64(struct rsh_json_text *t, uint64_t v)
+void rsh_json_text_printf(struct rsh_json_text *t, const char *fmt, ...)
 {
-	char digits[24];
+	cleanup_free char *text = NULL;
+	va_list args;
 
-	snprintf(digits, sizeof(digits), "%" PRIu64, v);
-	rsh_json_text_puts(t, digits);
+	va_start(args, fmt);
+	if (vasprintf(&text, fmt, args) < 0)
+		t->failed = true;
+	else
+		rsh_json_text_puts(t, text);
+	va_end(args);
 }
 
 void rsh_json_text_clear(struct rsh_json_text *t)

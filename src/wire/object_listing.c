@@ -5,6 +5,7 @@
 #include "rsh/wire/object_listing.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +102,19 @@ static const struct listing_name {
 	{ IN_ERROR, IN_ENDPOINT, "Endpoint" },
 };
 
+/* Texts of a page. */
+static const struct {
+	enum listing_element element;
+	size_t at, size;
+} texts[] = {
+#define LISTING_TEXT(element, member)                       \
+	{ element, offsetof(struct rsh_listing_page, member), \
+	  sizeof(((struct rsh_listing_page *)0)->member) }
+	LISTING_TEXT(IN_NEXT, next), LISTING_TEXT(IN_MARKER, marker),
+	LISTING_TEXT(IN_CODE, code), LISTING_TEXT(IN_REGION, region),
+	LISTING_TEXT(IN_ENDPOINT, endpoint),
+};
+
 static void listing_fail(struct rsh_listing_parser *p, int rc)
 {
 	if (p->rc == 0)
@@ -140,31 +154,7 @@ static const char *listing_keep(struct rsh_listing_parser *p)
 	return s;
 }
 
-static void listing_copy(char *to, size_t size, const char *text)
-{
-	size_t n = strnlen(text, size - 1);
-
-	memcpy(to, text, n);
-	to[n] = '\0';
-}
-
 /* ---- elements ---- */
-
-static void listing_object(struct rsh_listing_parser *p)
-{
-	struct rsh_object_listing *l = p->list;
-
-	if (!p->object.name || !p->object.name[0] || !p->has_size) {
-		listing_fail(p, -EBADMSG);
-		return;
-	}
-	if (rsh_room(l->objects, l->cap, l->n + 1)) {
-		listing_fail(p, -ENOMEM);
-		return;
-	}
-	p->object.is_listed = true;
-	l->objects[l->n++] = p->object;
-}
 
 /* Returns the element of a name, ignoring its prefix. */
 static enum listing_element listing_find(const struct rsh_listing_parser *p,
@@ -228,7 +218,12 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	p->text[p->len] = '\0';
 	switch (p->open[--p->depth]) {
 	case IN_CONTENTS:
-		listing_object(p);
+		p->object.is_listed = true;
+		if (!p->object.name || !p->object.name[0] || !p->has_size)
+			listing_fail(p, -EBADMSG);
+		else if (rsh_push(p->list->objects, p->list->n, p->list->cap,
+				  p->object))
+			listing_fail(p, -ENOMEM);
 		break;
 	case IN_KEY:
 		p->object.name = listing_keep(p);
@@ -250,27 +245,16 @@ static void XMLCALL listing_end(void *ctx, const char *name)
 	case IN_MORE:
 		page->more = !strcmp(p->text, "true");
 		break;
-	case IN_NEXT:
-		listing_copy(page->next, sizeof(page->next), p->text);
-		break;
-	case IN_MARKER:
-		listing_copy(page->marker, sizeof(page->marker), p->text);
-		break;
 	case IN_ENCODING:
 		p->is_encoded = !strcmp(p->text, "url");
-		break;
-	case IN_CODE:
-		listing_copy(page->code, sizeof(page->code), p->text);
-		break;
-	case IN_REGION:
-		listing_copy(page->region, sizeof(page->region), p->text);
-		break;
-	case IN_ENDPOINT:
-		listing_copy(page->endpoint, sizeof(page->endpoint), p->text);
 		break;
 	default:
 		break;
 	}
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].element == p->open[p->depth])
+			snprintf((char *)page + texts[i].at, texts[i].size,
+				 "%s", p->text);
 	p->len = 0;
 }
 

@@ -13,6 +13,9 @@
 
 #define POP_MARK '1'
 #define DUP '2'
+#define MARK '('
+#define STOP '.'
+#define STACK_GLOBAL 0x93
 #define PROTO 0x80
 #define PROTOCOL_MAX 5
 #define LONG4 0x8b
@@ -22,6 +25,219 @@
 #define FROZENSET 0x91
 #define NEWOBJ_EX 0x92
 #define BYTEARRAY8 0x96
+
+/* ---- instructions ---- */
+
+/* An instruction of the program for a stack machine that a pickle is. */
+struct step {
+	uint8_t instruction;
+	uint8_t needs; /* number of values below which it cannot be */
+	bool is_number;
+	/* the value, also if negative, or the place in the memo */
+	uint64_t number;
+	uint64_t at; /* offset of the instruction */
+	/* number of bytes at the end of the instruction that are a text of any
+	 * length, or the two lines of GLOBAL */
+	uint64_t n_text;
+};
+
+/* The kind of an instruction's operand, and the bytes of its number or length;
+ * 0: there is no such instruction. */
+#define OPERAND(kind, width) ((kind) << 4 | (width))
+enum pickle_operand {
+	NOTHING = OPERAND(1, 0),
+	SKIPPED = 1, INDEX, INTEGER, SIGNED, COUNTED, LONG, TEXT, LINES,
+	BYTES_1 = OPERAND(SKIPPED, 1), BYTES_2 = OPERAND(SKIPPED, 2),
+	BYTES_4 = OPERAND(SKIPPED, 4), BYTES_8 = OPERAND(SKIPPED, 8),
+	/* a place in the memo, or the protocol */
+	INDEX_1 = OPERAND(INDEX, 1), INDEX_4 = OPERAND(INDEX, 4),
+	INTEGER_1 = OPERAND(INTEGER, 1), INTEGER_2 = OPERAND(INTEGER, 2),
+	INTEGER_4 = OPERAND(SIGNED, 4),
+	/* a length, then so many bytes, an integer or a string */
+	COUNTED_1 = OPERAND(COUNTED, 1), COUNTED_4 = OPERAND(COUNTED, 4),
+	COUNTED_8 = OPERAND(COUNTED, 8), LONG_1 = OPERAND(LONG, 1),
+	TEXT_1 = OPERAND(TEXT, 1), TEXT_4 = OPERAND(TEXT, 4),
+	TEXT_8 = OPERAND(TEXT, 8),
+	LINE = OPERAND(LINES, 1), LINES_2 = OPERAND(LINES, 2),
+};
+
+/* pickletools.py has their names and meanings.  What pops values up to a mark
+ * needs none. */
+static const struct pickle_instruction {
+	uint8_t operand, needs;
+} instructions[256] = {
+	['('] = { NOTHING }, ['.'] = { NOTHING, 1 }, ['0'] = { NOTHING, 1 },
+	['1'] = { NOTHING }, ['2'] = { NOTHING, 1 }, ['F'] = { LINE },
+	['I'] = { LINE }, ['J'] = { INTEGER_4 }, ['K'] = { INTEGER_1 },
+	['L'] = { LINE }, ['M'] = { INTEGER_2 }, ['N'] = { NOTHING },
+	['P'] = { LINE }, ['Q'] = { NOTHING, 1 }, ['R'] = { NOTHING, 2 },
+	['S'] = { LINE }, ['T'] = { TEXT_4 }, ['U'] = { TEXT_1 },
+	['V'] = { LINE }, ['X'] = { TEXT_4 }, ['a'] = { NOTHING, 2 },
+	['b'] = { NOTHING, 2 }, ['c'] = { LINES_2 }, ['d'] = { NOTHING },
+	['}'] = { NOTHING }, ['e'] = { NOTHING }, ['g'] = { LINE },
+	['p'] = { LINE }, ['h'] = { INDEX_1 }, ['i'] = { LINES_2 },
+	['j'] = { INDEX_4 }, ['l'] = { NOTHING }, [']'] = { NOTHING },
+	['o'] = { NOTHING }, ['q'] = { INDEX_1, 1 }, ['r'] = { INDEX_4, 1 },
+	['s'] = { NOTHING, 3 }, ['t'] = { NOTHING }, [')'] = { NOTHING },
+	['u'] = { NOTHING }, ['G'] = { BYTES_8 }, ['B'] = { COUNTED_4 },
+	['C'] = { COUNTED_1 }, [0x80] = { INDEX_1 }, [0x81] = { NOTHING, 2 },
+	[0x82] = { BYTES_1 }, [0x83] = { BYTES_2 }, [0x84] = { BYTES_4 },
+	[0x85] = { NOTHING, 1 }, [0x86] = { NOTHING, 2 },
+	[0x87] = { NOTHING, 3 }, [0x88] = { NOTHING }, [0x89] = { NOTHING },
+	[0x8a] = { LONG_1 }, [0x8b] = { COUNTED_4 }, [0x8c] = { TEXT_1 },
+	[0x8d] = { TEXT_8 }, [0x8e] = { COUNTED_8 }, [0x8f] = { NOTHING },
+	[0x90] = { NOTHING }, [0x91] = { NOTHING }, [0x92] = { NOTHING, 3 },
+	[0x93] = { NOTHING, 2 }, [0x94] = { NOTHING, 1 }, [0x95] = { BYTES_8 },
+	[0x96] = { COUNTED_8 }, [0x97] = { NOTHING }, [0x98] = { NOTHING, 1 },
+};
+
+/* Makes the byte at p->at readable. */
+static int pickle_fill(struct rsh_pickle *p)
+{
+	uint64_t left;
+	int rc;
+
+	if (p->at >= p->window_at && p->at - p->window_at < p->n_window)
+		return 0;
+	left = p->at < p->src->size ? p->src->size - p->at : 0;
+	if (left == 0)
+		return rsh_bytes_damaged(p->src, p->src->size,
+					 "truncated within a pickle", p->err);
+	p->n_window = left < sizeof(p->window) ? (size_t)left :
+						 sizeof(p->window);
+	p->window_at = p->at;
+	rc = rsh_bytes_read(p->src, p->window, p->n_window, p->at, p->err);
+	if (rc)
+		p->n_window = 0;
+	return rc;
+}
+
+static int pickle_next_byte(struct rsh_pickle *p, uint8_t *out)
+{
+	int rc = pickle_fill(p);
+
+	if (rc == 0)
+		*out = p->window[p->at++ - p->window_at];
+	return rc;
+}
+
+static int pickle_skip(struct rsh_pickle *p, uint64_t n)
+{
+	if (n > p->src->size - p->at)
+		return rsh_bytes_damaged(p->src, p->at, "truncated within a "
+					 "pickle", p->err);
+	p->at += n;
+	return 0;
+}
+
+static int pickle_next_number(struct rsh_pickle *p, unsigned width,
+			      uint64_t *out)
+{
+	uint8_t byte;
+
+	*out = 0;
+	for (unsigned i = 0; i < width; i++) {
+		int rc = pickle_next_byte(p, &byte);
+
+		if (rc)
+			return rc;
+		*out |= (uint64_t)byte << (8 * i);
+	}
+	return 0;
+}
+
+static int pickle_read_integer(struct rsh_pickle *p, unsigned width,
+			       bool is_signed, struct step *out)
+{
+	int rc = pickle_next_number(p, width, &out->number);
+
+	out->is_number = true;
+	if (rc == 0 && is_signed && width > 0 && width < 8 &&
+	    out->number >> (8 * width - 1))
+		out->number |= UINT64_MAX << (8 * width);
+	return rc;
+}
+
+static int pickle_skip_line(struct rsh_pickle *p)
+{
+	uint8_t byte;
+	int rc;
+
+	do
+		rc = pickle_next_byte(p, &byte);
+	while (rc == 0 && byte != '\n');
+	return rc;
+}
+
+static int pickle_read_operand(struct rsh_pickle *p,
+			       enum pickle_operand operand,
+			       struct step *out)
+{
+	const unsigned width = operand & 15;
+	uint64_t n;
+	int rc;
+
+	switch (operand >> 4) {
+	case SKIPPED:
+		return pickle_skip(p, width);
+	case INDEX:
+		return pickle_next_number(p, width, &out->number);
+	case INTEGER:
+	case SIGNED:
+		return pickle_read_integer(p, width, operand >> 4 == SIGNED,
+					   out);
+	case COUNTED:
+		return pickle_next_number(p, width, &n) ?: pickle_skip(p, n);
+	case LONG:
+		/* One of more than eight bytes cannot be a number of
+		 * elements. */
+		return pickle_next_number(p, width, &n) ?:
+		       n <= 8 ? pickle_read_integer(p, (unsigned)n, true, out) :
+				pickle_skip(p, n);
+	case TEXT:
+		return pickle_next_number(p, width, &out->n_text) ?:
+		       pickle_skip(p, out->n_text);
+	case LINES:
+		rc = pickle_skip_line(p);
+		if (width == 1)
+			return rc;
+		rc = rc ?: pickle_skip_line(p);
+		out->n_text = p->at - out->at - 1;
+		return rc;
+	default:
+		return rsh_bytes_damaged(p->src, p->at - 1,
+					 "no pickle instruction", p->err);
+	}
+}
+
+/* Reads the next instruction. */
+static int pickle_next(struct rsh_pickle *p, struct step *out)
+{
+	uint8_t byte;
+	int rc = pickle_next_byte(p, &byte);
+
+	if (rc)
+		return rc;
+	*out = (struct step){
+		.instruction = byte, .needs = instructions[byte].needs,
+		.at = p->at - 1,
+	};
+	return pickle_read_operand(p, instructions[byte].operand, out);
+}
+
+/* Copies the text of the step that was read last. */
+static int pickle_text(struct rsh_pickle *p, const struct step *s, char *to)
+{
+	const uint64_t from = p->at - s->n_text;
+
+	if (from < p->window_at || p->at > p->window_at + p->n_window)
+		return rsh_bytes_read(p->src, to, (size_t)s->n_text, from,
+				      p->err);
+	memcpy(to, p->window + (from - p->window_at), (size_t)s->n_text);
+	return 0;
+}
+
+/* ---- the machine ---- */
 
 struct machine {
 	struct rsh_pickle *p;
@@ -78,15 +294,13 @@ static int machine_put(struct machine *m, uint64_t place)
 
 /* ---- texts and classes ---- */
 
-static int machine_text(struct machine *m, const struct rsh_pickle_step *s,
-			char **out)
+static int machine_text(struct machine *m, const struct step *s, char **out)
 {
 	*out = rsh_arena_alloc(m->arena, (size_t)s->n_text + 1, 1);
-	return *out ? rsh_pickle_text(m->p, s, *out) :
-		      rsh_error_nomem(m->p->err);
+	return *out ? pickle_text(m->p, s, *out) : rsh_error_nomem(m->p->err);
 }
 
-static int machine_push_text(struct machine *m, const struct rsh_pickle_step *s)
+static int machine_push_text(struct machine *m, const struct step *s)
 {
 	char *text;
 	int rc = machine_text(m, s, &text);
@@ -110,7 +324,7 @@ static int machine_push_class(struct machine *m, const char *module,
 	});
 }
 
-static int machine_global(struct machine *m, const struct rsh_pickle_step *s)
+static int machine_global(struct machine *m, const struct step *s)
 {
 	char *module, *name;
 	int rc = machine_text(m, s, &module);
@@ -317,9 +531,11 @@ static int machine_push_real(struct machine *m)
 	struct rsh_pickle_value v = { .kind = RSH_PV_REAL };
 	uint8_t bytes[8] = { 0 };
 	uint64_t bits = 0;
-	int rc = rsh_pickle_text(m->p, &(struct rsh_pickle_step){
-		.n_text = sizeof(bytes),
-	}, (char *)bytes);
+	int rc = pickle_text(m->p,
+			     &(struct step){
+				     .n_text = sizeof(bytes),
+			     },
+			     (char *)bytes);
 
 	if (rc)
 		return rc;
@@ -330,7 +546,7 @@ static int machine_push_real(struct machine *m)
 }
 
 /* Executes an instruction that makes a value. */
-static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
+static int machine_combine(struct machine *m, const struct step *s)
 {
 	const struct rsh_pickle_value *v =
 		m->n < 2 ? NULL : &m->stack[m->n - 2];
@@ -339,7 +555,7 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 	switch (s->instruction) {
 	case 'c':
 		return machine_global(m, s);
-	case RSH_PICKLE_STACK_GLOBAL:
+	case STACK_GLOBAL:
 		if (v[0].kind != RSH_PV_TEXT || v[1].kind != RSH_PV_TEXT)
 			return machine_bad(m, "a class whose name is not a "
 					   "text");
@@ -391,16 +607,6 @@ static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
 	}
 }
 
-/* Returns the number of values that an instruction uses.  `pops` of a step
- * counts only the values that are removed. */
-static unsigned machine_needs(const struct rsh_pickle_step *s)
-{
-	if (s->pops == RSH_PICKLE_TO_MARK)
-		return 0;
-	return s->pops + (s->instruction == 'b' || s->instruction == 'a' ||
-			  s->instruction == 's');
-}
-
 static bool machine_is_of_any_object(uint8_t instruction)
 {
 	return instruction == '0' || instruction == POP_MARK ||
@@ -410,20 +616,20 @@ static bool machine_is_of_any_object(uint8_t instruction)
 	       instruction == BYTEARRAY8;
 }
 
-static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
+static int machine_follow(struct machine *m, const struct step *s)
 {
 	if (!m->rules->any_object && machine_is_of_any_object(s->instruction))
 		return machine_refuse(m, s->instruction);
-	if (m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0) <
-	    machine_needs(s))
+	if (m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0) < s->needs)
 		return machine_bad(m, "a pickle that takes more than there is");
 	switch (s->instruction) {
 	case PROTO:
 		return s->number <= PROTOCOL_MAX ? 0 :
 		       machine_bad(m, "a pickle of a later protocol than 5");
-	case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
+	case 0x95: /* FRAME */
+	case STOP:
 		return 0;
-	case RSH_PICKLE_MARK:
+	case MARK:
 		if (rsh_push(m->marks, m->n_marks, m->cap_marks, m->n))
 			return rsh_error_nomem(m->p->err);
 		return 0;
@@ -450,7 +656,7 @@ static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
 
 static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 {
-	struct rsh_pickle_step step = { .instruction = 0 };
+	struct step step = { .instruction = 0 };
 	int rc = 0;
 
 	m->at = m->p->at;
@@ -458,10 +664,10 @@ static int machine_run(struct machine *m, struct rsh_pickle_value *out)
 	 * enough. */
 	if (m->p->src->size - m->p->at >= UINT32_MAX)
 		return machine_bad(m, "a pickle of 4 GiB or more");
-	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
+	while (rc == 0 && step.instruction != STOP) {
 		const bool first = step.instruction == 0;
 
-		rc = rsh_pickle_next(m->p, &step);
+		rc = pickle_next(m->p, &step);
 		m->at = step.at;
 		if (rc == 0 && first && step.instruction != PROTO)
 			return machine_bad(m, "no pickle");
@@ -513,4 +719,25 @@ rsh_pickle_find(const struct rsh_pickle_value *v, const char *key)
 		if (rsh_pickle_is_text(&v->list->values[i - 2], key))
 			return &v->list->values[i - 1];
 	return NULL;
+}
+
+const struct rsh_pickle_value *
+rsh_pickle_items(const struct rsh_pickle_value *v, uint32_t *n)
+{
+	*n = 0;
+	if (!v || (v->kind != RSH_PV_TUPLE && v->kind != RSH_PV_LIST))
+		return NULL;
+	*n = v->kind == RSH_PV_TUPLE ? v->n : v->list->n;
+	return *n == 0 ? v : v->kind == RSH_PV_TUPLE ? v->items :
+						      v->list->values;
+}
+
+bool rsh_pickle_number(const struct rsh_pickle_value *v, uint64_t max,
+		       uint64_t *out)
+{
+	if (!v || v->kind != RSH_PV_NUMBER || v->number < 0 ||
+	    (uint64_t)v->number > max)
+		return false;
+	*out = (uint64_t)v->number;
+	return true;
 }

@@ -35,15 +35,6 @@ static char *json_text(const char *text, size_t n)
 
 /* ---- JSON ---- */
 
-static int json_put_text(FILE *to, const char *text, size_t n)
-{
-	cleanup_free char *escaped = json_text(text, n);
-
-	if (!escaped)
-		return -ENOTSUP;
-	return fputs(escaped, to) < 0 ? -ENOMEM : 0;
-}
-
 /* Writes the fewest digits from which the same number can be read. */
 static int json_put_real(FILE *to, double real)
 {
@@ -65,67 +56,56 @@ static int json_put_real(FILE *to, double real)
 static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
 			   unsigned depth);
 
-static int json_put_list(FILE *to, const struct rsh_pickle_value *v, uint32_t n,
-			 unsigned depth)
+/* Puts n values, or keys and values of a dictionary. */
+static int json_put_all(FILE *to, const struct rsh_pickle_value *v, uint32_t n,
+			bool is_dict, unsigned depth)
 {
 	int rc = 0;
 
-	fputc('[', to);
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
+	fputc(is_dict ? '{' : '[', to);
+	for (uint32_t i = 0; i + is_dict < n && rc == 0; i += 1 + is_dict) {
 		fputs(i ? ", " : "", to);
-		rc = pickle_json_put(to, &v[i], depth);
+		if (is_dict && v[i].kind == RSH_PV_NUMBER)
+			fprintf(to, "\"%" PRId64 "\"", v[i].number);
+		else if (is_dict)
+			rc = v[i].kind == RSH_PV_TEXT ?
+			     pickle_json_put(to, &v[i], depth) : -ENOTSUP;
+		fputs(is_dict ? ": " : "", to);
+		rc = rc ?: pickle_json_put(to, &v[i + is_dict], depth);
 	}
-	fputc(']', to);
-	return rc;
-}
-
-static int json_put_dict(FILE *to, const struct rsh_pickle_list *l,
-			 unsigned depth)
-{
-	int rc = 0;
-
-	fputc('{', to);
-	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2) {
-		const struct rsh_pickle_value *key = &l->values[i];
-
-		fputs(i ? ", " : "", to);
-		if (key->kind == RSH_PV_TEXT)
-			rc = json_put_text(to, key->text, key->n);
-		else if (key->kind == RSH_PV_NUMBER)
-			fprintf(to, "\"%" PRId64 "\"", key->number);
-		else
-			rc = -ENOTSUP;
-		fputs(": ", to);
-		rc = rc ?: pickle_json_put(to, &key[1], depth);
-	}
-	fputc('}', to);
+	fputc(is_dict ? '}' : ']', to);
 	return rc;
 }
 
 static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
 			   unsigned depth)
 {
+	cleanup_free char *escaped = NULL;
+
 	if (depth > DEPTH_MAX || ftell(to) > PLAIN_MAX)
 		return -ENOTSUP;
 	switch ((enum rsh_pickle_kind)v->kind) {
 	case RSH_PV_NONE:
-		return fputs("null", to) < 0 ? -ENOMEM : 0;
+		fputs("null", to);
+		return 0;
 	case RSH_PV_BOOL:
-		return fputs(v->number ? "true" : "false", to) < 0 ? -ENOMEM :
-								      0;
+		fputs(v->number ? "true" : "false", to);
+		return 0;
 	case RSH_PV_NUMBER:
-		return fprintf(to, "%" PRId64, v->number) < 0 ? -ENOMEM : 0;
+		fprintf(to, "%" PRId64, v->number);
+		return 0;
 	case RSH_PV_REAL:
 		return json_put_real(to, v->real);
 	case RSH_PV_TEXT:
-		return json_put_text(to, v->text, v->n);
+		escaped = json_text(v->text, v->n);
+		fputs(escaped ? escaped : "", to);
+		return escaped ? 0 : -ENOTSUP;
 	case RSH_PV_TUPLE:
-		return json_put_list(to, v->items, v->n, depth + 1);
+		return json_put_all(to, v->items, v->n, false, depth + 1);
 	case RSH_PV_LIST:
-		return json_put_list(to, v->list->values, v->list->n,
-				     depth + 1);
 	case RSH_PV_DICT:
-		return json_put_dict(to, v->list, depth + 1);
+		return json_put_all(to, v->list->values, v->list->n,
+				    v->kind == RSH_PV_DICT, depth + 1);
 	default:
 		return -ENOTSUP;
 	}
@@ -252,6 +232,7 @@ int rsh_plain_make(const struct rsh_pickle_value *v, struct rsh_plain *out)
 	if (!to)
 		return -ENOMEM;
 	rc = pickle_json_put(to, v, 0);
+	rc = ferror(to) ? -ENOMEM : rc;
 	if (fclose(to) != 0 && rc == 0)
 		rc = -ENOMEM;
 	if (rc)
@@ -335,8 +316,7 @@ struct rsh_path_key *rsh_path_keys_copy(const struct rsh_path_key *keys,
 	for (uint32_t i = 0; to && i < n; i++) {
 		to[i] = keys[i];
 		if (keys[i].text)
-			to[i].text = rsh_arena_strndup(arena, keys[i].text,
-						       strlen(keys[i].text));
+			to[i].text = rsh_arena_strdup(arena, keys[i].text);
 		if (keys[i].text && !to[i].text)
 			return NULL;
 	}

@@ -9,15 +9,17 @@
 #include "rsh/util/mem.h"
 #include "rule_table_i.h"
 
-/* Reserves room for one more line of a kind. */
-static void rule_room(struct rule_parse *p, void *array, size_t *cap,
-		      uint32_t n, size_t elem)
-{
-	if (n == RULE_LINES_MAX)
-		rule_bad(p, "more than %d lines of one kind", RULE_LINES_MAX);
-	else if (rsh_grow(array, cap, (size_t)n + 1, elem))
-		rule_nomem(p);
-}
+/* Adds a line to the table's list of its kind, unless something was wrong. */
+#define rule_add(p, list, ...)                                                \
+	do {                                                                  \
+		struct rsh_rule_table *t_ = (p)->t;                           \
+		if (t_->n_##list == RULE_LINES_MAX)                           \
+			rule_bad(p, "more than %d lines of one kind",         \
+				 RULE_LINES_MAX);                             \
+		if (!(p)->rc && rsh_push(t_->list, t_->n_##list,              \
+					 t_->list##_cap, __VA_ARGS__))        \
+			rule_nomem(p);                                        \
+	} while (0)
 
 /* Takes the word, if it is next.  A word before "=" is a tensor's name. */
 static bool rule_begins(struct rule_parse *p, const char *word)
@@ -40,13 +42,10 @@ static bool rule_begins(struct rule_parse *p, const char *word)
 
 static void rule_line_for(struct rule_parse *p)
 {
-	struct rsh_rule_table *t = p->t;
-
 	do {
-		rule_room(p, &t->suits, &t->suits_cap, t->n_suits,
-			  sizeof(*t->suits));
-		if (!p->rc)
-			t->suits[t->n_suits++] = rule_parse_word(p);
+		const char *suit = rule_parse_word(p);
+
+		rule_add(p, suits, suit);
 		rule_skip_blanks(p);
 	} while (!p->rc && p->at < p->end);
 }
@@ -80,7 +79,6 @@ static void rule_line_let(struct rule_parse *p)
 	struct rsh_rule_let let = { .line = p->line };
 	const struct rsh_rule_let *old;
 
-	rule_room(p, &t->lets, &t->lets_cap, t->n_lets, sizeof(*t->lets));
 	if (t->n_lets == RULE_LETS_MAX)
 		rule_bad(p, "more than %d `let`", RULE_LETS_MAX);
 	rule_parse_let(p, &let);
@@ -96,7 +94,7 @@ static void rule_line_let(struct rule_parse *p)
 		if (rsh_rule_let_uses(&t->lets[i], let.name))
 			rule_bad(p, "line %u, which comes before, uses %s",
 				 t->lets[i].line, let.name);
-	t->lets[t->n_lets++] = let;
+	rule_add(p, lets, let);
 }
 
 static void rule_check_least(struct rule_parse *p,
@@ -203,20 +201,24 @@ static const char *rule_parse_plain(struct rule_parse *p, const char *what)
 	return p->rc ? "" : n.texts[0];
 }
 
+/* Reads two names without holes, with "=" between, up to the end. */
+static void rule_parse_two(struct rule_parse *p, const char *what,
+			   const char **left, const char **right)
+{
+	*left = rule_parse_plain(p, what);
+	rule_equals(p);
+	*right = rule_parse_plain(p, what);
+	rule_parse_end(p);
+}
+
 static void rule_line_state(struct rule_parse *p)
 {
-	static const char what[] = "what a state's name begins with";
-	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_state state;
 
-	rule_room(p, &t->states, &t->states_cap, t->n_states,
-		  sizeof(*t->states));
-	state.prefix[RSH_SIDE_HF] = rule_parse_plain(p, what);
-	rule_equals(p);
-	state.prefix[RSH_SIDE_MINDSPORE] = rule_parse_plain(p, what);
-	rule_parse_end(p);
-	if (!p->rc)
-		t->states[t->n_states++] = state;
+	rule_parse_two(p, "what a state's name begins with",
+		       &state.prefix[RSH_SIDE_HF],
+		       &state.prefix[RSH_SIDE_MINDSPORE]);
+	rule_add(p, states, state);
 }
 
 /* Reads the name of an earlier `let`. */
@@ -232,11 +234,9 @@ static const char *rule_parse_let_name(struct rule_parse *p)
 
 static void rule_line_pad(struct rule_parse *p)
 {
-	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_pad pad = { .line = p->line };
 	const char *with;
 
-	rule_room(p, &t->pads, &t->pads_cap, t->n_pads, sizeof(*t->pads));
 	pad.name = rule_parse_plain(p, "the name of a padded tensor");
 	rule_equals(p);
 	pad.rows = rule_parse_let_name(p);
@@ -246,31 +246,22 @@ static void rule_line_pad(struct rule_parse *p)
 	pad.last = strcmp(with, "last") == 0;
 	if (!pad.last && strcmp(with, "zeros") != 0)
 		rule_bad(p, "padding is zeros or last, not %s", with);
-	if (!p->rc)
-		t->pads[t->n_pads++] = pad;
+	rule_add(p, pads, pad);
 }
 
 static void rule_line_tied(struct rule_parse *p)
 {
-	static const char what[] = "the name of a tied tensor";
-	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_tied tied = { .line = p->line };
 
-	rule_room(p, &t->tied, &t->tied_cap, t->n_tied, sizeof(*t->tied));
-	tied.copy = rule_parse_plain(p, what);
-	rule_equals(p);
-	tied.original = rule_parse_plain(p, what);
-	rule_parse_end(p);
-	if (!p->rc)
-		t->tied[t->n_tied++] = tied;
+	rule_parse_two(p, "the name of a tied tensor", &tied.copy,
+		       &tied.original);
+	rule_add(p, tied, tied);
 }
 
 static void rule_line_rest(struct rule_parse *p)
 {
-	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_rest rest = { { "", "" } };
 
-	rule_room(p, &t->rests, &t->rests_cap, t->n_rests, sizeof(*t->rests));
 	if (p->at < p->end && *p->at != '=')
 		rest.prefix[RSH_SIDE_HF] = rule_parse_plain(p, "a prefix");
 	rule_equals(p);
@@ -278,8 +269,7 @@ static void rule_line_rest(struct rule_parse *p)
 		rest.prefix[RSH_SIDE_MINDSPORE] =
 			rule_parse_plain(p, "a prefix");
 	rule_parse_end(p);
-	if (!p->rc)
-		t->rests[t->n_rests++] = rest;
+	rule_add(p, rests, rest);
 }
 
 static void rule_line_group(struct rule_parse *p)
@@ -294,17 +284,13 @@ static void rule_line_group(struct rule_parse *p)
 
 static void rule_line_config(struct rule_parse *p)
 {
-	struct rsh_rule_table *t = p->t;
 	struct rsh_rule_config config;
 
-	rule_room(p, &t->configs, &t->configs_cap, t->n_configs,
-		  sizeof(*t->configs));
 	config.key = rule_parse_word(p);
 	rule_equals(p);
 	config.of = rule_parse_word(p);
 	rule_parse_end(p);
-	if (!p->rc)
-		t->configs[t->n_configs++] = config;
+	rule_add(p, configs, config);
 }
 
 /* ---- rules ---- */
@@ -416,10 +402,8 @@ static void rule_use_prefixes(struct rule_parse *p, struct rsh_rule *r)
 static void rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 			   const char *text)
 {
-	struct rsh_rule_table *t = p->t;
 	struct rsh_rule r = { .kind = kind, .line = p->line, .text = text };
 
-	rule_room(p, &t->rules, &t->rules_cap, t->n_rules, sizeof(*t->rules));
 	rule_parse_side(p, &r, RSH_SIDE_HF);
 	if (kind != RSH_RULE_SKIP) {
 		rule_equals(p);
@@ -432,7 +416,7 @@ static void rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
 		rule_bad(p, "several names where one is wanted");
 	rule_use_prefixes(p, &r);
 	if (!p->rc && rule_check(p, &r) == 0)
-		t->rules[t->n_rules++] = r;
+		rule_add(p, rules, r);
 }
 
 /* ---- lines ---- */
@@ -464,36 +448,33 @@ static bool rule_begins_rest(struct rule_parse *p)
 
 static void rule_parse_line(struct rule_parse *p)
 {
+	static const struct {
+		const char *word;
+		void (*parse)(struct rule_parse *p);
+	} kinds[] = {
+		{ "under", rule_line_under }, { "when", rule_line_when },
+		{ "group", rule_line_group }, { "config", rule_line_config },
+		{ "for", rule_line_for }, { "let", rule_line_let },
+		{ "state", rule_line_state }, { "pad", rule_line_pad },
+		{ "tied", rule_line_tied },
+	};
+	const size_t n = sizeof(kinds) / sizeof(kinds[0]);
 	const char *text = rule_keep_line(p);
-	const bool in_row = rule_begins(p, "under");
+	size_t i = 0;
 
-	if (in_row)
-		rule_line_under(p);
-	else if (rule_begins(p, "when"))
-		rule_line_when(p);
+	while (i < n && !rule_begins(p, kinds[i].word))
+		i++;
+	if (i < n)
+		kinds[i].parse(p);
 	else if (rule_begins_rest(p))
 		rule_line_rest(p);
-	else if (rule_begins(p, "group"))
-		rule_line_group(p);
-	else if (rule_begins(p, "config"))
-		rule_line_config(p);
-	else if (rule_begins(p, "for"))
-		rule_line_for(p);
-	else if (rule_begins(p, "let"))
-		rule_line_let(p);
-	else if (rule_begins(p, "state"))
-		rule_line_state(p);
-	else if (rule_begins(p, "pad"))
-		rule_line_pad(p);
-	else if (rule_begins(p, "tied"))
-		rule_line_tied(p);
 	else if (rule_begins(p, "also"))
 		rule_line_rule(p, RSH_RULE_ALSO, text);
 	else if (rule_begins(p, "skip"))
 		rule_line_rule(p, RSH_RULE_SKIP, text);
 	else
 		rule_line_rule(p, RSH_RULE_SAME, text);
-	p->in_row = in_row;
+	p->in_row = i == 0;
 }
 
 /* Removes the comment: a "#" at the beginning of the line or after a blank, and

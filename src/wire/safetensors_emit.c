@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/json_text.h"
 #include "safetensors_i.h"
 
 #define ALIGNMENT 8 /* of the header's length */
@@ -54,12 +55,6 @@ static int compare_entries(const void *a, const void *b)
 	return strcmp(x->key, y->key);
 }
 
-static int bad_entry(const char *key, struct rsh_error *err)
-{
-	return rsh_error_set(err, EINVAL,
-			     "the metadata entry \"%s\" is not UTF-8", key);
-}
-
 static int put_metadata(struct rsh_json_text *t,
 			const struct rsh_safetensors_entry *entries, uint32_t n,
 			struct rsh_error *err)
@@ -70,20 +65,22 @@ static int put_metadata(struct rsh_json_text *t,
 	if (!sorted)
 		return rsh_error_nomem(err);
 	memcpy(sorted, entries, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), compare_entries);
+	rsh_sort(sorted, n, compare_entries);
 	rsh_json_text_puts(t, "\"" SAFETENSORS_METADATA "\":{");
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_safetensors_entry *e = &sorted[i];
 
-		if (i)
-			rsh_json_text_puts(t, ",");
-		if (!rsh_json_text_put_string(t, e->key, strlen(e->key),
-					      RSH_ESCAPES_SERDE))
-			return bad_entry(e->key, err);
-		rsh_json_text_puts(t, ":");
-		if (!rsh_json_text_put_string(t, e->value, strlen(e->value),
-					      RSH_ESCAPES_SERDE))
-			return bad_entry(e->key, err);
+		for (int k = 0; k < 2; k++) {
+			const char *text = k ? e->value : e->key;
+
+			rsh_json_text_puts(t, k ? ":" : i ? "," : "");
+			if (!rsh_json_text_put_string(t, text, strlen(text),
+						      RSH_ESCAPES_SERDE))
+				return rsh_error_set(err, EINVAL,
+						     "the metadata entry "
+						     "\"%s\" is not UTF-8",
+						     e->key);
+		}
 	}
 	rsh_json_text_puts(t, "}");
 	return 0;
@@ -115,22 +112,17 @@ static int put_tensor(struct rsh_json_text *t, const struct rsh_record_shape *s,
 	if (!rsh_add_u64(begin, s->content_bytes, offset))
 		return rsh_error_set(err, EFBIG,
 				     "a safetensors file of more than 2^64 bytes");
-	rsh_json_text_puts(t, ":{\"dtype\":\"");
-	rsh_json_text_puts(t, rsh_safetensors_dtype(s->dtype));
-	rsh_json_text_puts(t, "\",\"shape\":[");
-	for (unsigned i = 0; i < s->n_dims; i++) {
-		if (i)
-			rsh_json_text_puts(t, ",");
-		/* The shape of F4 counts numbers, two in a byte. */
-		rsh_json_text_put_u64(t, (uint64_t)s->dims[i]
-			<< (s->dtype == RSH_DTYPE_FLOAT4X2 &&
-			    i + 1u == s->n_dims));
-	}
-	rsh_json_text_puts(t, "],\"data_offsets\":[");
-	rsh_json_text_put_u64(t, begin);
-	rsh_json_text_puts(t, ",");
-	rsh_json_text_put_u64(t, *offset);
-	rsh_json_text_puts(t, "]}");
+	rsh_json_text_printf(t, ":{\"dtype\":\"%s\",\"shape\":[",
+			     rsh_safetensors_dtype(s->dtype));
+	/* The shape of F4 counts numbers, two in a byte. */
+	for (unsigned i = 0; i < s->n_dims; i++)
+		rsh_json_text_printf(
+			t, "%s%" PRIu64, i ? "," : "",
+			(uint64_t)s->dims[i]
+				<< (s->dtype == RSH_DTYPE_FLOAT4X2 &&
+				    i + 1u == s->n_dims));
+	rsh_json_text_printf(t, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
+			     begin, *offset);
 	return 0;
 }
 

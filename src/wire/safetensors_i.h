@@ -3,12 +3,7 @@
  * directory includes it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "rsh/tensor/dtype.h"
-#include "rsh/wire/json_text.h"
 
 #define SAFETENSORS_LENGTH_BYTES 8 /* before the header */
 #define SAFETENSORS_METADATA "__metadata__"

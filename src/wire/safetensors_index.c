@@ -58,7 +58,7 @@ static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: \"%s\" is said to be in \"%s\", which is not a file below the directory of the map",
 				     path, name, file);
-	w->name = rsh_arena_strndup(&map->arena_, name, strlen(name));
+	w->name = rsh_arena_strdup(&map->arena_, name);
 	w->file = rsh_names_add(map->file_names_, part, n);
 	if (!w->name || w->file == RSH_NAME_NONE)
 		return rsh_error_nomem(err);
@@ -169,11 +169,6 @@ static int compare_weights(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static bool put_python_string(struct rsh_json_text *t, const char *s)
-{
-	return rsh_json_text_put_string(t, s, strlen(s), RSH_ESCAPES_PYTHON);
-}
-
 static int put_weights(struct rsh_json_text *t, const struct rsh_weight_map *map,
 		       struct rsh_error *err)
 {
@@ -184,17 +179,21 @@ static int put_weights(struct rsh_json_text *t, const struct rsh_weight_map *map
 		return rsh_error_nomem(err);
 	if (map->n_weights)
 		memcpy(sorted, map->weights, map->n_weights * sizeof(*sorted));
-	qsort(sorted, map->n_weights, sizeof(*sorted), compare_weights);
+	rsh_sort(sorted, map->n_weights, compare_weights);
 	for (uint32_t i = 0; i < map->n_weights; i++) {
+		const char *name = sorted[i].name;
 		const char *file = map->files[sorted[i].file];
 
 		rsh_json_text_puts(t, i ? ",\n    " : "\n    ");
-		if (!put_python_string(t, sorted[i].name))
+		if (!rsh_json_text_put_string(t, name, strlen(name),
+					      RSH_ESCAPES_PYTHON))
 			return rsh_error_set(err, EINVAL,
-					     "the name of parameter \"%s\" is not UTF-8",
-					     sorted[i].name);
+					     "the name of parameter \"%s\" is "
+					     "not UTF-8",
+					     name);
 		rsh_json_text_puts(t, ": ");
-		if (!put_python_string(t, file))
+		if (!rsh_json_text_put_string(t, file, strlen(file),
+					      RSH_ESCAPES_PYTHON))
 			return rsh_error_set(err, EINVAL,
 					     "the file name \"%s\" is not UTF-8",
 					     file);
@@ -211,11 +210,9 @@ int rsh_weight_map_format(const struct rsh_weight_map *map, char **out,
 	int rc;
 
 	rsh_json_text_puts(&t, "{\n  \"metadata\": {");
-	if (map->has_total_size) {
-		rsh_json_text_puts(&t, "\n    \"total_size\": ");
-		rsh_json_text_put_u64(&t, map->total_size);
-		rsh_json_text_puts(&t, "\n  ");
-	}
+	if (map->has_total_size)
+		rsh_json_text_printf(&t, "\n    \"total_size\": %llu\n  ",
+				     (unsigned long long)map->total_size);
 	rsh_json_text_puts(&t, "},\n  \"weight_map\": {");
 	rc = put_weights(&t, map, err);
 	rsh_json_text_puts(&t, "}\n}\n");

@@ -208,7 +208,7 @@ static int read_metadata(struct scan *s, struct rsh_safetensors_meta *meta)
 	json_object_foreach(s->metadata, key, value) {
 		struct rsh_safetensors_entry *e = &entries[meta->n_entries++];
 
-		e->key = rsh_arena_strndup(&meta->arena_, key, strlen(key));
+		e->key = rsh_arena_strdup(&meta->arena_, key);
 		e->value = rsh_arena_strndup(&meta->arena_,
 					     json_string_value(value),
 					     json_string_length(value));
@@ -309,19 +309,6 @@ static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 	}
 }
 
-/* The metadata says which Int8 are Int4. */
-static void find_int4(struct scan *s)
-{
-	for (uint32_t i = 0; s->metadata && i < s->n_tensors; i++) {
-		struct tensor *t = &s->tensors[i];
-		const json_t *v = t->dtype != RSH_DTYPE_INT8 ? NULL :
-				  json_object_get(s->metadata, t->name);
-
-		if (v && !strcmp(json_string_value(v), SAFETENSORS_INT4))
-			t->dtype = RSH_DTYPE_INT4;
-	}
-}
-
 /* A version of weights that is a delta has compressed bytes, all UInt8 of one
  * dimension, and the checksum of each tensor under its name. */
 static int check_no_delta(struct scan *s)
@@ -356,23 +343,12 @@ static int compare_tensors(const void *a, const void *b)
 	       rsh_compare_u64(x->place, y->place);
 }
 
-/* Two records of one name and place would be said to overlap.  Other duplicates
- * are found when the index is sorted by name. */
-static int check_twice(struct scan *s)
-{
-	for (uint32_t i = 1; i < s->n_tensors; i++)
-		if (s->tensors[i].begin == s->tensors[i - 1].begin &&
-		    strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)
-			return st_is_twice(s, s->tensors[i].name);
-	return 0;
-}
-
 static int add_tensor(struct scan *s, const char *name, const json_t *info)
 {
 	struct tensor t = { .place = s->n_tensors };
 	int rc;
 
-	t.name = rsh_arena_strndup(&s->arena, name, strlen(name));
+	t.name = rsh_arena_strdup(&s->arena, name);
 	if (!t.name || rsh_room(s->tensors, s->cap, (size_t)s->n_tensors + 1))
 		return rsh_error_nomem(s->err);
 	rc = st_read_tensor(s, info, &t);
@@ -428,11 +404,24 @@ static int read_header(struct scan *s)
 	s->text = NULL;
 	if (rc)
 		return rc;
-	find_int4(s);
-	if (s->n_tensors > 0)
-		qsort(s->tensors, s->n_tensors, sizeof(*s->tensors),
-		      compare_tensors);
-	return check_twice(s) ?: check_no_delta(s);
+	/* The metadata says which Int8 are Int4. */
+	for (uint32_t i = 0; s->metadata && i < s->n_tensors; i++) {
+		struct tensor *t = &s->tensors[i];
+		const json_t *v = t->dtype != RSH_DTYPE_INT8 ?
+					  NULL :
+					  json_object_get(s->metadata, t->name);
+
+		if (v && !strcmp(json_string_value(v), SAFETENSORS_INT4))
+			t->dtype = RSH_DTYPE_INT4;
+	}
+	rsh_sort(s->tensors, s->n_tensors, compare_tensors);
+	/* Two records of one name and place would be said to overlap.  Other
+	 * duplicates are found when the index is sorted by name. */
+	for (uint32_t i = 1; i < s->n_tensors; i++)
+		if (s->tensors[i].begin == s->tensors[i - 1].begin &&
+		    strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)
+			return st_is_twice(s, s->tensors[i].name);
+	return check_no_delta(s);
 }
 
 /* ---- the index ---- */
@@ -544,22 +533,17 @@ static int add_records(struct scan *s)
 	return 0;
 }
 
-static int check_names(struct scan *s)
-{
-	uint32_t twice;
-
-	return !rsh_ckpt_index_sort(s->index, &twice) ? 0 :
-	       st_is_twice(s, rsh_names_text(s->names, twice));
-}
-
 static int scan_file(struct scan *s, struct rsh_ckpt_index **out,
 		     struct rsh_safetensors_meta *meta)
 {
+	uint32_t twice;
 	int rc;
 
 	if (meta)
 		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
-	rc = read_header(s) ?: add_records(s) ?: check_names(s);
+	rc = read_header(s) ?: add_records(s);
+	if (!rc && rsh_ckpt_index_sort(s->index, &twice))
+		rc = st_is_twice(s, rsh_names_text(s->names, twice));
 	if (!rc && meta)
 		rc = read_metadata(s, meta);
 	free(s->tensors);

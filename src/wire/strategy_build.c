@@ -33,11 +33,6 @@ struct raw_list *rsh_raw_item_push_map(struct raw_item *raw)
 	return entry;
 }
 
-void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis)
-{
-	rsh_raw_list_push(rsh_raw_item_push_map(raw), axis);
-}
-
 void rsh_raw_item_reset(struct raw_item *raw)
 {
 	raw->name = NULL;
@@ -313,7 +308,7 @@ int rsh_strategy_builder_finish(struct strategy_builder *b,
 		&b->arena, struct rsh_strategy_item, b->n_items);
 	struct rsh_strategy_op *ops = rsh_arena_array(
 		&b->arena, struct rsh_strategy_op, b->n_ops);
-	char *path = rsh_arena_strndup(&b->arena, b->path, strlen(b->path));
+	char *path = rsh_arena_strdup(&b->arena, b->path);
 	struct rsh_arena *arena = malloc(sizeof(*arena));
 	struct rsh_strategy_file *f = calloc(1, sizeof(*f));
 

@@ -43,8 +43,6 @@ void rsh_raw_list_push(struct raw_list *l, int64_t v);
 /* Adds an empty entry to the item's map and returns it.  It is valid until the
  * next call. */
 struct raw_list *rsh_raw_item_push_map(struct raw_item *raw);
-/* Adds an entry with one number to the item's map. */
-void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis);
 /* Empties the item. */
 void rsh_raw_item_reset(struct raw_item *raw);
 

@@ -314,16 +314,13 @@ struct part {
 	void *content; /* the parsed message or object */
 };
 
-static int no_strategy(const struct rsh_strategy_bytes *f, const char *what,
-		       struct rsh_error *err)
-{
-	return rsh_error_set(err, EBADMSG, "%s: %s", f->path, what);
-}
-
 static int is_empty(const struct rsh_strategy_bytes *f, struct rsh_error *err)
 {
-	return no_strategy(f, "without strategy items or layout items it cannot be merged: its pipeline stage is not known",
-			   err);
+	return rsh_error_set(err, EBADMSG,
+			     "%s: without strategy items or layout items it "
+			     "cannot be merged: its pipeline stage is not "
+			     "known",
+			     f->path);
 }
 
 static int join_by_stage(const void *a, const void *b)
@@ -353,8 +350,10 @@ static int unpack(struct part *p, struct rsh_error *err)
 
 	p->content = map;
 	if (!map)
-		return no_strategy(p->file, "not a strategy file in protobuf form, or damaged",
-				   err);
+		return rsh_error_set(err, EBADMSG,
+				     "%s: not a strategy file in protobuf "
+				     "form, or damaged",
+				     p->file->path);
 	if (!map->n_parallel_strategy_item || !map->n_parallel_layout_item)
 		return is_empty(p->file, err);
 	first = map->parallel_strategy_item[0]->parallel_strategys;
@@ -496,7 +495,7 @@ int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		rc = json ? parse(&parts[i], err) : unpack(&parts[i], err);
 	}
 	if (!rc) {
-		qsort(parts, n, sizeof(*parts), join_by_stage);
+		rsh_sort(parts, n, join_by_stage);
 		rc = json ? join_json(parts, n, out, len, err) :
 			    join_pb(parts, n, out, len, err);
 	}

@@ -4,11 +4,19 @@
 #include "rsh/wire/strategy_file.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
+
+#include <jansson.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "node_strategy.pb-c.h"
-#include "strategy_build_i.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/bytes.h"
+#include "rsh/wire/ckpt.h"
 #include "rsh/wire/json_load.h"
+#include "strategy_build_i.h"
 
 /* ---- the JSON form ---- */
 
@@ -79,35 +87,13 @@ static bool get_number(const json_t *layout, const char *key, int64_t *out)
 	return !v || json_is_integer(v);
 }
 
-static bool push_map_entry(struct raw_item *raw, const json_t *v)
-{
-	struct raw_list *entry;
-	const json_t *axis;
-	size_t i;
-
-	if (json_is_integer(v)) {
-		rsh_raw_item_push_axis(raw, json_integer_value(v));
-		return true;
-	}
-	if (!json_is_array(v))
-		return false;
-	raw->nested = true;
-	entry = rsh_raw_item_push_map(raw);
-	json_array_foreach(v, i, axis) {
-		if (!json_is_integer(axis))
-			return false;
-		rsh_raw_list_push(entry, json_integer_value(axis));
-	}
-	return true;
-}
-
 /* MindSpore writes a flat list.  A list of lists has the same meaning as
  * several TensorMap messages in the protobuf form. */
 static bool get_map(const json_t *layout, struct raw_item *raw)
 {
 	const json_t *map = json_object_get(layout, "tensor_map");
-	const json_t *v;
-	size_t i;
+	const json_t *v, *axis;
+	size_t i, k;
 
 	if (!map)
 		return true;
@@ -115,8 +101,23 @@ static bool get_map(const json_t *layout, struct raw_item *raw)
 		return false;
 	raw->has_map = true;
 	json_array_foreach(map, i, v)
-		if (!push_map_entry(raw, v))
+	{
+		struct raw_list *entry = rsh_raw_item_push_map(raw);
+
+		if (json_is_integer(v)) {
+			rsh_raw_list_push(entry, json_integer_value(v));
+			continue;
+		}
+		if (!json_is_array(v))
 			return false;
+		raw->nested = true;
+		json_array_foreach(v, k, axis)
+		{
+			if (!json_is_integer(axis))
+				return false;
+			rsh_raw_list_push(entry, json_integer_value(axis));
+		}
+	}
 	return true;
 }
 
@@ -210,14 +211,6 @@ static int read_json(const char *data, size_t len, const char *path,
 
 /* ---- the protobuf form ---- */
 
-/* Appends numbers to a list, which has room for them. */
-static void pb_append(int64_t *list, size_t *n, const int64_t *v, size_t count)
-{
-	if (count)
-		memcpy(list + *n, v, count * sizeof(*v));
-	*n += count;
-}
-
 /* Reads the rows of a table that is split manually.  There is one message of
  * each kind; more are joined. */
 static bool pb_read_rows(const Rsh__Pb__ParallelLayouts *l,
@@ -235,11 +228,12 @@ static bool pb_read_rows(const Rsh__Pb__ParallelLayouts *l,
 	if (!rows || !offsets)
 		return false;
 	for (size_t i = 0; i < l->n_param_split_shape; i++)
-		pb_append(rows, &raw->n_rows, l->param_split_shape[i]->dim,
-			  l->param_split_shape[i]->n_dim);
+		for (size_t k = 0; k < l->param_split_shape[i]->n_dim; k++)
+			rows[raw->n_rows++] = l->param_split_shape[i]->dim[k];
 	for (size_t i = 0; i < l->n_indices_offset; i++)
-		pb_append(offsets, &raw->n_offsets, l->indices_offset[i]->dim,
-			  l->indices_offset[i]->n_dim);
+		for (size_t k = 0; k < l->indices_offset[i]->n_dim; k++)
+			offsets[raw->n_offsets++] =
+				l->indices_offset[i]->dim[k];
 	raw->rows = rows;
 	raw->offsets = offsets;
 	return true;
@@ -270,15 +264,12 @@ static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
 	raw.nested = l->n_tensor_map > 1;
 	for (size_t i = 0; i < l->n_tensor_map; i++) {
 		const Rsh__Pb__TensorMap *m = l->tensor_map[i];
-		struct raw_list *entry = NULL;
+		struct raw_list *entry =
+			raw.nested ? rsh_raw_item_push_map(&raw) : NULL;
 
-		if (raw.nested)
-			entry = rsh_raw_item_push_map(&raw);
 		for (size_t k = 0; k < m->n_dim; k++)
-			if (entry)
-				rsh_raw_list_push(entry, m->dim[k]);
-			else
-				rsh_raw_item_push_axis(&raw, m->dim[k]);
+			rsh_raw_list_push(entry ?: rsh_raw_item_push_map(&raw),
+					  m->dim[k]);
 	}
 	return rsh_strategy_builder_item(b, &raw, err);
 }
@@ -315,14 +306,6 @@ static int read_pb(const uint8_t *data, size_t len, const char *path,
 	return rc;
 }
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "rsh/util/names.h"
-#include "rsh/wire/bytes.h"
-#include "rsh/wire/ckpt.h"
-#include "strategy_build_i.h"
-
 /* The strategy files of the largest jobs have a few megabytes. */
 #define MAX_FILE_BYTES ((size_t)256 * 1024 * 1024)
 
@@ -345,19 +328,13 @@ static bool is_checkpoint(const void *data, size_t len, const char *path)
 	return is;
 }
 
-static void cleanup_builder(struct strategy_builder **b)
-{
-	rsh_strategy_builder_free(*b);
-}
-
 int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 			   rsh_strategy_report_fn *report, void *ctx,
 			   struct rsh_strategy_file **out,
 			   struct rsh_error *err)
 {
 	const size_t len = text->len, n = strlen(path);
-	__attribute__((cleanup(cleanup_builder))) struct strategy_builder *b =
-		NULL;
+	struct strategy_builder *b;
 	const bool json = n >= 5 && !strcmp(path + n - 5, ".json");
 	int rc;
 
@@ -379,17 +356,20 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 	 * all unknown. */
 	if (rc != -ENOMEM && b->n_items + b->n_reported == 0) {
 		if (is_checkpoint(text->data, len, path))
-			return rsh_error_set(err, EBADMSG,
-					     "%s: this is a checkpoint, not a strategy file",
-					     path);
-		if (!rc)
-			return rsh_error_set(err, EBADMSG,
-					     "%s: not a strategy file: it holds no parameter layout",
-					     path);
+			rc = rsh_error_set(err, EBADMSG,
+					   "%s: this is a checkpoint, not a "
+					   "strategy file",
+					   path);
+		else if (!rc)
+			rc = rsh_error_set(err, EBADMSG,
+					   "%s: not a strategy file: it holds "
+					   "no parameter layout",
+					   path);
 	}
 	rc = rc ?: rsh_strategy_builder_finish(b, out, err);
 	if (!rc)
 		(*out)->content_hash = XXH3_64bits(text->data, len);
+	rsh_strategy_builder_free(b);
 	return rc;
 }
 
@@ -398,4 +378,32 @@ int rsh_strategy_parse(const void *data, size_t len, const char *path,
 {
 	return rsh_strategy_parse_all(&(struct rsh_memory){ data, len }, path,
 				      NULL, NULL, out, err);
+}
+
+/* ---- group_info.pb ---- */
+
+int rsh_group_info_parse(const void *data, size_t len, const char *path,
+			 uint32_t **ranks, uint32_t *n, struct rsh_error *err)
+{
+	Rsh__Pb__ParallelGroupMap *map =
+		len ? rsh__pb__parallel_group_map__unpack(NULL, len, data) :
+		      NULL;
+	const Rsh__Pb__ParallelGroupRanks *list;
+	uint32_t *copy;
+
+	if (!map)
+		return rsh_error_set(err, EBADMSG, "%s: %s", path,
+				     len ? "not a file of group information, "
+					   "or damaged" :
+					   "the group information is empty");
+	list = map->ckpt_restore_rank_list;
+	*n = list ? (uint32_t)list->n_dim : 0;
+	copy = rsh_alloc_array(*n, sizeof(*copy));
+	if (copy && *n)
+		memcpy(copy, list->dim, *n * sizeof(*copy));
+	rsh__pb__parallel_group_map__free_unpacked(map, NULL);
+	if (!copy)
+		return rsh_error_nomem(err);
+	*ranks = copy;
+	return 0;
 }

@@ -3,7 +3,7 @@
  * is all there, and no longer than the file can say, or in a sentence. */
 #include "fuzz_support.h"
 
-#include "rsh/wire/group_info.h"
+#include "rsh/wire/strategy_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -70,12 +70,10 @@ static void check_description(const struct rsh_source_megatron *st)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct rsh_megatron_listed listed[] = {
-		{ .name = "model", .n_numbers = 1 },
-		{ .name = "states", .n_numbers = 1 },
+		{ .n_numbers = 1 }, { .n_numbers = 1 },
 	};
-	struct rsh_source_megatron st = {
-		.path = "fuzz", .dir = "", .n = 1, .listed = listed,
-	};
+	struct rsh_source_megatron *st = rsh_joined_new(
+		&rsh_megatron_files, sizeof(*st), NULL, 2);
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t first = 0;
@@ -83,27 +81,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size >= sizeof(first))
 		memcpy(&first, data, sizeof(first));
 	if (size >= sizeof(first) && first <= size - sizeof(first)) {
-		require(rsh_joined_init(&st.all, &rsh_megatron_files, NULL,
-					2) == 0);
-		st.all.n = 2;
+		rsh_joined_add_file(&st->all, "model");
+		rsh_joined_add_file(&st->all, "states");
+		st->n = 1;
+		st->listed = listed;
 		data += sizeof(first);
 		size -= sizeof(first);
-		if (read_file(&st, 0, data, first, names)) {
+		if (read_file(st, 0, data, first, names)) {
 			const uint64_t *args =
-				rsh_megatron_file_of(&st, 0)->args;
+				rsh_megatron_file_of(st, 0)->args;
 
 			for (unsigned i = 0; i < 2; i++)
 				listed[i].n_numbers +=
 					(args[RSH_MEGATRON_PIPELINE] > 1) +
 					(args[RSH_MEGATRON_EXPERT] > 1);
-			read_file(&st, 1, data + first, size - first, names);
-			if (rsh_megatron_describe(&st, &err) == 0)
-				check_description(&st);
+			read_file(st, 1, data + first, size - first, names);
+			if (rsh_joined_describe(&st->all, &err) == 0)
+				check_description(st);
 			else
 				require(*err.text);
 		}
-		rsh_megatron_state_clear(&st);
 	}
+	rsh_joined_free(st);
 	rsh_names_free(names);
 	return 0;
 }

@@ -24,13 +24,14 @@ static void check_tensor(const struct rsh_torch_file *f,
 	require(t->elements == 0 || width == 0 || last < s->bytes / width);
 }
 
-static void check_index(const struct rsh_torch_file *f)
+static void check_index(struct rsh_torch_file *f)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *ix = NULL;
 
-	require(names && rsh_torch_index(f, names, &ix, &err) == 0);
+	require(names && rsh_torch_index(f, NULL, false, false, names, &ix,
+					 &err) == 0);
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		require(rsh_record_end(ix, &ix->records[i]) <= f->file_bytes);
 	rsh_ckpt_index_free(ix);

@@ -102,7 +102,7 @@ static void test_steps(void **state)
 
 /* A tree whose files have these args and one layer each. */
 struct tree {
-	struct rsh_source_megatron st;
+	struct rsh_source_megatron *st;
 	struct rsh_megatron_listed listed[8];
 	struct rsh_megatron_file files[8];
 	struct rsh_megatron_entry entries[8];
@@ -113,15 +113,12 @@ static struct tree *tree_new(uint32_t n, const uint64_t *args)
 	struct tree *t = calloc(1, sizeof(*t));
 
 	assert_non_null(t);
-	t->st = (struct rsh_source_megatron){
-		.path = "source", .dir = "iter_1/", .n = n,
-		.listed = t->listed,
-	};
-	assert_int_equal(rsh_joined_init(&t->st.all, &rsh_megatron_files, NULL,
-					 n), 0);
-	t->st.all.n = n;
+	t->st = rsh_joined_new(&rsh_megatron_files, sizeof(*t->st), NULL, n);
+	assert_non_null(t->st);
+	t->st->n = n;
+	t->st->listed = t->listed;
 	for (uint32_t i = 0; i < n; i++) {
-		t->listed[i].name = "file";
+		assert_int_equal(rsh_joined_add_file(&t->st->all, "file"), i);
 		t->listed[i].n_numbers = 1;
 		t->listed[i].numbers[0] = i;
 		memcpy(t->files[i].args, args, sizeof(t->files[i].args));
@@ -129,7 +126,7 @@ static struct tree *tree_new(uint32_t n, const uint64_t *args)
 		t->files[i].v = &t->entries[i];
 		t->files[i].n = 1;
 		t->entries[i].name = "decoder.layers.0.input_layernorm.weight";
-		t->st.all.files[i] = &t->files[i];
+		t->st->all.files[i] = &t->files[i];
 	}
 	return t;
 }
@@ -137,15 +134,15 @@ static struct tree *tree_new(uint32_t n, const uint64_t *args)
 static void tree_free(struct tree *t)
 {
 	/* The files are those of the tree. */
-	t->st.all.n = 0;
-	rsh_megatron_state_clear(&t->st);
+	t->st->all.n = 0;
+	rsh_joined_free(t->st);
 	free(t);
 }
 
 static int find(struct tree *t, struct rsh_error *err)
 {
 	*err = (struct rsh_error)RSH_ERROR_INIT;
-	return rsh_megatron_mesh_find(&t->st, err);
+	return rsh_megatron_mesh_find(t->st, err);
 }
 
 static const uint64_t two_tensor_ranks[RSH_MEGATRON_ARGS] = {
@@ -192,15 +189,15 @@ static void test_lost_files(void **state)
 
 	(void)state;
 	assert_int_equal(find(t, &err), 0);
-	assert_int_equal(t->st.n_lost, 0);
-	assert_int_equal(t->st.n_layers, 1);
-	t->st.all.files[0] = NULL;
+	assert_int_equal(t->st->n_lost, 0);
+	assert_int_equal(t->st->n_layers, 1);
+	t->st->all.files[0] = NULL;
 	assert_int_equal(find(t, &err), 0);
-	assert_int_equal(t->st.n_lost, 1);
-	assert_int_equal(t->st.lost[0], 0);
-	assert_int_equal(rsh_megatron_sibling(&t->st, 0), 1);
+	assert_int_equal(t->st->n_lost, 1);
+	assert_int_equal(t->st->lost[0], 0);
+	assert_int_equal(rsh_megatron_sibling(t->st, 0), 1);
 	/* Of a stage without a file nobody knows what it has. */
-	t->st.all.files[1] = NULL;
+	t->st->all.files[1] = NULL;
 	assert_int_equal(find(t, &err), -ENOENT);
 	tree_free(t);
 }

@@ -43,7 +43,7 @@ static void check_tensor_lies(const struct rsh_torch_file *f,
 }
 
 /* Whatever was read lies in the file, and has an index. */
-static void check_file(const struct rsh_torch_file *f)
+static void check_file(struct rsh_torch_file *f)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -51,7 +51,8 @@ static void check_file(const struct rsh_torch_file *f)
 
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		check_tensor_lies(f, &f->tensors[i]);
-	assert_int_equal(rsh_torch_index(f, names, &ix, &err), 0);
+	assert_int_equal(rsh_torch_index(f, NULL, false, false, names,
+					 &ix, &err), 0);
 	assert_int_equal(ix->n_records, f->n_tensors);
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		assert_true(rsh_record_end(ix, &ix->records[i]) <=
@@ -232,7 +233,8 @@ static uint32_t check_genuine(const char *path, json_t *tensors)
 		fail_msg("%s", err.text);
 	check_file(f);
 	assert_int_equal(rsh_torch_file_check(&src, f, &n_unsummed, &err), 0);
-	assert_int_equal(rsh_torch_index(f, names, &ix, &err), 0);
+	assert_int_equal(rsh_torch_index(f, NULL, false, false, names,
+					 &ix, &err), 0);
 	if (rsh_torch_offers(
 		    (const struct rsh_torch_file *const[]){ f }, 1,
 		    &(struct rsh_read_job){

@@ -13,7 +13,7 @@
 #include <zlib.h>
 
 #include "rsh/wire/ckpt.h"
-#include "rsh/wire/group_info.h"
+#include "rsh/wire/strategy_file.h"
 #include "rsh/wire/source_map.h"
 
 /* ---- source maps ---- */

@@ -54,8 +54,7 @@ enum rsh_torch_form rsh_torch_form(const uint8_t *start, size_t n);
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err);
 
-/* These are members of formats whose steps are such files. */
-enum rsh_part rsh_torch_part(const char *file, struct rsh_step_name *out);
+/* This is a member of formats whose steps are such files. */
 int rsh_torch_check_files(const struct rsh_byte_source *files,
 			  const char *const *names, size_t n, bool full,
 			  struct rsh_error *err);
@@ -176,23 +175,8 @@ int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,
 
 /* ---- as an index ---- */
 
-/* Returns whether the function builds a tensor that torch.save() wrote on an
- * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
- * of the device, which does not change the bytes. */
-bool rsh_torch_is_npu(const struct rsh_pickle_class *class);
 /* Returns whether the order of n dimensions is 0, 1, ..: row-major. */
 bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n);
-/* Returns whether argument i of a call that builds a tensor marks it as the
- * conjugate or the negative of its elements. */
-bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i);
-
-/* Finds the order of the dimensions, slowest first, in which elements with
- * these strides are contiguous; 0, 1, .. if there are no elements.  Returns
- * false if they are not contiguous in any order; then the order is that of the
- * strides. */
-bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
-		     const uint64_t *strides, uint8_t *order);
-
 /* This says how the elements of a tensor are stored. */
 struct rsh_torch_layout {
 	/* True: the elements are contiguous if the dimensions are in this
@@ -206,12 +190,6 @@ struct rsh_torch_layout {
 void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		      struct rsh_torch_layout *out);
 
-/* Makes an index with one record for each tensor, with its name and in the same
- * order.  Tensors of one storage share its bytes.  A tensor of unknown type has
- * a record without content.  Returns 0, or -ENOMEM with a sentence. */
-int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
-		    struct rsh_ckpt_index **out, struct rsh_error *err);
-
 /* Reads all storages and verifies their checksums.  *n_unsummed is the number
  * of storages without a checksum.  Returns 0, -EBADMSG with a sentence, or the
  * error of pread_fn. */
@@ -219,17 +197,20 @@ int rsh_torch_file_check(const struct rsh_byte_source *src,
 			 const struct rsh_torch_file *f, uint32_t *n_unsummed,
 			 struct rsh_error *err);
 
-/* Makes the index of a file, which the second function also reads, for a caller
- * that finds tensors only by name.  If a tensor is not stored in row-major
- * order, RSH_TORCH_ORDER and the order of its dimensions are appended to its
- * name: "w\1/1,0".  With gaps between its elements it has many extents.  If
- * `full`, also verifies checksums. Returns 0, or -errno with a sentence:
- * -ENOTSUP if a tensor has too many extents. */
+/* Makes an index with one record for each tensor, with its name and in the same
+ * order.  Tensors of one storage share its bytes.  A tensor of unknown type has
+ * a record without content.  If `full`, also verifies checksums.
+ *
+ * With `by_name`, for a caller that finds tensors only by name: if a tensor is
+ * not stored in row-major order, RSH_TORCH_ORDER and the order of its
+ * dimensions are appended to its name: "w\1/1,0".  With gaps between its
+ * elements it has many extents.  Returns 0, or -errno with a sentence: -ENOTSUP
+ * if a tensor has too many extents.  The second function also reads the
+ * file. */
 #define RSH_TORCH_ORDER "\1"
-int rsh_torch_index_by_name(struct rsh_torch_file *f,
-			    const struct rsh_byte_source *src, bool full,
-			    struct rsh_names *names,
-			    struct rsh_ckpt_index **out, struct rsh_error *err);
+int rsh_torch_index(struct rsh_torch_file *f, const struct rsh_byte_source *src,
+		    bool full, bool by_name, struct rsh_names *names,
+		    struct rsh_ckpt_index **out, struct rsh_error *err);
 int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_names *names,
 			   struct rsh_ckpt_index **out, struct rsh_error *err);

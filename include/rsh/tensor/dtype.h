@@ -11,7 +11,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 enum rsh_dtype {
 	RSH_DTYPE_UNKNOWN,

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 struct rsh_arena_block;
 
@@ -25,6 +26,10 @@ void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align);
 /* Returns a NUL-terminated copy of the `len` bytes at `s`, which lives as long
  * as the arena; NULL means out of memory. */
 char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len);
+static inline char *rsh_arena_strdup(struct rsh_arena *a, const char *s)
+{
+	return rsh_arena_strndup(a, s, strlen(s));
+}
 /* Does the same with a text as of printf(). */
 char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -37,3 +42,9 @@ void rsh_arena_clear(struct rsh_arena *a);
 	((type *)rsh_arena_alloc_array_(a, n, sizeof(type), _Alignof(type)))
 void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
 			     size_t align);
+/* Returns a copy of n elements of an array, which may be NULL if n is 0. */
+#define rsh_arena_copy(a, v, n)                \
+	rsh_arena_copy_(a, v, n, sizeof(*(v)), \
+			_Alignof(__typeof__(*(v))))
+void *rsh_arena_copy_(struct rsh_arena *a, const void *v, size_t n,
+		      size_t elem, size_t align);

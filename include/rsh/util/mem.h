@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 /* Makes room for `need` elements of `elem` bytes in the array *ptr, whose
  * capacity in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM
@@ -22,6 +23,15 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 int rsh_by_u32(const void *a, const void *b);
 /* Does the same for pointers to strings. */
 int rsh_by_text(const void *a, const void *b);
+/* Do what qsort() and bsearch() do with an array that may be NULL if n is 0. */
+#define rsh_sort(v, n, by)                                \
+	do {                                              \
+		if ((n) > 1)                              \
+			qsort(v, n, sizeof(*(v)), by);    \
+	} while (0)
+#define rsh_find(key, v, n, by)                           \
+	((__typeof__(&*(v)))((n) == 0 ? NULL :            \
+			     bsearch(key, v, n, sizeof(*(v)), by)))
 /* Gives the first number i below n for which `before`, an expression of i, is
  * false; n if there is none.  It is false from there on. */
 #define rsh_first(i, n, before)                                  \

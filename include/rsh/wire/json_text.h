@@ -6,7 +6,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* This is a text that grows.  If all bytes of the struct are zero, it is empty.
  * After a failure, nothing more is added and `failed` is true.  A NUL follows
@@ -20,7 +19,8 @@ struct rsh_json_text {
 
 void rsh_json_text_put(struct rsh_json_text *t, const char *s, size_t len);
 void rsh_json_text_puts(struct rsh_json_text *t, const char *s);
-void rsh_json_text_put_u64(struct rsh_json_text *t, uint64_t v);
+void rsh_json_text_printf(struct rsh_json_text *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 void rsh_json_text_clear(struct rsh_json_text *t);
 
 enum rsh_json_escapes {

@@ -13,13 +13,12 @@
 /* These instructions have no operand. */
 enum rsh_pickle_op {
 	RSH_PICKLE_OP_MARK = '(',
-	RSH_PICKLE_OP_TUPLE = 't',       /* of all values above the mark */
+	RSH_PICKLE_OP_TUPLE = 't', /* of all values above the mark */
 	RSH_PICKLE_OP_EMPTY_TUPLE = ')',
-	RSH_PICKLE_OP_TUPLE1 = 0x85,
 	RSH_PICKLE_OP_EMPTY_LIST = ']',
-	RSH_PICKLE_OP_APPENDS = 'e',     /* all values above the mark */
+	RSH_PICKLE_OP_APPENDS = 'e', /* all values above the mark */
 	RSH_PICKLE_OP_EMPTY_DICT = '}',
-	RSH_PICKLE_OP_SETITEMS = 'u',    /* all values above the mark */
+	RSH_PICKLE_OP_SETITEMS = 'u', /* all values above the mark */
 	RSH_PICKLE_OP_NONE = 'N',
 	RSH_PICKLE_OP_TRUE = 0x88,
 	RSH_PICKLE_OP_FALSE = 0x89,

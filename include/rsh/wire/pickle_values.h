@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_values.h - reads the content of a pickle as plain values.
+/* wire/pickle_values.h - reads the content of a pickle as plain values.  A
+ * pickle is a program for a stack machine.
  *
  * A class is only a name.  A call is not made: it becomes a record of the
  * callee and the arguments.  A value may be in several places, also in itself,
@@ -8,10 +9,26 @@
  * Values and their containers take memory in proportion to the pickle. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "rsh/util/arena.h"
-#include "rsh/wire/pickle.h"
+#include "rsh/util/error.h"
+#include "rsh/wire/ckpt.h"
+
+#define RSH_PICKLE_WINDOW 65536
+
+/* This is a place in the file, from which instructions are read. */
+struct rsh_pickle {
+	const struct rsh_byte_source *src;
+	struct rsh_error *err;
+	uint64_t at;
+
+	uint64_t window_at;
+	size_t n_window;
+	uint8_t window[RSH_PICKLE_WINDOW];
+};
 
 enum rsh_pickle_kind {
 	RSH_PV_OTHER, /* bytes, a set, an integer of more than 64 bits */
@@ -112,3 +129,10 @@ bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
  * Returns NULL if there is none, or if v is NULL or not a dictionary. */
 const struct rsh_pickle_value *
 rsh_pickle_find(const struct rsh_pickle_value *v, const char *key);
+/* Returns the items of a tuple or a list, and their number; NULL: v, which may
+ * be NULL, is neither. */
+const struct rsh_pickle_value *
+rsh_pickle_items(const struct rsh_pickle_value *v, uint32_t *n);
+/* Sets *out to a number from 0 to max; false: v, which may be NULL, is none. */
+bool rsh_pickle_number(const struct rsh_pickle_value *v, uint64_t max,
+		       uint64_t *out);

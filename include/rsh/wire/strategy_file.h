@@ -107,3 +107,14 @@ int rsh_strategy_parse_all(const struct rsh_memory *text, const char *path,
 			   struct rsh_error *err);
 
 void rsh_strategy_file_free(struct rsh_strategy_file *f);
+
+/* ---- group_info.pb ----
+ *
+ * A job writes it to the path in GROUP_INFO_FILE.  It is a ParallelGroupMap
+ * (proto/node_strategy.proto), whose ckpt_restore_rank_list names the ranks
+ * whose checkpoints can replace the rank's own. */
+
+/* Reads the restore list.  The caller frees it.  *n is 0 if the file has none.
+ * Returns 0, or -ENOMEM or -EBADMSG with a sentence. */
+int rsh_group_info_parse(const void *data, size_t len, const char *path,
+			 uint32_t **ranks, uint32_t *n, struct rsh_error *err);

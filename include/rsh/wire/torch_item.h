@@ -11,7 +11,6 @@
  * The functions keep no state, so any thread may call them. */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -11,100 +11,40 @@
 #include <string.h>
 
 #include "rsh/formats/files.h"
+#include "rsh/tensor/codec.h"
 #include "rsh/util/checked.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
-
-/* ---- the state ---- */
-
-static const char *listed_name(const void *state, uint32_t file)
-{
-	const struct rsh_source_ds *st = state;
-
-	return st->listed[file].name;
-}
-
-static int read_listed(void *state, uint32_t file,
-		       const struct rsh_byte_source *bytes, bool full,
-		       struct rsh_names *names, void **out,
-		       struct rsh_ckpt_index **index, struct rsh_error *err)
-{
-	const struct rsh_source_ds *st = state;
-	const struct rsh_ds_listed *l = &st->listed[file];
-	const struct rsh_ds_reading how = {
-		.role = l->is.role, .rank = l->is.rank, .layout = &st->layout,
-		.full = full,
-		.param = l->param && l->is.role == RSH_DS_STATE ?
-			 rsh_ds_param_find(st->head, l->param) : NULL,
-	};
-	struct rsh_ds_file *f;
-	int rc = rsh_ds_file_read(bytes, &how, names, &f, index, err);
-
-	*out = f;
-	return rc;
-}
-
-static const struct rsh_joined_format ds_files = {
-	listed_name, read_listed, rsh_ds_file_free,
-};
-
-static void state_free(void *state)
-{
-	struct rsh_source_ds *st = state;
-
-	if (!st)
-		return;
-	rsh_joined_clear(&st->all);
-	rsh_ds_file_free(st->head_file);
-	rsh_arena_clear(&st->arena);
-	free(st);
-}
+#include "rsh/wire/bytes.h"
 
 /* ---- names ---- */
 
-/* Sets what a file below zero/ is.  Returns false if it is not of the universal
- * form, or -ENOMEM in *rc. */
-static bool read_universal(struct rsh_source_ds *st, const char *name,
-			   struct rsh_ds_listed *out, int *rc)
-{
-	const char *slash = strrchr(name, '/');
-
-	*rc = 0;
-	if (!slash) {
-		out->is.role = RSH_DS_VALUES;
-		return true;
-	}
-	out->is.role = RSH_DS_STATE;
-	out->param = rsh_arena_strndup(&st->arena, name,
-				       (size_t)(slash - name));
-	out->key = rsh_arena_strndup(&st->arena, slash + 1,
-				     strlen(slash + 1) - strlen(".pt"));
-	if (!out->param || !out->key)
-		*rc = -ENOMEM;
-	return true;
-}
-
+/* The universal form has NAME/KEY.pt of each parameter, and a file of values,
+ * below zero/. */
 static int listed_add(struct rsh_source_ds *st, const char *name)
 {
 	static const char zero[] = "zero/";
+	struct rsh_arena *arena = &st->all.arena;
 	struct rsh_ds_listed *l = &st->listed[st->all.n];
-	const char *rest = name + strlen(st->dir);
-	int rc = 0;
+	const char *rest = name + strlen(st->all.dir), *slash;
 
-	*l = (struct rsh_ds_listed){
-		.name = rsh_arena_strndup(&st->arena, name, strlen(name)),
-	};
-	if (!l->name)
-		return -ENOMEM;
-	if (strncmp(rest, zero, strlen(zero)) == 0) {
-		st->is_universal = true;
-		read_universal(st, rest + strlen(zero), l, &rc);
-	} else if (!rsh_ds_name_read(rest, &l->is)) {
-		return 0;
+	*l = (struct rsh_ds_listed){ .is.role = RSH_DS_VALUES };
+	if (strncmp(rest, zero, strlen(zero)) != 0)
+		return rsh_ds_name_read(rest, &l->is) &&
+		       rsh_joined_add_file(&st->all, name) == RSH_DCP_NO_FILE ?
+		       -ENOMEM : 0;
+	st->is_universal = true;
+	rest += strlen(zero);
+	slash = strrchr(rest, '/');
+	if (slash) {
+		l->is.role = RSH_DS_STATE;
+		l->param = rsh_arena_strndup(arena, rest,
+					     (size_t)(slash - rest));
+		l->key = rsh_arena_strndup(arena, slash + 1, strlen(slash + 1) -
+							     strlen(".pt"));
 	}
-	st->all.n += rc == 0;
-	return rc;
+	return rsh_joined_add_file(&st->all, name) == RSH_DCP_NO_FILE ||
+	       arena->failed ? -ENOMEM : 0;
 }
 
 /* ---- which files there are ---- */
@@ -113,8 +53,7 @@ static int refuse(const struct rsh_source_ds *st, const char *name, int code,
 		  const char *what, struct rsh_error *err)
 {
 	return rsh_error_set(err, code, "%s%s%s: %s",
-			     rsh_source_path(st->all.source),
-			     *name ? "/" : "", name, what);
+			     st->all.path, *name ? "/" : "", name, what);
 }
 
 /* Checks what the names say. */
@@ -125,28 +64,32 @@ static int check_names(const struct rsh_source_ds *st, struct rsh_error *err)
 	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ds_listed *l = &st->listed[i];
 
-		if (l->is.role == RSH_DS_PIPELINE)
-			return refuse(st, l->name, ENOTSUP, "it is of a "
-				      "pipeline parallel model: convert it "
-				      "with ds_to_universal.py, and mount the "
-				      "result", err);
-		if (l->is.tensor > 0 && !st->is_universal)
-			return refuse(st, l->name, ENOTSUP, "it is of a tensor "
-				      "parallel model: convert it with "
-				      "ds_to_universal.py, and mount the "
-				      "result", err);
+		const char *kind = l->is.role == RSH_DS_PIPELINE ? "pipeline" :
+				   l->is.tensor > 0 && !st->is_universal ? "ten"
+									   "so"
+									   "r" :
+									   NULL;
+
+		if (kind)
+			return rsh_error_set(err, ENOTSUP,
+					     "%s/%s: it is of a "
+					     "%s parallel model: convert it "
+					     "with ds_to_universal.py, and "
+					     "mount the result",
+					     st->all.path, st->all.names[i],
+					     kind);
 		n_models += l->is.role == RSH_DS_MODEL && l->is.tensor == 0;
 		n_parts += l->is.role == RSH_DS_MODEL_PART &&
 			   l->is.tensor == 0;
 	}
 	if (n_models > 1)
-		return refuse(st, st->dir, EBADMSG, "two files are of the "
+		return refuse(st, st->all.dir, EBADMSG, "two files are of the "
 			      "model of tensor parallel rank 0", err);
 	if (n_models > 0 && n_parts > 0)
-		return refuse(st, st->dir, EBADMSG, "files of models of ZeRO 3 "
+		return refuse(st, st->all.dir, EBADMSG, "files of models of ZeRO 3 "
 			      "and of another stage are side by side", err);
 	return n_models + n_parts > 0 ? 0 :
-	       refuse(st, st->dir, ENOENT, "it has no file of a model", err);
+	       refuse(st, st->all.dir, ENOENT, "it has no file of a model", err);
 }
 
 /* Returns the file of a role and a rank; all.n: there is none. */
@@ -181,15 +124,15 @@ static int check_ranks(const struct rsh_source_ds *st, enum rsh_ds_role role,
 			return rsh_error_set(err, EBADMSG, "%s/%s: %u rank%s "
 					     "wrote the checkpoint, and this "
 					     "is a file of rank %u",
-					     rsh_source_path(st->all.source),
-					     l->name, world,
+					     st->all.path,
+					     st->all.names[i], world,
 					     world == 1 ? "" : "s",
 					     l->is.rank);
 		if (has[l->is.rank])
 			return rsh_error_set(err, EBADMSG, "%s/%s: another "
 					     "file is of rank %u, too",
-					     rsh_source_path(st->all.source),
-					     l->name, l->is.rank);
+					     st->all.path,
+					     st->all.names[i], l->is.rank);
 		has[l->is.rank] = true;
 	}
 	*missing = 0;
@@ -202,8 +145,8 @@ static int say_missing(const struct rsh_source_ds *st, const char *what,
 		       uint32_t rank, uint32_t world, struct rsh_error *err)
 {
 	return rsh_error_set(err, ENOENT, "%s%s%s: rank %u of %u has no file "
-			     "of the %s", rsh_source_path(st->all.source),
-			     *st->dir ? "/" : "", st->dir, rank, world, what);
+			     "of the %s", st->all.path,
+			     *st->all.dir ? "/" : "", st->all.dir, rank, world, what);
 }
 
 /* ---- reading ---- */
@@ -217,11 +160,11 @@ static int read_file(const struct rsh_source_ds *st, uint32_t file,
 	int rc;
 
 	*out = NULL;
-	rc = rsh_format_file_open(st->all.source, st->listed[file].name, &f,
+	rc = rsh_format_file_open(st->all.source, st->all.names[file], &f,
 				  err) ?:
 	     rsh_ds_file_read(&f.bytes, &how, NULL, out, NULL, err);
 	return rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc :
-	       refuse(st, st->listed[file].name, -rc, "it cannot be read, and "
+	       refuse(st, st->all.names[file], -rc, "it cannot be read, and "
 		      "no other file has what it has", err);
 }
 
@@ -234,15 +177,16 @@ static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
 	if (st->model == st->all.n)
 		st->model = find_file(st, RSH_DS_MODEL_PART, 0);
 	if (st->model == st->all.n)
-		return refuse(st, st->dir, ENOENT, "rank 0 has no file of the "
+		return refuse(st, st->all.dir, ENOENT, "rank 0 has no file of the "
 			      "model", err);
 	rc = read_file(st, st->model, &st->head_file, err);
 	if (rc)
 		return rc;
 	st->head = &st->head_file->head;
 	st->layout.head = st->head;
+	st->is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	return st->head->wrong && !st->is_universal ?
-	       refuse(st, st->listed[st->model].name, ENOTSUP,
+	       refuse(st, st->all.names[st->model], ENOTSUP,
 		      st->head->wrong, err) : 0;
 }
 
@@ -250,15 +194,14 @@ static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
 static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 			 struct rsh_error *err)
 {
-	const char *name = st->listed[file].name;
+	const char *name = st->all.names[file];
 	cleanup_free uint64_t *piece = NULL;
 	struct rsh_ds_file *f = NULL;
 	int rc = read_file(st, file, &f, err);
 
 	if (rc == 0 && f->zero.wrong)
 		rc = refuse(st, name, ENOTSUP, f->zero.wrong, err);
-	if (rc == 0 && (f->zero.stage == 3) !=
-		       (st->listed[st->model].is.role == RSH_DS_MODEL_PART))
+	if (rc == 0 && (f->zero.stage == 3) != st->is_3)
 		rc = refuse(st, name, EBADMSG, "its stage of ZeRO is not that "
 			    "of the model", err);
 	if (rc == 0) {
@@ -276,8 +219,81 @@ static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 			piece[g] = flat->elements;
 	}
 	rc = rc ?: rsh_ds_layout_make(st->head, &f->zero, piece, name,
-				      &st->arena, &st->layout, err);
+				      &st->all.arena, &st->layout, err);
 	rsh_ds_file_free(f);
+	return rc;
+}
+
+/* ---- masters of the universal form ---- */
+
+/* So many elements of each parameter are compared. */
+#define ELEMENTS 1024
+
+/* Compares the masters of one parameter with the weights of the module. */
+static int compare_param(struct rsh_source_ds *st, uint32_t file,
+			 const struct rsh_ds_tensor *weights,
+			 const struct rsh_byte_source *model, bool *same,
+			 struct rsh_error *err)
+{
+	const struct rsh_ds_reading how = { .role = RSH_DS_STATE };
+	uint8_t masters[ELEMENTS * 4], found[ELEMENTS * 4];
+	cleanup_format_file struct rsh_format_file f;
+	const struct rsh_ds_tensor *t;
+	struct rsh_ds_file *of = NULL;
+	int rc = rsh_format_file_open(st->all.source, st->all.names[file],
+				      &f, err) ?:
+		 rsh_ds_file_read(&f.bytes, &how, NULL, &of, NULL, err);
+	enum rsh_codec codec;
+	uint64_t n;
+
+	if (rc)
+		return rc;
+	t = of->n_tensors ? of->tensors : NULL;
+	codec = t ? rsh_codec_cast(t->dtype, false, weights->dtype) :
+		    RSH_CODEC_COUNT;
+	if (t && t->dtype == weights->dtype)
+		codec = RSH_CODEC_NONE;
+	n = t ? rsh_min_u64(rsh_min_u64(t->elements, weights->elements),
+			    ELEMENTS) : 0;
+	if (n > 0 && codec < RSH_CODEC_COUNT && t->row_major &&
+	    weights->row_major && t->dtype == RSH_DTYPE_FLOAT32) {
+		const size_t bytes = (size_t)n * rsh_dtype_size(weights->dtype);
+
+		rc = rsh_bytes_read(&f.bytes, masters, (size_t)n * 4, t->offset,
+				    err) ?:
+		     rsh_bytes_read(model, found, bytes, weights->offset, err);
+		rsh_codec_decode(codec, masters, (size_t)n * 4, masters);
+		*same &= rc == 0 && memcmp(masters, found, bytes) == 0;
+	}
+	rsh_ds_file_free(of);
+	return rc;
+}
+
+/* Sets *same if the first masters of each parameter, rounded, are the weights
+ * of the module: a conversion to the universal form by DeepSpeed up to 0.19.8
+ * mixes up the masters if round_robin_gradients was set and there were several
+ * ranks. */
+static int masters_compare(struct rsh_source_ds *st, bool *same, struct rsh_error *err)
+{
+	const struct rsh_ds_file *head = st->head_file;
+	cleanup_format_file struct rsh_format_file model;
+	int rc = rsh_format_file_open(st->all.source,
+				      st->all.names[st->model], &model, err);
+
+	*same = true;
+	for (uint32_t i = 0; i < st->all.n && rc == 0 && *same; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
+		const struct rsh_ds_tensor *t;
+
+		if (l->is.role != RSH_DS_STATE ||
+		    strcmp(l->key, RSH_DS_FP32) != 0 ||
+		    !rsh_ds_param_find(st->head, l->param))
+			continue;
+		t = rsh_ds_tensor_find(head->tensors, head->n_tensors,
+				       l->param);
+		if (t)
+			rc = compare_param(st, i, t, &model.bytes, same, err);
+	}
 	return rc;
 }
 
@@ -299,7 +315,7 @@ static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
 	uint32_t n_layers = h->n_layers;
 
 	if (n_layers == 0)
-		return refuse(st, st->dir, EBADMSG, "nothing says how many "
+		return refuse(st, st->all.dir, EBADMSG, "nothing says how many "
 			      "experts there are", err);
 	for (uint32_t i = 0; i < st->all.n; i++)
 		if (st->listed[i].is.role == RSH_DS_EXPERT &&
@@ -321,8 +337,8 @@ static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
 				return rsh_error_set(
 					err, found ? EBADMSG : ENOENT, "%s%s%s"
 					": expert %u of layer %u %s",
-					rsh_source_path(st->all.source),
-					*st->dir ? "/" : "", st->dir,
+					st->all.path,
+					*st->all.dir ? "/" : "", st->all.dir,
 					(uint32_t)k, layer,
 					found ? "is in two files" :
 						"is missing");
@@ -335,13 +351,13 @@ static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
  * and others have those of the module. */
 static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 {
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	uint32_t first = find_file(st, RSH_DS_OPTIMIZER, 0), missing = 0;
 	uint32_t world = (uint32_t)rsh_max_u64(st->head->world, 1);
 	int rc = 0;
 
-	if (!st->head->has_shapes && (is_3 || has_role(st, RSH_DS_OPTIMIZER)))
-		return refuse(st, st->listed[st->model].name, EBADMSG,
+	if (!st->head->has_shapes &&
+	    (st->is_3 || has_role(st, RSH_DS_OPTIMIZER)))
+		return refuse(st, st->all.names[st->model], EBADMSG,
 			      "damaged: it has no param_shapes", err);
 	if (!st->head->has_shapes)
 		return 0;
@@ -353,47 +369,20 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 	    st->head->world != st->layout.world)
 		return rsh_error_set(err, EBADMSG, "%s/%s: it is of %u ranks, "
 				     "and the model of %u",
-				     rsh_source_path(st->all.source),
-				     st->listed[first].name, st->layout.world,
+				     st->all.path,
+				     st->all.names[first], st->layout.world,
 				     world);
 	world = first < st->all.n ? st->layout.world : world;
 	rc = check_ranks(st, RSH_DS_OPTIMIZER, world, &missing, err);
 	if (rc || missing == world)
 		return rc;
-	if (is_3)
+	if (st->is_3)
 		return say_missing(st, "optimizer", missing, world, err);
 	st->lacks_optimizer = true;
 	st->from_module = "files of the optimizer are missing: the weights "
 			  "are those of the module, in the type of the "
 			  "training";
 	return 0;
-}
-
-/* The parts of a model of ZeRO 3 are on all ranks. */
-static int choose_parts(struct rsh_source_ds *st, struct rsh_error *err)
-{
-	uint32_t world = st->layout.world ? st->layout.world :
-			 (uint32_t)rsh_max_u64(st->head->world, 1), missing;
-	int rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);
-
-	if (rc == 0 && missing < world)
-		rc = say_missing(st, "model", missing, world, err);
-	rsh_ds_layout_frozen(st->head, world);
-	return rc;
-}
-
-/* Returns the file of the universal form with a tensor of a parameter; all.n:
- * there is none. */
-static uint32_t find_state(const struct rsh_source_ds *st, const char *param,
-			   const char *key)
-{
-	uint32_t i = 0;
-
-	while (i < st->all.n && (st->listed[i].is.role != RSH_DS_STATE ||
-				 strcmp(st->listed[i].key, key) != 0 ||
-				 strcmp(st->listed[i].param, param) != 0))
-		i++;
-	return i;
 }
 
 /* Each parameter has its masters, and these must be those of the model. */
@@ -407,17 +396,22 @@ static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 			const struct rsh_ds_param *p =
 				&st->head->groups[g].v[i];
 
-			if (p->elements > 0 &&
-			    find_state(st, p->name, RSH_DS_FP32) == st->all.n)
+			uint32_t k = 0;
+
+			while (k < st->all.n &&
+			       (st->listed[k].is.role != RSH_DS_STATE ||
+				strcmp(st->listed[k].key, RSH_DS_FP32) != 0 ||
+				strcmp(st->listed[k].param, p->name) != 0))
+				k++;
+			if (p->elements > 0 && k == st->all.n)
 				return rsh_error_set(
 					err, ENOENT, "%s/%szero/%s/fp32.pt is "
 					"missing",
-					rsh_source_path(st->all.source),
-					st->dir, p->name);
+					st->all.path,
+					st->all.dir, p->name);
 		}
-	if (st->listed[st->model].is.role == RSH_DS_MODEL &&
-	    st->head->round_robin && st->head->world > 1)
-		rc = rsh_ds_compare(st, &same, err);
+	if (!st->is_3 && st->head->round_robin && st->head->world > 1)
+		rc = masters_compare(st, &same, err);
 	if (rc == 0 && !same)
 		st->from_module = "DeepSpeed's conversion mixed up the "
 				  "masters: the weights are those of the "
@@ -431,7 +425,7 @@ static int choose_weights(struct rsh_source_ds *st, struct rsh_error *err)
 	if (st->is_file) {
 		st->from_module = "SOURCE is the file of the module";
 		return st->head->n_layers > 0 ?
-		       refuse(st, st->listed[st->model].name, ENOTSUP,
+		       refuse(st, st->all.names[st->model], ENOTSUP,
 			      "experts of the model are in other files: "
 			      "SOURCE is the directory with all files", err) :
 		       0;
@@ -474,90 +468,78 @@ static bool is_needed(const struct rsh_source_ds *st,
 static void keep_needed(struct rsh_source *s, struct rsh_source_ds *st,
 			size_t first, size_t end)
 {
+	struct rsh_joined *j = &st->all;
 	uint32_t n = 0, k = 0;
 	const uint32_t model = st->model;
 
 	for (size_t i = first; i < end; i++) {
 		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-		const bool is = k < st->all.n &&
-				strcmp(c->name, st->listed[k].name) == 0;
+		const bool is = k < j->n && strcmp(c->name, j->names[k]) == 0;
 		const bool needed = is && is_needed(st, &st->listed[k]);
 
 		c->rank = needed ? 0 : RSH_RANK_UNKNOWN;
 		if (needed) {
 			if (k == model)
 				st->model = n;
+			j->names[n] = j->names[k];
 			st->listed[n++] = st->listed[k];
 		}
 		k += is;
 	}
-	st->all.n = n;
-}
-
-static int check_offloaded(const struct rsh_source_ds *st,
-			   struct rsh_error *err)
-{
-	cleanup_free char *name = rsh_text_format("%soffloaded_tensors",
-						  st->dir);
-	struct rsh_stat at;
-
-	if (!name)
-		return rsh_error_nomem(err);
-	return st->is_file || rsh_store_look(rsh_source_store(st->all.source),
-					     name, &at) ? 0 :
-	       refuse(st, name, ENOTSUP, "tensors are in files of NVMe "
-		      "offload, which are not supported", err);
-}
-
-static int choose_files(struct rsh_source *s, struct rsh_source_ds *st,
-			size_t first, size_t end, struct rsh_error *err)
-{
-	for (size_t i = first; i < end; i++)
-		if (listed_add(st, rsh_source_on_list(s, i)->name))
-			return rsh_error_nomem(err);
-	return check_names(st, err) ?: check_offloaded(st, err);
-}
-
-/* The directory of a step: that of its file of a model. */
-static const char *step_dir(struct rsh_source_ds *st,
-			    const struct rsh_source *s, size_t first,
-			    size_t end)
-{
-	for (size_t i = first; i < end; i++) {
-		const struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-		struct rsh_ds_name is;
-
-		if (rsh_ds_name_read(c->base, &is))
-			return rsh_arena_strndup(&st->arena, c->name,
-						 (size_t)(c->base - c->name));
-	}
-	return "";
+	j->n = j->n_names = n;
 }
 
 int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		  struct rsh_error *err)
 {
-	struct rsh_source_ds *st = calloc(1, sizeof(*st));
 	size_t first, end;
+	struct rsh_source_ds *st = rsh_joined_choose(
+		&rsh_ds_files, sizeof(*st), s, candidate, &first, &end);
+	cleanup_free char *offloaded = NULL;
+	struct rsh_ds_name is;
+	uint32_t world, missing;
+	struct rsh_stat at;
 	int rc;
 
-	rsh_source_keep(s, st, NULL, state_free);
-	rsh_source_candidate_range(s, candidate, &first, &end);
-	if (!st || rsh_joined_init(&st->all, &ds_files, s, end - first))
+	if (!st)
 		return rsh_error_nomem(err);
-	st->dir = step_dir(st, s, first, end);
 	st->states = st->left_out = "";
 	st->is_file = rsh_source_file(s);
-	st->listed = rsh_arena_array(&st->arena, struct rsh_ds_listed,
+	st->listed = rsh_arena_array(&st->all.arena, struct rsh_ds_listed,
 				     end - first + 1);
-	if (!st->dir || !st->listed)
+	/* The directory of a step is that of its file of a model. */
+	for (size_t i = first; i < end && !*st->all.dir; i++) {
+		const struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+
+		if (!rsh_ds_name_read(c->base, &is))
+			continue;
+		st->all.dir = rsh_arena_strndup(&st->all.arena, c->name,
+						(size_t)(c->base - c->name));
+		break;
+	}
+	if (st->all.arena.failed)
 		return rsh_error_nomem(err);
-	rc = choose_files(s, st, first, end, err);
+	for (size_t i = first; i < end; i++)
+		if (listed_add(st, rsh_source_on_list(s, i)->name))
+			return rsh_error_nomem(err);
+	rc = check_names(st, err);
+	offloaded = rsh_text_format("%soffloaded_tensors", st->all.dir);
+	if (rc == 0 && !st->is_file && offloaded &&
+	    rsh_store_look(rsh_source_store(s), offloaded, &at) == 0)
+		rc = refuse(st, offloaded, ENOTSUP, "tensors are in files of "
+			    "NVMe offload, which are not supported", err);
 	if (rc)
 		return rc;
 	rc = choose_model(st, err) ?: choose_weights(st, err);
-	if (rc == 0 && st->listed[st->model].is.role == RSH_DS_MODEL_PART)
-		rc = choose_parts(st, err);
+	/* The parts of a model of ZeRO 3 are on all ranks. */
+	if (rc == 0 && st->is_3) {
+		world = st->layout.world ? st->layout.world :
+			(uint32_t)rsh_max_u64(st->head->world, 1);
+		rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);
+		if (rc == 0 && missing < world)
+			rc = say_missing(st, "model", missing, world, err);
+		rsh_ds_layout_frozen(st->head, world);
+	}
 	if (rc == 0)
 		keep_needed(s, st, first, end);
 	if (rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc))

@@ -5,44 +5,38 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/steps.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 /* ---- tensors ---- */
 
-/* Says what is not shown as it was saved. */
-static void tell(const struct rsh_source *s)
-{
-	const struct rsh_source_ds *st = rsh_ds_of(s);
-
-	if (st->from_module && !st->is_file)
-		rsh_log_notice("%s: %s", rsh_source_path(s), st->from_module);
-	if (st->extra)
-		rsh_log_notice("%s: tensor %s is in no list of parameters, and "
-			       "is shown as the module has it",
-			       rsh_source_path(s), st->extra);
-	if (*st->left_out)
-		rsh_log_notice("%s: %s", rsh_source_path(s), st->left_out);
-}
-
 static int ds_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		   struct rsh_error *err)
 {
-	struct rsh_source_ds *st = rsh_ds_of(job->source);
-	int rc = rsh_ds_describe(st, err) ?:
-		 rsh_tensor_problems_check(&st->all.problems, job->opts, err) ?:
+	const struct rsh_source_ds *st = rsh_source_state(job->source);
+	int rc = rsh_joined_describe(rsh_source_state(job->source), err) ?:
+		 rsh_joined_check(&st->all, job->opts, err) ?:
 		 rsh_dcp_read(job, out, err);
 
-	if (rc == 0)
-		tell(job->source);
-	return rc;
+	if (rc)
+		return rc;
+	/* What is not shown as it was saved. */
+	if (st->from_module && !st->is_file)
+		rsh_log_notice("%s: %s", st->all.path, st->from_module);
+	if (st->extra)
+		rsh_log_notice("%s: tensor %s is in no list of parameters, and "
+			       "is shown as the module has it", st->all.path,
+			       st->extra);
+	if (*st->left_out)
+		rsh_log_notice("%s: %s", st->all.path, st->left_out);
+	return 0;
 }
 
 /* ---- values ---- */
@@ -102,7 +96,7 @@ static int value_take(void *ctx, const struct rsh_torch_value *v,
 		      struct rsh_joined_value *out)
 {
 	const struct file_values *of = ctx;
-	struct rsh_arena *arena = &of->st->arena;
+	struct rsh_arena *arena = &of->st->all.arena;
 	const uint32_t skipped = v->make || !v->plain.pickle ? UINT32_MAX :
 				 keys_skipped(v, of->role);
 	struct rsh_path_key *own;
@@ -129,41 +123,32 @@ static int value_take(void *ctx, const struct rsh_torch_value *v,
 	return out->name ? 1 : -ENOMEM;
 }
 
-static int values_take(const struct rsh_source *s, const char *name,
-		       enum rsh_ds_role role,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_values *out)
-{
-	struct rsh_source_ds *st = rsh_ds_of(s);
-
-	return rsh_joined_values(s, name, opts, &st->arena, value_take,
-				 &(struct file_values){ st, role }, out);
-}
-
 /* The values are those of rank 0. */
 static int ds_values(struct rsh_source *s, const struct rsh_plan_options *opts,
 		     struct rsh_values *out, struct rsh_error *err)
 {
-	struct rsh_source_ds *st = rsh_ds_of(s);
-	int rc = rsh_ds_describe(st, err);
+	struct rsh_source_ds *st = rsh_source_state(s);
+	struct file_values of = { st, RSH_DS_MODEL };
+	int rc = rsh_joined_describe(&st->all, err);
 
 	if (rc)
 		return rc;
-	rc = rsh_dcp_add_paths(st->all.dcp.pub, out);
-	if (rc == 0)
-		rc = values_take(s, st->listed[st->model].name, RSH_DS_MODEL,
-				 opts, out);
+	rc = rsh_dcp_add_paths(st->all.dcp.pub, out) ?:
+	     rsh_joined_values(&st->all, st->all.names[st->model], opts,
+			       value_take, &of, out);
+	of.role = RSH_DS_OPTIMIZER;
 	for (uint32_t i = 0; i < st->all.n && rc == 0; i++)
 		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
 		    st->listed[i].is.rank == 0)
-			rc = values_take(s, st->listed[i].name,
-					 RSH_DS_OPTIMIZER, opts, out);
+			rc = rsh_joined_values(&st->all, st->all.names[i], opts,
+					       value_take, &of, out);
 	if (rc == 0 && st->is_universal && !st->from_module) {
 		cleanup_free char *name = rsh_text_format(
-			"%szero/optimizer_state.pt", st->dir);
+			"%szero/optimizer_state.pt", st->all.dir);
 
-		rc = name ? values_take(s, name, RSH_DS_VALUES, opts, out) :
-			    -ENOMEM;
+		of.role = RSH_DS_VALUES;
+		rc = name ? rsh_joined_values(&st->all, name, opts, value_take,
+					      &of, out) : -ENOMEM;
 	}
 	rsh_values_sort_paths(out);
 	return rc ? rsh_error_nomem(err) : 0;
@@ -171,82 +156,24 @@ static int ds_values(struct rsh_source *s, const struct rsh_plan_options *opts,
 
 /* ---- lists and checks ---- */
 
-/* Says what it is: "DeepSpeed 0.19.8, ZeRO 3 of 2 ranks, step 2; ...". */
-static const char *ds_about(const struct rsh_source_ds *st,
-			    struct rsh_arena *arena)
-{
-	const struct rsh_ds_head *h = st->head;
-	const uint32_t stage = st->layout.stage;
-	const uint64_t world = h->world ? h->world : st->layout.world;
-	char zero[32], more[160] = "";
-	size_t at = 0;
-
-	snprintf(zero, sizeof(zero), "ZeRO %u", stage);
-	if (st->n_frozen > 0)
-		rsh_text_add(more, sizeof(more), &at, "; %u frozen",
-			     st->n_frozen);
-	if (st->n_aliases > 0)
-		rsh_text_add(more, sizeof(more), &at, "; %u tied",
-			     st->n_aliases);
-	return rsh_arena_format(
-		arena, "%s%s, %s of %llu rank%s, step %llu%s; optimizer: %s%s%s"
-		"%s%s", *h->version ? "DeepSpeed " : "DeepSpeed", h->version,
-		st->is_universal ? "universal form" : stage || !h->has_shapes ?
-		zero : "ZeRO 1 or 2",
-		(unsigned long long)world, world == 1 ? "" : "s",
-		(unsigned long long)h->step, more,
-		*st->states ? st->states : "not shown",
-		st->from_module ? "; " : "",
-		st->from_module ? st->from_module : "",
-		*st->left_out ? "; " : "", st->left_out);
-}
-
-static int ds_list(const struct rsh_list_job *job, struct rsh_listed *out,
-		   struct rsh_error *err)
-{
-	const struct rsh_source *s = job->source;
-	struct rsh_source_ds *st = rsh_ds_of(s);
-	const struct rsh_tensor_problems *problems = &st->all.problems;
-	int rc = job->part == RSH_LIST_RECORDS ? 0 : rsh_joined_load(s, err);
-
-	rc = rc ?: rsh_ds_describe(st, err) ?: rsh_dcp_list(job, out, err);
-	if (rc || job->part == RSH_LIST_TENSORS)
-		return rc;
-	out->about = ds_about(st, job->arena);
-	if (!out->about)
-		return rsh_error_nomem(err);
-	if (job->part == RSH_LIST_RECORDS)
-		return rsh_tensor_problems_list(problems, job) ?
-		       rsh_error_nomem(err) : 0;
-	if (problems->n > 0)
-		rsh_error_set(&out->wrong, problems->v[0].code, "%s",
-			      problems->v[0].text);
-	return 0;
-}
-
 /* Each rank writes its file of the model, then that of the optimizer, under
  * their final names, and rank 0 then writes which step is the latest one. */
 static int ds_whole(const struct rsh_source *s, struct rsh_error *err)
 {
-	struct rsh_source_ds *st = rsh_ds_of(s);
+	const struct rsh_source_ds *st = rsh_source_state(s);
+	size_t n = strlen(st->all.dir);
 	cleanup_free char *latest = NULL;
-	int rc = rsh_ds_describe(st, err);
-	size_t n;
+	int rc = rsh_joined_whole(s, err);
 
-	if (rc == 0 && st->all.problems.n > 0)
-		return rsh_error_set(err, st->all.problems.v[0].code, "%s: %s",
-				     rsh_source_path(s),
-				     st->all.problems.v[0].text);
 	if (rc || !st->lacks_optimizer)
 		return rc;
 	/* They may not be written yet, or were removed later. */
-	n = strlen(st->dir);
-	while (n > 1 && st->dir[n - 2] != '/')
+	while (n > 1 && st->all.dir[n - 2] != '/')
 		n--;
-	if (!*st->dir)
+	if (n == 0)
 		return rsh_error_set(err, ENOENT, "%s: files of the optimizer "
-				     "are missing", rsh_source_path(s));
-	latest = rsh_text_format("%.*s" RSH_DS_LATEST, (int)n - 1, st->dir);
+				     "are missing", st->all.path);
+	latest = rsh_text_format("%.*s" RSH_DS_LATEST, (int)n - 1, st->all.dir);
 	return latest ? rsh_format_check_marker(s, latest, err) :
 			rsh_error_nomem(err);
 }
@@ -266,27 +193,104 @@ static bool ds_is_beside(const char *name, bool is_dir)
 	return !is_dir;
 }
 
+/* ---- steps, for --resume ---- */
+
+#define STEP "global_step"
+
+static enum rsh_part ds_step_part(const char *path, struct rsh_step_name *out)
+{
+	const char *file = rsh_step_dir_read(path, STEP, out);
+	struct rsh_ds_name is;
+
+	if (!file)
+		return RSH_PART_NO;
+	return !*file || rsh_ds_name_read(file, &is) ? RSH_PART_YES :
+						       RSH_PART_MAYBE;
+}
+
+/* Reads how many ranks have saved, from a file of the optimizer. */
+static int check_world(const struct rsh_byte_source *file, uint32_t *world,
+		       struct rsh_error *err)
+{
+	const struct rsh_ds_reading how = { .role = RSH_DS_OPTIMIZER };
+	struct rsh_ds_file *f;
+	int rc = rsh_ds_file_read(file, &how, NULL, &f, NULL, err);
+
+	if (rc == 0)
+		*world = f->zero.world;
+	rsh_ds_file_free(f);
+	return rc;
+}
+
+/* Checks that each rank of a world has a file of a role. */
+static int check_role(const char *const *names, size_t n, uint32_t world,
+		      enum rsh_ds_role role, const char *path,
+		      struct rsh_error *err)
+{
+	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
+	struct rsh_ds_name is;
+	uint32_t rank = 0;
+
+	if (!has)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n; i++)
+		if (rsh_ds_name_read(names[i], &is) && is.role == role &&
+		    is.rank < world)
+			has[is.rank] = true;
+	while (rank < world && has[rank])
+		rank++;
+	return rank == world ? 0 :
+	       rsh_error_set(err, ENOENT, "%s: rank %u of %u has no such file",
+			     path, rank, world);
+}
+
+static int ds_step_check(const struct rsh_byte_source *files,
+		      const char *const *names, size_t n, bool full,
+		      struct rsh_error *err)
+{
+	const char *model = NULL, *optimizer = NULL;
+	struct rsh_ds_name is;
+	uint32_t world = 0;
+	bool is_3 = false;
+	int rc = rsh_torch_check_files(files, names, n, full, err);
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (!rsh_ds_name_read(names[i], &is))
+			continue;
+		if (is.role == RSH_DS_MODEL || is.role == RSH_DS_MODEL_PART)
+			model = files[i].path;
+		is_3 |= is.role == RSH_DS_MODEL_PART;
+		if (is.role != RSH_DS_OPTIMIZER || optimizer)
+			continue;
+		optimizer = files[i].path;
+		rc = check_world(&files[i], &world, err);
+	}
+	if (rc == 0 && n > 0 && !model)
+		rc = rsh_error_set(err, ENOENT, "%s: no file of a model is "
+				   "beside it", files->path);
+	if (rc || !optimizer)
+		return rc;
+	return check_role(names, n, world, RSH_DS_OPTIMIZER, optimizer, err) ?:
+	       (is_3 ? check_role(names, n, world, RSH_DS_MODEL_PART, model,
+				  err) : 0);
+}
+
 const struct rsh_format rsh_deepspeed_format = {
+	RSH_JOINED_FORMAT,
 	.name = "deepspeed",
 	.says = "checkpoint of DeepSpeed",
-	.layout = RSH_LAYOUT_WHOLE,
-	.owner = RSH_OWNER_NOBODY,
 	.beside = "..",
 	.is_beside = ds_is_beside,
-	.shown = RSH_SHOWN_HF,
 	.words = RSH_WORDS_EITHER,
 	.bid = rsh_ds_bid,
 	.open = rsh_ds_open,
 	.choose = rsh_ds_choose,
-	.scan = rsh_joined_scan,
 	.whole = ds_whole,
 	.read = ds_read,
 	.values = ds_values,
-	.list = ds_list,
 	.framework = "DeepSpeed",
-	.step_dirs = true,
 	.unlike_units = true,
-	.part = rsh_ds_step_part,
+	.part = ds_step_part,
 	.latest_is_text = true,
-	.check = rsh_ds_step_check,
+	.check = ds_step_check,
 };

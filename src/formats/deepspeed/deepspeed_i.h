@@ -8,17 +8,14 @@
  *   head.c      what a pickle says: names and shapes of parameters, the stage
  *   layout.c    where each parameter is in the flat groups: arithmetic
  *   file.c      what one file has
- *   compare.c   whether masters of the universal form are those of the model
  *   describe.c  all files together, as a distributed checkpoint
  *               (formats/dcp.h), whose reader does the rest
- *   steps.c     steps for --resume
  *
  * Terms are DeepSpeed's: a group of parameters is one flat tensor, of which
  * each data parallel rank has a part; masters are the float32 weights of the
  * optimizer; the module is the model, in the type of the training. */
 #pragma once
 
-#include "rsh/formats/dcp.h"
 #include "rsh/formats/joined.h"
 #include "rsh/formats/torch.h"
 #include "rsh/source/format.h"
@@ -251,7 +248,6 @@ char *rsh_ds_record(struct rsh_arena *arena, const char *key, const char *name,
 
 /* A file of the chosen step; its number is that in the source. */
 struct rsh_ds_listed {
-	const char *name; /* below SOURCE */
 	struct rsh_ds_name is;
 	const char *param, *key; /* of RSH_DS_STATE */
 };
@@ -259,8 +255,6 @@ struct rsh_ds_listed {
 /* The state of a source. */
 struct rsh_source_ds {
 	struct rsh_joined all; /* is first */
-	struct rsh_arena arena;
-	const char *dir; /* of the step below SOURCE, with a slash; or "" */
 	struct rsh_ds_listed *listed;
 	bool is_file; /* SOURCE is the file of a model */
 	bool is_universal;
@@ -273,12 +267,13 @@ struct rsh_source_ds {
 	struct rsh_ds_head *head;
 	struct rsh_ds_layout layout;
 	uint32_t model; /* the number of the file of the model */
+	bool is_3;	/* this is a part of a model of ZeRO 3 */
 	/* The model is that of the module, in the type of the training, because
 	 * of this; NULL: it is that of the masters. */
 	const char *from_module;
 	bool lacks_optimizer; /* files of the optimizer are missing */
 
-	/* ---- set by rsh_ds_describe() ---- */
+	/* ---- set by the description ---- */
 	uint32_t n_frozen, n_aliases;
 	/* A tensor of the module that is neither a buffer nor in a list of
 	 * parameters; NULL: none. */
@@ -286,16 +281,6 @@ struct rsh_source_ds {
 	const char *states; /* "exp_avg, exp_avg_sq, step"; "": none */
 	const char *left_out; /* what is not shown, and why; "": nothing */
 };
-
-static inline struct rsh_source_ds *rsh_ds_of(const struct rsh_source *s)
-{
-	return rsh_source_state(s);
-}
-static inline struct rsh_ds_file *rsh_ds_file_of(const struct rsh_source_ds *st,
-						 uint32_t file)
-{
-	return st->all.files[file];
-}
 
 int rsh_ds_bid(const struct rsh_look *look, struct rsh_bid_more *more);
 int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
@@ -306,22 +291,9 @@ int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
 int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		  struct rsh_error *err);
 
-/* ---- all files (describe.c) ---- */
-
-/* Describes the files that were read, once.  Returns 0, or -errno with a
- * sentence: a file cannot be read, is missing or is of another save. */
-int rsh_ds_describe(struct rsh_source_ds *st, struct rsh_error *err);
-
-/* ---- the universal form (compare.c) ---- */
-
-/* Sets *same if the first masters of each parameter, rounded, are the weights
- * of the module.  Returns 0 or -errno with a sentence. */
-int rsh_ds_compare(struct rsh_source_ds *st, bool *same,
-		   struct rsh_error *err);
-
-/* ---- steps for --resume (steps.c) ---- */
-
-enum rsh_part rsh_ds_step_part(const char *path, struct rsh_step_name *out);
-int rsh_ds_step_check(const struct rsh_byte_source *files,
-		      const char *const *names, size_t n, bool full,
-		      struct rsh_error *err);
+/* Is `read` of struct rsh_joined_format. */
+int rsh_ds_listed_read(void *state, uint32_t file,
+		       const struct rsh_byte_source *bytes, bool full,
+		       struct rsh_names *names, void **out,
+		       struct rsh_ckpt_index **index, struct rsh_error *err);
+extern const struct rsh_joined_format rsh_ds_files; /* describe.c */

@@ -9,21 +9,17 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 struct describing {
 	struct rsh_source_ds *st;
-	struct rsh_dcp *d;
-	struct rsh_dcp_tensor *tensors; /* from malloc */
-	size_t n_tensors, cap_tensors;
-	struct rsh_dcp_chunk *chunks; /* of one tensor */
-	size_t n_chunks, cap_chunks;
+	struct rsh_joined *j; /* of st */
+	struct rsh_arena *arena; /* of the description */
 	const char *records[RSH_DS_BOXES_MAX]; /* of one tensor */
 	/* The keys of states that are shown. */
 	const char **keys;
@@ -31,42 +27,7 @@ struct describing {
 	const char *odd; /* a state that is left out; NULL: none */
 };
 
-__attribute__((format(printf, 4, 5)))
-static int describing_blame(struct describing *w, const char *name, int code,
-			    const char *fmt, ...)
-{
-	va_list ap;
-	int rc;
-
-	va_start(ap, fmt);
-	rc = rsh_tensor_problems_add(&w->st->all.problems, &w->d->arena_, name,
-				     code, fmt, ap);
-	va_end(ap);
-	return rc < 0 ? rc : 0;
-}
-
 /* ---- chunks and tensors ---- */
-
-static int chunk_add(struct describing *w, uint32_t file, const char *record,
-		     uint32_t n_dims, const uint64_t *from,
-		     const uint64_t *size)
-{
-	uint64_t *box = rsh_arena_array(&w->d->arena_, uint64_t,
-					2 * (size_t)n_dims);
-
-	if (!box || rsh_grow(&w->chunks, &w->cap_chunks, w->n_chunks + 1,
-			     sizeof(*w->chunks)))
-		return -ENOMEM;
-	if (from && n_dims > 0)
-		memcpy(box, from, n_dims * sizeof(*box));
-	if (n_dims > 0)
-		memcpy(box + n_dims, size, n_dims * sizeof(*box));
-	w->chunks[w->n_chunks++] = (struct rsh_dcp_chunk){
-		.from = box, .size = box + n_dims, .file = file,
-		.key = record, .length = RSH_DCP_BY_NAME,
-	};
-	return 0;
-}
 
 /* Adds the boxes of a run. */
 static int chunks_add_run(struct describing *w, uint32_t file, const char *key,
@@ -80,10 +41,10 @@ static int chunks_add_run(struct describing *w, uint32_t file, const char *key,
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		/* All ranks call them alike. */
 		if (!w->records[i])
-			w->records[i] = rsh_ds_record(&w->d->arena_, key,
+			w->records[i] = rsh_ds_record(w->arena, key,
 						      p->name, i);
 		rc = !w->records[i] ? -ENOMEM :
-		     chunk_add(w, file, w->records[i], p->n_dims,
+		     rsh_joined_chunk(w->j, file, w->records[i], p->n_dims,
 			       boxes[i].from, boxes[i].size);
 	}
 	return rc;
@@ -91,65 +52,47 @@ static int chunks_add_run(struct describing *w, uint32_t file, const char *key,
 
 static void tensor_begin(struct describing *w)
 {
-	w->n_chunks = 0;
+	w->j->n_chunks = 0;
 	memset(w->records, 0, sizeof(w->records));
 }
 
-/* Adds the tensor of the chunks. */
-static int tensor_end(struct describing *w, const char *name,
+/* Adds the tensor of the chunks: a parameter, or its state of one key, which is
+ * optimizer.state.NAME.KEY. */
+static int tensor_end(struct describing *w, const char *name, const char *key,
 		      enum rsh_dtype dtype, uint32_t n_dims,
 		      const uint64_t *dims)
 {
-	struct rsh_dcp_tensor *t;
-
-	if (rsh_grow(&w->tensors, &w->cap_tensors, w->n_tensors + 1,
-		     sizeof(*w->tensors)))
-		return -ENOMEM;
-	t = &w->tensors[w->n_tensors++];
-	*t = (struct rsh_dcp_tensor){
+	struct rsh_dcp_tensor t = {
 		.name = name, .dtype = dtype, .n_dims = n_dims, .dims = dims,
-		.n_chunks = (uint32_t)w->n_chunks,
-		.chunks = rsh_arena_array(&w->d->arena_, struct rsh_dcp_chunk,
-					  w->n_chunks),
 	};
-	if (!t->chunks)
-		return -ENOMEM;
-	if (w->n_chunks > 0)
-		memcpy(t->chunks, w->chunks, w->n_chunks * sizeof(*t->chunks));
-	return 0;
+	const struct rsh_path_key keys[] = {
+		{ .text = "optimizer" }, { .text = "state" }, { .text = name },
+		{ .text = key },
+	};
+
+	if (*key) {
+		t.name = rsh_arena_format(w->arena, "optimizer.state.%s.%s",
+					  name, key);
+		t.keys = rsh_arena_copy(w->arena, keys, 4);
+		t.n_keys = 4;
+		if (!t.name || !t.keys)
+			return -ENOMEM;
+	}
+	return rsh_joined_tensor(w->j, &t);
 }
 
 /* Adds a tensor that a file has whole. */
 static int tensor_add_whole(struct describing *w, const char *name,
-			    uint32_t file, const struct rsh_ds_tensor *t)
+			    const char *key, uint32_t file,
+			    const struct rsh_ds_tensor *t)
 {
 	tensor_begin(w);
-	return chunk_add(w, file, t->record, t->n_dims, NULL, t->dims) ?:
-	       tensor_end(w, name, t->dtype, t->n_dims, t->dims);
+	return rsh_joined_chunk(w->j, file, t->record, t->n_dims, NULL,
+				t->dims) ?:
+	       tensor_end(w, name, key, t->dtype, t->n_dims, t->dims);
 }
 
 /* ---- the optimizer ---- */
-
-/* Gives the last tensor its name and its keys: optimizer.state.NAME.KEY. */
-static int tensor_name_state(struct describing *w, const char *param,
-			     const char *key)
-{
-	struct rsh_arena *arena = &w->d->arena_;
-	struct rsh_dcp_tensor *t = &w->tensors[w->n_tensors - 1];
-	struct rsh_path_key *keys = rsh_arena_array(arena, struct rsh_path_key,
-						    4);
-
-	t->name = rsh_arena_format(arena, "optimizer.state.%s.%s", param, key);
-	if (!keys || !t->name)
-		return -ENOMEM;
-	keys[0].text = "optimizer";
-	keys[1].text = "state";
-	keys[2].text = param;
-	keys[3].text = key;
-	t->keys = keys;
-	t->n_keys = 4;
-	return 0;
-}
 
 /* Notes the key of a state that is shown. */
 static int keys_add(struct describing *w, const char *key)
@@ -157,24 +100,10 @@ static int keys_add(struct describing *w, const char *key)
 	for (size_t i = 0; i < w->n_keys; i++)
 		if (strcmp(w->keys[i], key) == 0)
 			return 0;
-	if (rsh_grow(&w->keys, &w->cap_keys, w->n_keys + 1, sizeof(*w->keys)))
-		return -ENOMEM;
-	w->keys[w->n_keys++] = key;
-	return 0;
+	return rsh_push(w->keys, w->n_keys, w->cap_keys, key);
 }
 
 /* ---- flat groups ---- */
-
-/* Returns the file of the optimizer of a rank. */
-static uint32_t optimizer_file(const struct rsh_source_ds *st, uint32_t rank)
-{
-	uint32_t i = 0;
-
-	while (st->listed[i].is.role != RSH_DS_OPTIMIZER ||
-	       st->listed[i].is.rank != rank)
-		i++;
-	return i;
-}
 
 /* Files of the optimizer by rank. */
 struct ranks {
@@ -186,7 +115,7 @@ static const struct rsh_ds_flat *rank_flat(const struct describing *w,
 					   const struct ranks *r, uint32_t rank,
 					   uint32_t group, const char *key)
 {
-	return rsh_ds_flat_find(rsh_ds_file_of(w->st, r->file[rank]), group,
+	return rsh_ds_flat_find(w->st->all.files[r->file[rank]], group,
 				key);
 }
 
@@ -204,7 +133,7 @@ static bool is_length(const struct rsh_ds_layout *l, uint32_t group,
 }
 
 /* Checks that all ranks have the flat tensor of a group.  Returns 1 if so, 0 if
- * none has it or it is left out, after a problem -EBADMSG, or -ENOMEM. */
+ * none has it or it is left out, or -EBADMSG. */
 static int flats_check(struct describing *w, const struct ranks *r,
 		       uint32_t group, const char *key)
 {
@@ -243,8 +172,9 @@ static int flats_take(struct describing *w, const struct ranks *r,
 
 	tensor_begin(w);
 	if (first->is_scalar)
-		return chunk_add(w, r->file[0], first->record, 0, NULL, NULL) ?:
-		       tensor_end(w, p->name, first->dtype, 0, p->dims);
+		return rsh_joined_chunk(w->j, r->file[0], first->record, 0,
+					NULL, NULL) ?:
+		       tensor_end(w, p->name, key, first->dtype, 0, p->dims);
 	for (uint32_t rank = 0; rank < r->n && rc == 0; rank++) {
 		const struct rsh_ds_run run = rsh_ds_run_of(&w->st->layout,
 							    group, p, rank);
@@ -252,27 +182,8 @@ static int flats_take(struct describing *w, const struct ranks *r,
 		if (run.n > 0)
 			rc = chunks_add_run(w, r->file[rank], key, p, &run);
 	}
-	return rc ?: tensor_end(w, p->name, first->dtype, p->n_dims, p->dims);
-}
-
-/* Says that ranks do not have the same of a group. */
-static int group_blame(struct describing *w, uint32_t group, const char *key)
-{
-	const struct rsh_ds_params *params = &w->st->head->groups[group];
-	int rc = 0;
-
-	for (uint32_t i = 0; i < params->n && rc == 0; i++) {
-		const char *name = !*key ? params->v[i].name :
-			rsh_arena_format(&w->d->arena_, "optimizer.state.%s.%s",
-					 params->v[i].name, key);
-
-		rc = !name ? -ENOMEM :
-		     describing_blame(w, name, EBADMSG, "%s of group %u "
-				      "%s not on all ranks of one type and "
-				      "length", *key ? key : "masters", group,
-				      *key ? "is" : "are");
-	}
-	return rc;
+	return rc ?: tensor_end(w, p->name, key, first->dtype, p->n_dims,
+				p->dims);
 }
 
 /* Adds the masters of a group, or its states of one key. */
@@ -280,23 +191,27 @@ static int group_take(struct describing *w, const struct ranks *r,
 		      uint32_t group, const char *key)
 {
 	const struct rsh_ds_params *params = &w->st->head->groups[group];
-	int rc = flats_check(w, r, group, key);
+	const int is = flats_check(w, r, group, key);
+	int rc = is > 0 && *key ? keys_add(w, key) : 0;
 
-	if (rc == -EBADMSG)
-		return group_blame(w, group, key);
-	if (rc <= 0)
-		return rc;
-	rc = *key ? keys_add(w, key) : 0;
-	for (uint32_t i = 0; i < params->n && rc == 0; i++) {
+	for (uint32_t i = 0; i < params->n && is && rc >= 0; i++) {
 		const struct rsh_ds_param *p = &params->v[i];
+		const char *name = !*key || is > 0 ? p->name :
+			rsh_arena_format(w->arena, "optimizer.state.%s.%s",
+					 p->name, key);
 
-		if (p->elements == 0)
-			continue;
-		rc = flats_take(w, r, group, key, p);
-		if (rc == 0 && *key)
-			rc = tensor_name_state(w, p->name, key);
+		if (!name)
+			return -ENOMEM;
+		if (is < 0)
+			rc = rsh_joined_blame(w->j, name, EBADMSG, "%s of "
+					      "group %u %s not on all ranks of "
+					      "one type and length",
+					      *key ? key : "masters", group,
+					      *key ? "is" : "are");
+		else if (p->elements > 0)
+			rc = flats_take(w, r, group, key, p);
 	}
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 /* Adds the states of all keys that any rank has of a group. */
@@ -306,8 +221,7 @@ static int group_take_states(struct describing *w, const struct ranks *r,
 	int rc = 0;
 
 	for (uint32_t rank = 0; rank < r->n; rank++) {
-		const struct rsh_ds_file *f = rsh_ds_file_of(w->st,
-							     r->file[rank]);
+		const struct rsh_ds_file *f = w->st->all.files[r->file[rank]];
 
 		for (uint32_t i = 0; i < f->n_flats && rc == 0; i++) {
 			const struct rsh_ds_flat *flat = &f->flats[i];
@@ -331,8 +245,11 @@ static int zero_take(struct describing *w)
 	const struct ranks r = { st->layout.world, file };
 	int rc = file ? 0 : -ENOMEM;
 
-	for (uint32_t rank = 0; rank < r.n && rc == 0; rank++)
-		file[rank] = optimizer_file(st, rank);
+	/* The first file of a rank counts. */
+	for (uint32_t i = st->all.n; i-- > 0 && rc == 0;)
+		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
+		    st->listed[i].is.rank < r.n)
+			file[st->listed[i].is.rank] = i;
 	for (uint32_t g = 0; g < st->head->n_groups && rc == 0; g++)
 		rc = group_take(w, &r, g, "") ?: group_take_states(w, &r, g);
 	return rc;
@@ -344,50 +261,21 @@ static int zero_take(struct describing *w)
 static int universal_take(struct describing *w, uint32_t file)
 {
 	const struct rsh_ds_listed *l = &w->st->listed[file];
-	const struct rsh_ds_file *f = rsh_ds_file_of(w->st, file);
+	const struct rsh_ds_file *f = w->st->all.files[file];
 	const struct rsh_ds_param *p = rsh_ds_param_find(w->st->head, l->param);
 	const bool is_master = strcmp(l->key, RSH_DS_FP32) == 0;
-	int rc;
 
 	if (p->elements == 0)
 		return 0;
 	if (f->n_tensors == 0)
-		return describing_blame(w, p->name, EBADMSG, "%s has no tensor",
-					l->name);
-	rc = tensor_add_whole(w, p->name, file, f->tensors);
-	if (rc || is_master)
-		return rc;
-	return keys_add(w, l->key) ?: tensor_name_state(w, p->name, l->key);
-}
-
-static int universal_take_all(struct describing *w)
-{
-	const struct rsh_source_ds *st = w->st;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < st->all.n && rc == 0; i++)
-		if (st->listed[i].is.role == RSH_DS_STATE)
-			rc = universal_take(w, i);
-	return rc;
+		return rsh_joined_blame(w->j, p->name, EBADMSG, "%s has no "
+					"tensor", w->j->names[file]);
+	return (is_master ? 0 : keys_add(w, l->key)) ?:
+	       tensor_add_whole(w, p->name, is_master ? "" : l->key, file,
+				f->tensors);
 }
 
 /* ---- the module ---- */
-
-static int by_name(const void *a, const void *b)
-{
-	const struct rsh_dcp_tensor *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-static const struct rsh_ds_alias *alias_find(const struct rsh_ds_head *h,
-					     const char *name)
-{
-	for (uint32_t i = 0; i < h->n_aliases; i++)
-		if (strcmp(h->aliases[i].name, name) == 0)
-			return &h->aliases[i];
-	return NULL;
-}
 
 /* Returns whether a tensor of the module is one of the model.  `p` is the
  * parameter of its name: the module of ZeRO 3 has no element of these. */
@@ -395,15 +283,15 @@ static bool is_of_module(const struct rsh_source_ds *st,
 			 const struct rsh_ds_tensor *t,
 			 const struct rsh_ds_param *p)
 {
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
-
 	if (st->from_module)
 		return true;
 	if (p && p->elements > 0)
 		return false;
-	if (alias_find(st->head, t->name))
-		return false;
-	return !is_3 || rsh_ds_is_buffer(st->head, t->name) || t->elements > 0;
+	for (uint32_t i = 0; i < st->head->n_aliases; i++)
+		if (strcmp(st->head->aliases[i].name, t->name) == 0)
+			return false;
+	return !st->is_3 || rsh_ds_is_buffer(st->head, t->name) ||
+	       t->elements > 0;
 }
 
 /* Names of parameters, ascending. */
@@ -431,8 +319,7 @@ static int names_make(const struct rsh_ds_head *h, struct names *out)
 	for (uint32_t g = 0; g < h->n_groups; g++)
 		for (uint32_t i = 0; i < h->groups[g].n; i++)
 			out->v[out->n++] = &h->groups[g].v[i];
-	if (n > 0)
-		qsort(out->v, n, sizeof(*out->v), param_by_name);
+	rsh_sort(out->v, n, param_by_name);
 	return 0;
 }
 
@@ -441,8 +328,7 @@ static const struct rsh_ds_param *names_find(const struct names *all,
 {
 	const struct rsh_ds_param like = { .name = name }, *key = &like;
 	const struct rsh_ds_param *const *found =
-		all->n == 0 ? NULL : bsearch(&key, all->v, all->n,
-					     sizeof(*all->v), param_by_name);
+		rsh_find(&key, all->v, all->n, param_by_name);
 
 	return found ? *found : NULL;
 }
@@ -474,21 +360,20 @@ static bool is_extra(const struct rsh_source_ds *st,
 static int module_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
-	const struct rsh_ds_file *f = rsh_ds_file_of(st, st->model);
-	const bool is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
+	const struct rsh_ds_file *f = st->all.files[st->model];
 	struct names all;
 	int rc = names_make(st->head, &all);
 
-	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++) {
+	for (uint32_t i = 0; i < f->n_tensors && rc >= 0; i++) {
 		const struct rsh_ds_tensor *t = &f->tensors[i];
 		const struct rsh_ds_param *p = names_find(&all, t->name);
 
 		/* A universal form may be that of slices. */
-		if (p && !is_3 && !st->is_universal && !has_shape(p, t)) {
-			rc = describing_blame(w, t->name, EBADMSG, "%s has "
+		if (p && !st->is_3 && !st->is_universal && !has_shape(p, t)) {
+			rc = rsh_joined_blame(w->j, t->name, EBADMSG, "%s has "
 					      "another shape of it than its "
 					      "param_shapes says",
-					      st->listed[st->model].name);
+					      w->j->names[st->model]);
 			continue;
 		}
 		if (!is_of_module(st, t, p))
@@ -497,10 +382,10 @@ static int module_take(struct describing *w)
 			st->extra = t->name;
 		st->n_frozen += !p && !rsh_ds_is_buffer(st->head, t->name) &&
 				st->head->has_shapes && !st->from_module;
-		rc = tensor_add_whole(w, t->name, st->model, t);
+		rc = tensor_add_whole(w, t->name, "", st->model, t);
 	}
 	free(all.v);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 /* Adds the frozen parameters of ZeRO 3, of which each rank has a share. */
@@ -512,7 +397,7 @@ static int frozen_take(struct describing *w, const struct rsh_ds_param *p)
 
 	tensor_begin(w);
 	for (uint32_t i = 0; i < st->all.n && rc == 0; i++) {
-		const struct rsh_ds_file *f = rsh_ds_file_of(st, i);
+		const struct rsh_ds_file *f = st->all.files[i];
 		const struct rsh_ds_run run =
 			rsh_ds_share_of(p, st->listed[i].is.rank);
 		const struct rsh_ds_tensor *t;
@@ -522,25 +407,14 @@ static int frozen_take(struct describing *w, const struct rsh_ds_param *p)
 		t = rsh_ds_tensor_find(f->fragments, f->n_fragments, p->name);
 		if (!t || t->n_dims != 1 || t->elements < run.n ||
 		    (dtype != RSH_DTYPE_UNKNOWN && t->dtype != dtype))
-			return describing_blame(w, p->name, EBADMSG, "%s does "
+			return rsh_joined_blame(w->j, p->name, EBADMSG, "%s does "
 						"not have its share of it",
-						st->listed[i].name);
+						w->j->names[i]);
 		dtype = t->dtype;
 		rc = chunks_add_run(w, i, RSH_DS_FROZEN, p, &run);
 	}
 	st->n_frozen++;
-	return rc ?: tensor_end(w, p->name, dtype, p->n_dims, p->dims);
-}
-
-static int parts_take(struct describing *w)
-{
-	const struct rsh_ds_params *frozen = &w->st->head->frozen;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < frozen->n && rc == 0; i++)
-		if (frozen->v[i].elements > 0)
-			rc = frozen_take(w, &frozen->v[i]);
-	return rc;
+	return rc ?: tensor_end(w, p->name, "", dtype, p->n_dims, p->dims);
 }
 
 static int experts_take(struct describing *w)
@@ -549,11 +423,11 @@ static int experts_take(struct describing *w)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_ds_file *f = rsh_ds_file_of(st, i);
+		const struct rsh_ds_file *f = st->all.files[i];
 
 		for (uint32_t k = 0; k < f->n_tensors && rc == 0 &&
 		     st->listed[i].is.role == RSH_DS_EXPERT; k++)
-			rc = tensor_add_whole(w, f->tensors[k].name, i,
+			rc = tensor_add_whole(w, f->tensors[k].name, "", i,
 					      &f->tensors[k]);
 	}
 	return rc;
@@ -564,14 +438,14 @@ static int experts_take(struct describing *w)
 static int alias_take_lone(struct describing *w, const struct rsh_ds_alias *a)
 {
 	const struct rsh_source_ds *st = w->st;
-	const struct rsh_ds_file *f = rsh_ds_file_of(st, st->model);
+	const struct rsh_ds_file *f = st->all.files[st->model];
 	const struct rsh_ds_tensor *t =
 		rsh_ds_tensor_find(f->tensors, f->n_tensors, a->name);
 
-	if (st->listed[st->model].is.role == RSH_DS_MODEL_PART || !t)
-		return describing_blame(w, a->name, EBADMSG, "it is tied to "
+	if (st->is_3 || !t)
+		return rsh_joined_blame(w->j, a->name, EBADMSG, "it is tied to "
 					"%s, which is not there", a->of);
-	return tensor_add_whole(w, a->name, st->model, t);
+	return tensor_add_whole(w, a->name, "", st->model, t);
 }
 
 /* Shows tied parameters under both names; those of the module are in it under
@@ -579,17 +453,15 @@ static int alias_take_lone(struct describing *w, const struct rsh_ds_alias *a)
 static int aliases_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
-	const size_t n = w->n_tensors;
+	const size_t n = w->j->n_tensors;
 	int rc = 0;
 
-	if (n > 0)
-		qsort(w->tensors, n, sizeof(*w->tensors), by_name);
-	for (uint32_t i = 0; i < st->head->n_aliases && rc == 0; i++) {
+	rsh_sort(w->j->tensors, n, rsh_joined_by_name);
+	for (uint32_t i = 0; i < st->head->n_aliases && rc >= 0; i++) {
 		const struct rsh_ds_alias *a = &st->head->aliases[i];
 		const struct rsh_dcp_tensor like = { .name = a->of };
-		const struct rsh_dcp_tensor *of =
-			n == 0 ? NULL : bsearch(&like, w->tensors, n,
-						sizeof(like), by_name);
+		const struct rsh_dcp_tensor *of = rsh_find(
+			&like, w->j->tensors, n, rsh_joined_by_name);
 		struct rsh_dcp_tensor copy;
 
 		st->n_aliases++;
@@ -601,13 +473,10 @@ static int aliases_take(struct describing *w)
 		}
 		copy = *of;
 		copy.name = a->name;
-		if (rsh_grow(&w->tensors, &w->cap_tensors, w->n_tensors + 1,
-			     sizeof(*w->tensors)))
-			rc = -ENOMEM;
-		else
-			w->tensors[w->n_tensors++] = copy;
+		rc = rsh_push(w->j->tensors, w->j->n_tensors,
+			      w->j->cap_tensors, copy);
 	}
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 /* ---- all files ---- */
@@ -649,16 +518,17 @@ static uint32_t find_rank(const struct rsh_source_ds *st,
 /* Checks that files are of one save. */
 static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 {
-	const char *path = rsh_source_path(st->all.source);
+	const char *path = st->all.path;
 
 	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ds_listed *l = &st->listed[i];
-		const struct rsh_ds_file *f = rsh_ds_file_of(st, i);
+		const struct rsh_ds_file *f = st->all.files[i];
+		const char *name = st->all.names[i];
 
 		if (!f)
 			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
 					     "read, and no other file has what "
-					     "it has", path, l->name);
+					     "it has", path, name);
 		if (l->is.role == RSH_DS_OPTIMIZER &&
 		    (f->zero.stage != st->layout.stage ||
 		     f->zero.world != st->layout.world ||
@@ -666,13 +536,11 @@ static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 			return rsh_error_set(err, EBADMSG, "%s/%s: it is of "
 					     "another save than other files: "
 					     "its stage, its groups or the "
-					     "number of ranks differ", path,
-					     l->name);
+					     "number of ranks differ", path, name);
 		if (l->is.role == RSH_DS_OPTIMIZER &&
 		    find_rank(st, &f->zero, l->is.rank) < st->layout.world)
 			return rsh_error_set(err, EBADMSG, "%s/%s: the file is "
-					     "of rank %u, not %u", path,
-					     l->name,
+					     "of rank %u, not %u", path, name,
 					     find_rank(st, &f->zero,
 						       l->is.rank),
 					     l->is.rank);
@@ -682,8 +550,7 @@ static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 			return rsh_error_set(err, EBADMSG, "%s/%s: it is of "
 					     "another save than other files: "
 					     "the step, the number of ranks or "
-					     "the parameters differ", path,
-					     l->name);
+					     "the parameters differ", path, name);
 	}
 	return 0;
 }
@@ -691,36 +558,20 @@ static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 static int tensors_make(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
+	const struct rsh_ds_params *frozen = &st->head->frozen;
 	int rc = module_take(w);
 
-	if (rc == 0 && st->listed[st->model].is.role == RSH_DS_MODEL_PART)
-		rc = parts_take(w);
-	if (rc == 0 && !st->from_module && st->head->has_shapes)
-		rc = st->is_universal ? universal_take_all(w) : zero_take(w);
-	return rc ?: experts_take(w) ?: aliases_take(w);
-}
-
-/* Sorts the tensors, whose names must be different. */
-static int tensors_settle(struct describing *w, struct rsh_error *err)
-{
-	struct rsh_dcp_tensor *v = rsh_arena_array(
-		&w->d->arena_, struct rsh_dcp_tensor, w->n_tensors);
-
-	if (!v)
-		return rsh_error_nomem(err);
-	if (w->n_tensors > 0) {
-		qsort(w->tensors, w->n_tensors, sizeof(*w->tensors), by_name);
-		memcpy(v, w->tensors, w->n_tensors * sizeof(*v));
-	}
-	for (size_t i = 1; i < w->n_tensors; i++)
-		if (strcmp(v[i - 1].name, v[i].name) == 0)
-			return rsh_error_set(err, EBADMSG, "%s: damaged: two "
-					     "tensors have the name %s",
-					     rsh_source_path(w->st->all.source),
-					     v[i].name);
-	w->d->tensors = v;
-	w->d->n_tensors = (uint32_t)w->n_tensors;
-	return 0;
+	for (uint32_t i = 0; i < frozen->n && st->is_3 && rc >= 0; i++)
+		if (frozen->v[i].elements > 0)
+			rc = frozen_take(w, &frozen->v[i]);
+	if (rc >= 0 && !st->from_module && st->head->has_shapes &&
+	    !st->is_universal)
+		rc = zero_take(w);
+	for (uint32_t i = 0; i < st->all.n && !st->from_module &&
+	     st->head->has_shapes && rc >= 0; i++)
+		if (st->listed[i].is.role == RSH_DS_STATE)
+			rc = universal_take(w, i);
+	return rc < 0 ? rc : experts_take(w) ?: aliases_take(w);
 }
 
 /* Sets which states are shown, and which are not. */
@@ -730,13 +581,13 @@ static int say_states(struct describing *w)
 	char text[512] = "";
 	size_t at = 0;
 
-	for (size_t i = 0; i < w->n_keys && at < sizeof(text); i++)
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s",
-				       i ? ", " : "", w->keys[i]);
-	st->states = rsh_arena_strndup(&st->arena, text, strlen(text));
+	for (size_t i = 0; i < w->n_keys; i++)
+		rsh_text_add(text, sizeof(text), &at, "%s%s", i ? ", " : "",
+			     w->keys[i]);
+	st->states = rsh_arena_strdup(&st->all.arena, text);
 	if (w->odd)
 		st->left_out = rsh_arena_format(
-			&st->arena, "%s of the optimizer does not have the "
+			&st->all.arena, "%s of the optimizer does not have the "
 			"length of its group, and is not shown", w->odd);
 	else if (!st->head->has_shapes && st->head->has_optimizer)
 		st->left_out = "the optimizer's states have numbers in place "
@@ -744,28 +595,14 @@ static int say_states(struct describing *w)
 	return st->states && st->left_out ? 0 : -ENOMEM;
 }
 
-static int files_make(struct describing *w)
+static int ds_describe(void *state, struct rsh_error *err)
 {
-	const struct rsh_source_ds *st = w->st;
-	const char **files = rsh_arena_array(&w->d->arena_, const char *,
-					     st->all.n);
-
-	if (!files)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < st->all.n; i++)
-		files[i] = st->listed[i].name;
-	w->d->files = files;
-	w->d->n_files = st->all.n;
-	return 0;
-}
-
-int rsh_ds_describe(struct rsh_source_ds *st, struct rsh_error *err)
-{
-	struct describing w = { .st = st };
+	struct rsh_source_ds *st = state;
+	struct describing w = {
+		.st = st, .j = &st->all, .arena = &st->all.dcp.pub->arena_,
+	};
 	int rc;
 
-	if (st->all.described)
-		return 0;
 	if (st->wrong.code)
 		return rsh_error_set(err, st->wrong.code, "%s",
 				     st->wrong.text);
@@ -774,15 +611,52 @@ int rsh_ds_describe(struct rsh_source_ds *st, struct rsh_error *err)
 		return rc;
 	st->n_frozen = st->n_aliases = 0;
 	st->extra = NULL;
-	w.d = rsh_joined_begin(&st->all);
-	if (!w.d)
-		return rsh_error_nomem(err);
-	if (tensors_make(&w) || files_make(&w) || say_states(&w))
-		rc = rsh_error_nomem(err);
-	rc = rc ?: tensors_settle(&w, err);
-	free(w.tensors);
-	free(w.chunks);
+	rc = tensors_make(&w) ?: say_states(&w);
 	free(w.keys);
-	st->all.described = rc == 0;
-	return rc;
+	return rc ? rsh_error_nomem(err) : 0;
 }
+
+/* Says what it is: "DeepSpeed 0.19.8, ZeRO 3 of 2 ranks, step 2; ...". */
+static const char *ds_about(const void *state, struct rsh_arena *arena)
+{
+	const struct rsh_source_ds *st = state;
+	const struct rsh_ds_head *h = st->head;
+	const uint32_t stage = st->layout.stage;
+	const uint64_t world = h->world ? h->world : st->layout.world;
+	char zero[32], more[160] = "";
+	size_t at = 0;
+
+	snprintf(zero, sizeof(zero), "ZeRO %u", stage);
+	if (st->n_frozen > 0)
+		rsh_text_add(more, sizeof(more), &at, "; %u frozen",
+			     st->n_frozen);
+	if (st->n_aliases > 0)
+		rsh_text_add(more, sizeof(more), &at, "; %u tied",
+			     st->n_aliases);
+	return rsh_arena_format(
+		arena, "%s%s, %s of %llu rank%s, step %llu%s; optimizer: %s%s%s"
+		"%s%s", *h->version ? "DeepSpeed " : "DeepSpeed", h->version,
+		st->is_universal ? "universal form" : stage || !h->has_shapes ?
+		zero : "ZeRO 1 or 2",
+		(unsigned long long)world, world == 1 ? "" : "s",
+		(unsigned long long)h->step, more,
+		*st->states ? st->states : "not shown",
+		st->from_module ? "; " : "",
+		st->from_module ? st->from_module : "",
+		*st->left_out ? "; " : "", st->left_out);
+}
+
+static void ds_clear(void *state)
+{
+	struct rsh_source_ds *st = state;
+
+	rsh_ds_file_free(st->head_file);
+}
+
+const struct rsh_joined_format rsh_ds_files = {
+	.read = rsh_ds_listed_read,
+	.free_it = rsh_ds_file_free,
+	.describe = ds_describe,
+	.about = ds_about,
+	.clear = ds_clear,
+};

@@ -55,33 +55,25 @@ static bool is_key(const struct rsh_torch_tensor *t, uint32_t i,
 	       strcmp(t->keys[i].text, text) == 0;
 }
 
-static char *keep_text(struct rsh_ds_file *f, const char *text)
-{
-	return rsh_arena_strndup(&f->arena, text, strlen(text));
-}
-
 static int keep_tensor(struct rsh_ds_file *f, const struct rsh_torch_file *of,
 		       const struct rsh_torch_tensor *t, const char *name,
 		       struct rsh_ds_tensor *out)
 {
-	uint64_t *dims = rsh_arena_array(&f->arena, uint64_t, t->n_dims);
 	struct rsh_torch_layout l;
 
 	rsh_torch_layout(t, &l);
 	*out = (struct rsh_ds_tensor){
-		.name = keep_text(f, name), .record = keep_text(f, t->name),
-		.dtype = t->dtype, .n_dims = t->n_dims, .dims = dims,
+		.name = rsh_arena_strdup(&f->arena, name),
+		.record = rsh_arena_strdup(&f->arena, t->name),
+		.dtype = t->dtype, .n_dims = t->n_dims,
+		.dims = rsh_arena_copy(&f->arena, t->dims, t->n_dims),
 		.elements = t->elements,
 		.row_major = l.dense &&
 			     rsh_torch_is_row_major(l.order, t->n_dims),
 		.offset = of->storages[t->storage].offset +
 			  t->from * rsh_dtype_size(t->dtype),
 	};
-	if (!out->name || !out->record || !dims)
-		return -ENOMEM;
-	if (t->n_dims > 0)
-		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
-	return 0;
+	return f->arena.failed ? -ENOMEM : 0;
 }
 
 /* Sets the group and the key of a flat tensor, by the way to it.  Returns false
@@ -116,36 +108,6 @@ static bool flat_place(const struct rsh_torch_tensor *t, uint32_t stage,
 	return text && rsh_number_read(text, strlen(text), group);
 }
 
-/* Keys are parts of names of records. */
-static bool is_plain_key(const char *key)
-{
-	for (; *key; key++)
-		if ((unsigned char)*key < ' ')
-			return false;
-	return true;
-}
-
-/* Keeps a flat tensor.  Returns whether it is one. */
-static int keep_flat(struct rsh_ds_file *f, const struct rsh_torch_tensor *t,
-		     struct rsh_ds_flat *out)
-{
-	uint64_t group;
-	const char *key;
-
-	if (!flat_place(t, f->zero.stage, &group, &key) ||
-	    group >= f->zero.n_groups || !is_plain_key(key))
-		return 0;
-	*out = (struct rsh_ds_flat){
-		.group = (uint32_t)group, .key = keep_text(f, key),
-		.dtype = t->dtype, .elements = t->elements,
-		.is_scalar = t->n_dims == 0 && *key,
-		.is_odd = t->n_dims != 1 ||
-			  (t->elements > 1 && t->strides[0] != 1),
-		.record = keep_text(f, t->name),
-	};
-	return out->key && out->record ? 1 : -ENOMEM;
-}
-
 static int tensor_by_name(const void *a, const void *b)
 {
 	const struct rsh_ds_tensor *x = a, *y = b;
@@ -165,7 +127,7 @@ const struct rsh_ds_tensor *rsh_ds_tensor_find(const struct rsh_ds_tensor *v,
 {
 	const struct rsh_ds_tensor key = { .name = name };
 
-	return n == 0 ? NULL : bsearch(&key, v, n, sizeof(*v), tensor_by_name);
+	return rsh_find(&key, v, n, tensor_by_name);
 }
 
 const struct rsh_ds_flat *rsh_ds_flat_find(const struct rsh_ds_file *f,
@@ -173,8 +135,7 @@ const struct rsh_ds_flat *rsh_ds_flat_find(const struct rsh_ds_file *f,
 {
 	const struct rsh_ds_flat like = { .group = group, .key = key };
 
-	return f->n_flats == 0 ? NULL :
-	       bsearch(&like, f->flats, f->n_flats, sizeof(like), flat_order);
+	return rsh_find(&like, f->flats, f->n_flats, flat_order);
 }
 
 char *rsh_ds_record(struct rsh_arena *arena, const char *key, const char *name,
@@ -193,10 +154,7 @@ struct records {
 
 static int records_add(struct records *r, const struct rsh_torch_tensor *t)
 {
-	if (rsh_grow(&r->v, &r->cap, r->n + 1, sizeof(*r->v)))
-		return -ENOMEM;
-	r->v[r->n++] = *t;
-	return 0;
+	return rsh_push(r->v, r->n, r->cap, *t);
 }
 
 static void row_major_strides(uint32_t n_dims, const uint64_t *dims,
@@ -243,16 +201,41 @@ static int records_add_run(struct records *r, struct rsh_torch_file *of,
 	return 0;
 }
 
-/* Adds what the file has of each parameter of a group. */
-static int records_add_flat(struct records *r, struct rsh_torch_file *of,
-			    const struct rsh_torch_tensor *t,
-			    const struct rsh_ds_flat *flat,
-			    const struct rsh_ds_reading *how)
+/* Takes a flat tensor, and what the file has of each parameter of its group. */
+static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
+		     const struct rsh_torch_tensor *t,
+		     const struct rsh_ds_reading *how, struct records *r)
 {
-	const struct rsh_ds_params *params =
-		&how->layout->head->groups[flat->group];
+	struct rsh_ds_flat *flat = &f->flats[f->n_flats];
+	const struct rsh_ds_head *head = how->layout ? how->layout->head : NULL;
+	const struct rsh_ds_params *params;
+	uint64_t group;
+	const char *key;
 	int rc = 0;
 
+	/* Keys are parts of names of records. */
+	if (!flat_place(t, f->zero.stage, &group, &key) ||
+	    group >= f->zero.n_groups)
+		return 0;
+	for (const char *c = key; *c; c++)
+		if ((unsigned char)*c < ' ')
+			return 0;
+	*flat = (struct rsh_ds_flat){
+		.group = (uint32_t)group,
+		.key = rsh_arena_strdup(&f->arena, key), .dtype = t->dtype,
+		.elements = t->elements, .is_scalar = t->n_dims == 0 && *key,
+		.is_odd = t->n_dims != 1 ||
+			  (t->elements > 1 && t->strides[0] != 1),
+		.record = rsh_arena_strdup(&f->arena, t->name),
+	};
+	if (f->arena.failed)
+		return -ENOMEM;
+	f->n_flats++;
+	if (flat->is_scalar)
+		return records_add(r, t);
+	if (flat->is_odd || !head || head->n_groups != f->zero.n_groups)
+		return 0;
+	params = &head->groups[group];
 	for (uint32_t i = 0; i < params->n && rc == 0; i++) {
 		const struct rsh_ds_run run = rsh_ds_run_of(
 			how->layout, flat->group, &params->v[i], how->rank);
@@ -262,29 +245,6 @@ static int records_add_flat(struct records *r, struct rsh_torch_file *of,
 					     &params->v[i], &run);
 	}
 	return rc;
-}
-
-static bool has_runs(const struct rsh_ds_file *f,
-		     const struct rsh_ds_reading *how)
-{
-	return how->layout && how->layout->head &&
-	       how->layout->head->n_groups == f->zero.n_groups;
-}
-
-static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
-		     const struct rsh_torch_tensor *t,
-		     const struct rsh_ds_reading *how, struct records *r)
-{
-	struct rsh_ds_flat *flat = &f->flats[f->n_flats];
-	int is = keep_flat(f, t, flat);
-
-	if (is <= 0)
-		return is;
-	f->n_flats++;
-	if (flat->is_scalar)
-		return records_add(r, t);
-	return flat->is_odd || !has_runs(f, how) ? 0 :
-	       records_add_flat(r, of, t, flat, how);
 }
 
 /* Takes a tensor of the model. */
@@ -373,14 +333,9 @@ static int file_take(struct rsh_ds_file *f, struct rsh_torch_file *of,
 		else if (how->role != RSH_DS_EXPERT)
 			rc = take_module(f, of, t, how, r);
 	}
-	if (f->n_tensors > 0)
-		qsort(f->tensors, f->n_tensors, sizeof(*f->tensors),
-		      tensor_by_name);
-	if (f->n_fragments > 0)
-		qsort(f->fragments, f->n_fragments, sizeof(*f->fragments),
-		      tensor_by_name);
-	if (f->n_flats > 0)
-		qsort(f->flats, f->n_flats, sizeof(*f->flats), flat_order);
+	rsh_sort(f->tensors, f->n_tensors, tensor_by_name);
+	rsh_sort(f->fragments, f->n_fragments, tensor_by_name);
+	rsh_sort(f->flats, f->n_flats, flat_order);
 	return rc;
 }
 
@@ -406,20 +361,6 @@ static int check_known(const struct rsh_torch_file *of, const char *path,
 	return 0;
 }
 
-/* No group has two tensors of one key. */
-static int check_flats(const struct rsh_ds_file *f, const char *path,
-		       struct rsh_error *err)
-{
-	for (uint32_t i = 1; i < f->n_flats; i++)
-		if (flat_order(&f->flats[i - 1], &f->flats[i]) == 0)
-			return rsh_error_set(err, EBADMSG, "%s: damaged: group "
-					     "%u has two tensors of one name, "
-					     "such as %s", path,
-					     f->flats[i].group,
-					     f->flats[i].record);
-	return 0;
-}
-
 /* ---- reading ---- */
 
 void rsh_ds_file_free(void *file)
@@ -432,21 +373,6 @@ void rsh_ds_file_free(void *file)
 	free(f);
 }
 
-static int file_open(const struct rsh_byte_source *bytes, struct looking *l,
-		     struct rsh_torch_file **of, struct rsh_error *err)
-{
-	const struct rsh_torch_parts parts = { .ctx = l, .look = file_look };
-	char path[RSH_TORCH_ITEM_PATH];
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc = rsh_torch_file_read_parts(bytes, &parts, of, &why);
-
-	/* The universal form has tensors without a dictionary. */
-	if (rc == -ENOTSUP && l->is_bare && l->how->role == RSH_DS_STATE)
-		return rsh_torch_item_read(bytes, 0, bytes->size, path, of,
-					   err);
-	return rc ? rsh_error_set(err, -rc, "%s", why.text) : 0;
-}
-
 int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 		     const struct rsh_ds_reading *how, struct rsh_names *names,
 		     struct rsh_ds_file **out, struct rsh_ckpt_index **index,
@@ -454,6 +380,9 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 {
 	struct rsh_ds_file *f = calloc(1, sizeof(*f));
 	struct looking l = { .how = how, .f = f };
+	const struct rsh_torch_parts parts = { .ctx = &l, .look = file_look };
+	struct rsh_error why = RSH_ERROR_INIT;
+	char path[RSH_TORCH_ITEM_PATH];
 	struct records r = { .n = 0 };
 	struct rsh_torch_file *of = NULL;
 	int rc;
@@ -461,16 +390,28 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 	*out = NULL;
 	if (!f)
 		return rsh_error_nomem(err);
-	rc = file_open(bytes, &l, &of, err) ?:
-	     check_known(of, bytes->path, how, err);
+	rc = rsh_torch_file_read_parts(bytes, &parts, &of, &why);
+	/* The universal form has tensors without a dictionary. */
+	if (rc == -ENOTSUP && l.is_bare && how->role == RSH_DS_STATE)
+		rc = rsh_torch_item_read(bytes, 0, bytes->size, path, &of, err);
+	else if (rc)
+		rsh_error_set(err, -rc, "%s", why.text);
+	rc = rc ?: check_known(of, bytes->path, how, err);
 	if (rc == 0 && file_take(f, of, how, &r))
 		rc = rsh_error_nomem(err);
-	rc = rc ?: check_flats(f, bytes->path, err);
+	/* No group has two tensors of one key. */
+	for (uint32_t i = 1; i < f->n_flats && rc == 0; i++)
+		if (flat_order(&f->flats[i - 1], &f->flats[i]) == 0)
+			rc = rsh_error_set(err, EBADMSG, "%s: damaged: group "
+					   "%u has two tensors of one name, "
+					   "such as %s", bytes->path,
+					   f->flats[i].group,
+					   f->flats[i].record);
 	if (rc == 0 && names) {
 		of->tensors = r.v;
 		of->n_tensors = (uint32_t)r.n;
-		rc = rsh_torch_index_by_name(of, bytes, how->full, names, index,
-					     err);
+		rc = rsh_torch_index(of, bytes, how->full, true, names, index,
+				     err);
 	}
 	rsh_torch_file_free(of);
 	free(r.v);
@@ -478,5 +419,25 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 		rsh_ds_file_free(f);
 	else
 		*out = f;
+	return rc;
+}
+
+int rsh_ds_listed_read(void *state, uint32_t file,
+		       const struct rsh_byte_source *bytes, bool full,
+		       struct rsh_names *names, void **out,
+		       struct rsh_ckpt_index **index, struct rsh_error *err)
+{
+	const struct rsh_source_ds *st = state;
+	const struct rsh_ds_listed *l = &st->listed[file];
+	const struct rsh_ds_reading how = {
+		.role = l->is.role, .rank = l->is.rank, .layout = &st->layout,
+		.full = full,
+		.param = l->param && l->is.role == RSH_DS_STATE ?
+			 rsh_ds_param_find(st->head, l->param) : NULL,
+	};
+	struct rsh_ds_file *f;
+	int rc = rsh_ds_file_read(bytes, &how, names, &f, index, err);
+
+	*out = f;
 	return rc;
 }

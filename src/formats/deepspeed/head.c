@@ -12,7 +12,6 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 /* No size of a parameter is larger, so that products of two fit. */
 #define NUMBER_MAX (INT64_C(1) << 62)
@@ -29,28 +28,6 @@ static int read_bad(const struct reading *r, const char *what)
 }
 
 /* ---- plain values ---- */
-
-/* Sets *out to a number from 0 to `max`; false: the value, which may be NULL,
- * is none. */
-static bool is_number(const struct rsh_pickle_value *v, int64_t max,
-		      uint64_t *out)
-{
-	if (!v || v->kind != RSH_PV_NUMBER || v->number < 0 || v->number > max)
-		return false;
-	*out = (uint64_t)v->number;
-	return true;
-}
-
-/* Returns the items of a list or a tuple; NULL: it is neither. */
-static const struct rsh_pickle_value *
-items_of(const struct rsh_pickle_value *v, uint32_t *n)
-{
-	*n = 0;
-	if (!v || (v->kind != RSH_PV_LIST && v->kind != RSH_PV_TUPLE))
-		return NULL;
-	*n = v->kind == RSH_PV_LIST ? v->list->n : v->n;
-	return v->kind == RSH_PV_LIST ? v->list->values : v->items;
-}
 
 static bool is_absent(const struct rsh_pickle_value *v)
 {
@@ -83,7 +60,7 @@ static int read_shape(const struct reading *r, const struct rsh_pickle_value *v,
 	    strcmp(v->object->class->name, "Size") == 0 &&
 	    v->object->args.kind == RSH_PV_TUPLE && v->object->args.n == 1)
 		v = v->object->args.items;
-	items = items_of(v, &out->n_dims);
+	items = rsh_pickle_items(v, &out->n_dims);
 	if ((!items && out->n_dims > 0) || out->n_dims > RSH_MAX_DIMS ||
 	    (v->kind != RSH_PV_LIST && v->kind != RSH_PV_TUPLE))
 		return read_bad(r, "the shape of a parameter");
@@ -92,7 +69,7 @@ static int read_shape(const struct reading *r, const struct rsh_pickle_value *v,
 		return rsh_error_nomem(r->err);
 	out->elements = 1;
 	for (uint32_t d = 0; d < out->n_dims; d++) {
-		if (!is_number(&items[d], NUMBER_MAX, &dims[d]) ||
+		if (!rsh_pickle_number(&items[d], NUMBER_MAX, &dims[d]) ||
 		    !rsh_mul_u64(all, rsh_max_u64(dims[d], 1), &all) ||
 		    all > NUMBER_MAX)
 			return read_bad(r, "a parameter has more elements than "
@@ -124,11 +101,6 @@ static int read_params(const struct reading *r,
 	return rc;
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* No name is twice in all groups. */
 static int check_names(const struct reading *r, const struct rsh_ds_head *h)
 {
@@ -149,8 +121,7 @@ static int check_names(const struct reading *r, const struct rsh_ds_head *h)
 			if (g < h->n_groups || p->v[i].elements > 0)
 				names[k++] = p->v[i].name;
 	}
-	if (k > 0)
-		qsort(names, k, sizeof(*names), by_text);
+	rsh_sort(names, k, rsh_by_text);
 	for (size_t i = 1; i < k; i++)
 		if (strcmp(names[i - 1], names[i]) == 0)
 			return rsh_error_set(r->err, EBADMSG, "%s: damaged: "
@@ -168,7 +139,7 @@ static int read_groups(const struct reading *r,
 
 	if (is_absent(v))
 		return 0;
-	items = items_of(v, &out->n_groups);
+	items = rsh_pickle_items(v, &out->n_groups);
 	if (v->kind != RSH_PV_LIST)
 		return read_bad(r, "param_shapes is not a list");
 	out->has_shapes = true;
@@ -188,26 +159,25 @@ static int read_buffers(const struct reading *r,
 			struct rsh_ds_head *out)
 {
 	uint32_t n;
-	const struct rsh_pickle_value *items = items_of(v, &n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 
 	out->buffers = rsh_arena_array(r->arena, const char *, n);
 	if (!out->buffers)
 		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i < n; i++) {
-		out->buffers[out->n_buffers] = name_of(r, &items[i]);
-		if (!out->buffers[out->n_buffers++])
+	for (; out->n_buffers < n; out->n_buffers++) {
+		const char *name = name_of(r, &items[out->n_buffers]);
+
+		if (!name)
 			return read_bad(r, "the name of a buffer");
+		out->buffers[out->n_buffers] = name;
 	}
-	if (n > 0)
-		qsort(out->buffers, n, sizeof(*out->buffers), by_text);
+	rsh_sort(out->buffers, n, rsh_by_text);
 	return 0;
 }
 
 bool rsh_ds_is_buffer(const struct rsh_ds_head *h, const char *name)
 {
-	return h->n_buffers > 0 &&
-	       bsearch(&name, h->buffers, h->n_buffers, sizeof(*h->buffers),
-		       by_text);
+	return rsh_find(&name, h->buffers, h->n_buffers, rsh_by_text);
 }
 
 static int read_aliases(const struct reading *r,
@@ -240,7 +210,7 @@ static uint64_t size_of(const struct rsh_pickle_value *of, const char *key)
 {
 	uint64_t n;
 
-	return is_number(rsh_pickle_find(of, key), NUMBER_MAX, &n) ? n : 1;
+	return rsh_pickle_number(rsh_pickle_find(of, key), NUMBER_MAX, &n) ? n : 1;
 }
 
 static const char *find_wrong(const struct rsh_pickle_value *root)
@@ -266,15 +236,15 @@ static int read_experts(const struct reading *r,
 			struct rsh_ds_head *out)
 {
 	uint32_t n;
-	const struct rsh_pickle_value *items = items_of(v, &n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 
 	out->experts = rsh_arena_array(r->arena, uint64_t, (size_t)n + 1);
 	if (!out->experts)
 		return rsh_error_nomem(r->err);
-	if (is_number(v, RSH_DS_RANKS_MAX, &out->experts[0]))
+	if (rsh_pickle_number(v, RSH_DS_RANKS_MAX, &out->experts[0]))
 		out->n_layers = out->experts[0] > 0;
 	for (uint32_t i = 0; i < n; i++) {
-		if (!is_number(&items[i], RSH_DS_RANKS_MAX,
+		if (!rsh_pickle_number(&items[i], RSH_DS_RANKS_MAX,
 			       &out->experts[i]))
 			return read_bad(r, "the number of experts");
 		out->n_layers++;
@@ -282,21 +252,13 @@ static int read_experts(const struct reading *r,
 	return 0;
 }
 
-static const char *text_at(const struct reading *r,
-			   const struct rsh_pickle_value *of, const char *key)
-{
-	const struct rsh_pickle_value *v = rsh_pickle_find(of, key);
-	const char *text = v && v->kind == RSH_PV_TEXT && v->n < 64 ?
-			   name_of(r, v) : NULL;
-
-	return text ? text : "";
-}
-
 int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 		     struct rsh_arena *arena, struct rsh_ds_head *out,
 		     struct rsh_error *err)
 {
 	const struct reading r = { arena, path, err };
+	const struct rsh_pickle_value *version =
+		rsh_pickle_find(root, "ds_version");
 	const struct rsh_pickle_value *frozen =
 		rsh_pickle_find(root, "frozen_param_shapes");
 	const struct rsh_pickle_value *robin = rsh_pickle_find(
@@ -305,10 +267,12 @@ int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 	int rc;
 
 	*out = (struct rsh_ds_head){ .wrong = find_wrong(root) };
-	out->version = text_at(&r, root, "ds_version");
-	is_number(rsh_pickle_find(root, "dp_world_size"), RSH_DS_RANKS_MAX,
+	out->version = version && version->kind == RSH_PV_TEXT &&
+		       version->n < 64 ? name_of(&r, version) : NULL;
+	out->version = out->version ? out->version : "";
+	rsh_pickle_number(rsh_pickle_find(root, "dp_world_size"), RSH_DS_RANKS_MAX,
 		  &out->world);
-	is_number(rsh_pickle_find(root, "global_steps"), INT64_MAX, &out->step);
+	rsh_pickle_number(rsh_pickle_find(root, "global_steps"), INT64_MAX, &out->step);
 	out->round_robin = robin && robin->kind == RSH_PV_BOOL &&
 			   robin->number;
 	out->has_frozen = !is_absent(frozen);
@@ -362,31 +326,20 @@ bool rsh_ds_heads_alike(const struct rsh_ds_head *a,
 
 /* ---- the optimizer ---- */
 
-/* The stage is a number, or an enum: a call of a class with it. */
-static bool read_stage(const struct rsh_pickle_value *v, uint64_t *out)
-{
-	if (v->kind == RSH_PV_OBJECT && v->object->args.kind == RSH_PV_TUPLE &&
-	    v->object->args.n == 1)
-		v = v->object->args.items;
-	return is_number(v, 3, out);
-}
-
 /* Reads a number, or a list with one for each group, of which the greatest
  * counts: experts are on fewer ranks. */
 static bool read_world(const struct rsh_pickle_value *v, uint32_t *out)
 {
 	uint32_t n;
-	const struct rsh_pickle_value *items = items_of(v, &n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 	uint64_t count = 0;
 
-	if (!items)
-		n = 1;
 	*out = 0;
-	for (uint32_t i = 0; i < n; i++) {
-		if (!is_number(items ? &items[i] : v, RSH_DS_RANKS_MAX, &count))
+	for (uint32_t i = 0; i < (items ? n : 1); i++) {
+		if (!rsh_pickle_number(items ? &items[i] : v, RSH_DS_RANKS_MAX,
+				       &count))
 			return false;
-		*out = rsh_max_u64(*out, count) == count ? (uint32_t)count :
-							   *out;
+		*out = (uint32_t)rsh_max_u64(*out, count);
 	}
 	return *out > 0;
 }
@@ -396,7 +349,7 @@ static int read_paddings(const struct reading *r,
 			 struct rsh_ds_zero *out)
 {
 	uint32_t n;
-	const struct rsh_pickle_value *groups = items_of(v, &n);
+	const struct rsh_pickle_value *groups = rsh_pickle_items(v, &n);
 
 	if (is_absent(v))
 		return 0;
@@ -409,7 +362,7 @@ static int read_paddings(const struct reading *r,
 		return rsh_error_nomem(r->err);
 	for (uint32_t g = 0; g < n; g++) {
 		const struct rsh_pickle_value *items =
-			items_of(&groups[g], &out->n_paddings[g]);
+			rsh_pickle_items(&groups[g], &out->n_paddings[g]);
 		uint64_t *to = rsh_arena_array(r->arena, uint64_t,
 					       out->n_paddings[g]);
 
@@ -417,22 +370,11 @@ static int read_paddings(const struct reading *r,
 			return rsh_error_nomem(r->err);
 		out->paddings[g] = to;
 		for (uint32_t i = 0; i < out->n_paddings[g]; i++)
-			if (!is_number(&items[i], NUMBER_MAX, &to[i]))
+			if (!rsh_pickle_number(&items[i], NUMBER_MAX, &to[i]))
 				return read_bad(r, "param_alignment_paddings "
 						   "has a value that is not a padding");
 	}
 	return 0;
-}
-
-/* Reads a fragment_address, whose state is {numel, start}. */
-static bool read_slice(const struct rsh_pickle_value *v,
-		       struct rsh_ds_slice *out)
-{
-	return v->kind == RSH_PV_OBJECT &&
-	       is_number(rsh_pickle_find(&v->object->state, "numel"),
-			 NUMBER_MAX, &out->n) &&
-	       is_number(rsh_pickle_find(&v->object->state, "start"),
-			 NUMBER_MAX, &out->at);
 }
 
 /* Reads what the file has of which parameter.  A form that is not known is
@@ -442,7 +384,7 @@ static int read_slices(const struct reading *r,
 		       struct rsh_ds_zero *out)
 {
 	uint32_t n_groups;
-	const struct rsh_pickle_value *groups = items_of(v, &n_groups);
+	const struct rsh_pickle_value *groups = rsh_pickle_items(v, &n_groups);
 	size_t n = 0;
 
 	for (uint32_t g = 0; g < n_groups; g++)
@@ -456,10 +398,18 @@ static int read_slices(const struct reading *r,
 
 		for (uint32_t i = 0; l && i + 1 < l->n; i += 2) {
 			struct rsh_ds_slice *s = &out->slices[out->n_slices++];
+			const struct rsh_pickle_value *at = &l->values[i + 1];
 
+			/* A fragment_address has the state {numel, start}. */
 			s->group = g;
 			s->name = name_of(r, &l->values[i]);
-			if (!s->name || !read_slice(&l->values[i + 1], s)) {
+			if (!s->name || at->kind != RSH_PV_OBJECT ||
+			    !rsh_pickle_number(rsh_pickle_find(
+				    &at->object->state, "numel"), NUMBER_MAX,
+				    &s->n) ||
+			    !rsh_pickle_number(rsh_pickle_find(
+				    &at->object->state, "start"), NUMBER_MAX,
+				    &s->at)) {
 				out->n_slices = 0;
 				return 0;
 			}
@@ -489,9 +439,14 @@ int rsh_ds_zero_read(const struct rsh_pickle_value *root, const char *path,
 		out->wrong = "it has no flat groups of parameters";
 		return 0;
 	}
+	/* The stage is a number, or an enum: a call of a class with it. */
+	if (stage && stage->kind == RSH_PV_OBJECT &&
+	    stage->object->args.kind == RSH_PV_TUPLE &&
+	    stage->object->args.n == 1)
+		stage = stage->object->args.items;
 	/* BF16_Optimizer does not say its stage, which is 1. */
-	if (stage ? !read_stage(stage, &number) || (number == 3) != is_3 :
-		    is_3)
+	if (stage ? !rsh_pickle_number(stage, 3, &number) ||
+		    (number == 3) != is_3 : is_3)
 		return read_bad(&r, "zero_stage is not that of its groups");
 	out->stage = (uint32_t)number;
 	if (flat->kind != RSH_PV_LIST || out->stage == 0)

@@ -14,10 +14,8 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 
 /* ---- places ---- */
 
@@ -33,29 +31,23 @@ static uint64_t share(uint64_t elements, uint32_t world)
 	return elements / world + (elements % world != 0);
 }
 
-/* Sets the places of a group in a vector; *end is its length. */
-static bool place_in_vector(struct rsh_ds_params *of, uint32_t n_paddings,
-			    const uint64_t *paddings, uint64_t *end)
+/* Sets the places of a group in a vector, or of the shares of each rank in that
+ * of ZeRO 3; *end is its length.  Returns false if it has more elements than
+ * can be. */
+static bool place_params(struct rsh_ds_params *of,
+			 const struct rsh_ds_layout *l, uint32_t n_paddings,
+			 const uint64_t *paddings, uint64_t *end)
 {
 	*end = 0;
 	for (uint32_t i = 0; i < of->n; i++) {
-		of->v[i].at = *end;
-		if (!rsh_add_u64(*end, of->v[i].elements, end) ||
-		    (i < n_paddings && !rsh_add_u64(*end, paddings[i], end)) ||
-		    *end > INT64_MAX)
-			return false;
-	}
-	return true;
-}
+		struct rsh_ds_param *p = &of->v[i];
 
-static bool place_shares(struct rsh_ds_params *of, uint32_t world,
-			 uint64_t *end)
-{
-	*end = 0;
-	for (uint32_t i = 0; i < of->n; i++) {
-		of->v[i].at = *end;
-		of->v[i].share = share(of->v[i].elements, world);
-		if (!rsh_add_u64(*end, of->v[i].share, end) ||
+		p->at = *end;
+		if (l->stage == 3)
+			p->share = share(p->elements, l->world);
+		if (!rsh_add_u64(*end, l->stage == 3 ? p->share : p->elements,
+				 end) ||
+		    (i < n_paddings && !rsh_add_u64(*end, paddings[i], end)) ||
 		    *end > INT64_MAX)
 			return false;
 	}
@@ -66,25 +58,24 @@ static int layout_group(struct rsh_ds_layout *l, struct rsh_ds_params *of,
 			const struct rsh_ds_zero *z, uint32_t group,
 			const char *path, struct rsh_error *err)
 {
-	const uint32_t n_paddings = z->paddings ? z->n_paddings[group] : 0;
+	const bool is_3 = l->stage == 3;
+	const uint32_t n = z->paddings && !is_3 ? z->n_paddings[group] : 0;
 	uint64_t all;
 
-	if (l->stage == 3) {
-		if (!place_shares(of, l->world, &l->elements[group]))
-			return layout_bad(path, group, "has more elements than "
-						       "can be", err);
-		return l->elements[group] == l->piece[group] ? 0 :
-		       layout_bad(path, group, "does not have the length of "
-					       "its flat tensor", err);
-	}
-	if (n_paddings != 0 && n_paddings != of->n)
+	if (n != 0 && n != of->n)
 		return layout_bad(path, group, "does not have as many "
 					       "paddings as parameters", err);
-	if (!place_in_vector(of, n_paddings,
-			     n_paddings ? z->paddings[group] : NULL,
-			     &l->elements[group]))
+	if (!place_params(of, l, n, n ? z->paddings[group] : NULL,
+			  &l->elements[group]))
 		return layout_bad(path, group, "has more elements than can be",
 				  err);
+	if (is_3)
+		return l->elements[group] == l->piece[group] ?
+			       0 :
+			       layout_bad(path, group,
+					  "does not have the length of "
+					  "its flat tensor",
+					  err);
 	/* The length of the last one may lack padding. */
 	if (!rsh_mul_u64(l->piece[group], l->world, &all) ||
 	    all > INT64_MAX || all < l->elements[group])

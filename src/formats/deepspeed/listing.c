@@ -23,7 +23,7 @@
 
 #define RUN_STEP "checkpoint-"
 #define ZERO "zero"
-/* So many directories are looked at to recognise a source. */
+/* So many directories are looked at to find one step. */
 #define DIRS_LOOKED_AT 16
 #define TAG_BYTES 256
 
@@ -43,14 +43,9 @@ static bool is_gone(int rc)
 /* Returns 1 if a directory has the files of a step, 0 if not, or -errno. */
 static int has_step(const struct rsh_store *store, const char *path)
 {
-	cleanup_dir struct rsh_dir *d = NULL;
-	int more = rsh_dir_open(store, path, &d);
-	const char *name;
+	int rc = rsh_joined_dir_has(store, path, rsh_ds_name_is_model);
 
-	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0)
-		if (rsh_ds_name_is_model(name))
-			return 1;
-	return is_gone(more) ? 0 : more;
+	return is_gone(rc) ? 0 : rc;
 }
 
 /* Returns whether weights of Hugging Face are there, which are preferred. */
@@ -82,14 +77,6 @@ static bool is_mark(const char *name)
 	       strcmp(name, "zero_to_fp32.py") == 0;
 }
 
-static bool any_mark(const struct rsh_path_list *names)
-{
-	for (size_t i = 0; i < names->n; i++)
-		if (is_mark(names->v[i]))
-			return true;
-	return false;
-}
-
 /* Adds the directories of steps in `dir` to a list.  Stops after the first one
  * if only one is asked for.  Returns 0 or -errno. */
 static int tags_list(const struct rsh_store *store, const char *dir,
@@ -97,9 +84,11 @@ static int tags_list(const struct rsh_store *store, const char *dir,
 {
 	struct rsh_path_list names = { 0 };
 	int rc = rsh_path_list_read(&names, store, dir);
-	const bool any = any_mark(&names);
 	unsigned looked_at = 0;
+	bool any = false;
 
+	for (size_t i = 0; i < names.n; i++)
+		any |= is_mark(names.v[i]);
 	for (size_t i = names.n; i-- > 0 && rc == 0;) {
 		cleanup_free char *path = NULL;
 		int has;
@@ -152,53 +141,26 @@ static int is_run_step(const struct rsh_store *store, const char *dir)
 
 /* ---- bidding ---- */
 
-static bool look_has(const struct rsh_look *l, bool (*is)(const char *name))
+static bool look_is_tag(const char *name)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (is(l->names[i]))
-			return true;
-	return false;
+	return may_be_tag(name, false);
 }
 
-/* Returns whether SOURCE has a step. */
-static bool look_finds_tag(const struct rsh_look *l)
+static bool look_may_be_tag(const char *name)
 {
-	const struct rsh_store *store = rsh_source_store(l->source);
-	const bool any = look_has(l, is_mark);
-	unsigned looked_at = 0;
-	int has = 0;
-
-	for (size_t i = l->n; i-- > 0 && has <= 0 &&
-	     looked_at < DIRS_LOOKED_AT;) {
-		if (!may_be_tag(l->names[i], any))
-			continue;
-		looked_at++;
-		has = has_step(store, l->names[i]);
-		rsh_look_fail(l, l->names[i], has < 0 ? has : 0);
-	}
-	return has > 0;
+	return may_be_tag(name, true);
 }
 
-static bool look_finds_run(const struct rsh_look *l)
+static bool look_is_run(const char *name)
 {
-	const struct rsh_store *store = rsh_source_store(l->source);
-	unsigned looked_at = 0;
 	uint64_t step;
-	int is = 0;
 
-	for (size_t i = l->n; i-- > 0 && is <= 0 &&
-	     looked_at < DIRS_LOOKED_AT;) {
-		if (!run_step_read(l->names[i], &step))
-			continue;
-		looked_at++;
-		is = is_run_step(store, l->names[i]);
-		rsh_look_fail(l, l->names[i], is < 0 ? is : 0);
-	}
-	return is > 0;
+	return run_step_read(name, &step);
 }
 
 int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
+	const char *first;
 	struct rsh_ds_name is;
 
 	if (!rsh_look_is_plain(l) || rsh_look_is_sharded(l))
@@ -207,12 +169,14 @@ int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (l->file)
 		return rsh_ds_name_read(l->file, &is) ? RSH_BID_SURE + 1 :
 							RSH_BID_NO;
-	more->is_step = look_has(l, rsh_ds_name_is_model);
+	more->is_step = rsh_look_count(l, rsh_ds_name_is_model, &first) > 0;
 	if (more->is_step)
 		return RSH_BID_SURE;
-	return !look_has(l, is_of_weights) &&
-	       (look_finds_tag(l) || look_finds_run(l)) ? RSH_BID_SURE :
-							 RSH_BID_NO;
+	return rsh_look_count(l, is_of_weights, &first) == 0 &&
+	       (rsh_joined_look(l, rsh_look_count(l, is_mark, &first) > 0 ?
+				look_may_be_tag : look_is_tag, has_step) ||
+		rsh_joined_look(l, look_is_run, is_run_step)) ? RSH_BID_SURE :
+								RSH_BID_NO;
 }
 
 /* ---- listing ---- */
@@ -362,28 +326,6 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 	return rc;
 }
 
-static int list_run(struct rsh_source *s, struct rsh_error *err)
-{
-	const struct rsh_store *store = rsh_source_store(s);
-	struct rsh_path_list names = { 0 };
-	uint64_t step;
-	int rc = rsh_path_list_read(&names, store, "");
-
-	if (rc)
-		rc = list_failed(s, "", rc, err);
-	for (size_t i = 0; i < names.n && rc == 0; i++) {
-		int is;
-
-		if (!run_step_read(names.v[i], &step))
-			continue;
-		is = is_run_step(store, names.v[i]);
-		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
-		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
-	}
-	rsh_path_list_clear(&names);
-	return rc;
-}
-
 /* ---- opening ---- */
 
 static int list_file(struct rsh_source *s, const char *file,
@@ -406,20 +348,16 @@ static int list_file(struct rsh_source *s, const char *file,
 	return rsh_format_list_file(s, file) ? rsh_error_nomem(err) : 0;
 }
 
-static const char *label_of(const struct rsh_source *s, uint32_t candidate)
+/* Returns the first file of a candidate. */
+static const struct rsh_checkpoint *first_of(const struct rsh_source *s,
+					     uint32_t candidate)
 {
+	static char nothing[] = "";
+	static const struct rsh_checkpoint none = { .label = nothing };
 	size_t first, end;
 
 	rsh_source_candidate_range(s, candidate, &first, &end);
-	return first < end ? rsh_source_on_list(s, first)->label : "";
-}
-
-static uint64_t number_of(const struct rsh_source *s, uint32_t candidate)
-{
-	size_t first, end;
-
-	rsh_source_candidate_range(s, candidate, &first, &end);
-	return first < end ? rsh_source_on_list(s, first)->step.numbers[0] : 0;
+	return first < end ? rsh_source_on_list(s, first) : &none;
 }
 
 /* Moves the step that a file names before all others: a newer one was perhaps
@@ -434,7 +372,7 @@ static int try_latest(struct rsh_source *s, const char *file,
 
 	if (rc || !latest)
 		return rc;
-	while (found < n && strcmp(label_of(s, found), latest) != 0)
+	while (found < n && strcmp(first_of(s, found)->label, latest) != 0)
 		found++;
 	if (found == n) {
 		rsh_log_warning("%s/%s: it names %s, which is not there; the "
@@ -443,10 +381,11 @@ static int try_latest(struct rsh_source *s, const char *file,
 		return 0;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		if (number_of(s, i) > number_of(s, found))
+		if (first_of(s, i)->step.numbers[0] >
+		    first_of(s, found)->step.numbers[0])
 			rsh_log_notice("%s/%s: %s names an older step, so this "
 				       "one may not be complete",
-				       rsh_source_path(s), label_of(s, i),
+				       rsh_source_path(s), first_of(s, i)->label,
 				       file);
 	rsh_source_put_first(s, found);
 	return 1;
@@ -454,8 +393,11 @@ static int try_latest(struct rsh_source *s, const char *file,
 
 static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
+	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
-	int has = has_step(rsh_source_store(s), ""), rc;
+	struct rsh_path_list names = { 0 };
+	int has = has_step(store, ""), rc;
+	uint64_t step;
 
 	*steps = false;
 	if (has < 0)
@@ -468,7 +410,20 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 		*steps = true;
 		return rc;
 	}
-	return list_run(s, err);
+	rc = rsh_path_list_read(&names, store, "");
+	if (rc)
+		rc = list_failed(s, "", rc, err);
+	for (size_t i = 0; i < names.n && rc == 0; i++) {
+		int is;
+
+		if (!run_step_read(names.v[i], &step))
+			continue;
+		is = is_run_step(store, names.v[i]);
+		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
+		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
+	}
+	rsh_path_list_clear(&names);
+	return rc;
 }
 
 int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,

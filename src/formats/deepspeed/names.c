@@ -10,20 +10,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/text.h"
 
-#define MODEL_STATES "_model_states.pt"
-#define OPTIM_STATES "_optim_states.pt"
-
-/* Skips a text.  Returns false if it is not there. */
-static bool skip_text(const char **at, const char *text)
-{
-	const size_t n = strlen(text);
-
-	if (strncmp(*at, text, n) != 0)
-		return false;
-	*at += n;
-	return true;
-}
-
 static bool skip_number(const char **at, uint32_t *out)
 {
 	const size_t n = rsh_count_digits(*at, strlen(*at));
@@ -36,58 +22,52 @@ static bool skip_number(const char **at, uint32_t *out)
 	return true;
 }
 
-/* Reads "mp_rank_00" and the end of the name. */
-static bool read_end(const char *at, const char *end, struct rsh_ds_name *out)
+/* A name is one of these: texts, and numbers, which are set. */
+static bool read_kind(const char *at, enum rsh_ds_role role, const char *form,
+		      struct rsh_ds_name *out)
 {
-	return skip_text(&at, "mp_rank_") && skip_number(&at, &out->tensor) &&
-	       strcmp(at, end) == 0;
-}
+	out->role = role;
+	for (; *form; form++) {
+		uint32_t *number = *form == 'R' ? &out->rank :
+				   *form == 'T' ? &out->tensor :
+				   *form == 'L' ? &out->layer :
+				   *form == 'E' ? &out->expert : NULL;
 
-static bool read_expert(const char *at, struct rsh_ds_name *out)
-{
-	out->role = RSH_DS_EXPERT;
-	if (skip_text(&at, "layer_") &&
-	    (!skip_number(&at, &out->layer) || !skip_text(&at, "_")))
-		return false;
-	return skip_text(&at, "expert_") && skip_number(&at, &out->expert) &&
-	       skip_text(&at, "_") && read_end(at, MODEL_STATES, out);
-}
-
-static bool read_pipeline(const char *at, struct rsh_ds_name *out)
-{
-	out->role = RSH_DS_PIPELINE;
-	return skip_text(&at, "layer_") && skip_number(&at, &out->layer) &&
-	       skip_text(&at, "-model_") && skip_number(&at, &out->tensor) &&
-	       strcmp(at, "-model_states.pt") == 0;
-}
-
-static bool read_zero(const char *at, struct rsh_ds_name *out)
-{
-	const bool bf16 = skip_text(&at, "bf16_");
-
-	if (!skip_text(&at, "zero_pp_rank_") || !skip_number(&at, &out->rank) ||
-	    !skip_text(&at, "_"))
-		return false;
-	out->role = RSH_DS_MODEL_PART;
-	if (!bf16 && read_end(at, MODEL_STATES, out))
-		return true;
-	out->role = RSH_DS_OPTIMIZER;
-	return read_end(at, OPTIM_STATES, out);
-}
-
-static bool read_expert_optimizer(const char *at, struct rsh_ds_name *out)
-{
-	out->role = RSH_DS_EXPERT_OPTIMIZER;
-	return skip_text(&at, "expp_rank_") && skip_number(&at, &out->rank) &&
-	       skip_text(&at, "_") && read_end(at, OPTIM_STATES, out);
+		if (number ? !skip_number(&at, number) : *at++ != *form)
+			return false;
+	}
+	return !*at;
 }
 
 bool rsh_ds_name_read(const char *name, struct rsh_ds_name *out)
 {
-	*out = (struct rsh_ds_name){ .role = RSH_DS_MODEL };
-	return read_end(name, MODEL_STATES, out) || read_zero(name, out) ||
-	       read_expert(name, out) || read_expert_optimizer(name, out) ||
-	       read_pipeline(name, out);
+	/* R: the rank, T: that of tensor parallel, L: the layer, E: the
+	 * expert */
+	static const struct {
+		enum rsh_ds_role role;
+		const char *form;
+	} kinds[] = {
+		{ RSH_DS_MODEL, "mp_rank_T_model_states.pt" },
+		{ RSH_DS_MODEL_PART,
+		  "zero_pp_rank_R_mp_rank_T_model_states.pt" },
+		{ RSH_DS_OPTIMIZER,
+		  "zero_pp_rank_R_mp_rank_T_optim_states.pt" },
+		{ RSH_DS_OPTIMIZER,
+		  "bf16_zero_pp_rank_R_mp_rank_T_optim_states.pt" },
+		{ RSH_DS_EXPERT,
+		  "layer_L_expert_E_mp_rank_T_model_states.pt" },
+		{ RSH_DS_EXPERT, "expert_E_mp_rank_T_model_states.pt" },
+		{ RSH_DS_EXPERT_OPTIMIZER,
+		  "expp_rank_R_mp_rank_T_optim_states.pt" },
+		{ RSH_DS_PIPELINE, "layer_L-model_T-model_states.pt" },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		*out = (struct rsh_ds_name){ .role = RSH_DS_OTHER };
+		if (read_kind(name, kinds[i].role, kinds[i].form, out))
+			return true;
+	}
+	return false;
 }
 
 bool rsh_ds_name_is_model(const char *name)

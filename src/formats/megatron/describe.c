@@ -16,7 +16,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 /* ---- how a tensor is cut ---- */
 
@@ -30,6 +29,7 @@ static int cut_decide(struct rsh_megatron_work *w,
 	const uint64_t *a = st->args;
 	enum rsh_megatron_kind kind = r->is.kind;
 	uint64_t whole = 0;
+	bool down;
 
 	*out = (struct rsh_megatron_cut){
 		.n = r->is.of_expert ? st->expert_tensor : st->tensor,
@@ -49,24 +49,18 @@ static int cut_decide(struct rsh_megatron_work *w,
 		out->n = 1;
 		return 0;
 	}
-	if (kind == RSH_MEGATRON_UNKNOWN || r->e->n_dims == 0)
+	down = kind == RSH_MEGATRON_Q_DOWN || kind == RSH_MEGATRON_KV_DOWN;
+	if (kind == RSH_MEGATRON_UNKNOWN || r->e->n_dims == 0 ||
+	    (down && r->e->dims[0] != whole &&
+	     r->e->dims[0] * out->n != whole) ||
+	    (kind == RSH_MEGATRON_COLUMNS && r->e->n_dims != 2) ||
+	    (kind == RSH_MEGATRON_GATE && r->e->gate == RSH_MEGATRON_ODD_GATE))
 		return rsh_megatron_blame_unknown(w, r);
-	if (kind == RSH_MEGATRON_Q_DOWN || kind == RSH_MEGATRON_KV_DOWN) {
-		if (r->e->dims[0] == whole)
-			out->n = 1;
-		else if (r->e->dims[0] * out->n != whole)
-			return rsh_megatron_blame_unknown(w, r);
-	}
-	if (kind == RSH_MEGATRON_COLUMNS) {
-		if (r->e->n_dims != 2)
-			return rsh_megatron_blame_unknown(w, r);
-		out->axis = 1;
-	}
-	if (kind == RSH_MEGATRON_GATE) {
-		if (r->e->gate == RSH_MEGATRON_ODD_GATE)
-			return rsh_megatron_blame_unknown(w, r);
-		out->gated = r->e->gate == RSH_MEGATRON_GATED;
-	}
+	if (down && r->e->dims[0] == whole)
+		out->n = 1;
+	out->axis = kind == RSH_MEGATRON_COLUMNS;
+	out->gated = kind == RSH_MEGATRON_GATE &&
+		     r->e->gate == RSH_MEGATRON_GATED;
 	out->uneven = kind == RSH_MEGATRON_VOCABULARY;
 	return 0;
 }
@@ -77,25 +71,28 @@ static int cut_decide(struct rsh_megatron_work *w,
  * of both halves. */
 static int chunks_add(struct rsh_megatron_work *w,
 		      const struct rsh_megatron_ref *r,
-		      const struct rsh_megatron_cut *c, uint64_t at,
-		      struct rsh_dcp_tensor *t)
+		      const struct rsh_megatron_cut *c, uint64_t at)
 {
+	const uint32_t n_dims = r->e->n_dims;
 	const bool halves = c->gated && c->n > 1;
-	const uint64_t half = halves ? r->e->dims[0] / 2 : 0;
+	uint64_t from[RSH_MAX_DIMS] = { 0 }, size[RSH_MAX_DIMS];
+	int rc = 0;
 
-	for (unsigned i = 0; i < 1u + halves; i++) {
-		uint64_t *box = rsh_megatron_chunk_add(
-			w, t, r, i ? RSH_MEGATRON_UP : "");
+	memcpy(size, r->e->dims, n_dims * sizeof(*size));
+	if (halves)
+		size[0] /= 2;
+	for (unsigned i = 0; i < 1u + halves && rc == 0; i++) {
+		const char *key = i == 0 ? r->e->key :
+			rsh_arena_format(w->arena, "%s" RSH_MEGATRON_UP,
+					 r->e->key);
 
-		if (!box)
-			return -ENOMEM;
 		if (c->n > 1)
-			box[c->axis] = halves ? (i * c->n + r->piece) * half :
-						at;
-		if (halves)
-			box[t->n_dims] = half;
+			from[c->axis] = halves ?
+				(i * c->n + r->piece) * size[0] : at;
+		rc = key ? rsh_joined_chunk(w->j, r->file, key, n_dims, from,
+					    size) : -ENOMEM;
 	}
-	return 0;
+	return rc;
 }
 
 /* Makes the chunks of a tensor, whose slices ascend. */
@@ -104,27 +101,27 @@ static int chunks_make(struct rsh_megatron_work *w,
 		       const struct rsh_megatron_cut *c,
 		       struct rsh_dcp_tensor *t)
 {
-	uint64_t *dims = rsh_arena_array(&w->d->arena_, uint64_t, t->n_dims);
+	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
 	uint64_t at = 0;
+	bool many = false;
 	int rc = dims ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece &&
-		    !rsh_add_u64(at, r[i - 1].e->dims[c->axis], &at))
-			return rsh_megatron_blame(w, r->name, EBADMSG,
-						  RSH_MEGATRON_TOO_MANY);
+		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
+			many |= !rsh_add_u64(at, r[i - 1].e->dims[c->axis],
+					     &at);
 		if (!r[i].spare)
-			rc = chunks_add(w, &r[i], c, at, t);
+			rc = chunks_add(w, &r[i], c, at);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];
-		if (c->n > 1 &&
-		    !rsh_add_u64(dims[c->axis], at, &dims[c->axis]))
-			return rsh_megatron_blame(w, r->name, EBADMSG,
-						  RSH_MEGATRON_TOO_MANY);
+		if (c->n > 1)
+			many |= !rsh_add_u64(dims[c->axis], at, &dims[c->axis]);
 	}
 	t->dims = dims;
-	return rc || rsh_dcp_is_countable(t) ? rc :
-	       rsh_megatron_blame(w, r->name, EBADMSG, RSH_MEGATRON_TOO_MANY);
+	return rc || (!many && rsh_dcp_is_countable(t)) ?
+		       rc :
+		       rsh_joined_blame(w->j, r->name, EBADMSG,
+					RSH_MEGATRON_TOO_MANY);
 }
 
 static int dense_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,
@@ -153,20 +150,13 @@ static int tensor_take(void *ctx, void *first, size_t n)
 {
 	struct rsh_megatron_work *w = ctx;
 	struct rsh_megatron_ref *r = first;
-	struct rsh_dcp_tensor *t = &w->tensors[w->d->n_tensors];
-	int rc;
-
-	*t = (struct rsh_dcp_tensor){
+	struct rsh_dcp_tensor t = {
 		.name = r->name, .dtype = r->e->dtype, .n_dims = r->e->n_dims,
-		.chunks = rsh_arena_array(&w->d->arena_, struct rsh_dcp_chunk,
-					  2 * n),
 	};
-	if (!t->chunks)
-		return -ENOMEM;
-	rc = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, t) :
-			     dense_take(w, r, n, t);
-	w->d->n_tensors += rc == 0;
-	return rc < 0 ? rc : 0;
+	int rc = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, &t) :
+				 dense_take(w, r, n, &t);
+
+	return rc ? (rc < 0 ? rc : 0) : rsh_joined_tensor(w->j, &t);
 }
 
 /* ---- all tensors ---- */
@@ -176,7 +166,7 @@ static int tensor_take(void *ctx, void *first, size_t n)
 static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 {
 	const struct rsh_source_megatron *st = w->st;
-	struct rsh_arena *arena = &w->d->arena_;
+	struct rsh_arena *arena = w->arena;
 	const char *name = r->e->name, *end;
 	char expert[24] = "", before[64] = "", state[48] = "";
 	uint64_t local, block;
@@ -196,7 +186,7 @@ static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 		local = st->args[RSH_MEGATRON_EXPERTS] / st->n_blocks;
 		block = rsh_megatron_block(st, r->file);
 		if (r->is.expert >= local)
-			return rsh_megatron_blame(w, name, EBADMSG, "args say "
+			return rsh_joined_blame(w->j, name, EBADMSG, "args say "
 						  "that a rank has %u experts",
 						  (unsigned)local);
 		snprintf(expert, sizeof(expert), "%llu",
@@ -237,14 +227,14 @@ static int refs_make(struct rsh_megatron_work *w)
 	uint32_t like;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < st->n_places; i++) {
+	for (uint32_t i = 0; i < st->all.n_names; i++) {
 		f = file_like(st, i, &like);
 		n += f ? f->n : 0;
 	}
 	w->refs = rsh_alloc_array(n + 1, sizeof(*w->refs));
 	if (!w->refs)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < st->n_places; i++) {
+	for (uint32_t i = 0; i < st->all.n_names; i++) {
 		f = file_like(st, i, &like);
 		for (uint32_t k = 0; f && k < f->n && rc >= 0; k++) {
 			struct rsh_megatron_ref *r = &w->refs[w->n_refs];
@@ -261,115 +251,137 @@ static int refs_make(struct rsh_megatron_work *w)
 			w->n_refs += rc == 0;
 		}
 	}
-	if (w->n_refs > 0)
-		qsort(w->refs, w->n_refs, sizeof(*w->refs),
-		      rsh_megatron_ref_by_name);
+	rsh_sort(w->refs, w->n_refs, rsh_megatron_ref_by_name);
 	return rc < 0 ? rc : 0;
-}
-
-static int tensor_by_name(const void *a, const void *b)
-{
-	const struct rsh_dcp_tensor *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-static int problem_is(const struct rsh_tensor_problems *p, const char *name)
-{
-	for (size_t i = 0; i < p->n; i++)
-		if (strcmp(p->v[i].name, name) == 0)
-			return true;
-	return false;
 }
 
 /* If some weights have states, each parameter has them. */
 static int states_check(struct rsh_megatron_work *w)
 {
-	const struct rsh_dcp *d = w->d;
+	const size_t n = w->j->n_tensors, n_problems = w->j->n_problems;
 	int rc = 0;
 
 	if (w->st->all.n == w->st->n || w->st->no_states)
 		return 0;
-	for (uint32_t i = 0; i < d->n_tensors && rc >= 0; i++) {
-		const char *of = d->tensors[i].name;
+	for (size_t i = 0; i < n && rc >= 0; i++) {
+		const char *of = w->j->tensors[i].name;
 		struct rsh_dcp_tensor key;
+		size_t k = 0;
 
 		if (rsh_megatron_is_state(of) ||
 		    rsh_has_suffix(of, ".expert_bias"))
 			continue;
-		key.name = rsh_arena_format(&w->d->arena_, RSH_MEGATRON_STATE
+		key.name = rsh_arena_format(w->arena, RSH_MEGATRON_STATE
 					    "exp_avg.%s", of);
 		if (!key.name)
 			return -ENOMEM;
-		if (!bsearch(&key, d->tensors, d->n_tensors, sizeof(key),
-			     tensor_by_name) &&
-		    !problem_is(&w->st->all.problems, key.name))
-			rc = rsh_megatron_blame(w, key.name, ENOENT, "no file "
-						"has it");
+		while (k < n_problems &&
+		       strcmp(w->j->problems[k].name, key.name) != 0)
+			k++;
+		if (k == n_problems && !rsh_find(&key, w->j->tensors, n,
+						 rsh_joined_by_name))
+			rc = rsh_joined_blame(w->j, key.name, ENOENT, "no file "
+					      "has it");
 	}
 	return rc < 0 ? rc : 0;
 }
 
-static int tensors_make(struct rsh_megatron_work *w)
-{
-	int rc = refs_make(w);
-
-	w->tensors = rsh_arena_array(&w->d->arena_, struct rsh_dcp_tensor,
-				     w->n_refs);
-	if (rc || !w->tensors)
-		return -ENOMEM;
-	w->d->tensors = w->tensors;
-	return rsh_joined_each(w->refs, w->n_refs, sizeof(*w->refs),
-			       tensor_take, w) ?: states_check(w);
-}
-
 /* Decides whether states can be shown. */
-static int states_decide(struct rsh_source_megatron *st)
+static void states_decide(struct rsh_source_megatron *st)
 {
 	st->no_states = NULL;
 	for (uint32_t i = 0; i < st->all.n && !st->no_states; i++) {
 		const struct rsh_megatron_file *f = st->all.files[i];
+		const char *why = f && i >= st->n ? f->wrong :
+				  f && f->has_optimizer ? "they have numbers "
+				  "in place of names" : NULL;
 
-		if (f && i >= st->n && f->wrong)
+		if (why)
 			st->no_states = rsh_arena_format(
-				&st->arena, "%s: %s", st->listed[i].name,
-				f->wrong);
-		else if (f && i < st->n && f->has_optimizer)
-			st->no_states = rsh_arena_format(
-				&st->arena, "%s: they have numbers in place of "
-				"names", st->listed[i].name);
-		else
-			continue;
-		if (!st->no_states)
-			return -ENOMEM;
+				&st->all.arena, "%s: %s", st->all.names[i],
+				why);
 	}
-	return 0;
 }
 
-int rsh_megatron_describe(struct rsh_source_megatron *st, struct rsh_error *err)
+static int megatron_describe(void *state, struct rsh_error *err)
 {
-	struct rsh_megatron_work w = { .st = st };
-	const char **files;
-	int rc;
+	struct rsh_source_megatron *st = state;
+	struct rsh_megatron_work w = {
+		.st = st, .j = &st->all, .arena = &st->all.dcp.pub->arena_,
+	};
+	int rc = rsh_megatron_mesh_find(st, err);
 
-	if (st->all.described)
-		return 0;
-	rc = rsh_megatron_mesh_find(st, err);
 	if (rc)
 		return rc;
 	st->n_pairs = st->n_folded = 0;
-	w.d = rsh_joined_begin(&st->all);
-	if (!w.d)
-		return rsh_error_nomem(err);
-	files = rsh_arena_array(&w.d->arena_, const char *, st->n_places);
-	rc = files ? states_decide(st) ?: tensors_make(&w) : -ENOMEM;
+	states_decide(st);
+	rc = st->all.arena.failed ? -ENOMEM : refs_make(&w) ?:
+	     rsh_joined_each(w.j, w.refs, w.n_refs, sizeof(*w.refs),
+			     tensor_take, &w) ?: states_check(&w);
 	free(w.refs);
-	if (rc)
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < st->n_places; i++)
-		files[i] = st->listed[i].name;
-	w.d->files = files;
-	w.d->n_files = st->n_places;
-	st->all.described = true;
-	return 0;
+	return rc ? rsh_error_nomem(err) : 0;
 }
+
+static const char *megatron_about(const void *state, struct rsh_arena *arena)
+{
+	const struct rsh_source_megatron *st = state;
+	char virtual[32] = "";
+
+	if (st->n_chunks > 1)
+		snprintf(virtual, sizeof(virtual), " x %u virtual",
+			 st->n_chunks);
+	return rsh_arena_format(arena, "mesh: tensor %u, pipeline %u%s, expert "
+				"%u; %zu layer%s; optimizer: %s", st->tensor,
+				st->pipeline, virtual, st->expert, st->n_layers,
+				st->n_layers == 1 ? "" : "s",
+				st->no_states ? "not shown" :
+				st->all.n > st->n ? "distributed" : "none");
+}
+
+static bool is_state(const void *state, const char *name)
+{
+	(void)state;
+	return rsh_megatron_is_state(name);
+}
+
+/* Lists copies that differ. */
+static int list_pairs(const void *state, const struct rsh_list_job *job)
+{
+	const struct rsh_source_megatron *st = state;
+	int rc = 0;
+
+	for (size_t i = 0; i < st->n_pairs && rc == 0; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+
+		rc = rsh_megatron_pair_check(st, &st->pairs[i], &why);
+		if (rc == 0 || rc == -ENOMEM)
+			continue;
+		rsh_error_prefix(&why, "tensor %s", st->pairs[i].name);
+		rc = job->take ? job->take(
+			job->ctx, &(struct rsh_listed_tensor){
+				.name = st->pairs[i].name,
+				.wrong = why.text }) : 0;
+	}
+	return rc;
+}
+
+static void megatron_clear(void *state)
+{
+	struct rsh_source_megatron *st = state;
+
+	free(st->layers);
+	free(st->lost);
+	free(st->pairs);
+	free(st->folded);
+}
+
+const struct rsh_joined_format rsh_megatron_files = {
+	.read = rsh_megatron_file_read,
+	.free_it = rsh_megatron_file_free,
+	.describe = megatron_describe,
+	.about = megatron_about,
+	.is_state = is_state,
+	.list_more = list_pairs,
+	.list = rsh_megatron_list,
+	.clear = megatron_clear,
+};

@@ -6,7 +6,6 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,29 +114,11 @@ static int file_blame(struct rsh_megatron_file *f, const char *text)
 	return text ? 0 : -ENOMEM;
 }
 
-static void read_rank(struct rsh_megatron_file *f,
-		      const struct rsh_pickle_value *args)
-{
-	const struct rsh_pickle_value *rank = rsh_pickle_find(args, "rank");
-	const struct rsh_pickle_value *world = rsh_pickle_find(args,
-							       "world_size");
-	const struct rsh_pickle_value *inside =
-		rsh_pickle_find(args, "use_tp_pp_dp_mapping");
-
-	if (!rank || !world || rank->kind != RSH_PV_NUMBER ||
-	    world->kind != RSH_PV_NUMBER || rank->number < 0 ||
-	    rank->number >= world->number || world->number > NUMBER_MAX)
-		return;
-	f->rank = (uint64_t)rank->number;
-	f->world = (uint64_t)world->number;
-	f->stages_inside = inside && inside->kind == RSH_PV_BOOL &&
-			   inside->number;
-}
-
 static int read_args(struct rsh_megatron_file *f,
 		     const struct rsh_pickle_value *args)
 {
-	const struct rsh_pickle_value *tied, *blocks;
+	const struct rsh_pickle_value *tied, *blocks, *inside;
+	uint64_t rank, world;
 
 	/* A Namespace is an object, whose members are its state. */
 	if (args && args->kind == RSH_PV_OBJECT)
@@ -151,7 +132,16 @@ static int read_args(struct rsh_megatron_file *f,
 			return file_blame(f, rsh_arena_format(
 				&f->arena, "its args have an unknown form of "
 				"%s", arg_names[i]));
-	read_rank(f, args);
+	inside = rsh_pickle_find(args, "use_tp_pp_dp_mapping");
+	if (rsh_pickle_number(rsh_pickle_find(args, "world_size"), NUMBER_MAX,
+			      &world) &&
+	    rsh_pickle_number(rsh_pickle_find(args, "rank"), world - 1,
+			      &rank) && world > 0) {
+		f->rank = rank;
+		f->world = world;
+		f->stages_inside = inside && inside->kind == RSH_PV_BOOL &&
+				   inside->number;
+	}
 	/* An absent argument is told from False. */
 	tied = rsh_pickle_find(args, "tie_word_embeddings");
 	if (rsh_pickle_find(args, arg_names[RSH_MEGATRON_UNTIED]))
@@ -268,18 +258,13 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 	const struct rsh_torch_storage *s = &of->storages[t->storage];
 	const unsigned width = rsh_dtype_size(t->dtype);
 	struct rsh_megatron_entry *e = &f->v[f->n++];
-	uint64_t *dims = rsh_arena_array(&f->arena, uint64_t, t->n_dims);
 	struct rsh_torch_layout l;
 
 	rsh_torch_layout(t, &l);
-	if (!dims)
-		return -ENOMEM;
-	if (t->n_dims > 0)
-		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	*e = (struct rsh_megatron_entry){
-		.key = rsh_arena_strndup(&f->arena, t->name, strlen(t->name)),
+		.key = rsh_arena_strdup(&f->arena, t->name),
 		.chunk = chunk, .dtype = t->dtype, .n_dims = t->n_dims,
-		.dims = dims,
+		.dims = rsh_arena_copy(&f->arena, t->dims, t->n_dims),
 		.row_major = l.dense &&
 			     rsh_torch_is_row_major(l.order, t->n_dims),
 		.has_crc = s->has_crc && t->from == 0 &&
@@ -291,24 +276,8 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 	/* The name is the second key. */
 	e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
 	if (e->name && e->state)
-		e->name = rsh_arena_strndup(&f->arena, t->keys[1].text,
-					    strlen(t->keys[1].text));
-	return e->name ? 0 : -ENOMEM;
-}
-
-static int file_add_value(struct rsh_megatron_file *f,
-			  const struct rsh_torch_value *v, uint32_t chunk)
-{
-	struct rsh_megatron_entry *e = &f->v[f->n++];
-	const char *make = v->make ? v->make : "no tensor";
-
-	*e = (struct rsh_megatron_entry){
-		.key = rsh_arena_strndup(&f->arena, v->name, strlen(v->name)),
-		.make = rsh_arena_strndup(&f->arena, make, strlen(make)),
-		.chunk = chunk,
-	};
-	e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
-	return e->key && e->make ? 0 : -ENOMEM;
+		e->name = rsh_arena_strdup(&f->arena, t->keys[1].text);
+	return f->arena.failed ? -ENOMEM : 0;
 }
 
 static int entry_by_name(const void *a, const void *b)
@@ -327,8 +296,7 @@ rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
 		.name = name, .chunk = chunk, .state = state,
 	};
 
-	return f->n == 0 ? NULL : bsearch(&key, f->v, f->n, sizeof(key),
-					  entry_by_name);
+	return rsh_find(&key, f->v, f->n, entry_by_name);
 }
 
 /* weight1 of n experts has the shape [h, n * w] and the bytes of [n, h, w]: it
@@ -395,12 +363,22 @@ static int file_take(struct rsh_megatron_file *f,
 	}
 	for (uint32_t i = 0; i < of->n_values && rc == 0; i++) {
 		const struct rsh_torch_value *v = &of->values[i];
+		struct rsh_megatron_entry *e = &f->v[f->n];
 
-		if (is_in_chunk(v->keys, v->n_keys, &chunk))
-			rc = file_add_value(f, v, chunk);
+		if (!is_in_chunk(v->keys, v->n_keys, &chunk))
+			continue;
+		*e = (struct rsh_megatron_entry){
+			.key = rsh_arena_strdup(&f->arena, v->name),
+			.make = rsh_arena_strdup(&f->arena, v->make ? v->make :
+								      "no "
+								      "tensor"),
+			.chunk = chunk,
+		};
+		e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
+		rc = f->arena.failed ? -ENOMEM : 0;
+		f->n++;
 	}
-	if (f->n > 0)
-		qsort(f->v, f->n, sizeof(*f->v), entry_by_name);
+	rsh_sort(f->v, f->n, entry_by_name);
 	return rc;
 }
 
@@ -411,42 +389,18 @@ static int file_take(struct rsh_megatron_file *f,
 static enum rsh_megatron_gate gate_of(const struct rsh_megatron_file *f,
 				      const struct rsh_megatron_entry *e)
 {
-	const char *at = strstr(e->name, "linear_fc1."), *rest;
 	const struct rsh_megatron_entry *second;
 	char name[4096];
 
-	if (!at || e->n_dims == 0 || !e->row_major)
+	if (e->n_dims == 0 || !e->row_major ||
+	    !rsh_megatron_second_name(e->name, name, sizeof(name)))
 		return RSH_MEGATRON_ODD_GATE;
-	rest = at + strlen("linear_fc1.");
-	/* The second matrix of a bias is a weight. */
-	rest += strcspn(rest, "0123456789");
-	snprintf(name, sizeof(name), "%.*slinear_fc2.weight%s",
-		 (int)(at - e->name), e->name, rest);
 	second = rsh_megatron_find(f, e->chunk, name, e->state);
 	if (!second || second->n_dims != 2)
 		return RSH_MEGATRON_ODD_GATE;
 	return e->dims[0] == second->dims[1] ? RSH_MEGATRON_NO_GATE :
 	       e->dims[0] / 2 == second->dims[1] && e->dims[0] % 2 == 0 ?
 	       RSH_MEGATRON_GATED : RSH_MEGATRON_ODD_GATE;
-}
-
-/* Makes two tensors of a slice: the rows of the gate, and those of up. */
-static int file_halve(struct rsh_torch_file *of, struct rsh_torch_tensor *gate,
-		      struct rsh_torch_tensor *up)
-{
-	uint64_t *dims = rsh_arena_array(&of->arena_, uint64_t, gate->n_dims);
-
-	if (!dims)
-		return -ENOMEM;
-	memcpy(dims, gate->dims, gate->n_dims * sizeof(*dims));
-	dims[0] /= 2;
-	gate->dims = dims;
-	gate->elements /= 2;
-	*up = *gate;
-	up->from += gate->elements;
-	up->name = rsh_arena_format(&of->arena_, "%s" RSH_MEGATRON_UP,
-				    gate->name);
-	return up->name ? 0 : -ENOMEM;
 }
 
 /* Of several ranks the rows of all gates are together, and then those of up:
@@ -466,6 +420,8 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 	for (uint32_t i = 0; i < of->n_tensors && rc == 0; i++) {
 		const struct rsh_megatron_entry *found;
 		struct rsh_megatron_entry *e;
+		struct rsh_torch_tensor *gate;
+		uint64_t *dims;
 
 		all[n++] = v[i];
 		if (!is_in_chunk(v[i].keys, v[i].n_keys, &chunk))
@@ -479,10 +435,21 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 			continue;
 		e = &f->v[found - f->v];
 		e->gate = gate_of(f, e);
-		if (e->gate == RSH_MEGATRON_GATED) {
-			rc = file_halve(of, &all[n - 1], &all[n]);
-			n++;
-		}
+		if (e->gate != RSH_MEGATRON_GATED)
+			continue;
+		/* The rows of the gate, and those of up. */
+		gate = &all[n - 1];
+		dims = rsh_arena_copy(&of->arena_, gate->dims, gate->n_dims);
+		if (!dims)
+			return -ENOMEM;
+		dims[0] /= 2;
+		gate->dims = dims;
+		gate->elements /= 2;
+		all[n] = *gate;
+		all[n].from += gate->elements;
+		all[n].name = rsh_arena_format(
+			&of->arena_, "%s" RSH_MEGATRON_UP, gate->name);
+		rc = all[n++].name ? 0 : -ENOMEM;
 	}
 	if (rc == 0) {
 		of->tensors = all;
@@ -493,14 +460,7 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 
 /* ---- reading ---- */
 
-static const char *file_name(const void *state, uint32_t file)
-{
-	const struct rsh_source_megatron *st = state;
-
-	return st->listed[file].name;
-}
-
-static void file_free(void *file)
+void rsh_megatron_file_free(void *file)
 {
 	struct rsh_megatron_file *f = file;
 
@@ -510,65 +470,44 @@ static void file_free(void *file)
 	free(f);
 }
 
-static int model_read(struct rsh_megatron_file *f,
-		      const struct rsh_byte_source *bytes,
-		      struct rsh_torch_file **of, struct rsh_error *err)
-{
-	const struct rsh_torch_parts parts = { .ctx = f, .look = file_look };
-	int rc = rsh_torch_file_read_parts(bytes, &parts, of, err);
-
-	return rc ? rc : file_unfold(f, *of) || file_take(f, *of, false) ?
-	       rsh_error_nomem(err) : 0;
-}
-
-/* The file of the model beside it may have been read already. */
-static int states_read(struct rsh_source_megatron *st, uint32_t file,
-		       struct rsh_megatron_file *f,
-		       const struct rsh_byte_source *bytes,
-		       struct rsh_torch_file **of, struct rsh_error *err)
-{
-	const uint32_t model = st->listed[file].model;
-	int rc = model == RSH_MEGATRON_NO_FILE ?
-		 rsh_error_set(err, ENOENT, "%s: no " RSH_MEGATRON_FILE
-			       " is beside it", bytes->path) :
-		 rsh_joined_need(&st->all, model, err) ?:
-		 rsh_torch_file_read(bytes, of, err);
-
-	if (rc)
-		return rc;
-	return rsh_megatron_states_find(f, st->all.files[model], *of) ||
-	       file_take(f, *of, true) ? rsh_error_nomem(err) : 0;
-}
-
-static int file_read(void *state, uint32_t file,
-		     const struct rsh_byte_source *bytes, bool full,
-		     struct rsh_names *names, void **out,
-		     struct rsh_ckpt_index **index, struct rsh_error *err)
+int rsh_megatron_file_read(void *state, uint32_t file,
+			   const struct rsh_byte_source *bytes, bool full,
+			   struct rsh_names *names, void **out,
+			   struct rsh_ckpt_index **index, struct rsh_error *err)
 {
 	struct rsh_source_megatron *st = state;
 	struct rsh_megatron_file *f = calloc(1, sizeof(*f));
+	const struct rsh_torch_parts parts = { .ctx = f, .look = file_look };
+	const uint32_t model = st->listed[file].model;
+	const bool is_states = model != file;
 	struct rsh_torch_file *of = NULL;
-	int rc;
+	int rc = 0;
 
 	*out = NULL;
 	if (!f)
 		return rsh_error_nomem(err);
-	rc = st->listed[file].model == file ?
-	     model_read(f, bytes, &of, err) :
-	     states_read(st, file, f, bytes, &of, err);
-	if (rc == 0 && file_split(f, of))
+	/* The file of the model beside it may have been read already. */
+	if (model == RSH_MEGATRON_NO_FILE)
+		rc = rsh_error_set(err, ENOENT, "%s: no " RSH_MEGATRON_FILE
+				   " is beside it", bytes->path);
+	else if (is_states)
+		rc = rsh_joined_need(&st->all, model, err);
+	if (rc == 0)
+		rc = is_states ? rsh_torch_file_read(bytes, &of, err) :
+			       rsh_torch_file_read_parts(bytes, &parts, &of,
+							 err);
+	if (rc == 0 && ((is_states ?
+			 rsh_megatron_states_find(f, st->all.files[model], of) :
+			 file_unfold(f, of)) ||
+			file_take(f, of, is_states) || file_split(f, of)))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && names)
-		rc = rsh_torch_index_by_name(of, bytes, full, names, index,
-					     err);
+		rc = rsh_torch_index(of, bytes, full, true, names, index,
+				     err);
 	rsh_torch_file_free(of);
 	if (rc)
-		file_free(f);
+		rsh_megatron_file_free(f);
 	else
 		*out = f;
 	return rc;
 }
-
-const struct rsh_joined_format rsh_megatron_files = {
-	file_name, file_read, file_free,
-};

@@ -24,7 +24,6 @@
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
-#include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
 #include "rsh/wire/torch_item.h"
 #include "rsh/wire/zip_emit.h"
@@ -164,22 +163,6 @@ static void put_args(struct rsh_pickle_out *o,
 	rsh_pickle_put(o, RSH_PICKLE_OP_BUILD);
 }
 
-/* Puts the tensors of a chunk, from record *next on. */
-static void put_chunk(struct rsh_pickle_out *o, const struct rsh_file_layout *f,
-		      const char *chunk, uint32_t *next,
-		      struct rsh_torch_memo *memo)
-{
-	const size_t n = strlen(chunk);
-
-	put_text(o, chunk);
-	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
-	rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
-	for (; *next < f->n && strncmp(f->shapes[*next].name, chunk, n) == 0 &&
-	     f->shapes[*next].name[n] == '.'; ++*next)
-		put_tensor(o, &f->shapes[*next], *next, memo);
-	rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
-}
-
 /* Writes the pickle of a file, whose records are in the order of chunks. */
 static void put_file(struct rsh_pickle_out *o, const struct rsh_file_layout *f)
 {
@@ -187,6 +170,7 @@ static void put_file(struct rsh_pickle_out *o, const struct rsh_file_layout *f)
 	struct rsh_torch_memo memo = { .dictionary = 0 };
 	uint32_t next = 0;
 	char chunk[24] = "model";
+	size_t n;
 
 	rsh_pickle_begin(o);
 	rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
@@ -200,7 +184,14 @@ static void put_file(struct rsh_pickle_out *o, const struct rsh_file_layout *f)
 	for (uint32_t i = 0; i < form->n_chunks; i++) {
 		if (form->n_chunks > 1)
 			snprintf(chunk, sizeof(chunk), "model%" PRIu32, i);
-		put_chunk(o, f, chunk, &next, &memo);
+		put_text(o, chunk);
+		rsh_pickle_put(o, RSH_PICKLE_OP_EMPTY_DICT);
+		rsh_pickle_put(o, RSH_PICKLE_OP_MARK);
+		for (n = strlen(chunk); next < f->n &&
+		     strncmp(f->shapes[next].name, chunk, n) == 0 &&
+		     f->shapes[next].name[n] == '.'; next++)
+			put_tensor(o, &f->shapes[next], next, &memo);
+		rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
 	}
 	rsh_pickle_put(o, RSH_PICKLE_OP_SETITEMS);
 	rsh_pickle_end(o);
@@ -216,22 +207,6 @@ struct first_entry {
 	const void *content;
 };
 
-static void first_make(const struct rsh_pickle_out *pickle,
-		       struct first_entry v[N_FIRST])
-{
-	const struct first_entry all[N_FIRST] = {
-		{ { .name = RSH_TORCH_PICKLE_ENTRY, .bytes = pickle->n },
-		  pickle->data },
-		{ { .name = RSH_TORCH_ORDER_ENTRY, .bytes = 6 }, "little" },
-		{ { .name = RSH_TORCH_VERSION_ENTRY, .bytes = 2 }, "3\n" },
-	};
-
-	for (unsigned i = 0; i < N_FIRST; i++) {
-		v[i] = all[i];
-		v[i].e.crc = rsh_crc32(0, v[i].content, v[i].e.bytes);
-	}
-}
-
 static int make_header(struct rsh_file_layout *f, struct first_entry v[N_FIRST])
 {
 	size_t most = RSH_TORCH_ALIGNMENT, n = 0;
@@ -243,6 +218,7 @@ static int make_header(struct rsh_file_layout *f, struct first_entry v[N_FIRST])
 		return -ENOMEM;
 	for (unsigned i = 0; i < N_FIRST; i++) {
 		v[i].e.offset = n;
+		v[i].e.crc = rsh_crc32(0, v[i].content, v[i].e.bytes);
 		n += rsh_zip_local(&v[i].e, 0, f->header + n);
 		memcpy(f->header + n, v[i].content, v[i].e.bytes);
 		n += v[i].e.bytes;
@@ -311,7 +287,13 @@ static int megatron_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 		rsh_pickle_clear(&pickle);
 		return rsh_error_nomem(err);
 	}
-	first_make(&pickle, v);
+	v[ENTRY_PICKLE] = (struct first_entry){
+		{ .name = RSH_TORCH_PICKLE_ENTRY, .bytes = pickle.n },
+		pickle.data };
+	v[ENTRY_BYTEORDER] = (struct first_entry){
+		{ .name = RSH_TORCH_ORDER_ENTRY, .bytes = 6 }, "little" };
+	v[ENTRY_VERSION] = (struct first_entry){
+		{ .name = RSH_TORCH_VERSION_ENTRY, .bytes = 2 }, "3\n" };
 	rc = make_header(f, v) ? rsh_error_nomem(err) : 0;
 	rsh_pickle_clear(&pickle);
 	rc = rc ?: place_records(f, err);

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
@@ -82,8 +81,7 @@ static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
 	/* The rows of one tensor rank are in order. */
 	if (!first && ranks == 1)
 		return 0;
-	if (rsh_grow(&st->folded, &st->cap_folded, st->n_folded + 1,
-		     sizeof(*st->folded)))
+	if (rsh_room(st->folded, st->cap_folded, st->n_folded + 1))
 		return -ENOMEM;
 	f = &st->folded[st->n_folded++];
 	*f = (struct rsh_megatron_folded){
@@ -104,26 +102,26 @@ static int chunks_make(struct rsh_megatron_work *w,
 	const struct rsh_source_megatron *st = w->st;
 	const uint32_t ranks = st->expert_tensor;
 	const bool first = r->is.grouped == 1;
-	uint64_t *dims = rsh_arena_array(&w->d->arena_, uint64_t, 2);
+	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, 2);
+	int rc = 0;
 
 	if (!dims)
 		return -ENOMEM;
 	dims[0] = r->e->dims[0] * st->n_blocks * (first ? 1 : ranks);
 	dims[1] = r->e->dims[1] * (first ? ranks : 1);
 	t->dims = dims;
-	for (size_t i = 0; i < n; i++) {
-		uint64_t *box;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const uint64_t *own = r[i].e->dims;
+		const uint64_t from[] = {
+			(first ? r[i].piece / ranks : r[i].piece) * own[0],
+			first ? r[i].piece % ranks * own[1] : 0,
+		};
 
-		if (r[i].spare)
-			continue;
-		box = rsh_megatron_chunk_add(w, t, &r[i], "");
-		if (!box)
-			return -ENOMEM;
-		box[0] = (first ? r[i].piece / ranks : r[i].piece) *
-			 r->e->dims[0];
-		box[1] = first ? r[i].piece % ranks * r->e->dims[1] : 0;
+		if (!r[i].spare)
+			rc = rsh_joined_chunk(w->j, r[i].file, r[i].e->key, 2,
+					      from, own);
 	}
-	return fold_add(w, z, t->name, first);
+	return rc ?: fold_add(w, z, t->name, first);
 }
 
 int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
@@ -149,7 +147,7 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 			return rsh_megatron_blame_unknown(w, &r[i]);
 	}
 	if (!is_countable(&z, z.n * c.n))
-		return rsh_megatron_blame(w, r->name, EBADMSG,
+		return rsh_joined_blame(w->j, r->name, EBADMSG,
 					  RSH_MEGATRON_TOO_MANY);
 	rc = rsh_megatron_slices_check(w, r, n, &c);
 	return rc ?: chunks_make(w, r, n, &z, t);
@@ -164,14 +162,13 @@ static int folded_by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-const struct rsh_megatron_folded *
-rsh_megatron_folded_find(const struct rsh_source_megatron *st, const char *name)
+/* Returns how a tensor is folded; NULL: it is not. */
+static const struct rsh_megatron_folded *
+folded_find(const struct rsh_source_megatron *st, const char *name)
 {
 	const struct rsh_megatron_folded key = { .name = name };
 
-	return st->n_folded == 0 ? NULL :
-	       bsearch(&key, st->folded, st->n_folded, sizeof(key),
-		       folded_by_name);
+	return rsh_find(&key, st->folded, st->n_folded, folded_by_name);
 }
 
 #define FACTORS 5
@@ -248,5 +245,65 @@ int rsh_megatron_fold(const struct rsh_source_megatron *st,
 				       job->arena, &offers->v[k]))
 				return -ENOMEM;
 	}
+	return 0;
+}
+
+/* ---- lists ---- */
+
+/* A tensor is listed in the shape that is shown, in which its chunks are no
+ * boxes. */
+static int list_fold(const struct rsh_list_job *job,
+		     struct rsh_listed_tensor *t)
+{
+	const struct rsh_megatron_folded *f =
+		folded_find(rsh_source_state(job->source), t->name);
+	struct rsh_listed_chunk *chunks;
+
+	if (!f)
+		return 0;
+	t->dims = f->dims;
+	if (t->n_chunks == 0)
+		return 0;
+	chunks = rsh_arena_copy(job->arena, t->chunks, t->n_chunks);
+	if (!chunks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		chunks[i].from = chunks[i].size = NULL;
+	t->chunks = chunks;
+	return 0;
+}
+
+static int take_folded(void *ctx, const struct rsh_listed_tensor *t)
+{
+	const struct rsh_list_job *job = ctx;
+	struct rsh_listed_tensor shown = *t;
+
+	return list_fold(job, &shown) ?: job->take(job->ctx, &shown);
+}
+
+int rsh_megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		      struct rsh_error *err)
+{
+	struct rsh_list_job own = *job;
+	struct rsh_listed_tensor *v;
+	int rc;
+
+	/* Of records the boxes are compared. */
+	if (job->part == RSH_LIST_RECORDS)
+		return rsh_dcp_list(job, out, err);
+	if (job->take) {
+		own.take = take_folded;
+		own.ctx = (void *)(uintptr_t)job;
+	}
+	rc = rsh_dcp_list(&own, out, err);
+	if (rc || job->take)
+		return rc;
+	v = rsh_arena_copy(job->arena, out->tensors, out->n_tensors);
+	for (uint32_t i = 0; v && i < out->n_tensors; i++)
+		if (list_fold(job, &v[i]))
+			v = NULL;
+	if (!v)
+		return rsh_error_nomem(err);
+	out->tensors = v;
 	return 0;
 }

@@ -10,8 +10,6 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,9 +18,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
-
-/* So many steps are looked at to recognise a source. */
-#define STEPS_LOOKED_AT 16
 
 /* ---- names ---- */
 
@@ -65,18 +60,21 @@ static bool dir_read(const char *name, struct rsh_megatron_listed *out)
 
 /* ---- directories ---- */
 
-/* Adds DIR/FILE for each of the directories that has it. */
+/* Adds DIR/FILE for each of the directories of ranks that has it. */
 static int add_files(const struct rsh_store *store, const char *step,
 		     const struct rsh_path_list *dirs, const char *file,
 		     struct rsh_path_list *out)
 {
+	struct rsh_megatron_listed l;
 	struct rsh_stat st;
 	int rc = 0;
 
 	for (size_t i = 0; i < dirs->n && rc == 0; i++) {
-		cleanup_free char *path = rsh_text_format("%s%s/%s", step,
-							  dirs->v[i], file);
+		cleanup_free char *path = NULL;
 
+		if (!dir_read(dirs->v[i], &l))
+			continue;
+		path = rsh_text_format("%s%s/%s", step, dirs->v[i], file);
 		rc = !path ? -ENOMEM : rsh_store_look(store, path, &st);
 		if (rc == 0)
 			rc = rsh_path_list_add(out, path);
@@ -94,108 +92,75 @@ static int step_list(const struct rsh_store *store, const char *step,
 {
 	cleanup_free char *path = strndup(step, strlen(step) -
 						(*step != '\0'));
-	cleanup_dir struct rsh_dir *d = NULL;
-	struct rsh_path_list dirs = { 0 };
-	struct rsh_megatron_listed l;
-	const char *name;
+	struct rsh_path_list names = { 0 };
 	bool other = false;
-	int more = path ? rsh_dir_open(store, path, &d) : -ENOMEM, rc;
+	int rc = path ? rsh_path_list_read(&names, store, path) : -ENOMEM;
 
-	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0) {
-		other |= strcmp(name, RSH_DCP_METADATA) == 0;
-		if (dir_read(name, &l) && rsh_path_list_add(&dirs, name))
-			more = -ENOMEM;
-	}
-	rc = more < 0 ? more : 0;
-	rsh_path_list_sort(&dirs);
+	for (size_t i = 0; i < names.n; i++)
+		other |= strcmp(names.v[i], RSH_DCP_METADATA) == 0;
 	if (rc == 0 && !other)
-		rc = add_files(store, step, &dirs, RSH_MEGATRON_FILE, out);
+		rc = add_files(store, step, &names, RSH_MEGATRON_FILE, out);
 	if (rc == 0 && out->n > 0)
-		rc = add_files(store, step, &dirs, RSH_MEGATRON_OPTIMIZER, out);
-	rsh_path_list_clear(&dirs);
+		rc = add_files(store, step, &names, RSH_MEGATRON_OPTIMIZER,
+			       out);
+	rsh_path_list_clear(&names);
 	return rc;
 }
 
 /* ---- bidding ---- */
 
-static bool look_has_step(const struct rsh_look *l, const char *dir)
+/* Returns 1 if a directory has the files of a step, 2 if it has those of
+ * another form, in which the job saves now, 0 if neither, or -errno. */
+static int has_step(const struct rsh_store *store, const char *dir)
 {
+	cleanup_free char *step = rsh_text_format("%s/", dir);
+	cleanup_free char *metadata = rsh_text_format("%s/" RSH_DCP_METADATA,
+						      dir);
 	struct rsh_path_list files = { 0 };
-	int rc = step_list(rsh_source_store(l->source), dir, &files);
-	const bool has = files.n > 0;
+	struct rsh_stat st;
+	int rc;
 
+	if (*dir && metadata && rsh_store_look(store, metadata, &st) == 0)
+		return 2;
+	rc = step ? step_list(store, *dir ? step : "", &files) : -ENOMEM;
+	rc = rc ?: files.n > 0;
 	rsh_path_list_clear(&files);
-	rsh_look_fail(l, dir, rc);
-	return rc == 0 && has;
+	return rc;
 }
 
-static bool look_finds_step(const struct rsh_look *l)
+static bool may_be_step(const char *name)
 {
-	unsigned looked_at = 0;
-	bool found = false;
 	uint64_t step;
 
-	for (size_t i = l->n; i-- > 0 && !found &&
-	     looked_at < STEPS_LOOKED_AT;) {
-		cleanup_free char *dir = NULL, *metadata = NULL;
-		struct rsh_stat st;
-
-		if (!rsh_megatron_step_read(l->names[i], strlen(l->names[i]),
-					    &step))
-			continue;
-		looked_at++;
-		dir = rsh_text_format("%s/", l->names[i]);
-		metadata = rsh_text_format("%s/" RSH_DCP_METADATA,
-					   l->names[i]);
-		/* The job saves in another form now. */
-		if (metadata && rsh_store_look(rsh_source_store(l->source),
-					       metadata, &st) == 0)
-			return false;
-		found = dir && look_has_step(l, dir);
-	}
-	return found;
+	return rsh_megatron_step_read(name, strlen(name), &step);
 }
 
 int rsh_megatron_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	struct rsh_megatron_listed parts;
 	bool any = false;
+	int has = 0;
 
 	if (l->file || !rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n && !any; i++)
 		any = dir_read(l->names[i], &parts);
-	more->is_step = any && look_has_step(l, "");
-	return more->is_step || look_finds_step(l) ? RSH_BID_SURE : RSH_BID_NO;
+	if (any)
+		has = has_step(rsh_source_store(l->source), "");
+	rsh_look_fail(l, "", has < 0 ? has : 0);
+	more->is_step = has > 0;
+	return more->is_step || rsh_joined_look(l, may_be_step, has_step) == 1 ?
+	       RSH_BID_SURE : RSH_BID_NO;
 }
 
 /* ---- listing ---- */
-
-static int list_file(const struct rsh_format_step *d, const char *path)
-{
-	struct rsh_checkpoint c = {
-		.name = strdup(path), .label = strdup(d->label),
-		.step = d->step,
-		/* Files of states are after all of the model. */
-		.rank = rsh_has_suffix(path, RSH_MEGATRON_OPTIMIZER),
-	};
-	struct rsh_stat st;
-
-	if (rsh_store_look(rsh_source_store(d->source), path, &st) == 0) {
-		c.mtime = st.attr.mtime;
-		c.ctime = st.attr.ctime;
-	}
-	return rsh_source_list(d->source, &c);
-}
 
 /* A release is older than all iterations. */
 static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 		     struct rsh_error *err)
 {
-	const char *slash = strrchr(rsh_source_path(s), '/');
-	const char *last = slash ? slash + 1 : rsh_source_path(s);
 	const struct rsh_format_step d = {
-		s, name, *name ? name : last,
+		s, name, *name ? name : rsh_path_name(rsh_source_path(s)),
 		{ .n = *name != '\0', .numbers = { number } },
 	};
 	cleanup_free char *dir = rsh_text_format("%s%s", name,
@@ -204,7 +169,11 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 	int rc = dir ? step_list(rsh_source_store(s), dir, &files) : -ENOMEM;
 
 	for (size_t i = 0; i < files.n && rc == 0; i++)
-		rc = list_file(&d, files.v[i]);
+		/* Files of states are after all of the model. */
+		rc = rsh_joined_list_file(s, files.v[i], d.label, d.step,
+					  rsh_has_suffix(
+						  files.v[i],
+						  RSH_MEGATRON_OPTIMIZER));
 	rsh_path_list_clear(&files);
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
@@ -215,24 +184,21 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 static int list_steps(struct rsh_source *s, uint64_t last,
 		      struct rsh_error *err)
 {
-	cleanup_dir struct rsh_dir *d = NULL;
 	struct rsh_path_list names = { 0 };
-	int more = rsh_dir_open(rsh_source_store(s), "", &d), rc;
+	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
 	bool there = last > 0;
-	const char *name;
 	uint64_t step;
 
-	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0)
-		if (rsh_megatron_step_read(name, strlen(name), &step) &&
-		    rsh_path_list_add(&names, name))
-			more = -ENOMEM;
-	rc = more >= 0 ? 0 : more == -ENOMEM ? rsh_error_nomem(err) :
-	     rsh_store_open_error(rsh_source_store(s), "", more, err);
-	rsh_path_list_sort(&names);
+	if (rc)
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
+				     rsh_store_open_error(rsh_source_store(s),
+							  "", rc, err);
 	for (size_t i = 0; i < names.n; i++)
 		there |= strcmp(names.v[i], RSH_MEGATRON_RELEASE) == 0;
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
-		rsh_megatron_step_read(names.v[i], strlen(names.v[i]), &step);
+		if (!rsh_megatron_step_read(names.v[i], strlen(names.v[i]),
+					    &step))
+			continue;
 		/* The release that the tracker names may be gone. */
 		if (there && step > last)
 			rsh_log_notice("%s/%s: the tracker names an older "
@@ -246,24 +212,12 @@ static int list_steps(struct rsh_source *s, uint64_t last,
 	return rc;
 }
 
-/* Later steps than the tracker's are not listed, so it is the first. */
-static void tracker_check(const struct rsh_source *s, uint64_t step)
-{
-	size_t first, end;
-
-	rsh_source_candidate_range(s, 0, &first, &end);
-	if (first == end ||
-	    rsh_source_on_list(s, first)->step.numbers[0] != step)
-		rsh_log_warning("%s: its tracker names a step that is not "
-				"there; the newest complete step is taken",
-				rsh_source_path(s));
-}
-
 int rsh_megatron_open(struct rsh_source *s,
 		      const struct rsh_source_options *opts,
 		      struct rsh_error *err)
 {
 	uint64_t last = UINT64_MAX;
+	size_t first, end;
 	int tracked = 0, rc = list_step(s, "", 0, err);
 
 	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
@@ -278,8 +232,17 @@ int rsh_megatron_open(struct rsh_source *s,
 		rc = rsh_error_set(err, ENOENT, "%s: no iteration in it has a "
 				   RSH_MEGATRON_FILE, rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
-	if (rc == 0 && tracked)
-		tracker_check(s, last);
+	if (rc == 0 && tracked) {
+		/* Later steps than the tracker's are not listed, so it is the
+		 * first. */
+		rsh_source_candidate_range(s, 0, &first, &end);
+		if (first == end ||
+		    rsh_source_on_list(s, first)->step.numbers[0] != last)
+			rsh_log_warning("%s: its tracker names a step that is "
+					"not there; the newest complete step "
+					"is taken",
+					rsh_source_path(s));
+	}
 	/* `ls` shows the only step without choosing it. */
 	return rc || rsh_source_n_candidates(s) > 1 ? rc :
 	       rsh_megatron_choose(s, 0, err);
@@ -287,43 +250,23 @@ int rsh_megatron_open(struct rsh_source *s,
 
 /* ---- the chosen step ---- */
 
-void rsh_megatron_state_clear(struct rsh_source_megatron *st)
-{
-	rsh_joined_clear(&st->all);
-	free(st->layers);
-	free(st->lost);
-	free(st->pairs);
-	free(st->folded);
-	rsh_arena_clear(&st->arena);
-}
-
-static void state_free(void *state)
-{
-	if (state)
-		rsh_megatron_state_clear(state);
-	free(state);
-}
-
 /* Takes the files of the candidate, in whose order they are. */
 static int take_files(struct rsh_source *s, struct rsh_source_megatron *st,
 		      size_t first, size_t end)
 {
 	for (size_t i = first; i < end; i++) {
 		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-		struct rsh_megatron_listed *l = &st->listed[st->all.n];
 		const char *dir = strstr(c->name, "mp_rank");
 
 		/* That of a step that cannot be listed is no file. */
-		if (!dir || !dir_read(dir, l))
+		if (!dir || !dir_read(dir, &st->listed[st->all.n]))
 			continue;
 		if (!rsh_has_suffix(c->name, RSH_MEGATRON_OPTIMIZER))
 			st->n++;
-		c->rank = st->all.n++;
-		l->name = rsh_arena_strndup(&st->arena, c->name,
-					    strlen(c->name));
-		st->dir = rsh_arena_strndup(&st->arena, c->name,
-					    (size_t)(dir - c->name));
-		if (!l->name || !st->dir)
+		c->rank = rsh_joined_add_file(&st->all, c->name);
+		st->all.dir = rsh_arena_strndup(&st->all.arena, c->name,
+						(size_t)(dir - c->name));
+		if (st->all.arena.failed || c->rank == RSH_DCP_NO_FILE)
 			return -ENOMEM;
 	}
 	return 0;
@@ -336,7 +279,7 @@ static uint32_t model_beside(const struct rsh_source_megatron *st,
 	const size_t n = (size_t)(strrchr(name, '/') - name) + 1;
 	uint32_t i = 0;
 
-	while (i < st->n && strncmp(st->listed[i].name, name, n) != 0)
+	while (i < st->n && strncmp(st->all.names[i], name, n) != 0)
 		i++;
 	return i < st->n ? i : RSH_MEGATRON_NO_FILE;
 }
@@ -344,23 +287,18 @@ static uint32_t model_beside(const struct rsh_source_megatron *st,
 int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
 			struct rsh_error *err)
 {
-	struct rsh_source_megatron *st = calloc(1, sizeof(*st));
 	size_t first, end;
-	int rc;
+	struct rsh_source_megatron *st = rsh_joined_choose(
+		&rsh_megatron_files, sizeof(*st), s, candidate, &first, &end);
 
-	rsh_source_keep(s, st, NULL, state_free);
 	if (!st)
 		return rsh_error_nomem(err);
-	rsh_source_candidate_range(s, candidate, &first, &end);
-	rc = rsh_joined_init(&st->all, &rsh_megatron_files, s, end - first);
-	st->path = rsh_source_path(s);
-	st->dir = "";
-	st->listed = rsh_arena_array(&st->arena, struct rsh_megatron_listed,
+	st->listed = rsh_arena_array(&st->all.arena, struct rsh_megatron_listed,
 				     end - first);
-	if (rc || !st->listed || take_files(s, st, first, end))
+	if (!st->listed || take_files(s, st, first, end))
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < st->all.n; i++)
 		st->listed[i].model = i < st->n ? i :
-			model_beside(st, st->listed[i].name);
+			model_beside(st, st->all.names[i]);
 	return 0;
 }

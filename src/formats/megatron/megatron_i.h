@@ -7,8 +7,8 @@
  *   file.c      what one file has: its args, and tensors
  *   states.c    states of the optimizer beside it
  *   names.c     the table of names: how slices of a tensor are joined
- *   mesh.c      all files together: their mesh, and the numbers of layers
- *   places.c    which files are lost, or of another rank
+ *   mesh.c      all files together: their mesh, the numbers of layers, which
+ *               files are lost, or of another rank
  *   slices.c    the slices of one tensor, compared
  *   grouped.c   experts in weight1 and weight2
  *   describe.c  all tensors together, as a distributed checkpoint
@@ -130,8 +130,14 @@ struct rsh_megatron_file {
 	uint32_t n;
 };
 
-/* Reads such files. */
-extern const struct rsh_joined_format rsh_megatron_files;
+/* Is `read` of struct rsh_joined_format. */
+int rsh_megatron_file_read(void *state, uint32_t file,
+			   const struct rsh_byte_source *bytes, bool full,
+			   struct rsh_names *names, void **out,
+			   struct rsh_ckpt_index **index,
+			   struct rsh_error *err);
+void rsh_megatron_file_free(void *file); /* file may be NULL */
+extern const struct rsh_joined_format rsh_megatron_files; /* describe.c */
 /* Returns the tensor of a chunk with that name; NULL: it has none. */
 const struct rsh_megatron_entry *
 rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,
@@ -179,12 +185,15 @@ struct rsh_megatron_name {
 };
 void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out);
 
+/* Writes the name of the second matrix beside a linear_fc1.  Returns false if
+ * the name is not that of one. */
+bool rsh_megatron_second_name(const char *name, char *out, size_t max);
+
 /* ---- a source (listing.c) ---- */
 
 #define RSH_MEGATRON_NO_FILE UINT32_MAX
 /* A file of the chosen step; its number is that in the source. */
 struct rsh_megatron_listed {
-	const char *name; /* below SOURCE */
 	/* Of states the file with their weights, or RSH_MEGATRON_NO_FILE; else
 	 * the file itself. */
 	uint32_t model;
@@ -224,21 +233,17 @@ struct rsh_megatron_layer {
 /* The state of a source. */
 struct rsh_source_megatron {
 	struct rsh_joined all; /* files of struct rsh_megatron_file */
-	struct rsh_arena arena;
-	const char *path; /* of the source, for messages */
-	const char *dir; /* of the step below SOURCE, with a slash; or "" */
-	/* [n_places]; the first n are of the model, then up to all.n of states,
-	 * and the others are not there. */
+	/* [all.n_names]; the first n are of the model, then up to all.n of
+	 * states, and the others are not there. */
 	struct rsh_megatron_listed *listed;
 	uint32_t n;
 
-	/* ---- set by rsh_megatron_describe() ---- */
+	/* ---- set by the description ---- */
 	/* Sizes of the mesh.  Experts are cut over n_blocks, and each of these
 	 * over expert_tensor ranks. */
 	uint32_t tensor, pipeline, expert, expert_tensor, n_blocks, n_chunks;
 	uint32_t first; /* file that can be read */
 	const uint64_t *args; /* of it */
-	uint32_t n_places;
 	/* Files that are not there, or cannot be read. */
 	uint32_t *lost;
 	size_t n_lost, cap_lost;
@@ -251,12 +256,6 @@ struct rsh_source_megatron {
 	struct rsh_megatron_folded *folded; /* ascending by name */
 	size_t n_folded, cap_folded;
 };
-
-static inline struct rsh_source_megatron *
-rsh_megatron_of(const struct rsh_source *s)
-{
-	return rsh_source_state(s);
-}
 
 static inline const struct rsh_megatron_file *
 rsh_megatron_file_of(const struct rsh_source_megatron *st, uint32_t file)
@@ -274,7 +273,6 @@ static inline uint32_t rsh_megatron_block(const struct rsh_source_megatron *st,
 	       l->expert * st->tensor + l->tensor : l->expert;
 }
 
-void rsh_megatron_state_clear(struct rsh_source_megatron *st);
 /* Reads "iter_5" and "release"; of the latter *step is 0. */
 bool rsh_megatron_step_read(const char *name, size_t n, uint64_t *step);
 int rsh_megatron_bid(const struct rsh_look *look, struct rsh_bid_more *more);
@@ -292,11 +290,6 @@ int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
  * missing. */
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err);
-/* Sets the places of the files, and which are lost.  Returns 0, or -errno with
- * a sentence: a file has no place in the mesh, or is of another one; of a stage
- * there is no file. */
-int rsh_megatron_places_find(struct rsh_source_megatron *st,
-			     struct rsh_error *err);
 /* Returns -errno with a sentence about a file that is lost. */
 int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
 			     uint32_t file, struct rsh_error *err);
@@ -309,12 +302,6 @@ size_t rsh_megatron_layer_number(const struct rsh_source_megatron *st,
 /* Returns the number of a chunk in the order of the model. */
 uint32_t rsh_megatron_chunk_order(const struct rsh_source_megatron *st,
 				  uint32_t stage, uint32_t chunk);
-
-/* Describes the files that were read, once.  A tensor
- * with a problem is not in the description.  Returns 0, or -errno with a
- * sentence as of the mesh. */
-int rsh_megatron_describe(struct rsh_source_megatron *st,
-			  struct rsh_error *err);
 
 /* ---- the slices of a tensor (slices.c) ---- */
 
@@ -333,18 +320,14 @@ struct rsh_megatron_ref {
 
 struct rsh_megatron_work {
 	struct rsh_source_megatron *st;
-	struct rsh_dcp *d;
+	struct rsh_joined *j; /* of st */
+	struct rsh_arena *arena; /* of the description */
 	struct rsh_megatron_ref *refs;
 	size_t n_refs;
-	struct rsh_dcp_tensor *tensors;
 };
 
 /* Orders them by name, piece and file. */
 int rsh_megatron_ref_by_name(const void *a, const void *b);
-/* Adds a problem of a tensor.  Returns 1 or -ENOMEM. */
-int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
-		       const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
 #define RSH_MEGATRON_TOO_MANY "it has more elements than can be"
 int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
 			       const struct rsh_megatron_ref *r);
@@ -362,14 +345,6 @@ struct rsh_megatron_cut {
 int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 			      struct rsh_megatron_ref *r, size_t n,
 			      const struct rsh_megatron_cut *c);
-/* Adds the chunk of a slice, or of one half of it, of which t->chunks has room.
- * Returns its box: the offsets, which are 0, and the sizes, which are those of
- * the slice; NULL: memory is out. */
-uint64_t *rsh_megatron_chunk_add(struct rsh_megatron_work *w,
-				 struct rsh_dcp_tensor *t,
-				 const struct rsh_megatron_ref *r,
-				 const char *half);
-
 /* ---- experts in weight1 and weight2 (grouped.c) ---- */
 
 /* Makes the tensor of which n refs are slices.  Returns 0, 1 after a problem,
@@ -382,10 +357,9 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 int rsh_megatron_fold(const struct rsh_source_megatron *st,
 		      const struct rsh_read_job *job,
 		      struct rsh_offers *offers);
-/* Returns how a tensor is folded; NULL: it is not. */
-const struct rsh_megatron_folded *
-rsh_megatron_folded_find(const struct rsh_source_megatron *st,
-			 const char *name);
+/* Lists tensors in the shape that is shown. */
+int rsh_megatron_list(const struct rsh_list_job *job, struct rsh_listed *out,
+		      struct rsh_error *err);
 
 /* Compares the copies that were not compared.  Returns 0, or -errno with a
  * sentence: -EBADMSG if they differ. */

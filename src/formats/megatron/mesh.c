@@ -25,7 +25,7 @@ static int find_first(struct rsh_source_megatron *st, struct rsh_error *err)
 		return 0;
 	return st->n == 0 ?
 	       rsh_error_set(err, ENOENT, "%s: no file of a rank is in it",
-			     st->path) : rsh_megatron_refuse_lost(st, 0, err);
+			     st->all.path) : rsh_megatron_refuse_lost(st, 0, err);
 }
 
 static int check_file(const struct rsh_source_megatron *st, uint32_t i,
@@ -38,20 +38,20 @@ static int check_file(const struct rsh_source_megatron *st, uint32_t i,
 	if (!f)
 		return 0;
 	if (f->wrong)
-		return rsh_error_set(err, ENOTSUP, "%s/%s: %s", st->path,
-				     st->listed[i].name, f->wrong);
+		return rsh_error_set(err, ENOTSUP, "%s/%s: %s", st->all.path,
+				     st->all.names[i], f->wrong);
 	for (unsigned k = 0; k < RSH_MEGATRON_ARGS; k++)
 		if (f->args[k] != first->args[k])
 			return rsh_error_set(
 				err, EBADMSG, "%s/%s: its args have another %s "
-				"than those of %s", st->path,
-				st->listed[i].name, rsh_megatron_arg_name(k),
-				st->listed[st->first].name);
+				"than those of %s", st->all.path,
+				st->all.names[i], rsh_megatron_arg_name(k),
+				st->all.names[st->first]);
 	return f->n_chunks == first->n_chunks ? 0 :
 	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u chunks of the "
-			     "model, and %s has %u", st->path,
-			     st->listed[i].name, f->n_chunks,
-			     st->listed[st->first].name, first->n_chunks);
+			     "model, and %s has %u", st->all.path,
+			     st->all.names[i], f->n_chunks,
+			     st->all.names[st->first], first->n_chunks);
 }
 
 static int refuse_args(const struct rsh_source_megatron *st, const char *what,
@@ -60,7 +60,7 @@ static int refuse_args(const struct rsh_source_megatron *st, const char *what,
 	return rsh_error_set(err, ENOTSUP, "%s/%s: its args say tensor %u, "
 			     "pipeline %u, expert %u, expert tensor parallel "
 			     "size %u and %" PRIu64 " experts: %s",
-			     st->path, st->listed[st->first].name,
+			     st->all.path, st->all.names[st->first],
 			     st->tensor, st->pipeline, st->expert,
 			     st->expert_tensor, st->args[RSH_MEGATRON_EXPERTS],
 			     what);
@@ -75,8 +75,8 @@ static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 		if (a[k] > RSH_MEGATRON_RANKS_MAX)
 			return rsh_error_set(err, EBADMSG, "%s/%s: its args "
 					     "have a %s that cannot be",
-					     st->path,
-					     st->listed[st->first].name,
+					     st->all.path,
+					     st->all.names[st->first],
 					     rsh_megatron_arg_name(k));
 	st->args = a;
 	st->tensor = (uint32_t)a[RSH_MEGATRON_TENSOR];
@@ -144,15 +144,12 @@ static int layers_collect(struct rsh_source_megatron *st)
 			if (!name.after_layer ||
 			    (last && layer_by_place(last, &l) == 0))
 				continue;
-			if (rsh_grow(&st->layers, &st->cap_layers,
-				     st->n_layers + 1, sizeof(*st->layers)))
+			if (rsh_push(st->layers, st->n_layers, st->cap_layers,
+				     l))
 				return -ENOMEM;
-			st->layers[st->n_layers++] = l;
 		}
 	}
-	if (st->n_layers > 0)
-		qsort(st->layers, st->n_layers, sizeof(*st->layers),
-		      layer_by_place);
+	rsh_sort(st->layers, st->n_layers, layer_by_place);
 	for (size_t i = 0; i < st->n_layers; i++)
 		if (kept == 0 || layer_by_place(&st->layers[kept - 1],
 						&st->layers[i]) != 0)
@@ -186,23 +183,312 @@ static int layers_check(const struct rsh_source_megatron *st,
 			return rsh_error_set(err, EBADMSG, "%s/%s: layer %zu "
 					     "is missing in chunk %u of the "
 					     "model, which has later layers",
-					     st->path, st->dir, i - first,
+					     st->all.path, st->all.dir, i - first,
 					     st->layers[i].chunk);
 	}
 	if (st->n_layers + noops == said)
 		return 0;
 	return rsh_error_set(err, EBADMSG, "%s/%s: the files have %zu layers, "
 			     "and args say %" PRIu64 "%s",
-			     st->path, st->dir,
+			     st->all.path, st->all.dir,
 			     st->n_layers, said > noops ? said - noops : 0,
 			     noops ? " without those of noop_layers" : "");
+}
+
+/* ---- which files are lost, or of another place ---- */
+
+/* A tree that lacks more files is none. */
+#define LOST_MAX 64
+
+/* ---- directories ---- */
+
+/* Sets the place of each file by the numbers in the name of its directory. */
+static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		struct rsh_megatron_listed *l = &st->listed[i];
+		uint32_t n = 0;
+
+		l->tensor = l->numbers[n++];
+		l->stage = st->pipeline > 1 && n < l->n_numbers ?
+			   l->numbers[n++] : 0;
+		l->expert = st->expert > 1 && n < l->n_numbers ?
+			    l->numbers[n++] : 0;
+		if (n != l->n_numbers ||
+		    n != 1u + (st->pipeline > 1) + (st->expert > 1) ||
+		    l->tensor >= st->tensor || l->stage >= st->pipeline ||
+		    l->expert >= st->expert)
+			return rsh_error_set(
+				err, EBADMSG, "%s/%s is not of the mesh in "
+				"args (tensor %u, pipeline %u, expert %u)",
+				st->all.path, st->all.names[i], st->tensor,
+				st->pipeline, st->expert);
+	}
+	return 0;
+}
+
+/* Returns a file with this place; RSH_MEGATRON_NO_FILE: there is none. */
+static uint32_t find_place(const struct rsh_source_megatron *st,
+			   const struct rsh_megatron_listed *at, uint32_t from)
+{
+	while (from < st->n && (st->listed[from].tensor != at->tensor ||
+				st->listed[from].stage != at->stage ||
+				st->listed[from].expert != at->expert))
+		from++;
+	return from < st->n ? from : RSH_MEGATRON_NO_FILE;
+}
+
+static int check_doubled(const struct rsh_source_megatron *st,
+			 struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < st->n; i++) {
+		const uint32_t k = find_place(st, &st->listed[i], i + 1);
+
+		if (k != RSH_MEGATRON_NO_FILE)
+			return rsh_error_set(err, EBADMSG, "%s: %s and %s are "
+					     "of the same rank", st->all.path,
+					     st->all.names[i],
+					     st->all.names[k]);
+	}
+	return 0;
+}
+
+/* ---- lost files ---- */
+
+int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
+			     uint32_t file, struct rsh_error *err)
+{
+	if (file < st->n)
+		return rsh_error_set(err, ENOENT, "%s/%s cannot be read, and "
+				     "has a part of the model", st->all.path,
+				     st->all.names[file]);
+	return rsh_error_set(err, ENOENT, "%s/%s is missing, which the mesh in "
+			     "args has (tensor %u, pipeline %u, expert %u)",
+			     st->all.path, st->all.names[file], st->tensor,
+			     st->pipeline, st->expert);
+}
+
+uint32_t rsh_megatron_sibling(const struct rsh_source_megatron *st,
+			      uint32_t file)
+{
+	const struct rsh_megatron_listed *l = &st->listed[file];
+	uint32_t found = RSH_MEGATRON_NO_FILE;
+
+	/* Slices of a vocabulary may have any size. */
+	for (uint32_t i = 0; i < st->n; i++)
+		if (st->all.files[i] && st->listed[i].stage == l->stage &&
+		    (found == RSH_MEGATRON_NO_FILE ||
+		     (st->listed[i].tensor == l->tensor &&
+		      st->listed[found].tensor != l->tensor)))
+			found = i;
+	return found;
+}
+
+/* Adds a place that has no file. */
+static int absent_add(struct rsh_source_megatron *st,
+		      const struct rsh_megatron_listed *at, uint32_t *file)
+{
+	struct rsh_megatron_listed *v = rsh_arena_array(
+		&st->all.arena, struct rsh_megatron_listed,
+		(size_t)st->all.n_names + 1);
+	char stage[16] = "", expert[16] = "";
+	const char *name;
+
+	if (!v)
+		return -ENOMEM;
+	memcpy(v, st->listed, st->all.n_names * sizeof(*v));
+	if (st->pipeline > 1)
+		snprintf(stage, sizeof(stage), "_%03u", at->stage);
+	if (st->expert > 1)
+		snprintf(expert, sizeof(expert), "_%03u", at->expert);
+	name = rsh_arena_format(&st->all.arena, "%smp_rank_%02u%s%s/"
+				RSH_MEGATRON_FILE, st->all.dir, at->tensor,
+				stage, expert);
+	*file = name ? rsh_joined_add_name(&st->all, name) : RSH_DCP_NO_FILE;
+	if (*file == RSH_DCP_NO_FILE)
+		return -ENOMEM;
+	v[*file] = *at;
+	v[*file].model = *file;
+	st->listed = v;
+	return 0;
+}
+
+/* Returns whether the file of a place was read. */
+static bool has_place(const struct rsh_source_megatron *st,
+		      const struct rsh_megatron_listed *at)
+{
+	const uint32_t file = find_place(st, at, 0);
+
+	return file != RSH_MEGATRON_NO_FILE && st->all.files[file];
+}
+
+/* Adds a place to those whose files are lost.  Returns 0, or -errno with a
+ * sentence if nobody knows what the file had. */
+static int lose(struct rsh_source_megatron *st,
+		const struct rsh_megatron_listed *at, struct rsh_error *err)
+{
+	uint32_t file = find_place(st, at, 0);
+
+	if (file == RSH_MEGATRON_NO_FILE && absent_add(st, at, &file))
+		return rsh_error_nomem(err);
+	if (st->n_lost == LOST_MAX ||
+	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
+		return rsh_megatron_refuse_lost(st, file, err);
+	return rsh_push(st->lost, st->n_lost, st->cap_lost, file) ?
+	       rsh_error_nomem(err) : 0;
+}
+
+/* With fewer expert tensor ranks than tensor ranks a run does not have all
+ * pairs of a tensor rank and an expert rank.  Rank r of a stage has tensor rank
+ * r % tensor, and (r / expert_tensor) % expert of the experts.  What is needed
+ * is all tensor ranks of dense weights, and all pairs of an expert tensor rank
+ * and an expert rank. */
+static int check_stage(struct rsh_source_megatron *st, uint32_t stage,
+		       struct rsh_error *err)
+{
+	const bool all = st->args[RSH_MEGATRON_EXTENDS] || st->expert == 1 ||
+			 st->expert_tensor == st->tensor;
+	struct rsh_megatron_listed at = { .stage = stage };
+	uint32_t t, e;
+	int rc = 0;
+
+	for (t = 0; t < st->tensor && rc == 0; t++) {
+		bool found = false;
+
+		at.tensor = t;
+		for (at.expert = 0; at.expert < st->expert && rc == 0;
+		     at.expert++) {
+			const bool has = has_place(st, &at);
+
+			found |= has;
+			if (all && !has)
+				rc = lose(st, &at, err);
+		}
+		at.expert = t / st->expert_tensor % st->expert;
+		if (!all && !found)
+			rc = lose(st, &at, err);
+	}
+	for (e = 0; e < st->expert && !all; e++)
+		for (t = 0; t < st->expert_tensor && rc == 0; t++) {
+			bool found = false;
+
+			at.expert = e;
+			for (at.tensor = t; at.tensor < st->tensor && !found;
+			     at.tensor += st->expert_tensor)
+				found = has_place(st, &at);
+			at.tensor = (e * st->expert_tensor + t) % st->tensor;
+			if (!found)
+				rc = lose(st, &at, err);
+		}
+	return rc;
+}
+
+/* ---- files of another place ---- */
+
+/* Megatron-LM saves the rank of the process, converters none or always the
+ * same.  Tensor ranks are next to each other, and stages far apart. */
+static int check_ranks(const struct rsh_source_megatron *st,
+		       struct rsh_error *err)
+{
+	bool known = false;
+
+	for (uint32_t i = 0; i < st->n; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
+
+		known |= f && f->rank != rsh_megatron_file_of(st, st->first)->rank;
+	}
+	for (uint32_t i = 0; i < st->n && known; i++) {
+		const struct rsh_megatron_file *f = st->all.files[i];
+		const struct rsh_megatron_listed *l = &st->listed[i];
+		const uint64_t n = f ? f->world / st->pipeline : 0;
+
+		if (!f || f->rank >= f->world || f->world % st->pipeline != 0)
+			continue;
+		if (f->rank % st->tensor != l->tensor ||
+		    (!f->stages_inside && f->rank / n != l->stage))
+			return rsh_error_set(
+				err, EBADMSG, "%s/%s: it is of another rank: "
+				"its args say rank %" PRIu64 " of %" PRIu64,
+				st->all.path, st->all.names[i], f->rank,
+				f->world);
+	}
+	return 0;
+}
+
+/* Returns whether two files of a stage should have different bytes of a
+ * tensor. */
+static bool should_differ(const struct rsh_source_megatron *st, uint32_t a,
+			  uint32_t b, const struct rsh_megatron_name *is)
+{
+	const uint32_t t = st->listed[a].tensor, u = st->listed[b].tensor;
+
+	if (is->of_expert)
+		return rsh_megatron_block(st, a) != rsh_megatron_block(st, b) ||
+		       t % st->expert_tensor != u % st->expert_tensor;
+	return t != u && (is->kind == RSH_MEGATRON_ROWS ||
+			  is->kind == RSH_MEGATRON_COLUMNS ||
+			  is->kind == RSH_MEGATRON_GATE ||
+			  is->kind == RSH_MEGATRON_VOCABULARY ||
+			  (is->kind == RSH_MEGATRON_QKV &&
+			   !st->args[RSH_MEGATRON_LATENT]));
+}
+
+/* Returns whether a file is a copy of another one of its stage: all matrices
+ * that should differ are equal, by their checksums. */
+static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
+		    uint32_t b)
+{
+	const struct rsh_megatron_file *f = st->all.files[a];
+	const struct rsh_megatron_file *g = st->all.files[b];
+	bool any = false;
+
+	if (!f || !g || f->n != g->n || st->listed[a].stage !=
+					st->listed[b].stage)
+		return false;
+	for (uint32_t i = 0; i < f->n; i++) {
+		const struct rsh_megatron_entry *x = &f->v[i], *y = &g->v[i];
+		struct rsh_megatron_name is;
+
+		if (!x->has_crc || !y->has_crc || x->n_dims < 2)
+			continue;
+		rsh_megatron_name_read(x->name, &is);
+		if (!should_differ(st, a, b, &is))
+			continue;
+		any = true;
+		if (x->crc != y->crc || x->bytes != y->bytes ||
+		    strcmp(x->name, y->name) != 0)
+			return false;
+	}
+	return any;
+}
+
+/* Sets the places of the files, and which are lost. */
+static int places_find(struct rsh_source_megatron *st,
+			     struct rsh_error *err)
+{
+	int rc = place_files(st, err) ?: check_doubled(st, err);
+
+	st->n_lost = 0;
+	st->all.n_names = st->all.n;
+	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
+		rc = check_stage(st, i, err);
+	rc = rc ?: check_ranks(st, err);
+	for (uint32_t i = 0; i < st->n && rc == 0; i++)
+		for (uint32_t k = i + 1; k < st->n && rc == 0; k++)
+			if (is_twin(st, i, k))
+				rc = rsh_error_set(
+					err, EBADMSG, "%s/%s: it has the "
+					"weights of %s, which is of another "
+					"rank", st->all.path,
+					st->all.names[k], st->all.names[i]);
+	return rc;
 }
 
 int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 			   struct rsh_error *err)
 {
 	int rc = find_first(st, err) ?: check_file(st, st->first, err) ?:
-		 take_sizes(st, err) ?: rsh_megatron_places_find(st, err);
+		 take_sizes(st, err) ?: places_find(st, err);
 
 	for (uint32_t i = 0; i < st->n && rc == 0; i++)
 		rc = check_file(st, i, err);

@@ -6,6 +6,7 @@
 #include "megatron_i.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rsh/util/text.h"
@@ -111,32 +112,18 @@ static const char *after_number(const char *name, const char *prefix,
 	       name + digits : NULL;
 }
 
-/* Finds the number of an expert in the name. */
-static void read_expert(const char *name, const char *rest,
-			struct rsh_megatron_name *out)
+void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out)
 {
+	static const char *const in_mtp[] = {
+		".transformer_layer.", ".mtp_model_layer.",
+	};
+	/* the number of an expert */
 	static const char *const before[] = {
 		"mlp.experts.local_experts.",
 		"mlp.experts.linear_fc1.weight",
 		"mlp.experts.linear_fc1.bias",
 		"mlp.experts.linear_fc2.weight",
 		"mlp.experts.linear_fc2.bias",
-	};
-
-	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
-		const char *end = after_number(rest, before[i], &out->expert);
-
-		if (!end || *end != (i == 0 ? '.' : '\0'))
-			continue;
-		out->at = (size_t)(rest - name) + strlen(before[i]);
-		out->n = (size_t)(end - name) - out->at;
-	}
-}
-
-void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out)
-{
-	static const char *const in_mtp[] = {
-		".transformer_layer.", ".mtp_model_layer.",
 	};
 	const struct pattern *p = of_model;
 	const char *rest = after_number(name, "decoder.layers.", &out->layer);
@@ -167,7 +154,25 @@ void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out)
 		return;
 	out->grouped = strcmp(rest, "mlp.experts.weight1") == 0 ? 1 :
 		       strcmp(rest, "mlp.experts.weight2") == 0 ? 2 : 0;
-	read_expert(name, rest, out);
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		const char *end = after_number(rest, before[i], &out->expert);
+
+		if (!end || *end != (i == 0 ? '.' : '\0'))
+			continue;
+		out->at = (size_t)(rest - name) + strlen(before[i]);
+		out->n = (size_t)(end - name) - out->at;
+	}
 	if (!out->grouped && out->n == 0)
 		out->kind = RSH_MEGATRON_UNKNOWN;
+}
+
+bool rsh_megatron_second_name(const char *name, char *out, size_t max)
+{
+	static const char fc1[] = "linear_fc1.";
+	const char *at = strstr(name, fc1), *rest = at ? at + strlen(fc1) : "";
+
+	/* The second matrix of a bias is a weight. */
+	snprintf(out, max, "%.*slinear_fc2.weight%s", at ? (int)(at - name) : 0,
+		 name, rest + strcspn(rest, "0123456789"));
+	return at;
 }

@@ -16,10 +16,154 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/formats/formats.h"
 #include "rsh/formats/outputs.h"
 #include "rsh/source/tables.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+
+/* ---- the arguments that the files have ----
+ *
+ * Megatron-LM compares the number of layers and of heads, the hidden size and
+ * the mesh with those of the run, if a file has args at all; the converter of
+ * MindSpeed-LLM reads others too.  The mesh is known, sizes are those of the
+ * weights, and the rest is in config.json or in the args of SOURCE. */
+
+/* An argument: a number, one that is None if it is 0, a flag, or one that the
+ * model does not have. */
+enum kind { NUMBER, OR_NONE, FLAG, OMITTED };
+
+struct said {
+	const struct rsh_megatron_model *m;
+	const uint64_t *args; /* of SOURCE; NULL: it has none */
+};
+
+/* Returns a number of config.json, or that of an argument of SOURCE; 0: neither
+ * has it. */
+static uint64_t known(const struct said *s, const char *key,
+		      enum rsh_megatron_arg arg)
+{
+	uint64_t n;
+
+	if (s->m->config && rsh_model_config_number(s->m->config, key, &n))
+		return n;
+	return s->args && arg < RSH_MEGATRON_ARGS ? s->args[arg] : 0;
+}
+
+/* Returns the size of a dimension of the first tensor with that end of the
+ * name; 0: there is none. */
+static uint64_t size_of(const struct rsh_megatron_model *m, const char *end,
+			uint32_t d)
+{
+	for (size_t i = 0; i < m->n; i++)
+		if (strstr(m->v[i].name, end) && m->v[i].n_raw > d)
+			return m->v[i].raw[d];
+	return 0;
+}
+
+/* Returns the arguments of SOURCE (enum rsh_megatron_arg); NULL: it is not a
+ * tree of Megatron's. */
+static const uint64_t *source_args(const struct rsh_source *source)
+{
+	const struct rsh_source_megatron *st = rsh_source_state(source);
+
+	return rsh_source_format(source) == &rsh_megatron_format ? st->args :
+								   NULL;
+}
+
+/* Finds how many heads a model has. */
+static void heads_find(struct rsh_megatron_model *m,
+		       const struct rsh_source *source)
+{
+	const struct said s = { m, source_args(source) };
+
+	m->heads = known(&s, "num_attention_heads", RSH_MEGATRON_HEADS);
+	m->groups = known(&s, "num_key_value_heads", RSH_MEGATRON_GROUPS);
+}
+
+/* Returns the rotary dimensions: those of the down projection beside its
+ * rank. */
+static uint64_t rope_of(const struct said *s, uint64_t rank)
+{
+	const uint64_t down = size_of(s->m, ".linear_kv_down_proj.weight", 0);
+
+	return down > rank ? down - rank :
+	       known(s, "qk_rope_head_dim", RSH_MEGATRON_ROPE_DIM);
+}
+
+/* Makes the args of a model: none if the number of heads is not known. */
+static void args_make(const struct rsh_megatron_model *m,
+		      const struct rsh_source *source,
+		      struct rsh_megatron_form *out)
+{
+	const struct said s = { m, source_args(source) };
+	const struct rsh_megatron_wanted *w = m->wanted;
+	const enum kind latent = m->latent ? NUMBER : OMITTED;
+	const enum kind latent_or = m->latent ? OR_NONE : OMITTED;
+	const uint64_t hidden = size_of(m, "embedding.word_embeddings.", 1);
+	const uint64_t groups = m->groups ? m->groups : m->heads;
+	const uint64_t kv = size_of(m, ".linear_kv_up_proj.weight", 1) ?:
+			    size_of(m, ".linear_kv_nope.weight", 1);
+	const uint64_t layers = w->n_chunks > 1 && !w->layers ?
+		m->n_layers / (w->pipeline * w->n_chunks) : 0;
+	const uint64_t channels =
+		known(&s, "head_dim", RSH_MEGATRON_CHANNELS) ?:
+		(m->latent || m->heads == 0 ? 0 : hidden / m->heads);
+	const uint64_t shared =
+		known(&s, "n_shared_experts", RSH_MEGATRON_ARGS) ?:
+		size_of(m, ".shared_experts.", 0) > 0;
+	const struct {
+		const char *name;
+		enum kind kind;
+		uint64_t value;
+	} all[] = {
+		{ "tensor_model_parallel_size", NUMBER, w->tensor },
+		{ "pipeline_model_parallel_size", NUMBER, w->pipeline },
+		{ "expert_model_parallel_size", NUMBER, w->expert },
+		{ "expert_tensor_parallel_size", NUMBER, w->expert_tensor },
+		{ "num_layers_per_virtual_pipeline_stage", OR_NONE, layers },
+		{ "num_layers", NUMBER, m->n_layers },
+		{ "hidden_size", NUMBER, hidden },
+		{ "num_attention_heads", NUMBER, m->heads },
+		{ "num_query_groups", NUMBER, groups },
+		{ "num_key_value_heads", NUMBER, groups },
+		{ "group_query_attention", FLAG, groups != m->heads },
+		{ "kv_channels", OR_NONE, channels },
+		{ "multi_latent_attention", FLAG, m->latent },
+		{ "q_lora_rank", latent_or,
+		  known(&s, "q_lora_rank", RSH_MEGATRON_Q_RANK) },
+		{ "kv_lora_rank", latent, kv },
+		{ "qk_pos_emb_head_dim", latent, rope_of(&s, kv) },
+		{ "qk_head_dim", latent_or,
+		  known(&s, "qk_nope_head_dim", RSH_MEGATRON_ARGS) },
+		{ "v_head_dim", latent_or,
+		  known(&s, "v_head_dim", RSH_MEGATRON_ARGS) },
+		/* Runs have it True, also with rotary embeddings, unless they
+		 * say --no-position-embedding. */
+		{ "add_position_embedding", FLAG, true },
+		{ "max_position_embeddings", OR_NONE,
+		  known(&s, "max_position_embeddings", RSH_MEGATRON_ARGS) },
+		{ "padded_vocab_size", NUMBER,
+		  size_of(m, "embedding.word_embeddings.", 0) },
+		{ "untie_embeddings_and_output_weights", FLAG, m->untied },
+		{ "num_experts", OR_NONE, m->n_experts },
+		{ "first_k_dense_replace", NUMBER,
+		  known(&s, "first_k_dense_replace", RSH_MEGATRON_ARGS) },
+		{ "n_shared_experts", OR_NONE, shared },
+	};
+
+	out->n_args = 0;
+	if (hidden == 0 || m->heads == 0 || m->n_layers == 0)
+		return;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].kind != OMITTED)
+			out->args[out->n_args++] = (struct rsh_megatron_said){
+				all[i].name, all[i].kind == FLAG ?
+				RSH_MEGATRON_FLAG :
+				all[i].kind == NUMBER || all[i].value ?
+				RSH_MEGATRON_NUMBER : RSH_MEGATRON_NONE,
+				all[i].value,
+			};
+}
 
 /* ---- the plan ---- */
 
@@ -27,7 +171,7 @@
 static int note_schedule(const struct rsh_source *source, struct rsh_plan *p,
 			 struct rsh_error *err)
 {
-	const uint64_t *args = rsh_megatron_source_args(source);
+	const uint64_t *args = source_args(source);
 
 	if (!args || !(args[RSH_MEGATRON_NOOPS] || args[RSH_MEGATRON_DUAL]))
 		return 0;
@@ -63,7 +207,7 @@ static int model_write(struct rsh_megatron_model *m,
 		offers[i] = m->v[i].o;
 		places[i] = m->v[i].place;
 	}
-	rsh_megatron_args_make(m, job->source, &form);
+	args_make(m, job->source, &form);
 	opts.form = &form;
 	rc = rsh_write_placed(&(struct rsh_offers){
 		m->cat, offers, (uint32_t)m->n }, &(struct rsh_placement){
@@ -94,7 +238,7 @@ static int megatron_plan(const struct rsh_output_job *job,
 
 	m.config = config;
 	if (rc == 0)
-		rsh_megatron_heads_find(&m, job->source);
+		heads_find(&m, job->source);
 	rc = rc ?: rsh_megatron_place(&m, job->offers, job->opts, err);
 	if (rc)
 		rsh_catalogue_free(m.cat);
@@ -120,22 +264,6 @@ struct megatron_shown {
 	char tracker[24];
 };
 
-/* Writes the name of the directory of file number `i`. */
-static const char *dir_name(struct rsh_arena *arena,
-			    const struct rsh_megatron_wanted *w, uint32_t i)
-{
-	const uint32_t r = i % w->n_ranks;
-	char stage[16] = "", expert[16] = "";
-
-	if (w->pipeline > 1)
-		snprintf(stage, sizeof(stage), "_%03" PRIu32, i / w->n_ranks);
-	if (w->expert > 1)
-		snprintf(expert, sizeof(expert), "_%03" PRIu32,
-			 r / w->expert_tensor % w->expert);
-	return rsh_arena_format(arena, "mp_rank_%02" PRIu32 "%s%s",
-				r % w->tensor, stage, expert);
-}
-
 /* Adds the directories of ranks to that of the step, and a file to each. */
 static int add_ranks(struct rsh_output_tree *t,
 		     const struct rsh_megatron_wanted *w)
@@ -154,8 +282,18 @@ static int add_ranks(struct rsh_output_tree *t,
 	if (!dirs || !files)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		dirs[i] = (struct rsh_item){ dir_name(arena, w, i),
-					     RSH_NODE_DIR, 0 };
+		const uint32_t r = i % w->n_ranks;
+		char stage[16] = "", expert[16] = "";
+
+		if (w->pipeline > 1)
+			snprintf(stage, sizeof(stage), "_%03" PRIu32,
+				 i / w->n_ranks);
+		if (w->expert > 1)
+			snprintf(expert, sizeof(expert), "_%03" PRIu32,
+				 r / w->expert_tensor % w->expert);
+		dirs[i] = (struct rsh_item){ rsh_arena_format(
+			arena, "mp_rank_%02" PRIu32 "%s%s", r % w->tensor,
+			stage, expert), RSH_NODE_DIR, 0 };
 		files[i] = (struct rsh_item){ RSH_MEGATRON_FILE, RSH_NODE_FILE,
 					      i };
 		if (!dirs[i].name)

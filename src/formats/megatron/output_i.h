@@ -3,11 +3,9 @@
  *
  *   wanted.c    the mesh and the layers of stages, as the user wrote them
  *   place.c     which stage, chunk and experts' rank have a tensor, under which
- *               name
- *   cut.c       how a tensor is cut: the inverse of slices.c and grouped.c
+ *               name, and how it is cut
  *   framing.c   the bytes of a file
- *   args.c      the arguments that the files have
- *   output.c    the plan, and the tree
+ *   output.c    the arguments that the files have, the plan, and the tree
  *
  * A tensor is shown in a shape in which each slice is a box: linear_fc1 as
  * [2, f, h], weight1 as [n, h, 2, f], weight2 as [n, f, h].  Its file has the
@@ -73,20 +71,12 @@ struct rsh_megatron_model {
 	const struct rsh_model_config *config; /* NULL: there is none */
 };
 
-/* Returns the tensor with that name; NULL: there is none. */
-const struct rsh_megatron_shown *
-rsh_megatron_shown_find(const struct rsh_megatron_model *m, const char *name);
 /* Takes the wanted offers, and finds their names, chunks and experts.  Returns
  * 0, or -errno with a sentence. */
 int rsh_megatron_place(struct rsh_megatron_model *m,
 		       const struct rsh_offers *offers,
 		       const struct rsh_plan_options *opts,
 		       struct rsh_error *err);
-/* Sets the cut of a tensor, and the shape in which it is shown.  Returns 0, or
- * -errno with a sentence: it cannot be divided. */
-int rsh_megatron_cut_make(struct rsh_megatron_model *m,
-			  struct rsh_megatron_shown *t, struct rsh_error *err);
-
 /* ---- bytes ---- */
 
 /* An argument of a run. */
@@ -104,16 +94,5 @@ struct rsh_megatron_form {
 	uint64_t iteration;
 	uint32_t n_chunks;
 };
-
-/* Returns the arguments of SOURCE (enum rsh_megatron_arg); NULL: it is not a
- * tree of Megatron's. */
-const uint64_t *rsh_megatron_source_args(const struct rsh_source *source);
-/* Finds how many heads a model has. */
-void rsh_megatron_heads_find(struct rsh_megatron_model *m,
-			     const struct rsh_source *source);
-/* Makes the args of a model: none if the number of heads is not known. */
-void rsh_megatron_args_make(const struct rsh_megatron_model *m,
-			    const struct rsh_source *source,
-			    struct rsh_megatron_form *out);
 
 extern const struct rsh_framing rsh_megatron_framing;

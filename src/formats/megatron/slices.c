@@ -1,46 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats/megatron/slices.c compares the slices of a tensor, and makes their
- * chunks. */
+/* formats/megatron/slices.c compares the slices of a tensor. */
 #include "config.h"
 
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/files.h"
 #include "rsh/util/mem.h"
-
-/* ---- problems ---- */
-
-int rsh_megatron_blame(struct rsh_megatron_work *w, const char *name, int code,
-		       const char *fmt, ...)
-{
-	va_list ap;
-	int rc;
-
-	va_start(ap, fmt);
-	rc = rsh_tensor_problems_add(&w->st->all.problems, &w->d->arena_, name,
-				     code, fmt, ap);
-	va_end(ap);
-	return rc;
-}
 
 int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
 			       const struct rsh_megatron_ref *r)
 {
-	return rsh_megatron_blame(w, r->name, ENOTSUP, "nothing says how "
+	return rsh_joined_blame(w->j, r->name, ENOTSUP, "nothing says how "
 				  "its slices are joined (--drop leaves it "
 				  "out)");
-}
-
-static const char *path_of(const struct rsh_megatron_work *w,
-			   const struct rsh_megatron_ref *r)
-{
-	return w->st->listed[r->file].name;
 }
 
 /* ---- copies ---- */
@@ -49,22 +23,15 @@ int rsh_megatron_pair_check(const struct rsh_source_megatron *st,
 			    const struct rsh_megatron_pair *pair,
 			    struct rsh_error *err)
 {
-	cleanup_format_file struct rsh_format_file a, b;
-	const char *names[] = {
-		st->listed[pair->file[0]].name, st->listed[pair->file[1]].name,
-	};
 	bool same;
-	int rc = rsh_format_file_open(st->all.source, names[0], &a, err);
+	int rc = rsh_joined_same_bytes(&st->all, pair->file, pair->offset,
+				       pair->bytes, &same, err);
 
-	rc = rsh_format_file_open(st->all.source, names[1], &b,
-				  rc ? NULL : err) ?: rc;
-	rc = rc ?: rsh_format_same_bytes(&a.bytes, pair->offset[0], &b.bytes,
-					 pair->offset[1], pair->bytes, &same,
-					 err);
 	return rc || same ? rc :
 	       rsh_error_set(err, EBADMSG, "it should be the same in %s and "
 			     "%s, and differs (--drop leaves it out)",
-			     names[0], names[1]);
+			     st->all.names[pair->file[0]],
+			     st->all.names[pair->file[1]]);
 }
 
 /* Returns whether only the bytes say that these are copies. */
@@ -97,19 +64,15 @@ static int check_same(struct rsh_megatron_work *w,
 			a->e->crc == b->e->crc))
 		return 0;
 	if (!a->e->row_major || !b->e->row_major)
-		return rsh_megatron_blame(w, a->name, ENOTSUP, "its copies are "
+		return rsh_joined_blame(w->j, a->name, ENOTSUP, "its copies are "
 					  "not stored in row-major order");
 	if (a->e->state || (!summed && !must_compare(w, a, b))) {
 		b->spare = true;
-		if (rsh_grow(&st->pairs, &st->cap_pairs, st->n_pairs + 1,
-			     sizeof(*st->pairs)))
-			return -ENOMEM;
-		st->pairs[st->n_pairs++] = pair;
-		return 0;
+		return rsh_push(st->pairs, st->n_pairs, st->cap_pairs, pair);
 	}
 	rc = rsh_megatron_pair_check(st, &pair, &why);
 	return rc == -ENOMEM || rc == 0 ? rc :
-	       rsh_megatron_blame(w, a->name, -rc, "%s", why.text);
+	       rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
 }
 
 /* ---- all slices of a tensor ---- */
@@ -141,19 +104,19 @@ static int check_alike(struct rsh_megatron_work *w,
 		bool fits = a->dtype == b->dtype && a->n_dims == b->n_dims;
 
 		if (b->make)
-			return rsh_megatron_blame(
-				w, r->name, ENOTSUP, "in %s it is %s, which is "
+			return rsh_joined_blame(
+				w->j, r->name, ENOTSUP, "in %s it is %s, which is "
 				"not supported (--drop leaves it out)",
-				path_of(w, &r[i]), b->make);
+				w->j->names[r[i].file], b->make);
 		for (uint32_t d = 0; fits && d < a->n_dims; d++)
 			fits = a->dims[d] == b->dims[d] ||
 			       (c->uneven && c->n > 1 && d == c->axis &&
 				r[i].piece != r->piece);
 		if (!fits)
-			return rsh_megatron_blame(
-				w, r->name, EBADMSG, "its slices in %s and %s "
+			return rsh_joined_blame(
+				w->j, r->name, EBADMSG, "its slices in %s and %s "
 				"have different types or shapes",
-				path_of(w, r), path_of(w, &r[i]));
+				w->j->names[r->file], w->j->names[r[i].file]);
 		/* An unknown name may be one of each stage. */
 		if (r->is.kind == RSH_MEGATRON_UNKNOWN &&
 		    r[i].order != r->order)
@@ -180,10 +143,10 @@ static int check_everywhere(struct rsh_megatron_work *w,
 		while (at < n && r[at].file < i)
 			at++;
 		if (at == n || r[at].file != i)
-			return rsh_megatron_blame(w, r->name, EBADMSG, "%s "
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s "
 						  "does not have it, and %s "
-						  "has", st->listed[i].name,
-						  path_of(w, r));
+						  "has", st->all.names[i],
+						  w->j->names[r->file]);
 	}
 	return 0;
 }
@@ -196,14 +159,14 @@ int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 	size_t first = 0;
 	int rc = 0;
 
-	qsort(r, n, sizeof(*r), ref_by_chunk);
+	rsh_sort(r, n, ref_by_chunk);
 	/* One expert rank has the states of dense weights. */
 	for (size_t i = r->e->state ? n : 0, end; i < n && rc == 0; i = end) {
 		for (end = i + 1; end < n && r[end].order == r[i].order;)
 			end++;
 		rc = check_everywhere(w, &r[i], end - i);
 	}
-	qsort(r, n, sizeof(*r), rsh_megatron_ref_by_name);
+	rsh_sort(r, n, rsh_megatron_ref_by_name);
 	rc = rc ?: check_alike(w, r, n, c);
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (r[i].piece != r[first].piece)
@@ -211,35 +174,11 @@ int rsh_megatron_slices_check(struct rsh_megatron_work *w,
 		if (first < i)
 			rc = check_same(w, &r[first], &r[i]);
 		else if (r[i].piece != next++)
-			rc = rsh_megatron_blame(w, r->name, ENOENT, "no file "
+			rc = rsh_joined_blame(w->j, r->name, ENOENT, "no file "
 						"has slice %u of %u", next - 1,
 						c->n);
 	}
 	return rc || next == c->n ? rc :
-	       rsh_megatron_blame(w, r->name, ENOENT, "no file has slice %u of "
+	       rsh_joined_blame(w->j, r->name, ENOENT, "no file has slice %u of "
 				  "%u", next, c->n);
 }
-
-/* ---- chunks ---- */
-
-uint64_t *rsh_megatron_chunk_add(struct rsh_megatron_work *w,
-				 struct rsh_dcp_tensor *t,
-				 const struct rsh_megatron_ref *r,
-				 const char *half)
-{
-	struct rsh_arena *arena = &w->d->arena_;
-	uint64_t *box = rsh_arena_array(arena, uint64_t,
-					2 * (size_t)t->n_dims);
-	const char *key = rsh_arena_format(arena, "%s%s", r->e->key, half);
-
-	if (!box || !key)
-		return NULL;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		box[t->n_dims + d] = r->e->dims[d];
-	t->chunks[t->n_chunks++] = (struct rsh_dcp_chunk){
-		.from = box, .size = box + t->n_dims, .file = r->file,
-		.length = RSH_DCP_BY_NAME, .key = key,
-	};
-	return box;
-}
-

@@ -11,8 +11,6 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
@@ -123,7 +121,7 @@ static int buffers_find(struct finding *w)
 		if (b && text && strcmp(last, "numel_unpadded") == 0)
 			rsh_digits_read(text, strlen(text), INT64_MAX, &b->n);
 	}
-	qsort(w->buffers, w->n_buffers, sizeof(*w->buffers), buffer_by_number);
+	rsh_sort(w->buffers, w->n_buffers, buffer_by_number);
 	return 0;
 }
 
@@ -136,11 +134,6 @@ static int entry_by_storage(const void *a, const void *b)
 	return rsh_by_u32(&(*x)->chunk, &(*y)->chunk) ?:
 	       rsh_by_u32(&(*x)->storage, &(*y)->storage) ?:
 	       rsh_compare_u64((*x)->from, (*y)->from);
-}
-
-static bool is_expert(const struct rsh_megatron_entry *e)
-{
-	return strstr(e->name, ".mlp.experts.");
 }
 
 static int views_find(struct finding *w)
@@ -158,8 +151,7 @@ static int views_find(struct finding *w)
 		if (!m->v[i].make && !rsh_has_suffix(m->v[i].name,
 						     ".expert_bias"))
 			w->entries[n++] = &m->v[i];
-	if (n > 0)
-		qsort(w->entries, n, sizeof(*w->entries), entry_by_storage);
+	rsh_sort(w->entries, n, entry_by_storage);
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_megatron_entry *e = w->entries[i];
 		struct view *v = &w->views[w->n_views];
@@ -172,7 +164,7 @@ static int views_find(struct finding *w)
 			v--;
 		}
 		v->n++;
-		v->of_experts &= is_expert(e);
+		v->of_experts &= strstr(e->name, ".mlp.experts.") != NULL;
 		v->end = rsh_max_u64(v->end, e->from + e->bytes /
 				     rsh_max_u64(rsh_dtype_size(e->dtype), 1));
 	}
@@ -180,12 +172,6 @@ static int views_find(struct finding *w)
 }
 
 /* ---- states ---- */
-
-static bool flat_fits(const struct rsh_torch_tensor *t, const struct buffer *b)
-{
-	return t && t->n_dims == 1 && t->strides[0] == 1 && t->dims[0] >= b->n &&
-	       rsh_dtype_size(t->dtype) > 0;
-}
 
 /* Adds what a flat tensor has of a weight. */
 static int state_add(struct finding *w, const struct rsh_megatron_entry *e,
@@ -226,9 +212,13 @@ static int view_take(struct finding *w, const struct view *v,
 {
 	int rc = 0;
 
-	for (unsigned k = 1; k < RSH_MEGATRON_STATES; k++)
-		if (!flat_fits(b->flat[k], b))
+	for (unsigned k = 1; k < RSH_MEGATRON_STATES; k++) {
+		const struct rsh_torch_tensor *t = b->flat[k];
+
+		if (!t || t->n_dims != 1 || t->strides[0] != 1 ||
+		    t->dims[0] < b->n || rsh_dtype_size(t->dtype) == 0)
 			*wrong = "it has not all states of a buffer";
+	}
 	if (v->end != b->n)
 		*wrong = "a buffer has several buckets, and no file says where "
 			 "their padding was";

@@ -25,8 +25,7 @@ static void peft_put(struct rsh_json_text *to, const char *key,
 {
 	rsh_json_text_puts(to, "  ");
 	rsh_json_text_put_string(to, key, strlen(key), RSH_ESCAPES_PYTHON);
-	rsh_json_text_puts(to, ": ");
-	rsh_json_text_puts(to, value);
+	rsh_json_text_printf(to, ": %s", value);
 }
 
 static void peft_put_config(const struct rsh_output_tree *t,
@@ -41,8 +40,7 @@ static void peft_put_config(const struct rsh_output_tree *t,
 	peft_put(to, "fan_in_fan_out", "false,\n");
 	peft_put(to, "inference_mode", "true,\n");
 	peft_put(to, "lora_alpha", "");
-	rsh_json_text_put_u64(to, t->lora_alpha);
-	rsh_json_text_puts(to, ",\n");
+	rsh_json_text_printf(to, "%llu,\n", (unsigned long long)t->lora_alpha);
 	peft_put(to, "lora_dropout", "0.0,\n");
 	peft_put(to, "peft_type", "\"LORA\",\n");
 	peft_put(to, "task_type", "null,\n");
@@ -70,8 +68,7 @@ static void peft_put_config(const struct rsh_output_tree *t,
 	}
 	rsh_json_text_puts(to, "\n  ],\n");
 	peft_put(to, "r", "");
-	rsh_json_text_put_u64(to, rank);
-	rsh_json_text_puts(to, "\n}\n");
+	rsh_json_text_printf(to, "%llu\n}\n", (unsigned long long)rank);
 }
 
 static void peft_free(void *state)

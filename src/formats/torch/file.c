@@ -106,7 +106,7 @@ static int legacy_place(struct rsh_torch_reader *r, size_t i, uint64_t *at)
 				     "next one is not known", r->src.path, s->key);
 	if (to->key)
 		return rsh_torch_bad(r, *at, "a storage that is listed twice");
-	to->key = rsh_arena_strndup(&r->file->arena_, s->key, strlen(s->key));
+	to->key = rsh_arena_strdup(&r->file->arena_, s->key);
 	if (!to->key)
 		return rsh_error_nomem(r->err);
 	if (!rsh_mul_u64(s->count, s->width, &to->bytes) ||
@@ -224,20 +224,9 @@ static int torch_file_read(struct rsh_torch_reader *r)
 	       torch_refuse_form(&r->src, form, r->err);
 }
 
-/* Copies a grown array into the file's arena. */
-static void *torch_keep(struct rsh_torch_reader *r, const void *v, size_t n,
-			size_t elem)
-{
-	void *copy = rsh_arena_alloc(&r->file->arena_, n * elem,
-				     _Alignof(max_align_t));
-
-	if (copy && n > 0)
-		memcpy(copy, v, n * elem);
-	return copy;
-}
-
-int rsh_torch_reader_finish(struct rsh_torch_reader *r,
-			    struct rsh_torch_file **out)
+/* Gives what was read to the caller. */
+static int reader_finish(struct rsh_torch_reader *r,
+			 struct rsh_torch_file **out)
 {
 	struct rsh_torch_file *f = r->file;
 
@@ -247,9 +236,8 @@ int rsh_torch_reader_finish(struct rsh_torch_reader *r,
 	f->n_tensors = (uint32_t)r->n_tensors;
 	f->n_values = (uint32_t)r->n_found;
 	f->n_storages = (uint32_t)r->n_stored;
-	f->tensors = torch_keep(r, r->tensors, r->n_tensors,
-				sizeof(*f->tensors));
-	f->values = torch_keep(r, r->found, r->n_found, sizeof(*f->values));
+	f->tensors = rsh_arena_copy(&f->arena_, r->tensors, r->n_tensors);
+	f->values = rsh_arena_copy(&f->arena_, r->found, r->n_found);
 	f->storages = r->storages;
 	if (!f->tensors || !f->values)
 		return rsh_error_nomem(r->err);
@@ -257,10 +245,32 @@ int rsh_torch_reader_finish(struct rsh_torch_reader *r,
 	return 0;
 }
 
-struct rsh_torch_reader *rsh_torch_reader_new(const struct rsh_byte_source *file,
-					      uint64_t base, uint64_t bytes,
-					      const char *path,
-					      struct rsh_error *err)
+static void reader_free(struct rsh_torch_reader **reader)
+{
+	struct rsh_torch_reader *r = *reader;
+
+	if (!r)
+		return;
+	rsh_torch_view_clear(&r->view);
+	rsh_arena_clear(&r->values);
+	rsh_torch_listed_leave(r);
+	rsh_names_free(r->keys);
+	rsh_torch_file_free(r->file);
+	free(r->stored);
+	free(r->name);
+	free(r->steps);
+	free(r->tensors);
+	free(r->found);
+	free(r);
+}
+#define cleanup_reader __attribute__((cleanup(reader_free)))
+
+/* Makes a reader of an archive, which is this part of the file; `path` is its
+ * name in messages.  NULL, and an error: memory is out. */
+static struct rsh_torch_reader *reader_new(const struct rsh_byte_source *file,
+					   uint64_t base, uint64_t bytes,
+					   const char *path,
+					   struct rsh_error *err)
 {
 	struct rsh_torch_reader *r = malloc(sizeof(*r));
 
@@ -280,26 +290,9 @@ struct rsh_torch_reader *rsh_torch_reader_new(const struct rsh_byte_source *file
 		if (r->keys && r->file && r->file->names_)
 			return r;
 	}
-	rsh_torch_reader_free(r);
+	reader_free(&r);
 	rsh_error_nomem(err);
 	return NULL;
-}
-
-void rsh_torch_reader_free(struct rsh_torch_reader *r)
-{
-	if (!r)
-		return;
-	rsh_torch_view_clear(&r->view);
-	rsh_arena_clear(&r->values);
-	rsh_torch_listed_leave(r);
-	rsh_names_free(r->keys);
-	rsh_torch_file_free(r->file);
-	free(r->stored);
-	free(r->name);
-	free(r->steps);
-	free(r->tensors);
-	free(r->found);
-	free(r);
 }
 
 int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
@@ -308,13 +301,13 @@ int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
 			      struct rsh_error *err)
 {
 	cleanup_reader struct rsh_torch_reader *r =
-		rsh_torch_reader_new(src, 0, src->size, src->path, err);
+		reader_new(src, 0, src->size, src->path, err);
 
 	*out = NULL;
 	if (!r)
 		return -ENOMEM;
 	r->parts = parts;
-	return torch_file_read(r) ?: rsh_torch_reader_finish(r, out);
+	return torch_file_read(r) ?: reader_finish(r, out);
 }
 
 int rsh_torch_file_read(const struct rsh_byte_source *src,
@@ -327,7 +320,7 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    bool *unsummed, struct rsh_error *err)
 {
 	cleanup_reader struct rsh_torch_reader *r =
-		rsh_torch_reader_new(src, 0, src->size, src->path, err);
+		reader_new(src, 0, src->size, src->path, err);
 	enum rsh_torch_form form;
 	struct rsh_pickle_value root;
 	int rc = r ? 0 : -ENOMEM;
@@ -376,7 +369,7 @@ torch_item_open(const struct rsh_byte_source *file, uint64_t offset,
 				    " of a file of %" PRIu64, file->path,
 				    length, offset, file->size);
 	if (*rc == 0)
-		r = rsh_torch_reader_new(file, offset, length, path, err);
+		r = reader_new(file, offset, length, path, err);
 	if (*rc || !r) {
 		*rc = *rc ? *rc : -ENOMEM;
 		return NULL;
@@ -396,8 +389,7 @@ int rsh_torch_item_read(const struct rsh_byte_source *file, uint64_t offset,
 		torch_item_open(file, offset, length, path, &rc, err);
 
 	*out = NULL;
-	return rc ? rc : rsh_torch_read_zip_tensor(r) ?:
-	       rsh_torch_reader_finish(r, out);
+	return rc ? rc : rsh_torch_read_zip(r) ?: reader_finish(r, out);
 }
 
 int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,

@@ -12,11 +12,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 
 /* A tensor that has one element in several places is made of several parts.
  * This is the maximum of parts. */
@@ -39,8 +37,12 @@ static bool order_is_dense(uint32_t n_dims, const uint64_t *dims,
 	return true;
 }
 
-bool rsh_torch_order(uint32_t n_dims, const uint64_t *dims,
-		     const uint64_t *strides, uint8_t *order)
+/* Finds the order of the dimensions, slowest first, in which elements with
+ * these strides are contiguous; 0, 1, .. if there are no elements.  Returns
+ * false if they are not contiguous in any order; then the order is that of the
+ * strides. */
+static bool order_find(uint32_t n_dims, const uint64_t *dims,
+		       const uint64_t *strides, uint8_t *order)
 {
 	bool empty = false;
 
@@ -72,8 +74,7 @@ void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		      struct rsh_torch_layout *out)
 {
 	out->span = t->elements;
-	out->dense = rsh_torch_order(t->n_dims, t->dims, t->strides,
-				     out->order);
+	out->dense = order_find(t->n_dims, t->dims, t->strides, out->order);
 	if (out->dense)
 		return;
 	out->span = 1;
@@ -112,32 +113,6 @@ static int torch_index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_fil
 		};
 	}
 	ix->n_records++;
-	return 0;
-}
-
-int rsh_torch_index(const struct rsh_torch_file *f, struct rsh_names *names,
-		    struct rsh_ckpt_index **out, struct rsh_error *err)
-{
-	struct rsh_ckpt_index *ix;
-	size_t n_dims = 0;
-	uint32_t twice;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < f->n_tensors; i++)
-		n_dims += rsh_max_u64(f->tensors[i].n_dims, 1);
-	ix = rsh_ckpt_index_new(f->n_tensors, f->n_tensors, n_dims);
-	if (!ix)
-		return rsh_error_nomem(err);
-	ix->file_bytes = f->file_bytes;
-	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++)
-		rc = torch_index_add(ix, f, &f->tensors[i], names);
-	if (rc) {
-		rsh_ckpt_index_free(ix);
-		return rsh_error_nomem(err);
-	}
-	/* The names in a file are unique, so this cannot fail. */
-	rsh_ckpt_index_sort(ix, &twice);
-	*out = ix;
 	return 0;
 }
 
@@ -200,7 +175,7 @@ static void index_add_runs(struct rsh_ckpt_index *ix,
 /* Appends the order of the dimensions to the name of a tensor that is not in
  * row-major order.  *n_runs is 0 if it has no gaps. */
 static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t,
-			    uint64_t *n_runs)
+			    bool by_name, uint64_t *n_runs)
 {
 	struct rsh_torch_layout l;
 	char order[RSH_MAX_DIMS * 3 + 2];
@@ -208,6 +183,8 @@ static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t,
 	size_t n = 0;
 
 	*n_runs = 0;
+	if (!by_name)
+		return 0;
 	rsh_torch_layout(t, &l);
 	if (!l.dense) {
 		index_inner(t, &run);
@@ -224,10 +201,9 @@ static int index_name_order(struct rsh_arena *arena, struct rsh_torch_tensor *t,
 	return t->name ? 0 : -ENOMEM;
 }
 
-int rsh_torch_index_by_name(struct rsh_torch_file *f,
-			    const struct rsh_byte_source *src, bool full,
-			    struct rsh_names *names,
-			    struct rsh_ckpt_index **out, struct rsh_error *err)
+int rsh_torch_index(struct rsh_torch_file *f, const struct rsh_byte_source *src,
+		    bool full, bool by_name, struct rsh_names *names,
+		    struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	struct rsh_ckpt_index *ix = NULL;
 	size_t n_dims = 0, n_extents = 0;
@@ -238,7 +214,7 @@ int rsh_torch_index_by_name(struct rsh_torch_file *f,
 		struct rsh_torch_tensor t = f->tensors[i];
 		uint64_t n_runs;
 
-		rc = index_name_order(&f->arena_, &t, &n_runs);
+		rc = index_name_order(&f->arena_, &t, by_name, &n_runs);
 		n_extents += rsh_max_u64(n_runs, 1);
 		n_dims += rsh_max_u64(t.n_dims, 1);
 		if (rc == -ENOTSUP)
@@ -259,7 +235,7 @@ int rsh_torch_index_by_name(struct rsh_torch_file *f,
 		struct rsh_torch_tensor t = f->tensors[i];
 		uint64_t n_runs;
 
-		if (index_name_order(&f->arena_, &t, &n_runs) ||
+		if (index_name_order(&f->arena_, &t, by_name, &n_runs) ||
 		    torch_index_add(ix, f, &t, names)) {
 			rsh_ckpt_index_free(ix);
 			return rsh_error_nomem(err);
@@ -282,7 +258,7 @@ int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 	int rc = rsh_torch_file_read(src, &f, err);
 
 	if (rc == 0)
-		rc = rsh_torch_index_by_name(f, src, full, names, out, err);
+		rc = rsh_torch_index(f, src, full, true, names, out, err);
 	rsh_torch_file_free(f);
 	return rc;
 }

@@ -246,22 +246,19 @@ static bool torch_rebuilds_known(const struct rsh_pickle_call *c)
 	       torch_find(of->class) == INERT;
 }
 
-/* The pickle of a ShardedTensor names a class in a class by a call of
- * getattr(), which files of ranks have for nothing else. */
-static bool torch_names_inner_class(const struct rsh_pickle_call *c)
+/* Returns whether a call of getattr() is another than that by which the pickle
+ * of a ShardedTensor names a class in a class; files of ranks have it for
+ * nothing else. */
+static bool torch_is_odd_getattr(const struct rsh_pickle_call *c)
 {
 	const struct rsh_pickle_value *of = c->args->items;
 
-	return c->args->n == 2 && of->kind == RSH_PV_CLASS &&
-	       strncmp(of->class->module, "torch.distributed.", 18) == 0 &&
-	       strcmp(of->class->name, "ShardedTensor") == 0 &&
-	       rsh_pickle_is_text(&of[1], "ProcessGroupState");
-}
-
-static bool torch_is_getattr(const struct rsh_pickle_value *callee)
-{
-	return rsh_pickle_is_class(callee, "builtins", "getattr") ||
-	       rsh_pickle_is_class(callee, "__builtin__", "getattr");
+	return (rsh_pickle_is_class(c->callee, "builtins", "getattr") ||
+		rsh_pickle_is_class(c->callee, "__builtin__", "getattr")) &&
+	       (c->args->n != 2 || of->kind != RSH_PV_CLASS ||
+		strncmp(of->class->module, "torch.distributed.", 18) != 0 ||
+		strcmp(of->class->name, "ShardedTensor") != 0 ||
+		!rsh_pickle_is_text(&of[1], "ProcessGroupState"));
 }
 
 /* A call that is not on the list becomes a value without a meaning.  The walk
@@ -274,8 +271,7 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 
 	if (c->callee->kind != RSH_PV_CLASS)
 		return 0;
-	if (r->parts && r->parts->take && torch_is_getattr(c->callee) &&
-	    !torch_names_inner_class(c))
+	if (r->parts && r->parts->take && torch_is_odd_getattr(c))
 		return torch_refuse(r, c->callee->class);
 	switch (torch_find(c->callee->class)) {
 	case MAPPING:
@@ -336,10 +332,8 @@ static int torch_persistent(void *ctx, uint64_t at,
 		return r->stored[number].count * r->stored[number].width ==
 		       bytes ? 0 :
 		       rsh_torch_bad(r, at, "a storage of two sizes");
-	if (rsh_grow(&r->stored, &r->cap_stored, r->n_stored + 1,
-		     sizeof(*r->stored)))
+	if (rsh_push(r->stored, r->n_stored, r->cap_stored, s))
 		return rsh_error_nomem(r->err);
-	r->stored[r->n_stored++] = s;
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/steps.h"
 #include "rsh/formats/torch.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
@@ -206,25 +207,6 @@ static int torch_file_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 
 /* ---- listing ---- */
 
-static int torch_list_all(struct rsh_source *s, const char *const *names,
-			  uint32_t n, struct rsh_error *err)
-{
-	struct rsh_source_torch *t = rsh_source_state(s);
-
-	t->files = calloc((size_t)n + 1, sizeof(*t->files));
-	t->names = calloc((size_t)n + 1, sizeof(*t->names));
-	if (!t->files || !t->names)
-		return rsh_error_nomem(err);
-	t->n = n;
-	for (uint32_t i = 0; i < n; i++) {
-		t->names[i] = strdup(names[i]);
-		if (!t->names[i] || rsh_format_list_file(s, names[i]))
-			return rsh_error_nomem(err);
-	}
-	rsh_source_take_list(s, n == 1 ? names[0] : "the model");
-	return 0;
-}
-
 static void torch_close(void *state)
 {
 	struct rsh_source_torch *t = state;
@@ -251,6 +233,25 @@ static int torch_state_new(struct rsh_source *s, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	pthread_mutex_init(&t->lock, NULL);
 	rsh_source_keep(s, t, NULL, torch_close);
+	return 0;
+}
+
+static int torch_list_all(struct rsh_source *s, const char *const *names,
+			  uint32_t n, struct rsh_error *err)
+{
+	struct rsh_source_torch *t = rsh_source_state(s);
+
+	t->files = calloc((size_t)n + 1, sizeof(*t->files));
+	t->names = calloc((size_t)n + 1, sizeof(*t->names));
+	if (!t->files || !t->names)
+		return rsh_error_nomem(err);
+	t->n = n;
+	for (uint32_t i = 0; i < n; i++) {
+		t->names[i] = strdup(names[i]);
+		if (!t->names[i] || rsh_format_list_file(s, names[i]))
+			return rsh_error_nomem(err);
+	}
+	rsh_source_take_list(s, n == 1 ? names[0] : "the model");
 	return 0;
 }
 
@@ -382,7 +383,7 @@ static int torch_leave_copies(const struct rsh_source_torch *t, uint32_t file,
 		if (strcmp(map->files[map->weights[i].file], t->names[file]) !=
 		    0)
 			others[n_others++] = map->weights[i].name;
-	qsort(others, n_others, sizeof(*others), rsh_by_text);
+	rsh_sort(others, n_others, rsh_by_text);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		if (!bsearch(&f->tensors[i].name, others, n_others,
 			     sizeof(*others), rsh_by_text))
@@ -415,24 +416,18 @@ static int torch_scan(const struct rsh_scan_job *job,
 	struct rsh_source_torch *t = rsh_source_state(job->source);
 	const uint32_t file = job->file;
 	struct rsh_torch_file *f;
-	uint32_t n_unsummed = 0;
 	int rc;
 
 	/* An index has no strides, so the file must be read. */
 	if (job->stored)
 		return t->files[file] ? 0 : -ESTALE;
 	rc = torch_load(t, file, job->bytes, &f, err);
-	if (rc == 0 && job->how != RSH_SCAN_HEADERS)
-		rc = rsh_torch_file_check(job->bytes, f, &n_unsummed, err);
-	if (rc == 0)
-		rc = rsh_torch_index(f, job->names, out, err);
+	rc = rc ?: rsh_torch_index(f, job->bytes, job->how != RSH_SCAN_HEADERS,
+				   false, job->names, out, err);
 	if (rc) {
 		rsh_torch_file_free(f);
 		return rc;
 	}
-	(*out)->n_unsummed = n_unsummed;
-	(*out)->summed = job->how != RSH_SCAN_HEADERS &&
-			 (*out)->n_records > 0 && n_unsummed == 0;
 	(*out)->n_copies = f->n_copies;
 	pthread_mutex_lock(&t->lock);
 	if (job->how != RSH_SCAN_VERIFY || !t->files[file]) {
@@ -464,7 +459,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
 		held[i] = f->tensors[i].name;
-	qsort(held, f->n_tensors, sizeof(*held), rsh_by_text);
+	rsh_sort(held, f->n_tensors, rsh_by_text);
 	for (uint32_t i = 0; i < t->map.n_weights; i++) {
 		const struct rsh_weight *w = &t->map.weights[i];
 
@@ -554,22 +549,6 @@ static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 /* ---- values ---- */
 
-static int torch_add_paths(const struct rsh_torch_file *f,
-			   struct rsh_values *out)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < f->n_tensors && rc == 0; i++)
-		rc = rsh_values_add_path(out, f->tensors[i].name,
-					 f->tensors[i].keys,
-					 f->tensors[i].n_keys);
-	for (uint32_t i = 0; i < f->n_values && rc == 0; i++)
-		rc = rsh_values_add_path(out, f->values[i].name,
-					 f->values[i].keys,
-					 f->values[i].n_keys);
-	return rc;
-}
-
 static int torch_values(struct rsh_source *s,
 			const struct rsh_plan_options *opts,
 			struct rsh_values *out, struct rsh_error *err)
@@ -580,14 +559,22 @@ static int torch_values(struct rsh_source *s,
 		const struct rsh_torch_file *f = t->files[i];
 		const struct rsh_store_attr *a =
 			rsh_store_attr(rsh_source_store(s), i);
-		int rc = f ? torch_add_paths(f, out) : 0;
+		int rc = 0;
 
+		for (uint32_t k = 0; f && k < f->n_tensors && rc == 0; k++)
+			rc = rsh_values_add_path(out, f->tensors[k].name,
+						 f->tensors[k].keys,
+						 f->tensors[k].n_keys);
 		/* The state of the source keeps them for other plans. */
-		for (uint32_t k = 0; f && k < f->n_values && rc >= 0; k++)
-			if (!f->values[k].make)
-				rc = rsh_values_add(out, opts,
-						    f->values[k].name,
-						    &f->values[k].plain, a);
+		for (uint32_t k = 0; f && k < f->n_values && rc >= 0; k++) {
+			const struct rsh_torch_value *v = &f->values[k];
+
+			rc = rsh_values_add_path(out, v->name, v->keys,
+						 v->n_keys);
+			if (rc == 0 && !v->make)
+				rc = rsh_values_add(out, opts, v->name,
+						    &v->plain, a);
+		}
 		if (rc < 0)
 			return rsh_error_nomem(err);
 	}
@@ -684,6 +671,37 @@ static int torch_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	return 0;
 }
 
+/* ---- names of steps ---- */
+
+static enum rsh_part torch_part(const char *file, struct rsh_step_name *out)
+{
+	static const char *const suffixes[] = { ".pth.tar", ".pth", ".pt" };
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (rsh_has_suffix(file, suffixes[i])) {
+			rsh_step_name_read(file, strlen(file) -
+					   strlen(suffixes[i]), out);
+			return RSH_PART_YES;
+		}
+	return RSH_PART_NO;
+}
+
+int rsh_torch_check_files(const struct rsh_byte_source *files,
+			  const char *const *names, size_t n, bool full,
+			  struct rsh_error *err)
+{
+	bool unsummed;
+	int rc = 0;
+
+	(void)names;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		rc = rsh_torch_check(&files[i], full, &unsummed, err);
+		if (unsummed)
+			rsh_step_say_unsummed(files[i].path);
+	}
+	return rc;
+}
+
 /* ---- the formats ---- */
 
 /* While Megatron-Core and the Trainer write a step, it can have one file of
@@ -713,7 +731,7 @@ const struct rsh_format rsh_torch_format = {
 	.open = torch_file_open,
 	.whole = torch_file_whole,
 	.framework = "PyTorch",
-	.part = rsh_torch_part,
+	.part = torch_part,
 	.check = rsh_torch_check_files,
 };
 

@@ -65,7 +65,9 @@ struct rsh_torch_reader {
 	uint64_t pickle_bytes;      /* number of pickle bytes read so far */
 	uint64_t listed_bytes;      /* of its directory; 0: not counted */
 
-	/* The walk over the object uses these. */
+	/* The walk over the object uses these.  After a failure rc is the
+	 * error, whose sentence is in err, and what is read has no meaning. */
+	int rc;
 	char *name;
 	size_t n_name, cap_name;
 	struct rsh_torch_step *steps; /* keys of the current name */
@@ -95,48 +97,15 @@ int rsh_torch_pickle(struct rsh_torch_reader *r, uint64_t end, bool goes_on,
 		     struct rsh_pickle_value *out);
 /* Returns whether it is known what the call of a name makes. */
 bool rsh_torch_is_known(const struct rsh_pickle_class *class);
-/* Finds the tensors and values of the object. */
+/* Finds the tensors and values of the object; that of an item is one tensor,
+ * whose name is "". */
 int rsh_torch_walk(struct rsh_torch_reader *r,
 		   const struct rsh_pickle_value *root);
-/* Takes the object as a tensor, whose name is "". */
-int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root);
-
-/* Returns whether the class makes distributed tensors (DTensor, ShardedTensor),
- * so that its file has one rank's part. */
-bool rsh_torch_is_part(const struct rsh_pickle_class *class);
-/* Sets the sentence for such a file.  Returns -ENOTSUP. */
-int rsh_torch_refuse_part(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_class *class);
-/* Checks that the object is not one rank's part of a checkpoint of DeepSpeed or
- * Megatron-LM, whatever the file is called.  Returns 0, or -ENOTSUP with a
- * sentence. */
-int rsh_torch_check_whole(const struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root);
-
 /* Reads the content of a zip archive.  It sets the places of file->storages. */
 int rsh_torch_read_zip(struct rsh_torch_reader *r);
-/* Reads a zip archive whose object is one tensor, which gets the name "". */
-int rsh_torch_read_zip_tensor(struct rsh_torch_reader *r);
 /* Reads the object of a zip archive as a value, and none of its storages. */
 int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
 			     struct rsh_pickle_value *out);
 /* Checks the places of a zip archive's entries and, if `full`, their CRCs.
  * *unsummed is true if it has none.  The object is not looked at. */
 int rsh_torch_check_zip(struct rsh_torch_reader *r, bool full, bool *unsummed);
-
-/* Makes a reader of an archive, which is this part of the file; `path` is its
- * name in messages.  NULL, and an error: memory is out. */
-struct rsh_torch_reader *rsh_torch_reader_new(const struct rsh_byte_source *file,
-					      uint64_t base, uint64_t bytes,
-					      const char *path,
-					      struct rsh_error *err);
-void rsh_torch_reader_free(struct rsh_torch_reader *r);
-#define cleanup_reader __attribute__((cleanup(rsh_torch_reader_clear)))
-static inline void rsh_torch_reader_clear(struct rsh_torch_reader **r)
-{
-	rsh_torch_reader_free(*r);
-}
-/* Gives what was read to the caller. */
-int rsh_torch_reader_finish(struct rsh_torch_reader *r,
-			    struct rsh_torch_file **out);

@@ -31,11 +31,110 @@
 #define REBUILD_DEPTH 8
 #define NUMBER_MAX (UINT64_C(1) << 62)
 
-static int walk_bad(struct rsh_torch_reader *r, const char *what)
+static void walk_bad(struct rsh_torch_reader *r, const char *what)
 {
-	return rsh_error_set(r->err, EBADMSG, "%s: damaged: %.200s: %s",
-			     r->src.path, r->n_name ? r->name : "its object",
-			     what);
+	r->rc = r->rc ?:
+			rsh_error_set(r->err, EBADMSG,
+				      "%s: damaged: %.200s: "
+				      "%s",
+				      r->src.path,
+				      r->n_name ? r->name : "its object", what);
+}
+
+static void walk_nomem(struct rsh_torch_reader *r)
+{
+	r->rc = r->rc ?: rsh_error_nomem(r->err);
+}
+
+/* ---- files that have only one rank's part of a model ---- */
+
+/* Sets the sentence for a file that has distributed tensors. */
+static void walk_refuse_part(struct rsh_torch_reader *r,
+			     const struct rsh_pickle_class *class)
+{
+	r->rc = r->rc ?:
+			rsh_error_set(r->err, ENOTSUP,
+				      "%s: one rank's part "
+				      "of a model, whose tensors are "
+				      "distributed "
+				      "(%.100s.%.100s): SOURCE is the "
+				      "directory with "
+				      "the files of all ranks (*.pt, *.pth or "
+				      "*.bin)",
+				      r->src.path, class->module, class->name);
+}
+
+/* Returns whether the class makes distributed tensors. */
+static bool walk_is_part(const struct rsh_pickle_class *class)
+{
+	return strcmp(class->name, "_rebuild_wrapper_subclass") == 0 ||
+	       strcmp(class->name, "DTensor") == 0 ||
+	       strcmp(class->name, "ShardedTensor") == 0;
+}
+
+/* DeepSpeed says in each file which version wrote it. */
+static int slice_check_deepspeed(const struct rsh_torch_reader *r,
+				 const struct rsh_pickle_value *root)
+{
+	const struct rsh_pickle_value *states =
+		rsh_pickle_find(root, "optimizer_state_dict");
+
+	if (!rsh_pickle_find(root, "ds_version") &&
+	    (!states ||
+	     (!rsh_pickle_find(states, "single_partition_of_fp32_groups") &&
+	      !rsh_pickle_find(states, "fp32_flat_groups"))))
+		return 0;
+	return rsh_error_set(r->err, ENOTSUP, "%s: one rank's part of a "
+			     "checkpoint of DeepSpeed: SOURCE is the directory "
+			     "with the files of all ranks, under the names "
+			     "that DeepSpeed gave them", r->src.path);
+}
+
+/* Returns the size of args that is 1 if nothing is said about it. */
+static int64_t slice_size(const struct rsh_pickle_value *args, const char *key)
+{
+	const struct rsh_pickle_value *v = rsh_pickle_find(args, key);
+
+	return v && v->kind == RSH_PV_NUMBER ? v->number : 1;
+}
+
+/* Megatron-LM saves its model in slices with the arguments of the run, an
+ * argparse.Namespace, from which the number of slices follows. */
+static int slice_check_megatron(const struct rsh_torch_reader *r,
+				const struct rsh_pickle_value *root)
+{
+	const struct rsh_pickle_value *args = rsh_pickle_find(root, "args");
+	int64_t tensor, pipeline, expert;
+
+	if (!rsh_pickle_find(root, "checkpoint_version") ||
+	    !(rsh_pickle_find(root, "model") ||
+	      rsh_pickle_find(root, "model0")))
+		return 0;
+	if (args && args->kind == RSH_PV_OBJECT)
+		args = &args->object->state;
+	if (!args || !rsh_pickle_find(args, "tensor_model_parallel_size"))
+		return rsh_error_set(r->err, ENOTSUP, "%s: one rank's file of "
+				     "Megatron-LM, and its args do not say "
+				     "whether it has the whole model",
+				     r->src.path);
+	tensor = slice_size(args, "tensor_model_parallel_size");
+	pipeline = slice_size(args, "pipeline_model_parallel_size");
+	expert = slice_size(args, "expert_model_parallel_size");
+	return tensor == 1 && pipeline == 1 && expert == 1 ? 0 :
+	       rsh_error_set(r->err, ENOTSUP, "%s: one rank's slice of a model "
+			     "of Megatron-LM: its args say tensor %" PRId64
+			     ", pipeline %" PRId64 " and expert parallel size %"
+			     PRId64 ": SOURCE is the directory of the "
+			     "iteration, with the mp_rank directories of all "
+			     "ranks", r->src.path, tensor, pipeline, expert);
+}
+
+/* Checks that the object is not one rank's part of a checkpoint of DeepSpeed or
+ * Megatron-LM, whatever the file is called. */
+static int walk_check_whole(const struct rsh_torch_reader *r,
+			  const struct rsh_pickle_value *root)
+{
+	return slice_check_deepspeed(r, root) ?: slice_check_megatron(r, root);
 }
 
 /* ---- numbers of a tensor ---- */
@@ -46,49 +145,77 @@ static bool walk_number(const struct rsh_pickle_value *v, uint64_t *out)
 	return v->kind == RSH_PV_NUMBER && v->number >= 0 && *out < NUMBER_MAX;
 }
 
-static int walk_numbers(struct rsh_torch_reader *r,
-			const struct rsh_pickle_value *v, uint32_t n,
-			const uint64_t **out)
+static const uint64_t *walk_numbers(struct rsh_torch_reader *r,
+				    const struct rsh_pickle_value *v,
+				    uint32_t n)
 {
-	uint64_t *to;
+	uint64_t *to = NULL;
 
 	if (v->kind != RSH_PV_TUPLE || v->n != n || n > RSH_MAX_DIMS)
-		return walk_bad(r, "a tensor without sizes and as many "
-				"strides");
-	to = rsh_arena_array(&r->file->arena_, uint64_t, n);
-	if (!to)
-		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i < n; i++)
+		walk_bad(r, "a tensor without sizes and as many strides");
+	else if (!(to = rsh_arena_array(&r->file->arena_, uint64_t, n)))
+		walk_nomem(r);
+	for (uint32_t i = 0; to && i < n; i++)
 		if (!walk_number(&v->items[i], &to[i]))
-			return walk_bad(r, "a tensor with a size or stride "
-					"that cannot be");
-	*out = to;
-	return 0;
+			walk_bad(r, "a tensor with a size or stride that "
+				    "cannot be");
+	return to;
 }
 
 /* Checks that the elements can be counted and are in the storage. */
-static int walk_check_reach(struct rsh_torch_reader *r,
-			    struct rsh_torch_tensor *t, uint64_t n_stored)
+static void walk_check_reach(struct rsh_torch_reader *r,
+			     struct rsh_torch_tensor *t, uint64_t n_stored)
 {
 	uint64_t last = t->from, most = RSH_TORCH_ELEMENT_MAX, step;
+	bool leaves = false;
 
 	t->elements = 1;
 	for (uint32_t d = 0; d < t->n_dims; d++) {
 		if (!rsh_mul_u64(most, rsh_max_u64(t->dims[d], 1), &most) ||
 		    most > INT64_MAX)
-			return walk_bad(r, "a tensor of more elements than can "
-					"be");
+			walk_bad(r, "a tensor of more elements than can be");
 		t->elements *= t->dims[d];
 	}
 	for (uint32_t d = 0; d < t->n_dims && t->elements > 0; d++)
-		if (!rsh_mul_u64(t->dims[d] - 1, t->strides[d], &step) ||
-		    !rsh_add_u64(last, step, &last))
-			return walk_bad(r, "a tensor that leaves its storage");
-	return t->elements == 0 || last < n_stored ? 0 :
-	       walk_bad(r, "a tensor that leaves its storage");
+		leaves |= !rsh_mul_u64(t->dims[d] - 1, t->strides[d], &step) ||
+			  !rsh_add_u64(last, step, &last);
+	if (leaves || (t->elements > 0 && last >= n_stored))
+		walk_bad(r, "a tensor that leaves its storage");
 }
 
 /* ---- tensors ---- */
+
+/* Stores the keys of the current name.  As in torch's own distributed
+ * checkpoints keys of dictionaries are texts, and indexes of lists numbers. */
+static void walk_keep_path(struct rsh_torch_reader *r,
+			   const struct rsh_path_key **out, uint32_t *n)
+{
+	struct rsh_arena *arena = &r->file->arena_;
+	const uint64_t bytes = r->n_name + r->n_steps * sizeof(**out);
+	struct rsh_path_key *keys;
+
+	if (bytes > r->path_bytes_left && r->n_steps >= 2)
+		walk_bad(r, "names of more bytes than the pickle has room for");
+	if (r->rc || r->n_steps < 2)
+		return;
+	r->path_bytes_left -= bytes;
+	keys = rsh_arena_array(arena, struct rsh_path_key, r->n_steps);
+	for (size_t i = 0; keys && i < r->n_steps; i++) {
+		const struct rsh_torch_step *s = &r->steps[i];
+
+		keys[i] = (struct rsh_path_key){
+			.index = s->index,
+			.text = s->is_index ? NULL :
+					      rsh_arena_strndup(arena,
+								r->name + s->at,
+								s->n),
+		};
+	}
+	if (arena->failed)
+		walk_nomem(r);
+	*out = keys;
+	*n = (uint32_t)r->n_steps;
+}
 
 /* This is a tensor during the parsing of its call. */
 struct walk_tensor {
@@ -99,45 +226,36 @@ struct walk_tensor {
 	const char *make;
 };
 
-/* Returns the number and the class of the storage in a value. */
-static int walk_storage(struct rsh_torch_reader *r,
-			const struct rsh_pickle_value *v, uint32_t *number,
-			const struct rsh_pickle_value **id)
-{
-	if (v->kind != RSH_PV_OBJECT || v->object->class ||
-	    v->object->args.kind != RSH_PV_TUPLE)
-		return walk_bad(r, "a tensor without a storage");
-	/* The rules have checked this tuple. */
-	*id = v->object->args.items;
-	*number = rsh_names_find(r->keys, (*id)[2].text, (*id)[2].n);
-	return *number < r->n_stored ? 0 :
-	       walk_bad(r, "a tensor without a storage");
-}
-
-static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
-			   const struct walk_tensor *w)
+/* The keys of the current name are kept, if it has several. */
+static void walk_add_tensor(struct rsh_torch_reader *r, const char *name,
+			    const struct walk_tensor *w, bool has_keys)
 {
 	const struct rsh_pickle_value *v = w->args->items, *id = NULL;
-	const uint32_t n_needed = w->has_dtype ? 7 : 4;
 	struct rsh_torch_tensor t = { .name = name };
 	uint64_t n_stored;
 	unsigned width;
-	int rc;
 
-	if (w->args->n < n_needed)
-		return walk_bad(r, "a tensor without sizes and strides");
-	rc = walk_storage(r, &v[0], &t.storage, &id);
-	if (rc)
-		return rc;
+	if (w->args->n < (w->has_dtype ? 7 : 4)) {
+		walk_bad(r, "a tensor without sizes and strides");
+		return;
+	}
+	/* The rules have checked the tuple of a storage. */
+	if (v->kind == RSH_PV_OBJECT && !v->object->class &&
+	    v->object->args.kind == RSH_PV_TUPLE) {
+		id = v->object->args.items;
+		t.storage = rsh_names_find(r->keys, id[2].text, id[2].n);
+	}
+	if (!id || t.storage >= r->n_stored)
+		walk_bad(r, "a tensor without a storage");
 	if (!walk_number(&v[1], &t.from) || v[2].kind != RSH_PV_TUPLE)
-		return walk_bad(r, "a tensor without a place and sizes");
+		walk_bad(r, "a tensor without a place and sizes");
 	t.n_dims = v[2].n;
-	rc = walk_numbers(r, &v[2], t.n_dims, &t.dims) ?:
-	     walk_numbers(r, &v[3], t.n_dims, &t.strides);
-	if (rc)
-		return rc;
+	t.dims = walk_numbers(r, &v[2], t.n_dims);
+	t.strides = walk_numbers(r, &v[3], t.n_dims);
 	if (w->has_dtype && v[6].kind != RSH_PV_CLASS)
-		return walk_bad(r, "a tensor without a type");
+		walk_bad(r, "a tensor without a type");
+	if (r->rc)
+		return;
 	t.dtype = w->has_dtype ? rsh_torch_dtype(&v[6]) :
 				 rsh_torch_storage_dtype(&id[1]);
 	/* If the type is not known, the number of stored elements is not
@@ -145,91 +263,106 @@ static int walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 	width = rsh_dtype_size(t.dtype);
 	n_stored = r->stored[t.storage].count * r->stored[t.storage].width;
 	n_stored = width ? n_stored / width : NUMBER_MAX;
-	rc = walk_check_reach(r, &t, n_stored);
-	if (rc)
-		return rc;
-	if (rsh_grow(&r->tensors, &r->cap_tensors, r->n_tensors + 1,
-		     sizeof(*r->tensors)))
-		return rsh_error_nomem(r->err);
-	r->tensors[r->n_tensors++] = t;
-	return 0;
+	walk_check_reach(r, &t, n_stored);
+	if (has_keys)
+		walk_keep_path(r, &t.keys, &t.n_keys);
+	if (!r->rc && rsh_push(r->tensors, r->n_tensors, r->cap_tensors, t))
+		walk_nomem(r);
 }
 
-bool rsh_torch_is_npu(const struct rsh_pickle_class *class)
+/* Returns whether the function builds a tensor that torch.save() wrote on an
+ * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
+ * of the device, which does not change the bytes. */
+static bool walk_is_npu(const struct rsh_pickle_class *class)
 {
 	return strncmp(class->module, "torch_npu.", 10) == 0 &&
 	       strcmp(class->name, "_rebuild_npu_tensor") == 0;
 }
 
-bool rsh_torch_is_marked(const struct rsh_pickle_value *args, uint32_t i)
+/* Returns whether argument i of a call that builds a tensor marks it as the
+ * conjugate or the negative of its elements. */
+static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
 {
 	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
 		return false;
 	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
 }
 
-/* Parses a call.  *is says whether the callee is one of torch's functions that
- * build tensors.  Functions that wrap a tensor are followed to the tensor. */
-static int walk_look_at(struct rsh_torch_reader *r,
-			const struct rsh_pickle_class *class,
-			const struct rsh_pickle_value *args,
-			struct walk_tensor *w, unsigned depth, bool *is)
+/* Parses the call that made a value.  Returns whether the callee is one of
+ * torch's functions that build tensors.  Functions that wrap a tensor are
+ * followed to the tensor. */
+static bool walk_look_at(struct rsh_torch_reader *r,
+			 const struct rsh_pickle_value *made,
+			 struct walk_tensor *w)
 {
-	const char *name = class->name;
-	const struct rsh_pickle_value *v = args->items;
-	const bool of_npu = rsh_torch_is_npu(class);
+	const bool is = made->kind == RSH_PV_OBJECT;
+	const struct rsh_pickle_class *class = is ? made->object->class : NULL;
+	const struct rsh_pickle_value *v;
 
-	*is = of_npu || strcmp(class->module, "torch._utils") == 0 ||
-	      strcmp(class->module, "torch._tensor") == 0;
-	if (rsh_torch_is_part(class))
-		return rsh_torch_refuse_part(r, class);
-	if (!*is || w->make)
-		return 0;
-	if (depth > REBUILD_DEPTH)
-		return walk_bad(r, "a tensor that is built of tensors without "
-				"an end");
-	w->args = args;
-	w->has_dtype = strcmp(name, "_rebuild_tensor_v3") == 0;
-	if (w->has_dtype || of_npu ||
-	    strcmp(name, "_rebuild_tensor_v2") == 0 ||
-	    strcmp(name, "_rebuild_tensor") == 0) {
-		if (!of_npu && rsh_torch_is_marked(args, w->has_dtype ? 7 : 6))
-			w->make = "conjugate or negative";
-		return 0;
+	w->args = is ? &made->object->args : NULL;
+	for (unsigned depth = 0; class && !r->rc; depth++) {
+		const char *name = class->name;
+		const bool of_npu = walk_is_npu(class);
+
+		if (walk_is_part(class))
+			walk_refuse_part(r, class);
+		if (!of_npu && strcmp(class->module, "torch._utils") != 0 &&
+		    strcmp(class->module, "torch._tensor") != 0)
+			return false;
+		if (depth > REBUILD_DEPTH)
+			walk_bad(r, "a tensor that is built of tensors without "
+				    "an end");
+		v = w->args->items;
+		w->has_dtype = strcmp(name, "_rebuild_tensor_v3") == 0;
+		if (w->has_dtype || of_npu ||
+		    strcmp(name, "_rebuild_tensor_v2") == 0 ||
+		    strcmp(name, "_rebuild_tensor") == 0) {
+			if (!of_npu &&
+			    walk_is_marked(w->args, w->has_dtype ? 7 : 6))
+				w->make = "conjugate or negative";
+			return true;
+		}
+		if (strncmp(name, "_rebuild_parameter", 18) == 0) {
+			class = w->args->n > 0 && v->kind == RSH_PV_OBJECT ?
+					v->object->class :
+					NULL;
+			w->args = class ? &v->object->args : NULL;
+			if (!class)
+				walk_bad(r, "a parameter without a tensor");
+		} else if (strcmp(name, "_rebuild_from_type_v2") == 0) {
+			class = w->args->n >= 3 && v[0].kind == RSH_PV_CLASS &&
+						v[2].kind == RSH_PV_TUPLE ?
+					v[0].class :
+					NULL;
+			w->args = &v[2];
+			if (!class)
+				walk_bad(r, "a tensor that is built of "
+					    "nothing");
+		} else {
+			w->make = name;
+			return true;
+		}
 	}
-	if (strncmp(name, "_rebuild_parameter", 18) == 0) {
-		if (args->n == 0 || v->kind != RSH_PV_OBJECT ||
-		    !v->object->class)
-			return walk_bad(r, "a parameter without a tensor");
-		return walk_look_at(r, v->object->class, &v->object->args, w,
-				    depth + 1, is);
-	}
-	if (strcmp(name, "_rebuild_from_type_v2") == 0) {
-		if (args->n < 3 || v[0].kind != RSH_PV_CLASS ||
-		    v[2].kind != RSH_PV_TUPLE)
-			return walk_bad(r, "a tensor that is built of nothing");
-		return walk_look_at(r, v[0].class, &v[2], w, depth + 1, is);
-	}
-	w->make = name;
-	return 0;
+	return false;
 }
 
 /* ---- names ---- */
 
-/* Adds a key to the name. `before` is the length without it. */
-static int walk_push(struct rsh_torch_reader *r, bool first, const char *text,
-		     size_t n)
+/* Adds a key to the name. */
+static void walk_push(struct rsh_torch_reader *r, bool first, const char *text,
+		      size_t n)
 {
 	if (n + 2 > NAME_MAX_BYTES - r->n_name)
-		return walk_bad(r, "a name of more than 4096 bytes");
-	if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
-		return rsh_error_nomem(r->err);
+		walk_bad(r, "a name of more than 4096 bytes");
+	else if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
+		walk_nomem(r);
+	if (r->rc)
+		return;
 	if (!first)
 		r->name[r->n_name++] = '.';
 	memcpy(r->name + r->n_name, text, n);
 	r->n_name += n;
 	r->name[r->n_name] = '\0';
-	return 0;
 }
 
 /* Writes a tuple of types as Python does: "(torch.bfloat16, torch.float32)".
@@ -254,240 +387,190 @@ static size_t walk_types_text(const struct rsh_pickle_value *key, char *text,
 	return n;
 }
 
-static int walk_push_key(struct rsh_torch_reader *r, bool first,
-			 const struct rsh_pickle_value *key)
+static void walk_push_key(struct rsh_torch_reader *r, bool first,
+			  const struct rsh_pickle_value *key)
 {
-	char text[256];
+	const char *text;
+	char buf[256];
 	size_t n;
 
 	switch ((enum rsh_pickle_kind)key->kind) {
 	case RSH_PV_TEXT:
-		if (memchr(key->text, '\0', key->n) ||
-		    !rsh_is_utf8(key->text, key->n))
-			return walk_bad(r, "a name that is not UTF-8");
-		return walk_push(r, first, key->text, key->n);
+		text = key->text;
+		n = key->n;
+		if (memchr(text, '\0', n) || !rsh_is_utf8(text, n))
+			walk_bad(r, "a name that is not UTF-8");
+		break;
 	case RSH_PV_NUMBER:
-		snprintf(text, sizeof(text), "%" PRId64, key->number);
-		return walk_push(r, first, text, strlen(text));
+		text = buf;
+		n = (size_t)snprintf(buf, sizeof(buf), "%" PRId64, key->number);
+		break;
 	case RSH_PV_BOOL:
-		return walk_push(r, first, key->number ? "True" : "False",
-				 key->number ? 4 : 5);
+		text = key->number ? "True" : "False";
+		n = strlen(text);
+		break;
 	case RSH_PV_NONE:
-		return walk_push(r, first, "None", 4);
+		text = "None";
+		n = 4;
+		break;
 	default:
+		text = buf;
 		n = key->kind == RSH_PV_TUPLE ?
-		    walk_types_text(key, text, sizeof(text)) : 0;
-		if (n > 0 && rsh_is_utf8(text, n))
-			return walk_push(r, first, text, n);
+			    walk_types_text(key, buf, sizeof(buf)) :
+			    0;
+		if (n > 0 && rsh_is_utf8(buf, n))
+			break;
 		/* A value with such a key cannot be a tensor. */
 		r->unnamed = true;
-		return walk_push(r, first, "?", 1);
+		text = "?";
+		n = 1;
 	}
+	if (!r->rc)
+		walk_push(r, first, text, n);
 }
 
-/* Stores the current name; *out is valid as long as the file. */
-static int walk_keep_name(struct rsh_torch_reader *r, const char **out)
+/* Stores the current name, which is valid as long as the file. */
+static const char *walk_keep_name(struct rsh_torch_reader *r)
 {
 	struct rsh_names *names = r->file->names_;
 	const uint32_t before = rsh_names_count(names);
 	uint32_t id;
 
 	if (r->n_name + 1 > r->name_bytes_left)
-		return walk_bad(r, "names of more bytes than the pickle has "
-				"room for");
+		walk_bad(r, "names of more bytes than the pickle has room for");
+	if (r->rc)
+		return NULL;
 	r->name_bytes_left -= r->n_name + 1;
 	id = rsh_names_add(names, r->n_name ? r->name : "", r->n_name);
 	if (id == RSH_NAME_NONE)
-		return rsh_error_nomem(r->err);
-	if (id < before)
-		return walk_bad(r, "a name that is there twice");
-	*out = rsh_names_text(names, id);
-	return 0;
-}
-
-/* Stores the keys of the current name.  As in torch's own distributed
- * checkpoints keys of dictionaries are texts, and indexes of lists numbers. */
-static int walk_keep_path(struct rsh_torch_reader *r,
-			  const struct rsh_path_key **out, uint32_t *n)
-{
-	struct rsh_arena *arena = &r->file->arena_;
-	const uint64_t bytes = r->n_name + r->n_steps * sizeof(**out);
-	struct rsh_path_key *keys;
-
-	*n = 0;
-	if (r->n_steps < 2)
-		return 0;
-	if (bytes > r->path_bytes_left)
-		return walk_bad(r, "names of more bytes than the pickle has "
-				"room for");
-	r->path_bytes_left -= bytes;
-	keys = rsh_arena_array(arena, struct rsh_path_key, r->n_steps);
-	if (!keys)
-		return rsh_error_nomem(r->err);
-	for (size_t i = 0; i < r->n_steps; i++) {
-		const struct rsh_torch_step *s = &r->steps[i];
-
-		keys[i] = (struct rsh_path_key){
-			.index = s->index,
-			.text = s->is_index ? NULL :
-				rsh_arena_strndup(arena, r->name + s->at, s->n),
-		};
-		if (!s->is_index && !keys[i].text)
-			return rsh_error_nomem(r->err);
-	}
-	*out = keys;
-	*n = (uint32_t)r->n_steps;
-	return 0;
+		walk_nomem(r);
+	else if (id < before)
+		walk_bad(r, "a name that is there twice");
+	return r->rc ? NULL : rsh_names_text(names, id);
 }
 
 /* ---- values ---- */
 
 /* Copies the value into the arena of the file, if there is room for it. */
-static int walk_keep_plain(struct rsh_torch_reader *r,
-			   const struct rsh_pickle_value *v,
-			   struct rsh_plain *out)
+static void walk_keep_plain(struct rsh_torch_reader *r,
+			    const struct rsh_pickle_value *v,
+			    struct rsh_plain *out)
 {
 	struct rsh_arena *arena = &r->file->arena_;
 	struct rsh_plain p;
-	int rc = rsh_plain_make(v, &p);
+	const bool made = rsh_plain_make(v, &p) == 0;
 
-	if (rc == 0 && p.pickle && p.n_pickle < r->pickle_bytes_left) {
+	if (made && p.pickle && p.n_pickle < r->pickle_bytes_left) {
 		r->pickle_bytes_left -= p.n_pickle;
 		out->n_pickle = p.n_pickle;
-		out->pickle = rsh_arena_alloc(arena, p.n_pickle, 1);
-		if (out->pickle)
-			memcpy(out->pickle, p.pickle, p.n_pickle);
-		rc = out->pickle ? 0 : -ENOMEM;
+		out->pickle = rsh_arena_copy(arena, p.pickle, p.n_pickle);
 	}
-	if (rc == 0 && p.json && strlen(p.json) < r->json_bytes_left) {
+	if (made && p.json && strlen(p.json) < r->json_bytes_left) {
 		r->json_bytes_left -= strlen(p.json);
-		out->json = rsh_arena_strndup(arena, p.json, strlen(p.json));
-		rc = out->json ? 0 : -ENOMEM;
+		out->json = rsh_arena_strdup(arena, p.json);
 	}
+	if (!made || arena->failed)
+		walk_nomem(r);
 	rsh_plain_clear(&p);
-	return rc;
 }
 
 /* Adds a value that is not a tensor, or one with tensors that are not shown;
  * `lost`: it is not known what these tensors are. */
-static int walk_add_value(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *v, const char *make,
-			  bool lost)
+static void walk_add_value(struct rsh_torch_reader *r,
+			   const struct rsh_pickle_value *v, const char *make,
+			   bool lost)
 {
-	struct rsh_torch_value value = { .name = NULL };
-	int rc;
+	struct rsh_torch_value value = { .lost = lost };
 
 	/* If its key is not a name, the value is not shown, so it needs no
 	 * name. */
-	if (r->unnamed)
-		return 0;
-	value.lost = lost;
-	rc = walk_keep_name(r, &value.name) ?:
-	     walk_keep_path(r, &value.keys, &value.n_keys);
-	if (rc)
-		return rc;
-	if (!make && walk_keep_plain(r, v, &value.plain))
-		return rsh_error_nomem(r->err);
-	if (make) {
+	if (r->rc || r->unnamed)
+		return;
+	value.name = walk_keep_name(r);
+	walk_keep_path(r, &value.keys, &value.n_keys);
+	if (r->rc)
+		return;
+	if (make)
 		value.make = rsh_arena_strndup(&r->file->arena_, make,
 					       strnlen(make, 255));
-		if (!value.make)
-			return rsh_error_nomem(r->err);
-	}
-	if (rsh_grow(&r->found, &r->cap_found, r->n_found + 1,
-		     sizeof(*r->found)))
-		return rsh_error_nomem(r->err);
-	r->found[r->n_found++] = value;
-	return 0;
+	else
+		walk_keep_plain(r, v, &value.plain);
+	if ((make && !value.make) ||
+	    rsh_push(r->found, r->n_found, r->cap_found, value))
+		walk_nomem(r);
 }
 
-static int walk_visit(struct rsh_torch_reader *r, unsigned depth)
+/* Counts a visit.  Returns false after a failure. */
+static bool walk_visit(struct rsh_torch_reader *r, unsigned depth)
 {
 	if (depth > DEPTH_MAX)
-		return walk_bad(r, "containers in containers without an end");
-	return r->visits_left-- > 0 ? 0 :
-	       walk_bad(r, "more values than the pickle has room for");
+		walk_bad(r, "containers in containers without an end");
+	else if (r->visits_left-- == 0)
+		walk_bad(r, "more values than the pickle has room for");
+	return !r->rc;
 }
 
-static int walk_find_storage(struct rsh_torch_reader *r,
-			     const struct rsh_pickle_value *v, uint32_t n,
-			     unsigned depth, bool *found);
+static bool walk_find_storage(struct rsh_torch_reader *r,
+			      const struct rsh_pickle_value *v, uint32_t n,
+			      unsigned depth);
 
 /* Searches a list, dictionary or object that this search has not seen. */
-static int walk_find_in(struct rsh_torch_reader *r,
-			const struct rsh_pickle_value *v, unsigned depth,
-			bool *found)
+static bool walk_find_in(struct rsh_torch_reader *r,
+			 const struct rsh_pickle_value *v, unsigned depth)
 {
-	struct rsh_pickle_object *o;
-	uint32_t *seen = v->kind == RSH_PV_OBJECT ? &v->object->seen :
-						    &v->list->seen;
+	struct rsh_pickle_object *o = v->object;
+	uint32_t *seen = v->kind == RSH_PV_OBJECT ? &o->seen : &v->list->seen;
 
 	if (*seen == r->search)
-		return 0;
+		return false;
 	*seen = r->search;
 	if (v->kind != RSH_PV_OBJECT)
-		return walk_find_storage(r, v->list->values, v->list->n, depth,
-					 found);
-	o = v->object;
-	*found = !o->class;
-	if (*found)
-		return 0;
-	return walk_find_storage(r, &o->args, 1, depth, found) ?:
-	       walk_find_storage(r, &o->state, 1, depth, found) ?:
-	       walk_find_storage(r, o->items.values, o->items.n, depth, found);
+		return walk_find_storage(r, v->list->values, v->list->n, depth);
+	return !o->class || walk_find_storage(r, &o->args, 1, depth) ||
+	       walk_find_storage(r, &o->state, 1, depth) ||
+	       walk_find_storage(r, o->items.values, o->items.n, depth);
 }
 
 /* Finds out whether any of n values has a storage, at any depth.  Objects may
  * contain each other, so each is looked at once; those without one stay
  * known. */
-static int walk_find_storage(struct rsh_torch_reader *r,
-			     const struct rsh_pickle_value *v, uint32_t n,
-			     unsigned depth, bool *found)
+static bool walk_find_storage(struct rsh_torch_reader *r,
+			      const struct rsh_pickle_value *v, uint32_t n,
+			      unsigned depth)
 {
-	int rc = 0;
+	bool found = false;
 
-	for (uint32_t i = 0; i < n && rc == 0 && !*found; i++) {
-		rc = walk_visit(r, depth);
-		if (rc)
-			return rc;
-		switch ((enum rsh_pickle_kind)v[i].kind) {
-		case RSH_PV_TUPLE:
-			rc = walk_find_storage(r, v[i].items, v[i].n,
-					       depth + 1, found);
-			break;
-		case RSH_PV_LIST:
-		case RSH_PV_DICT:
-		case RSH_PV_OBJECT:
-			rc = walk_find_in(r, &v[i], depth + 1, found);
-			break;
-		default:
-			break;
-		}
+	for (uint32_t i = 0; i < n && !found && walk_visit(r, depth); i++) {
+		if (v[i].kind == RSH_PV_TUPLE)
+			found = walk_find_storage(r, v[i].items, v[i].n,
+						  depth + 1);
+		else if (v[i].kind == RSH_PV_LIST || v[i].kind == RSH_PV_DICT ||
+			 v[i].kind == RSH_PV_OBJECT)
+			found = walk_find_in(r, &v[i], depth + 1);
 	}
-	return rc;
+	return found;
 }
 
 /* Adds an object that is no tensor.  If it has tensors, they are not shown. */
-static int walk_opaque(struct rsh_torch_reader *r,
-		       const struct rsh_pickle_value *v)
+static void walk_opaque(struct rsh_torch_reader *r,
+			const struct rsh_pickle_value *v)
 {
 	const struct rsh_pickle_object *o = v->object;
-	bool found = false;
 	char make[256];
-	int rc = walk_find_storage(r, v, 1, 0, &found);
 
-	if (rc || !found)
-		return rc ? rc : walk_add_value(r, v, NULL, false);
+	if (!walk_find_storage(r, v, 1, 0)) {
+		walk_add_value(r, v, NULL, false);
+		return;
+	}
 	/* The containers of this search may have storages. */
 	r->search++;
 	if (r->unnamed)
-		return walk_bad(r, "a tensor whose name is not a text");
-	if (!o->class)
-		return walk_add_value(r, v, "a storage", false);
+		walk_bad(r, "a tensor whose name is not a text");
 	snprintf(make, sizeof(make), "an object of %.100s.%.100s",
-		 o->class->module, o->class->name);
-	return walk_add_value(r, v, make, !o->is_new &&
-			      !rsh_torch_is_known(o->class));
+		 o->class ? o->class->module : "",
+		 o->class ? o->class->name : "");
+	walk_add_value(r, v, o->class ? make : "a storage",
+		       o->class && !o->is_new && !rsh_torch_is_known(o->class));
 }
 
 /* ---- a tensor of which the file has a part ---- */
@@ -506,7 +589,7 @@ walk_part_args(const struct rsh_pickle_value *v)
 		if (strcmp(v->object->class->name, "_rebuild_from_type_v2") == 0)
 			return args->n >= 4 &&
 			       args->items[1].kind == RSH_PV_CLASS &&
-			       rsh_torch_is_part(args->items[1].class) ?
+			       walk_is_part(args->items[1].class) ?
 				       args : NULL;
 		if (strncmp(v->object->class->name, "_rebuild_parameter",
 			    18) != 0 ||
@@ -517,195 +600,151 @@ walk_part_args(const struct rsh_pickle_value *v)
 	return NULL;
 }
 
-/* Adds a piece of the tensor with the current name. */
-static int walk_piece(struct rsh_torch_reader *r, const char *name, uint32_t i,
-		      const struct rsh_pickle_value *v)
+/* Adds a tensor, or sets the sentence that the value is none. */
+static void walk_add_of(struct rsh_torch_reader *r, const char *name,
+			const struct rsh_pickle_value *v, bool has_keys,
+			const char *otherwise)
 {
 	struct walk_tensor w = { .args = NULL };
-	bool is = false;
-	int rc = 0;
 
-	if (v->kind == RSH_PV_OBJECT && v->object->class)
-		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
-				  &is);
-	if (rc == 0 && (!is || w.make))
-		rc = walk_bad(r, "a part that is not a plain tensor");
-	if (i > 0)
-		name = rsh_arena_format(&r->file->arena_, "%s\2%u", name, i);
-	return rc ? rc : !name ? rsh_error_nomem(r->err) :
-	       walk_add_tensor(r, name, &w);
+	if (!walk_look_at(r, v, &w) || w.make)
+		walk_bad(r, otherwise);
+	if (!r->rc)
+		walk_add_tensor(r, name, &w, has_keys);
 }
 
-static int walk_part(struct rsh_torch_reader *r,
-		     const struct rsh_pickle_value *args)
+static void walk_part(struct rsh_torch_reader *r,
+		      const struct rsh_pickle_value *args)
 {
 	const struct rsh_pickle_value *pieces[RSH_TORCH_PIECES_MAX];
 	const char *name = NULL;
 	uint32_t n = 0;
-	int rc;
 
 	if (r->unnamed)
-		return walk_bad(r, "a tensor whose name is not a text");
-	rc = walk_keep_name(r, &name) ?:
-	     r->parts->take(r->parts->ctx, r->src.path, name, args, pieces, &n,
-			    r->err);
-	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		rc = walk_piece(r, name, i, pieces[i]);
-		if (rc == 0 && i == 0) {
-			struct rsh_torch_tensor *t =
-				&r->tensors[r->n_tensors - 1];
+		walk_bad(r, "a tensor whose name is not a text");
+	name = walk_keep_name(r);
+	r->rc = r->rc ?:
+			r->parts->take(r->parts->ctx, r->src.path, name, args,
+				       pieces, &n, r->err);
+	for (uint32_t i = 0; !r->rc && i < n; i++) {
+		const char *own = i == 0 ? name :
+			rsh_arena_format(&r->file->arena_, "%s\2%u", name, i);
 
-			rc = walk_keep_path(r, &t->keys, &t->n_keys);
-		}
+		if (!own)
+			walk_nomem(r);
+		walk_add_of(r, own, pieces[i], i == 0,
+			    "a part that is not a plain tensor");
 	}
-	return rc;
 }
 
-static int walk_object(struct rsh_torch_reader *r,
-		       const struct rsh_pickle_value *v)
+static void walk_object(struct rsh_torch_reader *r,
+			const struct rsh_pickle_value *v)
 {
+	const bool values_only = r->parts && r->parts->values_only;
 	const struct rsh_pickle_value *part =
 		r->parts && r->parts->take ? walk_part_args(v) : NULL;
 	struct walk_tensor w = { .args = NULL };
-	struct rsh_torch_tensor *t;
-	const char *name = NULL;
-	bool is = false;
-	int rc = 0;
 
-	if (part && r->parts->values_only)
-		return 0;
+	if (part && !values_only)
+		walk_part(r, part);
 	if (part)
-		return walk_part(r, part);
-	if (v->object->class)
-		rc = walk_look_at(r, v->object->class, &v->object->args, &w, 0,
-				  &is);
-	if (rc)
-		return rc;
-	if (!is)
-		return walk_opaque(r, v);
-	if (w.make)
-		return walk_add_value(r, v, w.make, false);
-	if (r->parts && r->parts->values_only)
-		return 0;
-	if (r->unnamed)
-		return walk_bad(r, "a tensor whose name is not a text");
-	rc = walk_keep_name(r, &name) ?: walk_add_tensor(r, name, &w);
-	if (rc)
-		return rc;
-	t = &r->tensors[r->n_tensors - 1];
-	return walk_keep_path(r, &t->keys, &t->n_keys);
+		return;
+	if (!walk_look_at(r, v, &w)) {
+		if (!r->rc)
+			walk_opaque(r, v);
+	} else if (w.make) {
+		walk_add_value(r, v, w.make, false);
+	} else if (!values_only) {
+		if (r->unnamed)
+			walk_bad(r, "a tensor whose name is not a text");
+		walk_add_tensor(r, walk_keep_name(r), &w, true);
+	}
 }
 
 /* ---- the walk ---- */
 
 /* Finds out whether a list contains a tensor or a dictionary at any depth. */
-static int walk_holds_more(struct rsh_torch_reader *r,
-			   const struct rsh_pickle_value *v, uint32_t n,
-			   unsigned depth, bool *more)
+static bool walk_holds_more(struct rsh_torch_reader *r,
+			    const struct rsh_pickle_value *v, uint32_t n,
+			    unsigned depth)
 {
-	int rc = 0;
+	bool more = false;
 
-	for (uint32_t i = 0; i < n && rc == 0 && !*more; i++) {
-		rc = walk_visit(r, depth);
-		if (rc)
-			return rc;
-		if (v[i].kind == RSH_PV_DICT || v[i].kind == RSH_PV_OBJECT)
-			*more = true;
-		else if (v[i].kind == RSH_PV_TUPLE)
-			rc = walk_holds_more(r, v[i].items, v[i].n, depth + 1,
-					     more);
-		else if (v[i].kind == RSH_PV_LIST)
-			rc = walk_holds_more(r, v[i].list->values,
-					     v[i].list->n, depth + 1, more);
-	}
-	return rc;
+	for (uint32_t i = 0; i < n && !more && walk_visit(r, depth); i++)
+		more = v[i].kind == RSH_PV_DICT || v[i].kind == RSH_PV_OBJECT ||
+		       (v[i].kind == RSH_PV_TUPLE &&
+			walk_holds_more(r, v[i].items, v[i].n, depth + 1)) ||
+		       (v[i].kind == RSH_PV_LIST &&
+			walk_holds_more(r, v[i].list->values, v[i].list->n,
+					depth + 1));
+	return more;
 }
 
-static int walk_value(struct rsh_torch_reader *r,
-		      const struct rsh_pickle_value *v, unsigned depth);
+static void walk_value(struct rsh_torch_reader *r,
+		       const struct rsh_pickle_value *v, unsigned depth);
 
 /* Walks over the value of one key or index. */
-static int walk_item(struct rsh_torch_reader *r,
-		     const struct rsh_pickle_value *key, bool is_index,
-		     const struct rsh_pickle_value *v, unsigned depth)
+static void walk_item(struct rsh_torch_reader *r,
+		      const struct rsh_pickle_value *key, bool is_index,
+		      const struct rsh_pickle_value *v, unsigned depth)
 {
 	const size_t n_name = r->n_name, at = n_name + (depth > 0);
 	const bool unnamed = r->unnamed;
-	int rc = walk_push_key(r, depth == 0, key);
 
-	if (rc == 0 && rsh_grow(&r->steps, &r->cap_steps, r->n_steps + 1,
-				sizeof(*r->steps)))
-		rc = rsh_error_nomem(r->err);
-	if (rc)
-		return rc;
+	walk_push_key(r, depth == 0, key);
+	if (rsh_room(r->steps, r->cap_steps, r->n_steps + 1))
+		walk_nomem(r);
+	if (r->rc)
+		return;
 	r->steps[r->n_steps++] = (struct rsh_torch_step){
 		at, r->n_name - at, is_index, (uint64_t)key->number,
 	};
-	rc = walk_value(r, v, depth + 1);
+	walk_value(r, v, depth + 1);
+	if (r->rc)
+		return;
 	r->n_steps--;
-	if (rc)
-		return rc;
 	r->n_name = n_name;
 	r->name[n_name] = '\0';
 	r->unnamed = unnamed;
-	return 0;
 }
 
-static int walk_list(struct rsh_torch_reader *r,
-		     const struct rsh_pickle_value *list,
-		     const struct rsh_pickle_value *v, uint32_t n,
-		     unsigned depth)
+static void walk_list(struct rsh_torch_reader *r,
+		      const struct rsh_pickle_value *list,
+		      const struct rsh_pickle_value *v, uint32_t n,
+		      unsigned depth)
 {
-	bool more = false;
-	int rc = walk_holds_more(r, v, n, depth, &more);
-
-	if (rc)
-		return rc;
-	if (!more && depth > 0)
-		return walk_add_value(r, list, NULL, false);
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
+	if (!walk_holds_more(r, v, n, depth) && depth > 0) {
+		walk_add_value(r, list, NULL, false);
+		return;
+	}
+	for (uint32_t i = 0; i < n && !r->rc; i++) {
 		const struct rsh_pickle_value index = {
 			.kind = RSH_PV_NUMBER, .number = i,
 		};
 
-		rc = walk_item(r, &index, true, &v[i], depth);
+		walk_item(r, &index, true, &v[i], depth);
 	}
-	return rc;
 }
 
-static int walk_dict(struct rsh_torch_reader *r,
-		     const struct rsh_pickle_value *v, unsigned depth)
+static void walk_value(struct rsh_torch_reader *r,
+		       const struct rsh_pickle_value *v, unsigned depth)
 {
 	const struct rsh_pickle_list *l = v->list;
-	int rc = 0;
 
-	if (l->n == 0 && depth > 0)
-		return walk_add_value(r, v, NULL, false);
-	for (uint32_t i = 0; i + 1 < l->n && rc == 0; i += 2)
-		rc = walk_item(r, &l->values[i], false, &l->values[i + 1],
-			       depth);
-	return rc;
-}
-
-static int walk_value(struct rsh_torch_reader *r,
-		      const struct rsh_pickle_value *v, unsigned depth)
-{
-	int rc = walk_visit(r, depth);
-
-	if (rc)
-		return rc;
-	switch ((enum rsh_pickle_kind)v->kind) {
-	case RSH_PV_DICT:
-		return walk_dict(r, v, depth);
-	case RSH_PV_LIST:
-		return walk_list(r, v, v->list->values, v->list->n, depth);
-	case RSH_PV_TUPLE:
-		return walk_list(r, v, v->items, v->n, depth);
-	case RSH_PV_OBJECT:
-		return walk_object(r, v);
-	default:
-		return walk_add_value(r, v, NULL, false);
-	}
+	if (!walk_visit(r, depth))
+		return;
+	if (v->kind == RSH_PV_LIST)
+		walk_list(r, v, l->values, l->n, depth);
+	else if (v->kind == RSH_PV_TUPLE)
+		walk_list(r, v, v->items, v->n, depth);
+	else if (v->kind == RSH_PV_OBJECT)
+		walk_object(r, v);
+	else if (v->kind != RSH_PV_DICT || (l->n == 0 && depth > 0))
+		walk_add_value(r, v, NULL, false);
+	else
+		for (uint32_t i = 0; i + 1 < l->n && !r->rc; i += 2)
+			walk_item(r, &l->values[i], false, &l->values[i + 1],
+				  depth);
 }
 
 int rsh_torch_walk(struct rsh_torch_reader *r,
@@ -714,20 +753,27 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	const uint64_t most = r->pickle_bytes * SHOWN_PER_BYTE + SHOWN_AT_LEAST;
 	const struct rsh_pickle_class *c =
 		root->kind == RSH_PV_OBJECT ? root->object->class : NULL;
-	int rc;
 
+	r->rc = 0;
+	if (r->is_item) {
+		walk_add_of(r, "", root, false, "no tensor that is known here");
+		return r->rc;
+	}
 	r->search = 1;
 	r->visits_left = r->name_bytes_left = r->path_bytes_left = most;
 	r->json_bytes_left = r->pickle_bytes_left = most;
-	rc = r->parts && r->parts->look ?
-	     r->parts->look(r->parts->ctx, r->src.path, root, r->err) :
-	     rsh_torch_check_whole(r, root);
-	if (rc)
-		return rc;
+	r->rc = r->parts && r->parts->look ?
+			r->parts->look(r->parts->ctx, r->src.path, root,
+				       r->err) :
+			walk_check_whole(r, root);
+	if (r->rc)
+		return r->rc;
 	/* Only a container has names to show. */
 	if (root->kind == RSH_PV_DICT || root->kind == RSH_PV_LIST ||
-	    root->kind == RSH_PV_TUPLE)
-		return walk_value(r, root, 0);
+	    root->kind == RSH_PV_TUPLE) {
+		walk_value(r, root, 0);
+		return r->rc;
+	}
 	if (c && (strcmp(c->module, "torch._utils") == 0 ||
 		  strcmp(c->module, "torch._tensor") == 0))
 		return rsh_error_set(r->err, ENOTSUP, "%s: one tensor without "
@@ -738,19 +784,4 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 				     r->src.path, c->module, c->name);
 	return rsh_error_set(r->err, ENOTSUP, "%s: neither a dictionary nor a "
 			     "list of tensors", r->src.path);
-}
-
-int rsh_torch_walk_tensor(struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root)
-{
-	struct walk_tensor w = { .args = NULL };
-	bool is = false;
-	int rc = 0;
-
-	if (root->kind == RSH_PV_OBJECT && root->object->class)
-		rc = walk_look_at(r, root->object->class, &root->object->args,
-				  &w, 0, &is);
-	if (rc == 0 && (!is || w.make))
-		rc = walk_bad(r, "no tensor that is known here");
-	return rc ? rc : walk_add_tensor(r, "", &w);
 }

@@ -74,7 +74,7 @@ static int zip_sort(struct zip_reader *z)
 {
 	struct rsh_torch_reader *r = z->r;
 
-	qsort(z->entries, z->n, sizeof(*z->entries), zip_by_place);
+	rsh_sort(z->entries, z->n, zip_by_place);
 	z->by_name = rsh_alloc_array(z->n, sizeof(*z->by_name));
 	if (!z->by_name)
 		return rsh_error_nomem(r->err);
@@ -85,7 +85,7 @@ static int zip_sort(struct zip_reader *z)
 			return rsh_torch_bad(r, z->entries[i].e.at, "two zip "
 					     "entries at one place");
 	}
-	qsort(z->by_name, z->n, sizeof(*z->by_name), zip_by_name);
+	rsh_sort(z->by_name, z->n, zip_by_name);
 	for (size_t i = 1; i < z->n; i++)
 		if (zip_by_name(&z->by_name[i - 1], &z->by_name[i]) == 0)
 			return rsh_torch_bad(r, z->by_name[i]->e.at, "a zip "
@@ -147,8 +147,7 @@ static int zip_read_entries(struct zip_reader *z)
 		rc = rsh_zip_read_entry(&r->src, d, at, z->room, &e, r->err);
 		if (rc)
 			break;
-		if (rsh_grow(&z->entries, &z->cap, z->n + 1,
-			     sizeof(*z->entries)))
+		if (rsh_room(z->entries, z->cap, z->n + 1))
 			return rsh_error_nomem(r->err);
 		at = rsh_zip_next_entry(&e);
 		to = &z->entries[z->n++];
@@ -202,13 +201,6 @@ static int zip_find_object(struct zip_reader *z)
 	return z->object ? 0 :
 	       rsh_torch_bad(r, z->directory.offset, "a zip archive without "
 			     "data.pkl");
-}
-
-static int zip_refuse_program(struct zip_reader *z)
-{
-	return zip_find_in_root(z, "constants.pkl", strlen("constants.pkl")) ?
-	       rsh_error_set(z->r->err, ENOTSUP, "%s: TorchScript, which is a "
-			     "program and no state dict", z->r->src.path) : 0;
 }
 
 /* ---- the places of contents ---- */
@@ -366,14 +358,6 @@ static int zip_check_crc(struct zip_reader *z, const struct zip_entry *e,
 	       rsh_torch_bad(z->r, e->content, wrong);
 }
 
-/* set_crc32_options(False) makes all CRCs of an archive 0. */
-static int zip_check_object(struct zip_reader *z)
-{
-	return z->object->e.crc == 0 ? 0 :
-	       zip_check_crc(z, z->object, "a data.pkl that does not match "
-			     "its CRC");
-}
-
 /* ---- storages ---- */
 
 static int zip_find_storage(struct zip_reader *z, size_t i)
@@ -441,12 +425,17 @@ static void zip_close(struct zip_reader *z)
 static int zip_read(struct zip_reader *z, struct rsh_pickle_value *root)
 {
 	struct rsh_torch_reader *r = z->r;
-	int rc = zip_refuse_program(z) ?:
-		 zip_load_object(z) ?:
-		 zip_locate_all(z) ?:
-		 zip_check_order(z) ?:
-		 zip_check_object(z);
+	int rc;
 
+	if (zip_find_in_root(z, "constants.pkl", strlen("constants.pkl")))
+		return rsh_error_set(r->err, ENOTSUP, "%s: TorchScript, which "
+				     "is a program and no state dict",
+				     r->src.path);
+	rc = zip_load_object(z) ?: zip_locate_all(z) ?: zip_check_order(z);
+	/* set_crc32_options(False) makes all CRCs of an archive 0. */
+	if (rc == 0 && z->object->e.crc != 0)
+		rc = zip_check_crc(z, z->object, "a data.pkl that does not "
+				   "match its CRC");
 	if (rc)
 		return rc;
 	r->pickle.at = z->object->content;
@@ -463,29 +452,21 @@ static int zip_read(struct zip_reader *z, struct rsh_pickle_value *root)
 	return rc;
 }
 
-/* What only reading needs is freed before the tensors are collected. */
-static int zip_load(struct rsh_torch_reader *r, struct rsh_pickle_value *root)
-{
-	cleanup_zip struct zip_reader z = { .r = r };
-	int rc = zip_open(&z, r) ?: zip_read(&z, root);
-
-	if (rc == 0)
-		rsh_torch_view_clear(&r->view);
-	return rc;
-}
-
 int rsh_torch_read_zip(struct rsh_torch_reader *r)
 {
 	struct rsh_pickle_value root;
+	int rc;
 
-	return zip_load(r, &root) ?: rsh_torch_walk(r, &root);
-}
+	/* What only reading needs is freed before the tensors are collected. */
+	{
+		cleanup_zip struct zip_reader z = { .r = r };
 
-int rsh_torch_read_zip_tensor(struct rsh_torch_reader *r)
-{
-	struct rsh_pickle_value root;
-
-	return zip_load(r, &root) ?: rsh_torch_walk_tensor(r, &root);
+		rc = zip_open(&z, r) ?: zip_read(&z, &root);
+	}
+	if (rc)
+		return rc;
+	rsh_torch_view_clear(&r->view);
+	return rsh_torch_walk(r, &root);
 }
 
 int rsh_torch_read_zip_value(struct rsh_torch_reader *r,

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,44 +16,22 @@
 #include "rsh/util/text.h"
 #include "rsh/wire/json_load.h"
 
-/* ---- the state ---- */
-
-void rsh_ranks_state_free(void *state)
+int rsh_ranks_state_init(struct rsh_source_ranks *st, size_t n)
 {
-	struct rsh_source_ranks *st = state;
-
 	if (!st)
-		return;
-	rsh_joined_clear(&st->all);
-	rsh_tc_free(st->tc);
-	rsh_ranks_ways_clear(&st->ways);
-	rsh_arena_clear(&st->arena);
-	free(st);
-}
-
-struct rsh_source_ranks *rsh_ranks_state_new(const struct rsh_source *source,
-					     size_t n)
-{
-	struct rsh_source_ranks *st = calloc(1, sizeof(*st));
-	int rc;
-
-	if (!st)
-		return NULL;
+		return -ENOMEM;
 	pthread_mutex_init(&st->ways.lock, NULL);
-	rc = rsh_joined_init(&st->all, &rsh_ranks_files, source, n);
-	st->dir = "";
-	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item, 2);
-	st->listed = rsh_arena_array(&st->arena, struct rsh_ranks_listed, n);
-	if (rc || !st->items || !st->listed) {
-		rsh_ranks_state_free(st);
-		return NULL;
-	}
+	st->items = rsh_arena_array(&st->all.arena, struct rsh_ranks_item, 2);
+	st->listed = rsh_arena_array(&st->all.arena, struct rsh_ranks_listed,
+				     n);
+	if (!st->items || !st->listed)
+		return -ENOMEM;
 	st->items[0].role = RSH_RANKS_MODEL;
 	st->items[1] = (struct rsh_ranks_item){
 		RSH_RANKS_OPTIMIZER, "optimizer",
 	};
 	st->n_items = 2;
-	return st;
+	return 0;
 }
 
 /* ---- the world ---- */
@@ -110,13 +87,13 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 	if (n == 0)
 		return rsh_error_set(err, ENOENT, "%s%s%s: it has files of an "
 				     "optimizer, and none of a model",
-				     rsh_source_path(s), *st->dir ? "/" : "",
-				     st->dir);
-	config = config_world(s, st->dir);
+				     rsh_source_path(s), *st->all.dir ? "/" : "",
+				     st->all.dir);
+	config = config_world(s, st->all.dir);
 	if (n == 1 && config && config != v[0].size)
 		return rsh_error_set(err, EBADMSG, "%s/%sfsdp_config.json says "
 				     "that there are %u ranks, and the files "
-				     "are of %u", rsh_source_path(s), st->dir,
+				     "are of %u", rsh_source_path(s), st->all.dir,
 				     config, v[0].size);
 	for (uint32_t i = 0; i < n; i++) {
 		if (n == 1 || v[i].size == config)
@@ -131,31 +108,33 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 				     "%u ranks are side by side, and no "
 				     "fsdp_config.json says which are the "
 				     "newer ones", rsh_source_path(s),
-				     *st->dir ? "/" : "", st->dir, v[0].size,
+				     *st->all.dir ? "/" : "", st->all.dir, v[0].size,
 				     v[1].size);
 	if (n > 1)
 		rsh_log_notice("%s%s%s: files of several jobs are side by "
 			       "side; those of %u ranks are taken",
-			       rsh_source_path(s), *st->dir ? "/" : "",
-			       st->dir, st->world);
+			       rsh_source_path(s), *st->all.dir ? "/" : "",
+			       st->all.dir, st->world);
 	return 0;
 }
 
 /* ---- files ---- */
 
+/* Adds the file of a rank to the files of the source; NULL: memory is out. */
 static struct rsh_ranks_listed *ranks_add(struct rsh_source_ranks *st,
-					  const char *name, uint32_t item)
+					  struct rsh_checkpoint *c,
+					  uint32_t item, uint32_t rank)
 {
-	struct rsh_ranks_listed *l = &st->listed[st->all.n];
+	const uint32_t file = rsh_joined_add_file(&st->all, c->name);
 
-	*l = (struct rsh_ranks_listed){
-		.name = rsh_arena_strndup(&st->arena, name, strlen(name)),
-		.item = item,
-	};
-	if (!l->name)
+	if (file == RSH_DCP_NO_FILE)
 		return NULL;
-	st->all.n++;
-	return l;
+	c->rank = rank;
+	st->listed[file] = (struct rsh_ranks_listed){
+		.item = item,
+		.rank = rank,
+	};
+	return &st->listed[file];
 }
 
 /* Finds the critic beside the model of an actor. */
@@ -163,19 +142,19 @@ static int find_critic(const struct rsh_source *s, struct rsh_source_ranks *st)
 {
 	cleanup_free char *name = NULL;
 	struct rsh_stat stat;
-	size_t n = strlen(st->dir);
+	size_t n = strlen(st->all.dir);
 
-	if (n < 2 || rsh_has_suffix(st->dir, "critic/"))
+	if (n < 2 || rsh_has_suffix(st->all.dir, "critic/"))
 		return 0;
-	while (n > 1 && st->dir[n - 2] != '/')
+	while (n > 1 && st->all.dir[n - 2] != '/')
 		n--;
-	name = rsh_text_format("%.*scritic", (int)n - 1, st->dir);
+	name = rsh_text_format("%.*scritic", (int)n - 1, st->all.dir);
 	if (!name)
 		return -ENOMEM;
 	if (rsh_store_look(rsh_source_store(s), name, &stat) ||
 	    stat.kind != RSH_IS_DIR)
 		return 0;
-	st->critic = rsh_arena_strndup(&st->arena, name, strlen(name));
+	st->critic = rsh_arena_strdup(&st->all.arena, name);
 	return st->critic ? 0 : -ENOMEM;
 }
 
@@ -196,19 +175,18 @@ static int take_verl(struct rsh_source *s, struct rsh_source_ranks *st,
 		if (!rsh_ranks_name_read(c->base, &parts) ||
 		    parts.world != st->world)
 			continue;
-		c->rank = parts.rank;
-		l = ranks_add(st, c->name, parts.role == RSH_RANKS_OPTIMIZER);
+		l = ranks_add(st, c, parts.role == RSH_RANKS_OPTIMIZER,
+			      parts.rank);
 		if (!l)
 			return rsh_error_nomem(err);
-		l->rank = parts.rank;
 		l->at = (size_t)(c->base - c->name) + parts.at;
 		l->n = parts.n;
 		if (parts.role == RSH_RANKS_MODEL && parts.rank < lowest)
 			lowest = parts.rank;
 	}
-	st->values = rsh_arena_format(&st->arena,
+	st->values = rsh_arena_format(&st->all.arena,
 				      "%sextra_state_world_size_%u_rank_%u.pt",
-				      st->dir, st->world, lowest);
+				      st->all.dir, st->world, lowest);
 	return st->values && find_critic(s, st) == 0 ? 0 :
 						       rsh_error_nomem(err);
 }
@@ -245,10 +223,10 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 
 	for (size_t i = first; i < end && names; i++)
 		names[i - first] = rsh_source_on_list(s, i)->name;
-	if (rc || rsh_ranks_groups_find(names, end - first, &st->arena, &groups,
+	if (rc || rsh_ranks_groups_find(names, end - first, &st->all.arena, &groups,
 					&n))
 		return rsh_error_nomem(err);
-	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item, n);
+	st->items = rsh_arena_array(&st->all.arena, struct rsh_ranks_item, n);
 	if (!st->items)
 		return rsh_error_nomem(err);
 	for (size_t g = 1; g < n; g++)
@@ -273,6 +251,7 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
 		struct rsh_ranks_listed *l = NULL;
 
+		c->rank = RSH_RANK_UNKNOWN;
 		for (size_t g = 0; g < n && !l; g++)
 			for (uint32_t k = 0; k < groups[g].n && !l; k++) {
 				const char *name = groups[g].names[k];
@@ -280,14 +259,13 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 
 				if (strcmp(name, c->name) != 0)
 					continue;
-				l = ranks_add(st, name, (uint32_t)g);
+				l = ranks_add(st, c, (uint32_t)g,
+					      groups[g].ranks[k]);
 				if (!l)
 					return rsh_error_nomem(err);
-				l->rank = groups[g].ranks[k];
 				l->at = groups[g].at;
 				l->n = rsh_count_digits(at, strlen(at));
 			}
-		c->rank = l ? l->rank : RSH_RANK_UNKNOWN;
 	}
 	return 0;
 }
@@ -301,7 +279,7 @@ static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
 	if (rc)
 		return rc;
 	items = st->tc->items->list;
-	st->items = rsh_arena_array(&st->arena, struct rsh_ranks_item,
+	st->items = rsh_arena_array(&st->all.arena, struct rsh_ranks_item,
 				    items->n / 2);
 	if (!st->items)
 		return rsh_error_nomem(err);
@@ -322,52 +300,44 @@ static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
 		for (size_t k = 0; k < st->tc->n_files && !f; k++)
 			if (strcmp(st->tc->files[k].name, c->name) == 0)
 				f = &st->tc->files[k];
-		c->rank = f ? f->rank : RSH_RANK_UNKNOWN;
+		c->rank = RSH_RANK_UNKNOWN;
 		if (!f)
 			continue;
-		l = ranks_add(st, c->name,
-			      (uint32_t)(f->item - items->values) / 2);
+		l = ranks_add(st, c, (uint32_t)(f->item - items->values) / 2,
+			      f->rank);
 		if (!l)
 			return rsh_error_nomem(err);
-		l->rank = f->rank;
 		l->described = f->has_names ? f : NULL;
 	}
 	return 0;
 }
 
-/* The only file has all of the model: its mesh has one rank. */
-static int take_file(struct rsh_source_ranks *st, const char *file,
-		     struct rsh_error *err)
-{
-	st->n_items = 1;
-	return ranks_add(st, file, 0) ? 0 : rsh_error_nomem(err);
-}
-
 int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 		     struct rsh_error *err)
 {
-	const struct rsh_checkpoint *one;
-	struct rsh_source_ranks *st;
+	struct rsh_checkpoint *one;
 	struct rsh_ranks_name parts;
 	struct rsh_stat at;
 	size_t first, end;
+	struct rsh_source_ranks *st = rsh_joined_choose(
+		&rsh_ranks_files, sizeof(*st), s, candidate, &first, &end);
 
-	rsh_source_candidate_range(s, candidate, &first, &end);
-	st = rsh_ranks_state_new(s, end - first);
-	rsh_source_keep(s, st, NULL, rsh_ranks_state_free);
-	if (!st)
+	if (rsh_ranks_state_init(st, end - first))
 		return rsh_error_nomem(err);
 	if (first == end)
 		return rsh_error_set(err, ENOENT, "%s: no file of a rank is in "
 				     "it", rsh_source_path(s));
 	one = rsh_source_on_list(s, first);
-	st->path = rsh_source_path(s);
-	st->dir = rsh_arena_strndup(&st->arena, one->name,
+	st->all.dir = rsh_arena_strndup(&st->all.arena, one->name,
 				    (size_t)(one->base - one->name));
-	if (!st->dir)
+	if (!st->all.dir)
 		return rsh_error_nomem(err);
-	if (rsh_source_file(s))
-		return take_file(st, one->name, err);
+	/* The only file has all of the model: its mesh has one rank. */
+	if (rsh_source_file(s)) {
+		st->n_items = 1;
+		return ranks_add(st, one, 0, one->rank) ? 0 :
+							  rsh_error_nomem(err);
+	}
 	if (rsh_ranks_name_read(one->base, &parts))
 		return take_verl(s, st, first, end, err);
 	return rsh_store_look(rsh_source_store(s), RSH_TC_METADATA, &at) == 0 ?

@@ -58,10 +58,7 @@ static int list_add(struct cutting *c, struct cut_list *l, uint64_t from,
 	}
 	if (!cut_spend(c))
 		return -EFBIG;
-	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
-		return -ENOMEM;
-	l->v[l->n++] = (struct rsh_ranks_run){ from, n };
-	return 0;
+	return rsh_push(l->v, l->n, l->cap, (struct rsh_ranks_run){ from, n });
 }
 
 /* Appends the indexes at `from` .. `from` + n - 1 of a list to another one; *at
@@ -205,9 +202,8 @@ int rsh_ranks_cut_axis(const struct rsh_ranks_how *h, uint32_t axis,
 		struct cut_list l = { .n = 0 };
 
 		rc = cut_piece(&c, size, i, &l);
-		if (rc == 0 && rsh_grow(&out->runs, &out->cap_runs,
-					out->n_runs + l.n + 1,
-					sizeof(*out->runs)))
+		if (rc == 0 &&
+		    rsh_room(out->runs, out->cap_runs, out->n_runs + l.n + 1))
 			rc = -ENOMEM;
 		if (rc == 0 && l.n > 0)
 			memcpy(out->runs + out->n_runs, l.v,

@@ -10,13 +10,10 @@
 #include "torch_ranks_i.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/files.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* All cuts of a model have fewer runs than this. */
@@ -28,7 +25,7 @@ struct ref {
 	const char *name; /* as it is shown */
 	const struct rsh_ranks_entry *e;
 	uint32_t file, rank;
-	struct rsh_ranks_shown_name shown;
+	struct rsh_joined_value shown;
 	/* The parameter of which it is a state; NULL: it is not one. */
 	const struct rsh_ranks_entry *param;
 };
@@ -45,42 +42,14 @@ struct known_cut {
 
 struct describing {
 	struct rsh_source_ranks *st;
-	struct rsh_dcp *d;
+	struct rsh_joined *j; /* of st */
+	struct rsh_arena *arena; /* of the description */
 	struct ref *refs;
 	size_t n_refs;
 	struct known_cut *cuts;
 	size_t n_cuts, cap_cuts;
 	uint64_t budget;
-	struct rsh_dcp_tensor *tensors;
-	/* Names of files that are not there. */
-	const char **files;
-	size_t n_files, cap_files;
-	struct rsh_dcp_chunk *chunks; /* of one tensor */
-	size_t n_chunks, cap_chunks;
-	const struct ref **holders; /* [chunk]; NULL: no file has it */
-	size_t cap_holders;
 };
-
-static const char *describing_path(const struct describing *w, uint32_t file)
-{
-	return w->st->listed[file].name;
-}
-
-/* ---- problems ---- */
-
-__attribute__((format(printf, 4, 5)))
-static int describing_blame(struct describing *w, const char *name, int code,
-			    const char *fmt, ...)
-{
-	va_list ap;
-	int rc;
-
-	va_start(ap, fmt);
-	rc = rsh_tensor_problems_add(&w->st->all.problems, &w->d->arena_, name,
-				     code, fmt, ap);
-	va_end(ap);
-	return rc;
-}
 
 /* ---- axes ---- */
 
@@ -89,7 +58,7 @@ static int describing_blame(struct describing *w, const char *name, int code,
 static int cut_place(struct describing *w, struct known_cut *k)
 {
 	const struct rsh_ranks_cut *c = &k->cut;
-	uint64_t *from = rsh_arena_array(&w->d->arena_, uint64_t, c->n);
+	uint64_t *from = rsh_arena_array(w->arena, uint64_t, c->n);
 	struct rsh_dcp_run *runs;
 	bool several = false;
 	uint64_t at = 0;
@@ -97,7 +66,7 @@ static int cut_place(struct describing *w, struct known_cut *k)
 
 	for (uint32_t i = 0; i < c->n; i++)
 		several |= c->first[i + 1] - c->first[i] > 1;
-	runs = rsh_arena_array(&w->d->arena_, struct rsh_dcp_run,
+	runs = rsh_arena_array(w->arena, struct rsh_dcp_run,
 			       several ? c->n_runs : 0);
 	if (!from || !runs)
 		return -ENOMEM;
@@ -129,7 +98,7 @@ static int cut_find(struct describing *w, const struct rsh_ranks_how *how,
 		    (*out)->size == size)
 			return 0;
 	}
-	if (rsh_grow(&w->cuts, &w->cap_cuts, w->n_cuts + 1, sizeof(*w->cuts)))
+	if (rsh_room(w->cuts, w->cap_cuts, w->n_cuts + 1))
 		return -ENOMEM;
 	k = &w->cuts[w->n_cuts];
 	*k = (struct known_cut){ how, axis, size, .from = NULL };
@@ -146,42 +115,10 @@ static int cut_find(struct describing *w, const struct rsh_ranks_how *how,
 
 /* ---- chunks ---- */
 
-/* Adds a chunk that a ref has; r is NULL: no file has it. */
-static struct rsh_dcp_chunk *chunk_add(struct describing *w, const struct ref *r,
-				       uint32_t n_dims, uint64_t **from,
-				       uint64_t **size)
+static int chunk_add(struct describing *w, const struct ref *r, uint32_t n_dims,
+		     const uint64_t *from, const uint64_t *size)
 {
-	uint64_t *box = rsh_arena_array(&w->d->arena_, uint64_t,
-					2 * (size_t)n_dims);
-	struct rsh_dcp_chunk *c;
-
-	if (!box || rsh_grow(&w->chunks, &w->cap_chunks, w->n_chunks + 1,
-			     sizeof(*w->chunks)) ||
-	    rsh_grow(&w->holders, &w->cap_holders, w->n_chunks + 1,
-		     sizeof(*w->holders)))
-		return NULL;
-	w->holders[w->n_chunks] = r;
-	c = &w->chunks[w->n_chunks++];
-	*from = box;
-	*size = box + n_dims;
-	*c = (struct rsh_dcp_chunk){
-		.from = box, .size = box + n_dims,
-		.file = r ? r->file : RSH_DCP_NO_FILE,
-		.key = r ? r->e->key : NULL, .length = RSH_DCP_BY_NAME,
-	};
-	return c;
-}
-
-/* A plain tensor is whole in each file. */
-static int chunk_whole(struct describing *w, const struct ref *r)
-{
-	uint64_t *from, *size;
-
-	if (!chunk_add(w, r, r->e->n_dims, &from, &size))
-		return -ENOMEM;
-	if (r->e->n_dims > 0)
-		memcpy(size, r->e->dims, r->e->n_dims * sizeof(*size));
-	return 0;
+	return rsh_joined_chunk(w->j, r->file, r->e->key, n_dims, from, size);
 }
 
 /* Sets the box of the rank at a place in the mesh; `cuts` are those of the axes
@@ -204,20 +141,6 @@ static void box_placed(const struct rsh_ranks_how *how,
 	}
 }
 
-/* Adds a box.  r is NULL: no file has it. */
-static int chunk_placed(struct describing *w, const struct rsh_box *box,
-			const struct ref *r)
-{
-	const uint32_t n_dims = box->n_dims;
-	uint64_t *from, *size;
-
-	if (!chunk_add(w, r, n_dims, &from, &size))
-		return -ENOMEM;
-	memcpy(from, box->from, n_dims * sizeof(*from));
-	memcpy(size, box->size, n_dims * sizeof(*size));
-	return 0;
-}
-
 /* Returns the first chunk before `end` that has a box; `end`: there is none. */
 static size_t chunk_find(const struct describing *w, size_t end,
 			 const uint64_t *from, const uint64_t *size,
@@ -226,8 +149,8 @@ static size_t chunk_find(const struct describing *w, size_t end,
 	const size_t bytes = n_dims * sizeof(*from);
 	size_t i = 0;
 
-	while (i < end && (memcmp(w->chunks[i].from, from, bytes) != 0 ||
-			   memcmp(w->chunks[i].size, size, bytes) != 0))
+	while (i < end && (memcmp(w->j->chunks[i].from, from, bytes) != 0 ||
+			   memcmp(w->j->chunks[i].size, size, bytes) != 0))
 		i++;
 	return i;
 }
@@ -245,104 +168,66 @@ static bool box_is_held(const struct describing *w, size_t end,
 
 /* ---- copies of which nothing says that they are equal ---- */
 
-/* Opens a file; f is empty then if it is open already. */
-static int file_bytes(const struct describing *w, uint32_t file,
-		      struct rsh_format_file *f, struct rsh_error *err)
-{
-	*f = (struct rsh_format_file){ .path = NULL };
-	if (w->st->all.source)
-		return rsh_format_file_open(w->st->all.source,
-					    describing_path(w, file), f, err);
-	f->bytes = *w->st->bytes[file];
-	return 0;
-}
-
-static int same_bytes(const struct describing *w, const struct ref *a,
-		      const struct ref *b, bool *same, struct rsh_error *err)
-{
-	cleanup_format_file struct rsh_format_file f, g;
-	int rc = file_bytes(w, a->file, &f, err);
-
-	rc = file_bytes(w, b->file, &g, rc ? NULL : err) ?: rc;
-	return rc ?: rsh_format_same_bytes(&f.bytes, a->e->offset, &g.bytes,
-					   b->e->offset, a->e->bytes, same,
-					   err);
-}
-
-static bool same_order(const struct rsh_ranks_entry *a,
-		       const struct rsh_ranks_entry *b)
-{
-	return a->order == b->order ||
-	       (a->order && b->order &&
-		memcmp(a->order, b->order, a->n_dims) == 0);
-}
-
 /* Compares the checksums of two copies, or their bytes if there are none. */
 static int check_same(struct describing *w, const struct ref *a,
 		      const struct ref *b, const char *what)
 {
+	const struct rsh_ranks_entry *x = a->e, *y = b->e;
 	struct rsh_error why = RSH_ERROR_INIT;
-	bool same = a->e->bytes == b->e->bytes && same_order(a->e, b->e);
+	bool same = x->bytes == y->bytes && !x->order == !y->order &&
+		    (!x->order || memcmp(x->order, y->order, x->n_dims) == 0);
 	int rc = 0;
 
-	if (same && a->e->bytes > 0) {
-		if (a->e->has_crc && b->e->has_crc)
-			same = a->e->crc == b->e->crc;
+	if (same && x->bytes > 0) {
+		if (x->has_crc && y->has_crc)
+			same = x->crc == y->crc;
 		else
-			rc = same_bytes(w, a, b, &same, &why);
+			rc = rsh_joined_same_bytes(w->j, (uint32_t[]){
+				a->file, b->file }, (uint64_t[]){
+				x->offset, y->offset }, x->bytes, &same, &why);
 	}
 	if (rc == -ENOMEM || same)
 		return rc;
 	if (rc)
-		return describing_blame(w, a->name, -rc, "%s", why.text);
-	return describing_blame(w, a->name, EBADMSG, "it %s, and differs "
+		return rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
+	return rsh_joined_blame(w->j, a->name, EBADMSG, "it %s, and differs "
 				"between %s and %s: nothing says how these are "
 				"joined (--drop leaves it out)", what,
-				describing_path(w, a->file),
-				describing_path(w, b->file));
+				w->j->names[a->file], w->j->names[b->file]);
 }
 
 /* ---- one tensor ---- */
 
+/* A plain tensor is whole in each file. */
 static int plain_take(struct describing *w, const struct ref *r, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		int rc = i ? check_same(w, r, &r[i], "is a plain tensor") : 0;
+	int rc = 0;
 
-		if (rc || (rc = chunk_whole(w, &r[i])))
-			return rc;
-	}
-	return 0;
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = (i ? check_same(w, r, &r[i], "is a plain tensor") : 0) ?:
+		     chunk_add(w, &r[i], r[i].e->n_dims, NULL, r[i].e->dims);
+	return rc;
 }
 
 /* Returns the number of the file that a rank should have, beside that of `like`
- * and in its place; RSH_DCP_NO_FILE: memory is out. */
+ * and in its place; RSH_DCP_NO_FILE: it is not known. */
 static uint32_t missing_file(struct describing *w, uint32_t like, uint32_t rank)
 {
 	const struct rsh_ranks_listed *l = &w->st->listed[like];
-	const char *name;
+	const char *of = w->j->names[like], *name = NULL;
 
 	if (rank == UINT32_MAX)
 		return RSH_DCP_NO_FILE;
 	if (w->st->tc)
-		name = rsh_tc_find_file(w->st->tc, l->name, rank);
-	else
-		name = l->n == 0 ? NULL :
-		       rsh_arena_format(&w->d->arena_, "%.*s%0*u%s",
-					(int)l->at, l->name,
-					l->name[l->at] == '0' ? (int)l->n : 0,
-					rank, l->name + l->at + l->n);
-	for (size_t i = 0; name && i < w->n_files; i++)
-		if (strcmp(w->files[i], name) == 0)
-			return w->st->all.n + (uint32_t)i;
-	for (uint32_t i = 0; name && i < w->st->all.n; i++)
-		if (strcmp(w->st->listed[i].name, name) == 0)
+		name = rsh_tc_find_file(w->st->tc, of, rank);
+	else if (l->n > 0)
+		name = rsh_arena_format(w->arena, "%.*s%0*u%s", (int)l->at, of,
+					of[l->at] == '0' ? (int)l->n : 0, rank,
+					of + l->at + l->n);
+	for (uint32_t i = 0; name && i < w->j->n_names; i++)
+		if (strcmp(w->j->names[i], name) == 0)
 			return i;
-	if (!name || rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
-			      sizeof(*w->files)))
-		return RSH_DCP_NO_FILE;
-	w->files[w->n_files++] = name;
-	return w->st->all.n + (uint32_t)w->n_files - 1;
+	return name ? rsh_joined_add_name(w->j, name) : RSH_DCP_NO_FILE;
 }
 
 /* Finds the cuts of the axes that are not cut into ranges. */
@@ -366,7 +251,7 @@ static int cuts_find(struct describing *w, const struct ref *r,
 	for (uint32_t d = 0; d < s->n_dims && rc == 0; d++)
 		cuts[d] = at[d] ? &w->cuts[at[d] - 1] : NULL;
 	return rc != -EFBIG ? rc :
-	       describing_blame(w, r->name, EBADMSG, "damaged: it is cut into "
+	       rsh_joined_blame(w->j, r->name, EBADMSG, "damaged: it is cut into "
 				"too many pieces");
 }
 
@@ -393,13 +278,12 @@ static int placed_add_missing(struct describing *w, const struct ref *r,
 		if (has[place])
 			continue;
 		box_placed(how, r->e->spec, cuts, place, &box);
-		if (box_is_held(w, w->n_chunks, box.from, box.size, n_dims))
+		if (box_is_held(w, w->j->n_chunks, box.from, box.size, n_dims))
 			continue;
 		missing++;
-		rc = chunk_placed(w, &box, NULL);
-		if (rc == 0)
-			w->chunks[w->n_chunks - 1].file = missing_file(
-				w, like->file, how->mesh->ranks[place]);
+		rc = rsh_joined_chunk(w->j, missing_file(
+			w, like->file, how->mesh->ranks[place]), NULL, n_dims,
+			box.from, box.size);
 	}
 	return rc;
 }
@@ -421,8 +305,8 @@ static int placed_check(struct describing *w, const struct ref *r,
 		return 0;
 	rsh_dims_text(r->e->dims, r->e->n_dims, has, sizeof(has));
 	rsh_dims_text(box->size, s->n_dims, says, sizeof(says));
-	return describing_blame(w, r->name, EBADMSG, "%s has %s of it, and its "
-				"placement says %s", describing_path(w, r->file),
+	return rsh_joined_blame(w->j, r->name, EBADMSG, "%s has %s of it, and its "
+				"placement says %s", w->j->names[r->file],
 				has, says);
 }
 
@@ -446,32 +330,39 @@ static int placed_take_mesh(struct describing *w, const struct ref *r, size_t n,
 		if (own->how != how || own->place == UINT32_MAX)
 			continue;
 		if (has[own->place])
-			return describing_blame(w, r->name, EBADMSG, "two files "
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "two files "
 						"are of rank %u, such as %s",
 						own->rank,
-						describing_path(w, r[i].file));
+						w->j->names[r[i].file]);
 		has[own->place] = true;
 		box_placed(how, s, cuts, own->place, &box);
 		rc = placed_check(w, &r[i], &box) ?:
-		     chunk_placed(w, &box, &r[i]);
+		     chunk_add(w, &r[i], s->n_dims, box.from, box.size);
 	}
 	return rc;
 }
 
 /* Compares the chunks of a mesh, from `first` on, with those of the meshes
- * before it. */
-static int meshes_compare(struct describing *w, uint32_t n_dims, size_t first)
+ * before it.  Each is of another file. */
+static int meshes_compare(struct describing *w, const struct ref *r,
+			  uint32_t n_dims, size_t first)
 {
+	const struct rsh_dcp_chunk *v = w->j->chunks;
+	const struct ref *a, *b;
 	int rc = 0;
 
-	for (size_t i = first; i < w->n_chunks && rc == 0; i++) {
-		const struct rsh_dcp_chunk *c = &w->chunks[i];
-		const size_t k = chunk_find(w, first, c->from, c->size, n_dims);
+	for (size_t i = first; i < w->j->n_chunks && rc == 0; i++) {
+		const size_t k = chunk_find(w, first, v[i].from, v[i].size,
+					    n_dims);
 
-		if (k < first)
-			rc = check_same(w, w->holders[k], w->holders[i],
-					"is distributed over several groups of "
-					"ranks");
+		if (k == first)
+			continue;
+		for (a = r; a->file != v[k].file;)
+			a++;
+		for (b = r; b->file != v[i].file;)
+			b++;
+		rc = check_same(w, a, b, "is distributed over several groups "
+				"of ranks");
 	}
 	return rc;
 }
@@ -487,14 +378,14 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 
 	for (uint32_t d = 0; d < first->mesh->n_dims; d++)
 		if (first->placements[d].kind == RSH_RANKS_PARTIAL)
-			return describing_blame(w, r->name, ENOTSUP, "each rank "
+			return rsh_joined_blame(w->j, r->name, ENOTSUP, "each rank "
 						"has one summand of it "
 						"(Partial), and they were not "
 						"added before it was saved "
 						"(--drop leaves it out)");
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct rsh_ranks_how *how = r[i].e->spec->how;
-		const size_t n_before = w->n_chunks;
+		const size_t n_before = w->j->n_chunks;
 		size_t k = n_hows;
 
 		while (k > 0 && hows[k - 1] != how)
@@ -503,14 +394,15 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 			continue;
 		hows[n_hows++] = how;
 		if (!rsh_ranks_how_alike(first, how))
-			return describing_blame(w, r->name, EBADMSG, "%s and %s "
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s and %s "
 						"say that it is distributed in "
 						"different ways",
-						describing_path(w, r->file),
-						describing_path(w, r[i].file));
+						w->j->names[r->file],
+						w->j->names[r[i].file]);
 		rc = placed_take_mesh(w, r, n, how, axes);
 		if (rc == 0 && n_before > 0)
-			rc = meshes_compare(w, r->e->spec->n_dims, n_before);
+			rc = meshes_compare(w, r, r->e->spec->n_dims,
+					    n_before);
 	}
 	for (size_t i = 0; i < n_hows && rc == 0; i++)
 		rc = placed_add_missing(w, r, n, hows[i]);
@@ -521,47 +413,34 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 static int sharded_take(struct describing *w, const struct ref *r, size_t n)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
-	uint64_t *from, *size;
+	const size_t dims_bytes = s->n_dims * sizeof(*s->dims);
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		const struct rsh_ranks_spec *own = r[i].e->spec;
-		const struct rsh_ranks_box *b = &own->boxes[r[i].e->piece];
+		const struct rsh_ranks_entry *e = r[i].e;
+		const struct rsh_ranks_box *b = &e->spec->boxes[e->piece];
 		size_t k;
 
-		if (!chunk_add(w, &r[i], s->n_dims, &from, &size))
-			return -ENOMEM;
-		for (uint32_t d = 0; d < s->n_dims; d++) {
-			from[d] = b->from[d];
-			size[d] = b->size[d];
-			if (r[i].e->n_dims != s->n_dims ||
-			    r[i].e->dims[d] != size[d])
-				return describing_blame(w, r->name, EBADMSG,
-							"%s has another shape "
-							"of its shard than it "
-							"says",
-							describing_path(
-								w, r[i].file));
-		}
-		k = chunk_find(w, i, from, size, s->n_dims);
-		if (k < i)
+		if (e->n_dims != s->n_dims ||
+		    memcmp(e->dims, b->size, dims_bytes) != 0)
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s "
+						"has another shape of its "
+						"shard than it says",
+						w->j->names[r[i].file]);
+		k = chunk_find(w, i, b->from, b->size, s->n_dims);
+		rc = chunk_add(w, &r[i], s->n_dims, b->from, b->size);
+		if (rc == 0 && k < i)
 			rc = check_same(w, &r[k], &r[i], "has one shard in "
 					"several files");
 	}
 	for (uint32_t i = 0; i < s->n_all && rc == 0; i++) {
-		struct rsh_dcp_chunk *c = chunk_add(w, NULL, s->n_dims, &from,
-						    &size);
+		const struct rsh_ranks_box *b = &s->all[i];
 
-		if (!c)
-			return -ENOMEM;
-		for (uint32_t d = 0; d < s->n_dims; d++) {
-			from[d] = s->all[i].from[d];
-			size[d] = s->all[i].size[d];
-		}
-		if (box_is_held(w, w->n_chunks - 1, from, size, s->n_dims))
-			w->n_chunks--;
-		else
-			c->file = missing_file(w, r->file, s->all[i].rank);
+		if (!box_is_held(w, w->j->n_chunks, b->from, b->size,
+				 s->n_dims))
+			rc = rsh_joined_chunk(w->j, missing_file(
+				w, r->file, b->rank), NULL, s->n_dims, b->from,
+				b->size);
 	}
 	return rc;
 }
@@ -573,24 +452,24 @@ static int check_alike(struct describing *w, const struct ref *r, size_t n)
 	const struct rsh_ranks_spec *s = r->e->spec;
 
 	if (r->e->undescribed)
-		return describing_blame(w, r->name, EBADMSG, "%s has it, and "
+		return rsh_joined_blame(w->j, r->name, EBADMSG, "%s has it, and "
 					RSH_TC_METADATA " does not say how it "
 					"is distributed (--drop leaves it out)",
-					describing_path(w, r->file));
+					w->j->names[r->file]);
 	/* Arithmetic of torch 2.8 on DTensors may lose what a strided shard is,
 	 * and the sizes of the parts are the same. */
 	if (r->param && s && s->how && r->param->spec->how &&
 	    s->rank == r->param->spec->rank && s->how != r->param->spec->how)
-		return describing_blame(w, r->name, EBADMSG, "%s says that it is "
+		return rsh_joined_blame(w->j, r->name, EBADMSG, "%s says that it is "
 					"distributed in another way than its "
 					"parameter",
-					describing_path(w, r->file));
+					w->j->names[r->file]);
 	for (size_t i = 0; i < n; i++)
 		if (r[i].e->spec && r[i].e->spec->dtype != r[i].e->dtype)
-			return describing_blame(w, r->name, EBADMSG, "%s has "
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s has "
 						"another type of it than it "
 						"says",
-						describing_path(w, r[i].file));
+						w->j->names[r[i].file]);
 	for (size_t i = 1; i < n; i++) {
 		const struct rsh_ranks_spec *t = r[i].e->spec;
 		const char *what = NULL;
@@ -607,10 +486,10 @@ static int check_alike(struct describing *w, const struct ref *r, size_t n)
 				    r->e->n_dims * sizeof(*r->e->dims)) != 0)
 			what = "they have different shapes of it";
 		if (what)
-			return describing_blame(w, r->name, EBADMSG, "%s and "
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s and "
 						"%s contradict each other: %s",
-						describing_path(w, r->file),
-						describing_path(w, r[i].file),
+						w->j->names[r->file],
+						w->j->names[r[i].file],
 						what);
 	}
 	return 0;
@@ -622,44 +501,24 @@ static int tensor_take(void *ctx, void *first, size_t n)
 	struct describing *w = ctx;
 	const struct ref *r = first;
 	const struct rsh_ranks_spec *s = r->e->spec;
-	struct rsh_dcp_tensor *t = &w->tensors[w->d->n_tensors];
 	struct rsh_dcp_axis axes[RSH_MAX_DIMS] = { { 0, NULL } };
-	bool any = false;
-	int rc = check_alike(w, r, n);
-
-	w->n_chunks = 0;
-	if (rc == 0)
-		rc = !s ? plain_take(w, r, n) :
-		     s->how ? placed_take(w, r, n, axes) :
-			      sharded_take(w, r, n);
-	if (rc)
-		return rc < 0 ? rc : 0;
-	*t = (struct rsh_dcp_tensor){
+	struct rsh_dcp_tensor t = {
 		.name = r->name, .dtype = r->e->dtype,
 		.n_dims = s ? s->n_dims : r->e->n_dims,
 		.dims = s ? s->dims : r->e->dims,
-		.n_chunks = (uint32_t)w->n_chunks,
-		.chunks = rsh_arena_array(&w->d->arena_, struct rsh_dcp_chunk,
-					  w->n_chunks),
 		.n_keys = r->shown.n_keys, .keys = r->shown.keys,
 	};
-	if (!t->chunks)
-		return -ENOMEM;
-	if (w->n_chunks > 0)
-		memcpy(t->chunks, w->chunks, w->n_chunks * sizeof(*t->chunks));
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		any |= axes[d].n > 0;
-	if (any) {
-		struct rsh_dcp_axis *kept = rsh_arena_array(
-			&w->d->arena_, struct rsh_dcp_axis, t->n_dims);
+	int rc = check_alike(w, r, n) ?:
+		 (!s ? plain_take(w, r, n) :
+		  s->how ? placed_take(w, r, n, axes) : sharded_take(w, r, n));
 
-		if (!kept)
+	if (rc)
+		return rc < 0 ? rc : 0;
+	for (uint32_t d = 0; d < t.n_dims && !t.axes; d++)
+		if (axes[d].n > 0 &&
+		    !(t.axes = rsh_arena_copy(w->arena, axes, t.n_dims)))
 			return -ENOMEM;
-		memcpy(kept, axes, t->n_dims * sizeof(*kept));
-		t->axes = kept;
-	}
-	w->d->n_tensors++;
-	return 0;
+	return rsh_joined_tensor(w->j, &t);
 }
 
 /* ---- all tensors ---- */
@@ -671,18 +530,6 @@ static int ref_by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name) ?: rsh_by_u32(&x->rank, &y->rank) ?:
 	       rsh_by_u32(&x->file, &y->file) ?:
 	       rsh_by_u32(&x->e->piece, &y->e->piece);
-}
-
-/* Returns whether a tensor of an item is shown. */
-static bool is_shown(const struct rsh_source_ranks *st, uint32_t file,
-		     const struct rsh_ranks_entry *e)
-{
-	const enum rsh_ranks_role role =
-		st->items[st->listed[file].item].role;
-
-	return role == RSH_RANKS_MODEL ||
-	       (role == RSH_RANKS_OPTIMIZER &&
-		!(st->is_flat && strncmp(e->name, "state.", 6) == 0));
 }
 
 static int refs_make(struct describing *w)
@@ -700,58 +547,30 @@ static int refs_make(struct describing *w)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ranks_file *f = st->all.files[i];
+		const enum rsh_ranks_role role = rsh_ranks_role_of(st, i);
+		const uint32_t item = st->listed[i].item;
 
 		for (uint32_t k = 0; f && k < f->n; k++) {
 			struct ref *r = &w->refs[w->n_refs];
 			const struct rsh_ranks_entry *e = &f->v[k];
 
-			if (!is_shown(st, i, e))
+			if (role == RSH_RANKS_VALUES ||
+			    (role == RSH_RANKS_OPTIMIZER && st->is_flat &&
+			     strncmp(e->name, "state.", 6) == 0))
 				continue;
 			*r = (struct ref){
 				.e = e, .file = i, .rank = st->listed[i].rank,
+				.param = rsh_ranks_param_of(st, item, e->name),
 			};
-			if (rsh_ranks_name_show(st, st->listed[i].item, e->name,
-						e->keys, e->n_keys,
-						&w->d->arena_, &r->shown))
+			if (rsh_ranks_name_show(st, item, e->name, e->keys,
+						e->n_keys, w->arena,
+						&r->shown))
 				return -ENOMEM;
 			r->name = r->shown.name;
-			r->param = rsh_ranks_param_of(st, st->listed[i].item,
-						      e->name);
 			w->n_refs++;
 		}
 	}
-	qsort(w->refs, w->n_refs, sizeof(*w->refs), ref_by_name);
-	return 0;
-}
-
-static int tensors_make(struct describing *w)
-{
-	int rc = refs_make(w);
-	size_t n = rc == 0 && w->n_refs > 0;
-
-	for (size_t i = 1; rc == 0 && i < w->n_refs; i++)
-		n += strcmp(w->refs[i - 1].name, w->refs[i].name) != 0;
-	w->tensors = rsh_arena_array(&w->d->arena_, struct rsh_dcp_tensor, n);
-	if (rc || !w->tensors)
-		return -ENOMEM;
-	w->d->tensors = w->tensors;
-	return rsh_joined_each(w->refs, w->n_refs, sizeof(*w->refs),
-			       tensor_take, w);
-}
-
-static int files_make(struct describing *w)
-{
-	const struct rsh_source_ranks *st = w->st;
-	const size_t n = st->all.n + w->n_files;
-	const char **files = rsh_arena_array(&w->d->arena_, const char *, n);
-
-	if (!files)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
-		files[i] = i < st->all.n ? st->listed[i].name :
-				       w->files[i - st->all.n];
-	w->d->files = files;
-	w->d->n_files = (uint32_t)n;
+	rsh_sort(w->refs, w->n_refs, ref_by_name);
 	return 0;
 }
 
@@ -765,7 +584,7 @@ static int ranks_check(const struct rsh_source_ranks *st, struct rsh_error *err)
 		if (f && f->rank != UINT32_MAX && f->rank != l->rank)
 			return rsh_error_set(err, EBADMSG, "%s/%s: the file is "
 					     "of rank %u, not %u",
-					     st->path, l->name,
+					     st->all.path, st->all.names[i],
 					     f->rank, l->rank);
 		for (size_t k = 0; f && st->world && k < f->specs.n; k++) {
 			const struct rsh_ranks_how *how = f->specs.v[k].how;
@@ -777,7 +596,7 @@ static int ranks_check(const struct rsh_source_ranks *st, struct rsh_error *err)
 						"%s: rank %u is in its mesh, "
 						"and the names of the files "
 						"say that there are %u ranks",
-						st->path, l->name,
+						st->all.path, st->all.names[i],
 						f->specs.v[k].name,
 						how->mesh->ranks[j],
 						st->world);
@@ -790,40 +609,33 @@ static int ranks_check(const struct rsh_source_ranks *st, struct rsh_error *err)
 	return 0;
 }
 
-int rsh_ranks_describe(struct rsh_source_ranks *st, struct rsh_error *err)
+static int ranks_describe(void *state, struct rsh_error *err)
 {
-	struct describing w = { .st = st, .budget = RUNS_MAX };
-	int rc;
+	struct rsh_source_ranks *st = state;
+	struct describing w = {
+		.st = st, .j = &st->all, .budget = RUNS_MAX,
+		.arena = &st->all.dcp.pub->arena_,
+	};
+	int rc = ranks_check(st, err);
 
-	if (st->all.described)
-		return 0;
-	rc = ranks_check(st, err);
 	if (rc)
 		return rc;
-	w.d = rsh_joined_begin(&st->all);
-	if (!w.d)
-		return rsh_error_nomem(err);
-	rc = rsh_ranks_params_find(st) ?: tensors_make(&w) ?:
-	     files_make(&w);
+	rc = rsh_ranks_params_find(st) ?: refs_make(&w) ?:
+	     rsh_joined_each(w.j, w.refs, w.n_refs, sizeof(*w.refs),
+			     tensor_take, &w);
 	free(w.refs);
 	for (size_t i = 0; i < w.n_cuts; i++)
 		rsh_ranks_cut_clear(&w.cuts[i].cut);
 	free(w.cuts);
-	free(w.chunks);
-	free(w.holders);
-	free(w.files);
-	if (rc)
-		return rsh_error_nomem(err);
-	st->all.described = true;
-	return 0;
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- what is wrong with a description ---- */
 
-/* Returns whether the tensor is of an optimizer, which a model does not
- * need. */
-static bool is_of_optimizer(const struct rsh_source_ranks *st, const char *name)
+static bool ranks_is_state(const void *state, const char *name)
 {
+	const struct rsh_source_ranks *st = state;
+
 	for (uint32_t i = 0; i < st->n_items; i++) {
 		const char *word = st->items[i].word;
 
@@ -832,15 +644,6 @@ static bool is_of_optimizer(const struct rsh_source_ranks *st, const char *name)
 		    name[strlen(word)] == '.')
 			return true;
 	}
-	return false;
-}
-
-/* Returns whether a file of the item, or of any item of the model, was read. */
-static bool item_is_read(const struct rsh_source_ranks *st, uint32_t item)
-{
-	for (uint32_t i = 0; i < st->all.n; i++)
-		if (st->all.files[i] && st->listed[i].item == item)
-			return true;
 	return false;
 }
 
@@ -856,7 +659,7 @@ static bool find_unknown(const struct rsh_source_ranks *st, uint32_t world,
 	for (uint32_t i = 0; known && i < st->all.n; i++) {
 		const struct rsh_ranks_file *f = st->all.files[i];
 
-		if (!f || st->items[st->listed[i].item].role != RSH_RANKS_MODEL)
+		if (!f || rsh_ranks_role_of(st, i) != RSH_RANKS_MODEL)
 			continue;
 		if (st->listed[i].rank < world)
 			known[st->listed[i].rank] = true;
@@ -881,23 +684,23 @@ static bool find_unknown(const struct rsh_source_ranks *st, uint32_t world,
 	return known;
 }
 
-void rsh_ranks_judge_files(const struct rsh_source_ranks *st, bool optimizer,
+void rsh_ranks_judge_files(const void *state, bool optimizer,
 			   struct rsh_error *wrong)
 {
+	const struct rsh_source_ranks *st = state;
 	uint32_t world = st->world, unknown;
 
 	for (uint32_t i = 0; i < st->all.n; i++) {
-		const uint32_t item = st->listed[i].item;
-		const enum rsh_ranks_role role = st->items[item].role;
+		const enum rsh_ranks_role role = rsh_ranks_role_of(st, i);
 		const struct rsh_ranks_file *f = st->all.files[i];
 
 		if (f && f->specs.world > world)
 			world = f->specs.world;
 		if ((role == RSH_RANKS_OPTIMIZER) == optimizer &&
-		    role != RSH_RANKS_VALUES && !item_is_read(st, item) &&
-		    !wrong->code)
+		    role != RSH_RANKS_VALUES && !wrong->code &&
+		    rsh_ranks_lowest(st, st->listed[i].item) == st->all.n)
 			rsh_error_set(wrong, ENOENT, "no file such as %s can be "
-				      "read", st->listed[i].name);
+				      "read", st->all.names[i]);
 	}
 	if (optimizer || wrong->code || world > RSH_MESH_RANKS_MAX)
 		return;
@@ -909,27 +712,55 @@ void rsh_ranks_judge_files(const struct rsh_source_ranks *st, bool optimizer,
 			      unknown);
 }
 
-int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
-		    struct rsh_error *wrong)
+/* ---- what it is ---- */
+
+/* Says how many ranks have saved it, their largest mesh, and the step. */
+static const char *ranks_about(const void *state, struct rsh_arena *arena)
 {
-	const struct rsh_dcp *d = st->all.dcp.pub;
+	const struct rsh_source_ranks *st = state;
+	const struct rsh_ranks_mesh *mesh = NULL;
+	const char *step = strstr(st->all.dir, RSH_RANKS_STEP);
+	uint32_t world = st->world;
+	uint64_t number = 0;
+	char at[48] = "";
 
-	rsh_ranks_judge_files(st, optimizer, wrong);
-	for (size_t i = 0; i < st->all.problems.n && !wrong->code; i++) {
-		const struct rsh_tensor_problem *p = &st->all.problems.v[i];
-
-		if (is_of_optimizer(st, p->name) == optimizer)
-			rsh_error_set(wrong, p->code, "%s", p->text);
-	}
-	for (uint32_t i = 0; i < d->n_tensors && !wrong->code; i++) {
-		const struct rsh_dcp_tensor *t = &d->tensors[i];
-
-		if (is_of_optimizer(st, t->name) != optimizer)
-			continue;
-		if (rsh_dcp_check_covered(t, wrong) == -ENOMEM)
-			return -ENOMEM;
-		if (!wrong->code)
-			rsh_joined_find_lost(&st->all, t, wrong);
-	}
-	return 0;
+	for (size_t i = 0; i < st->ways.n_meshes; i++)
+		if (!mesh || st->ways.meshes[i]->n > mesh->n)
+			mesh = st->ways.meshes[i];
+	for (uint32_t i = 0; i < st->all.n && !st->world; i++)
+		world = st->listed[i].rank >= world ? st->listed[i].rank + 1 :
+						      world;
+	if (mesh && mesh->n > world)
+		world = mesh->n;
+	if (!step && (step = strstr(st->all.path, "/" RSH_RANKS_STEP)))
+		step++;
+	if (step && rsh_ranks_step_read(step, strcspn(step, "/"), &number))
+		snprintf(at, sizeof(at), ", step %llu",
+			 (unsigned long long)number);
+	return rsh_arena_format(arena, "a file of torch.save() for each of %u "
+				"rank%s%s%s%s%s%s%s%s", world,
+				world == 1 ? "" : "s", mesh ? " (mesh " : "",
+				mesh ? mesh->text : "", mesh ? ")" : "", at,
+				st->critic ? "; " : "",
+				st->critic ? st->critic : "",
+				st->critic ? " is another model" : "");
 }
+
+static void ranks_clear(void *state)
+{
+	struct rsh_source_ranks *st = state;
+
+	rsh_tc_free(st->tc);
+	rsh_ranks_ways_clear(&st->ways);
+}
+
+const struct rsh_joined_format rsh_ranks_files = {
+	.read = rsh_ranks_kept_read,
+	.free_it = rsh_ranks_file_free,
+	.describe = ranks_describe,
+	.about = ranks_about,
+	.is_state = ranks_is_state,
+	.judge = rsh_ranks_judge_files,
+	.clear = ranks_clear,
+	.has_gaps = true,
+};

@@ -24,12 +24,9 @@ static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	uint8_t *order = NULL;
 
 	rsh_torch_layout(t, &l);
-	if (l.dense && !rsh_torch_is_row_major(l.order, t->n_dims)) {
-		order = rsh_arena_array(&f->arena, uint8_t, t->n_dims);
-		if (!order)
-			return -ENOMEM;
-		memcpy(order, l.order, t->n_dims);
-	}
+	if (l.dense && !rsh_torch_is_row_major(l.order, t->n_dims) &&
+	    !(order = rsh_arena_copy(&f->arena, l.order, t->n_dims)))
+		return -ENOMEM;
 	*e = (struct rsh_ranks_entry){
 		.key = rsh_ranks_text_keep(f->specs.ways, t->name),
 		.dtype = t->dtype, .n_dims = t->n_dims,
@@ -105,22 +102,6 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 	return 0;
 }
 
-/* All tensors of a file are of one rank. */
-static int file_check_rank(const struct rsh_ranks_file *f, const char *path,
-			   struct rsh_error *err)
-{
-	for (size_t i = 0; i < f->specs.n; i++) {
-		const struct rsh_ranks_spec *s = &f->specs.v[i];
-
-		if (s->rank != UINT32_MAX && s->rank != f->rank)
-			return rsh_error_set(err, EBADMSG, "%s: tensor %s is "
-					     "of rank %u, and others are of "
-					     "rank %u", path, s->name,
-					     s->rank, f->rank);
-	}
-	return 0;
-}
-
 bool rsh_ranks_is_params(const struct rsh_torch_value *v)
 {
 	return v->n_keys == 3 && v->keys[0].text && v->keys[2].text &&
@@ -128,30 +109,12 @@ bool rsh_ranks_is_params(const struct rsh_torch_value *v)
 	       strcmp(v->keys[2].text, "params") == 0;
 }
 
-/* Counts the groups of parameters of an optimizer, and the parameters of the
- * last one. */
-static void file_count_groups(struct rsh_ranks_file *f,
-			      const struct rsh_torch_file *of)
-{
-	for (uint32_t i = 0; i < of->n_values; i++) {
-		const struct rsh_torch_value *v = &of->values[i];
-		const char *at = v->plain.json;
-
-		if (!rsh_ranks_is_params(v))
-			continue;
-		f->n_groups++;
-		f->n_params = at && strcmp(at, "[]") != 0;
-		while (at && (at = strchr(at, ',')) != NULL) {
-			f->n_params++;
-			at++;
-		}
-	}
-}
-
 /* ---- reading ---- */
 
-void rsh_ranks_file_free(struct rsh_ranks_file *f)
+void rsh_ranks_file_free(void *file)
 {
+	struct rsh_ranks_file *f = file;
+
 	if (!f)
 		return;
 	free(f->specs.v);
@@ -169,13 +132,34 @@ static int read_torch(struct rsh_ranks_file *f,
 	int rc = rsh_torch_file_read_parts(bytes, &parts, &of, err) ?:
 		 file_take(f, of, bytes->path, err);
 
-	if (rc == 0) {
-		file_count_groups(f, of);
-		rc = file_check_rank(f, bytes->path, err);
+	/* All tensors of a file are of one rank. */
+	for (size_t i = 0; i < f->specs.n && rc == 0; i++) {
+		const struct rsh_ranks_spec *s = &f->specs.v[i];
+
+		if (s->rank != UINT32_MAX && s->rank != f->rank)
+			rc = rsh_error_set(err, EBADMSG, "%s: tensor %s is of "
+					   "rank %u, and others are of rank %u",
+					   bytes->path, s->name, s->rank,
+					   f->rank);
+	}
+	/* Groups of parameters of an optimizer, and parameters of the last
+	 * one. */
+	for (uint32_t i = 0; rc == 0 && i < of->n_values; i++) {
+		const struct rsh_torch_value *v = &of->values[i];
+		const char *at = v->plain.json;
+
+		if (!rsh_ranks_is_params(v))
+			continue;
+		f->n_groups++;
+		f->n_params = at && strcmp(at, "[]") != 0;
+		while (at && (at = strchr(at, ',')) != NULL) {
+			f->n_params++;
+			at++;
+		}
 	}
 	if (rc == 0 && names)
-		rc = rsh_torch_index_by_name(of, bytes, full, names, index,
-					     err);
+		rc = rsh_torch_index(of, bytes, full, true, names, index,
+				     err);
 	rsh_torch_file_free(of);
 	return rc;
 }
@@ -245,8 +229,7 @@ static int read_described(struct rsh_ranks_file *f,
 				     &ix, err) : rsh_error_nomem(err);
 
 	if (rc == 0 && f->specs.n)
-		qsort(f->specs.v, f->specs.n, sizeof(*f->specs.v),
-		      spec_by_name);
+		rsh_sort(f->specs.v, f->specs.n, spec_by_name);
 	if (rc == 0 && described_take(f, ix, own))
 		rc = rsh_error_nomem(err);
 	for (size_t i = 0; rc == 0 && i < f->specs.n; i++) {
@@ -291,19 +274,10 @@ int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
 	return rc;
 }
 
-/* ---- as one of all files ---- */
-
-static const char *kept_name(const void *state, uint32_t file)
-{
-	const struct rsh_source_ranks *st = state;
-
-	return st->listed[file].name;
-}
-
-static int kept_read(void *state, uint32_t file,
-		     const struct rsh_byte_source *bytes, bool full,
-		     struct rsh_names *names, void **out,
-		     struct rsh_ckpt_index **index, struct rsh_error *err)
+int rsh_ranks_kept_read(void *state, uint32_t file,
+			const struct rsh_byte_source *bytes, bool full,
+			struct rsh_names *names, void **out,
+			struct rsh_ckpt_index **index, struct rsh_error *err)
 {
 	struct rsh_source_ranks *st = state;
 	struct rsh_ranks_file *f;
@@ -313,12 +287,3 @@ static int kept_read(void *state, uint32_t file,
 	*out = f;
 	return rc;
 }
-
-static void kept_free(void *file)
-{
-	rsh_ranks_file_free(file);
-}
-
-const struct rsh_joined_format rsh_ranks_files = {
-	kept_name, kept_read, kept_free,
-};

@@ -29,8 +29,6 @@
 /* The directories of a step that may have the model. */
 static const char *const roles[] = { "", "actor", "policy", "critic" };
 #define N_ROLES (sizeof(roles) / sizeof(roles[0]))
-/* So many steps are looked at to recognise a source. */
-#define STEPS_LOOKED_AT 16
 
 /* ---- directories ---- */
 
@@ -53,39 +51,19 @@ static int has_model(const struct rsh_store *store, const char *step)
 {
 	for (size_t i = 0; i < N_ROLES; i++) {
 		cleanup_free char *path = role_dir(step, roles[i]);
-		cleanup_dir struct rsh_dir *dir = NULL;
-		int more = path ? rsh_dir_open(store, path, &dir) : -ENOMEM;
-		const char *name;
+		int rc = path ? rsh_joined_dir_has(store, path, is_model_name) :
+				-ENOMEM;
 
-		while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0)
-			if (is_model_name(name))
-				return 1;
-		if (more && !((more == -ENOENT || more == -ENOTDIR) &&
-			      *roles[i]))
-			return more;
+		if (rc && !((rc == -ENOENT || rc == -ENOTDIR) && *roles[i]))
+			return rc;
 	}
 	return 0;
 }
 
 /* ---- what a file has ---- */
 
-/* Returns the number of ranks of the largest mesh in a file, or of the boxes of
- * ShardedTensors; 1 if the file has all of the model. */
-static uint32_t file_world(const struct rsh_ranks_file *f)
-{
-	uint32_t n = 1;
-
-	for (size_t i = 0; i < f->specs.n; i++) {
-		const struct rsh_ranks_spec *s = &f->specs.v[i];
-		const uint32_t of = s->how ? s->how->mesh->n : s->n_all;
-
-		if (of > n)
-			n = of;
-	}
-	return n;
-}
-
-/* Reads a file, and sets its rank and the number of ranks.  Returns 1, 0 if it
+/* Reads a file, and sets its rank and the number of ranks: that of its largest
+ * mesh, or of the boxes of ShardedTensors.  Returns 1, 0 if it
  * is not one of torch.save() with parts of tensors, or -errno that says that
  * nothing is known. */
 static int look_for_parts(const struct rsh_source *s, const char *name,
@@ -104,8 +82,16 @@ static int look_for_parts(const struct rsh_source *s, const char *name,
 	if (rc)
 		rc = rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc : 0;
 	else if (f->specs.n > 0) {
+		/* 1 if the file has all of the model. */
 		*rank = f->rank;
-		*world = file_world(f);
+		*world = 1;
+		for (size_t i = 0; i < f->specs.n; i++) {
+			const struct rsh_ranks_spec *of = &f->specs.v[i];
+			const uint32_t n = of->how ? of->how->mesh->n :
+						     of->n_all;
+
+			*world = n > *world ? n : *world;
+		}
 		rc = 1;
 	}
 	rsh_ranks_file_free(f);
@@ -209,22 +195,11 @@ static int groups_of_parts(const struct rsh_source *s,
 
 /* ---- bidding ---- */
 
-static bool look_finds_step(const struct rsh_look *l)
+static bool may_be_step(const char *name)
 {
-	const struct rsh_store *store = rsh_source_store(l->source);
-	unsigned looked_at = 0;
 	uint64_t step;
-	int has = 0;
 
-	for (size_t i = l->n; i-- > 0 && has <= 0 &&
-	     looked_at < STEPS_LOOKED_AT;)
-		if (rsh_ranks_step_read(l->names[i], strlen(l->names[i]),
-					&step)) {
-			looked_at++;
-			has = has_model(store, l->names[i]);
-			rsh_look_fail(l, l->names[i], has < 0 ? has : 0);
-		}
-	return has > 0;
+	return rsh_ranks_step_read(name, strlen(name), &step);
 }
 
 /* Returns whether SOURCE has files of one step, without a read of any. */
@@ -239,31 +214,18 @@ static bool look_has_step(const struct rsh_look *l)
 	return false;
 }
 
-/* Any program's files are read if nothing in the directory says what they
- * are. */
-static int bid_for_groups(const struct rsh_look *l)
+int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_ranks_group *groups;
-	size_t n = 0;
-	int rc = groups_of_parts(l->source, l->names, l->n, &arena, &groups,
-				 &n);
-
-	rsh_look_fail(l, "", rc);
-	rsh_arena_clear(&arena);
-	return rc == 0 && n > 0 ? RSH_BID_SURE : RSH_BID_NO;
-}
-
-int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
-{
 	uint32_t rank, world;
+	size_t n = 0;
+	int rc;
 
 	more->is_step = !l->file && look_has_step(l);
 	if (!rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	if (l->file) {
-		int rc;
-
 		if (!rsh_ranks_has_suffix(l->file))
 			return RSH_BID_NO;
 		rc = look_for_parts(l->source, l->file, &rank, &world);
@@ -271,42 +233,27 @@ int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		/* Any file of torch.save() is one of PyTorch. */
 		return rc > 0 ? RSH_BID_SURE + 1 : RSH_BID_NO;
 	}
-	if (more->is_step || look_finds_step(l))
+	if (more->is_step || rsh_joined_look(l, may_be_step, has_model))
 		return RSH_BID_SURE;
 	if (rsh_look_has(l, RSH_TC_METADATA)) {
 		struct rsh_error why = RSH_ERROR_INIT;
 		struct rsh_tc *tc;
-		int rc = rsh_tc_load(l->source, &tc, &why);
 
+		rc = rsh_tc_load(l->source, &tc, &why);
 		rsh_look_fail(l, RSH_TC_METADATA, rc == -EXDEV ? 0 : rc);
 		rsh_tc_free(tc);
 		if (rc != -EBADMSG)
 			return RSH_BID_SURE;
 	}
-	return bid_for_groups(l);
+	/* Any program's files are read if nothing in the directory says what
+	 * they are. */
+	rc = groups_of_parts(l->source, l->names, l->n, &arena, &groups, &n);
+	rsh_look_fail(l, "", rc);
+	rsh_arena_clear(&arena);
+	return rc == 0 && n > 0 ? RSH_BID_SURE : RSH_BID_NO;
 }
 
 /* ---- listing ---- */
-
-static const char *last_of(const struct rsh_source *s)
-{
-	const char *slash = strrchr(rsh_source_path(s), '/');
-
-	return slash ? slash + 1 : rsh_source_path(s);
-}
-
-static int list_file(struct rsh_source *s, const char *name, const char *label)
-{
-	struct rsh_checkpoint c = { .label = strdup(label) };
-	struct rsh_stat st;
-
-	if (rsh_store_look(rsh_source_store(s), name, &st) == 0) {
-		c.mtime = st.attr.mtime;
-		c.ctime = st.attr.ctime;
-	}
-	c.name = c.label ? strdup(name) : NULL;
-	return rsh_source_list(s, &c);
-}
 
 static bool step_take(const char *name, struct rsh_checkpoint *c)
 {
@@ -324,7 +271,8 @@ static int list_step(struct rsh_source *s, const char *name,
 {
 	const size_t n = rsh_source_n_on_list(s);
 	struct rsh_format_step d = {
-		.source = s, .label = *name ? name : last_of(s), .step = *step,
+		.source = s, .step = *step,
+		.label = *name ? name : rsh_path_name(rsh_source_path(s)),
 	};
 
 	for (size_t i = 0; i < N_ROLES; i++) {
@@ -352,90 +300,56 @@ static int list_step(struct rsh_source *s, const char *name,
 	return 0;
 }
 
-/* Files of any program: all groups that have parts, as one step. */
-static int list_groups(struct rsh_source *s, const struct rsh_path_list *names,
-		       struct rsh_error *err)
-{
-	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_ranks_group *groups;
-	size_t n = 0;
-	int rc = groups_of_parts(s, (const char *const *)names->v, names->n,
-				 &arena, &groups, &n);
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
-			rc = list_file(s, groups[i].names[k], last_of(s));
-	rsh_arena_clear(&arena);
-	return rc == -ENOMEM ? rsh_error_nomem(err) :
-	       rc ? rsh_store_open_error(rsh_source_store(s), "", rc, err) : 0;
-}
-
 /* ---- opening ---- */
-
-static int refuse_part(const struct rsh_source *s, const char *file,
-		       struct rsh_error *err)
-{
-	uint32_t rank = 0, world = 1;
-	int rc = look_for_parts(s, file, &rank, &world);
-
-	if (rc < 0)
-		return rsh_store_open_error(rsh_source_store(s), file, rc, err);
-	return world <= 1 ? 0 :
-	       rsh_error_set(err, EINVAL, "%s/%s: it is the part of rank %u of "
-			     "%u: SOURCE is the directory with the files of "
-			     "all ranks", rsh_source_path(s), file, rank,
-			     world);
-}
-
-static int list_steps(struct rsh_source *s, const struct rsh_path_list *names,
-		      struct rsh_error *err)
-{
-	struct rsh_step step = { .n = 1 };
-	int rc = 0;
-
-	for (size_t i = 0; i < names->n && rc == 0; i++)
-		if (rsh_ranks_step_read(names->v[i], strlen(names->v[i]),
-					&step.numbers[0]))
-			rc = list_step(s, names->v[i], &step, err);
-	return rc;
-}
-
-/* Lists the files that metadata.pkl names and that exist. */
-static int list_described(struct rsh_source *s, struct rsh_error *err)
-{
-	struct rsh_tc *tc;
-	struct rsh_stat st;
-	int rc = rsh_tc_load(s, &tc, err);
-
-	for (size_t i = 0; rc == 0 && i < tc->n_files; i++)
-		if (rsh_store_look(rsh_source_store(s), tc->files[i].name,
-				   &st) == 0 &&
-		    list_file(s, tc->files[i].name, last_of(s)))
-			rc = rsh_error_nomem(err);
-	rsh_tc_free(tc);
-	return rc;
-}
 
 static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
-	struct rsh_stat st;
-	struct rsh_path_list names = { 0 };
+	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
-	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_path_list names = { 0 };
+	struct rsh_step step = { .n = 1 };
+	struct rsh_ranks_group *groups;
+	struct rsh_tc *tc = NULL;
+	struct rsh_stat st;
+	size_t n = 0;
+	int rc = rsh_path_list_read(&names, store, "");
 
 	if (rc)
 		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
-		     rsh_store_open_error(rsh_source_store(s), "", rc, err);
-	if (rc == 0)
-		rc = list_step(s, "", &none, err);
-	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
-		rc = list_steps(s, &names, err);
-		*steps = rsh_source_n_on_list(s) > 0;
+		     rsh_store_open_error(store, "", rc, err);
+	rc = rc ?: list_step(s, "", &none, err);
+	*steps = rc == 0 && rsh_source_n_on_list(s) == 0;
+	for (size_t i = 0; i < names.n && *steps && rc == 0; i++)
+		if (rsh_ranks_step_read(names.v[i], strlen(names.v[i]),
+					&step.numbers[0]))
+			rc = list_step(s, names.v[i], &step, err);
+	*steps = *steps && rsh_source_n_on_list(s) > 0;
+	if (rc || rsh_source_n_on_list(s) > 0) {
+		rsh_path_list_clear(&names);
+		return rc;
 	}
-	if (rc == 0 && rsh_source_n_on_list(s) == 0)
-		rc = rsh_store_look(rsh_source_store(s), RSH_TC_METADATA,
-				    &st) == 0 ?
-		     list_described(s, err) : list_groups(s, &names, err);
+	/* The files that metadata.pkl names and that exist, or those of any
+	 * program: all groups that have parts, as one step. */
+	if (rsh_store_look(store, RSH_TC_METADATA, &st) == 0) {
+		rc = rsh_tc_load(s, &tc, err);
+		for (size_t i = 0; rc == 0 && i < tc->n_files; i++)
+			if (rsh_store_look(store, tc->files[i].name, &st) == 0)
+				rc = rsh_joined_list_file(
+					s, tc->files[i].name, NULL, none, 0);
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) : rc;
+	} else {
+		rc = groups_of_parts(s, (const char *const *)names.v, names.n,
+				     &arena, &groups, &n);
+		for (size_t i = 0; i < n && rc == 0; i++)
+			for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
+				rc = rsh_joined_list_file(
+					s, groups[i].names[k], NULL, none, 0);
+		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
+		     rc ? rsh_store_open_error(store, "", rc, err) : 0;
+	}
+	rsh_tc_free(tc);
+	rsh_arena_clear(&arena);
 	rsh_path_list_clear(&names);
 	return rc;
 }
@@ -444,10 +358,22 @@ int rsh_ranks_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		   struct rsh_error *err)
 {
 	const char *file = rsh_source_file(s);
+	uint32_t rank = 0, world = 1;
 	bool steps = false;
-	int rc = file ? refuse_part(s, file, err) : list_all(s, &steps, err);
+	int rc = file ? look_for_parts(s, file, &rank, &world) :
+			list_all(s, &steps, err);
 
-	if (rc == 0 && file && list_file(s, file, file))
+	if (rc < 0 && file)
+		return rsh_store_open_error(rsh_source_store(s), file, rc, err);
+	rc = rc < 0 ? rc : 0;
+	if (world > 1)
+		return rsh_error_set(err, EINVAL, "%s/%s: it is the part of "
+				     "rank %u of %u: SOURCE is the directory "
+				     "with the files of all ranks",
+				     rsh_source_path(s), file, rank, world);
+
+	if (rc == 0 && file &&
+	    rsh_joined_list_file(s, file, file, (struct rsh_step){ .n = 0 }, 0))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && rsh_source_n_on_list(s) == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: the files of its ranks "

@@ -17,14 +17,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 #include "rsh/wire/torch_dtype.h"
 
 #define PATH_KEYS_MAX 64
@@ -58,7 +56,7 @@ static int file_take(struct rsh_tc *tc, const struct rsh_pickle_value *item,
 	struct rsh_tc_file *f = &tc->files[tc->n_files];
 	uint64_t number;
 
-	if (!rsh_ranks_number(rank, RSH_MESH_RANKS_MAX, &number) ||
+	if (!rsh_pickle_number(rank, RSH_MESH_RANKS_MAX, &number) ||
 	    (info->kind != RSH_PV_NONE &&
 	     (!of || of->kind != RSH_PV_TEXT || strlen(of->text) != of->n)))
 		return tc_bad(path, "a file of a rank without a name", err);
@@ -198,8 +196,7 @@ static const char *path_join(struct rsh_arena *arena, const char *json,
 
 		v[i].index = (uint64_t)json_integer_value(k);
 		if (text) {
-			v[i].text = rsh_arena_strndup(arena, text,
-						      strlen(text));
+			v[i].text = rsh_arena_strdup(arena, text);
 			name = !v[i].text ? NULL :
 			       rsh_arena_format(arena, "%s%s%s", name,
 						i ? "." : "", text);
@@ -228,11 +225,11 @@ static int spec_fill(const struct rsh_ranks_reading *r,
 	const struct rsh_pickle_value *dtype = rsh_pickle_find(data, "dtype");
 	uint32_t n = 0, n_ranks = 0;
 	const struct rsh_pickle_value *placements =
-		rsh_ranks_items(rsh_pickle_find(data, "placements"), &n);
+		rsh_pickle_items(rsh_pickle_find(data, "placements"), &n);
 	cleanup_free uint32_t *ranks = NULL;
 	int rc;
 
-	if (!rsh_ranks_items(shape, &out->n_dims) || !dtype || !placements ||
+	if (!rsh_pickle_items(shape, &out->n_dims) || !dtype || !placements ||
 	    !rsh_ranks_mesh_sizes(rsh_pickle_find(of, "mesh_shape"), &m) ||
 	    !rsh_ranks_list_read(rsh_pickle_find(of, "mesh_data"), &ranks,
 				 &n_ranks) ||
@@ -271,15 +268,15 @@ static const struct rsh_pickle_value *
 entry_of(const struct rsh_pickle_value *list, uint32_t rank)
 {
 	uint32_t n, n_ranks;
-	const struct rsh_pickle_value *entries = rsh_ranks_items(list, &n);
+	const struct rsh_pickle_value *entries = rsh_pickle_items(list, &n);
 
 	for (uint32_t i = 0; entries && i < n; i++) {
-		const struct rsh_pickle_value *ranks = rsh_ranks_items(
+		const struct rsh_pickle_value *ranks = rsh_pickle_items(
 			rsh_pickle_find(&entries[i], "ranks"), &n_ranks);
 		uint64_t one;
 
 		for (uint32_t k = 0; ranks && k < n_ranks; k++)
-			if (rsh_ranks_number(&ranks[k], UINT32_MAX, &one) &&
+			if (rsh_pickle_number(&ranks[k], UINT32_MAX, &one) &&
 			    one == rank)
 				return rsh_pickle_find(&entries[i],
 						       "sharding_metadata");

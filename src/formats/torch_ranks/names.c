@@ -51,22 +51,20 @@ bool rsh_ranks_name_read(const char *name, struct rsh_ranks_name *out)
 	return false;
 }
 
+bool rsh_ranks_step_read(const char *name, size_t n, uint64_t *step)
+{
+	const size_t before = strlen(RSH_RANKS_STEP);
+
+	return n > before && strncmp(name, RSH_RANKS_STEP, before) == 0 &&
+	       rsh_number_read(name + before, n - before, step);
+}
+
 /* ---- names that differ in one number ---- */
 
 bool rsh_ranks_has_suffix(const char *name)
 {
 	return rsh_has_suffix(name, ".pt") || rsh_has_suffix(name, ".pth") ||
 	       rsh_has_suffix(name, ".bin");
-}
-
-/* Returns whether a file may be one of ranks: parts of one model are none. */
-static bool may_be_of_rank(const char *name)
-{
-	size_t begin, end;
-
-	return name[0] != '.' && rsh_ranks_has_suffix(name) &&
-	       (!rsh_format_is_part(name) ||
-		rsh_rank_in_name(name, strlen(name), &begin, &end));
 }
 
 /* Finds the number of the rank: that after "rank", or else the last one. */
@@ -131,8 +129,7 @@ static int group_fill(const struct numbered *v, size_t n,
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		g->ranks[i] = (uint32_t)v[i].number;
-		g->names[i] = rsh_arena_strndup(arena, v[i].name,
-						strlen(v[i].name));
+		g->names[i] = rsh_arena_strdup(arena, v[i].name);
 		if (!g->names[i])
 			return -ENOMEM;
 	}
@@ -152,15 +149,20 @@ int rsh_ranks_groups_find(const char *const *names, size_t n,
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++) {
 		struct numbered *to = &v[n_numbered];
+		size_t begin, end;
 
 		to->name = names[i];
-		if (may_be_of_rank(names[i]) &&
+		/* Parts of one model are no files of ranks. */
+		if (names[i][0] != '.' && rsh_ranks_has_suffix(names[i]) &&
+		    (!rsh_format_is_part(names[i]) ||
+		     rsh_rank_in_name(names[i], strlen(names[i]), &begin,
+				      &end)) &&
 		    number_find(names[i], &to->at, &to->n) &&
 		    rsh_digits_read(names[i] + to->at, to->n,
 				    RSH_MESH_RANKS_MAX, &to->number))
 			n_numbered++;
 	}
-	qsort(v, n_numbered, sizeof(*v), by_frame_and_number);
+	rsh_sort(v, n_numbered, by_frame_and_number);
 	for (size_t i = 0, end; i < n_numbered; i = end) {
 		for (end = i + 1; end < n_numbered &&
 		     by_frame(&v[i], &v[end]) == 0;)

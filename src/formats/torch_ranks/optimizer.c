@@ -31,24 +31,37 @@ static bool state_number(const char *name, uint64_t *number, const char **rest)
 	return **rest == '.' && rsh_number_read(name + n, digits, number);
 }
 
-/* Returns the lowest rank's file of an item of that role; NULL: there is
+uint32_t rsh_ranks_lowest(const struct rsh_source_ranks *st, uint32_t item)
+{
+	uint32_t found = st->all.n;
+
+	for (uint32_t i = 0; i < st->all.n; i++)
+		if (st->all.files[i] && st->listed[i].item == item &&
+		    (found == st->all.n ||
+		     st->listed[i].rank < st->listed[found].rank))
+			found = i;
+	return found;
+}
+
+/* Returns the lowest rank's file of the items of that role; NULL: there is
  * none. */
 static const struct rsh_ranks_file *lowest_file(const struct rsh_source_ranks *st,
 						enum rsh_ranks_role role)
 {
-	const struct rsh_ranks_file *found = NULL;
-	uint32_t rank = UINT32_MAX;
+	uint32_t found = st->all.n;
 
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_ranks_listed *l = &st->listed[i];
+	for (uint32_t k = 0; k < st->n_items; k++) {
+		const uint32_t i = st->items[k].role == role ?
+				   rsh_ranks_lowest(st, k) : st->all.n;
 
-		if (!st->all.files[i] || st->items[l->item].role != role ||
-		    l->rank >= rank)
-			continue;
-		found = st->all.files[i];
-		rank = l->rank;
+		if (i < st->all.n &&
+		    (found == st->all.n ||
+		     st->listed[i].rank < st->listed[found].rank ||
+		     (st->listed[i].rank == st->listed[found].rank &&
+		      i < found)))
+			found = i;
 	}
-	return found;
+	return found < st->all.n ? st->all.files[found] : NULL;
 }
 
 /* ---- parameters ---- */
@@ -87,13 +100,13 @@ static int64_t params_list(const struct rsh_ranks_file *f,
 	for (uint32_t i = 0; i < f->n; i++)
 		if (f->v[i].spec && f->v[i].piece == 0)
 			(*all)[n++] = (struct param_at){ &f->v[i], i };
-	qsort(*all, n, sizeof(**all), param_by_storage);
+	rsh_sort(*all, n, param_by_storage);
 	for (uint32_t i = 0; i < n; i++)
 		if (i == 0 ||
 		    (*all)[i].of->storage != (*all)[kept - 1].of->storage ||
 		    (*all)[i].of->from != (*all)[kept - 1].of->from)
 			(*all)[kept++] = (*all)[i];
-	qsort(*all, kept, sizeof(**all), param_by_number);
+	rsh_sort(*all, kept, param_by_number);
 	return kept;
 }
 
@@ -158,7 +171,7 @@ int rsh_ranks_params_find(struct rsh_source_ranks *st)
 	if (n != optimizer->n_params || !params_fit(optimizer, all,
 						    (uint32_t)n))
 		return 0;
-	st->params.v = rsh_arena_array(&st->arena,
+	st->params.v = rsh_arena_array(&st->all.arena,
 				       const struct rsh_ranks_entry *,
 				       (size_t)n);
 	if (!st->params.v)
@@ -186,7 +199,7 @@ rsh_ranks_param_of(const struct rsh_source_ranks *st, uint32_t item,
 int rsh_ranks_name_show(const struct rsh_source_ranks *st, uint32_t item,
 			const char *name, const struct rsh_path_key *keys,
 			uint32_t n_keys, struct rsh_arena *arena,
-			struct rsh_ranks_shown_name *out)
+			struct rsh_joined_value *out)
 {
 	const struct rsh_ranks_item *it = &st->items[item];
 	const struct rsh_ranks_entry *of = rsh_ranks_param_of(st, item, name);
@@ -194,7 +207,7 @@ int rsh_ranks_name_show(const struct rsh_source_ranks *st, uint32_t item,
 	const char *rest = of ? strchr(name + strlen(STATE), '.') : "";
 	struct rsh_path_key *more;
 
-	*out = (struct rsh_ranks_shown_name){ name, keys, n_keys };
+	*out = (struct rsh_joined_value){ name, keys, n_keys };
 	if (!it->word && !param)
 		return 0;
 	out->name = rsh_arena_format(arena, "%s%s%s%s%s",

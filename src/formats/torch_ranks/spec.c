@@ -7,7 +7,6 @@
 #include "torch_ranks_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,14 +17,6 @@
 
 /* ---- ways that several tensors share ---- */
 
-static bool mesh_equal(const struct rsh_ranks_mesh *a,
-		       const struct rsh_ranks_mesh *b)
-{
-	return a->n_dims == b->n_dims && a->n == b->n &&
-	       memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0 &&
-	       memcmp(a->ranks, b->ranks, a->n * sizeof(*a->ranks)) == 0;
-}
-
 /* Returns the mesh that equals *m, which is added if there is none; NULL:
  * memory is out. */
 static const struct rsh_ranks_mesh *mesh_keep(struct rsh_ranks_ways *w,
@@ -35,15 +26,19 @@ static const struct rsh_ranks_mesh *mesh_keep(struct rsh_ranks_ways *w,
 	uint32_t *ranks;
 
 	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < w->n_meshes && !kept; i++)
-		if (mesh_equal(w->meshes[i], m))
+	for (size_t i = 0; i < w->n_meshes && !kept; i++) {
+		const struct rsh_ranks_mesh *a = w->meshes[i];
+
+		if (a->n_dims == m->n_dims && a->n == m->n &&
+		    memcmp(a->dims, m->dims, m->n_dims * sizeof(*m->dims)) ==
+			    0 &&
+		    memcmp(a->ranks, m->ranks, m->n * sizeof(*m->ranks)) == 0)
 			kept = w->meshes[i];
-	if (!kept && rsh_grow(&w->meshes, &w->cap_meshes, w->n_meshes + 1,
-			      sizeof(*w->meshes)) == 0) {
+	}
+	if (!kept && rsh_room(w->meshes, w->cap_meshes, w->n_meshes + 1) == 0) {
 		kept = rsh_arena_array(&w->arena, struct rsh_ranks_mesh, 1);
-		ranks = rsh_arena_array(&w->arena, uint32_t, m->n);
+		ranks = rsh_arena_copy(&w->arena, m->ranks, m->n);
 		if (kept && ranks) {
-			memcpy(ranks, m->ranks, m->n * sizeof(*ranks));
 			*kept = *m;
 			kept->ranks = ranks;
 			w->meshes[w->n_meshes++] = kept;
@@ -80,13 +75,10 @@ const struct rsh_ranks_how *rsh_ranks_how_keep(struct rsh_ranks_ways *w,
 		if (w->hows[i]->mesh == h->mesh &&
 		    rsh_ranks_how_alike(w->hows[i], h))
 			kept = w->hows[i];
-	if (!kept && rsh_grow(&w->hows, &w->cap_hows, w->n_hows + 1,
-			      sizeof(*w->hows)) == 0) {
-		kept = rsh_arena_array(&w->arena, struct rsh_ranks_how, 1);
-		if (kept) {
-			*kept = *h;
+	if (!kept && rsh_room(w->hows, w->cap_hows, w->n_hows + 1) == 0) {
+		kept = rsh_arena_copy(&w->arena, h, 1);
+		if (kept)
 			w->hows[w->n_hows++] = kept;
-		}
 	}
 	pthread_mutex_unlock(&w->lock);
 	return kept;
@@ -143,25 +135,13 @@ state_of(const struct rsh_pickle_value *v, const char *class)
 	return own && strcmp(own, class) == 0 ? state : NULL;
 }
 
-const struct rsh_pickle_value *
-rsh_ranks_items(const struct rsh_pickle_value *v, uint32_t *n)
+/* Returns a rank; UINT32_MAX: the value is none. */
+static uint32_t rank_of(const struct rsh_pickle_value *v)
 {
-	*n = 0;
-	if (!v || (v->kind != RSH_PV_TUPLE && v->kind != RSH_PV_LIST))
-		return NULL;
-	*n = v->kind == RSH_PV_TUPLE ? v->n : v->list->n;
-	return *n == 0 ? v : v->kind == RSH_PV_TUPLE ? v->items :
-						      v->list->values;
-}
+	uint64_t rank;
 
-bool rsh_ranks_number(const struct rsh_pickle_value *v, uint64_t max,
-		      uint64_t *out)
-{
-	if (!v || v->kind != RSH_PV_NUMBER || v->number < 0 ||
-	    (uint64_t)v->number > max)
-		return false;
-	*out = (uint64_t)v->number;
-	return true;
+	return rsh_pickle_number(v, UINT32_MAX - 1, &rank) ? (uint32_t)rank :
+							     UINT32_MAX;
 }
 
 int rsh_ranks_bad(const struct rsh_ranks_reading *r, const char *what)
@@ -180,11 +160,9 @@ const uint64_t *rsh_ranks_dims_keep(struct rsh_ranks_specs *s,
 		if (s->recent[i].dims && s->recent[i].n == n &&
 		    memcmp(s->recent[i].dims, dims, n * sizeof(*dims)) == 0)
 			return s->recent[i].dims;
-	kept = rsh_arena_array(s->arena, uint64_t, n);
+	kept = rsh_arena_copy(s->arena, dims, n);
 	if (!kept)
 		return NULL;
-	if (n > 0)
-		memcpy(kept, dims, n * sizeof(*dims));
 	s->recent[s->n_kept].dims = kept;
 	s->recent[s->n_kept].n = n;
 	s->n_kept = (s->n_kept + 1) % n_recent;
@@ -197,13 +175,13 @@ static int spec_sizes(const struct rsh_ranks_reading *r,
 		      const uint64_t **out)
 {
 	uint32_t n;
-	const struct rsh_pickle_value *items = rsh_ranks_items(v, &n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 	uint64_t to[RSH_MAX_DIMS];
 
 	if (!items || n != n_dims)
 		return rsh_ranks_bad(r, "damaged: it has no whole shape");
 	for (uint32_t i = 0; i < n; i++)
-		if (!rsh_ranks_number(&items[i], INT64_MAX, &to[i]))
+		if (!rsh_pickle_number(&items[i], INT64_MAX, &to[i]))
 			return rsh_ranks_bad(r, "damaged: a size that cannot "
 						"be");
 	*out = rsh_ranks_dims_keep(r->specs, to, n);
@@ -217,7 +195,7 @@ int rsh_ranks_shape_read(const struct rsh_ranks_reading *r,
 	struct rsh_dcp_tensor whole = { .name = r->name };
 	int rc;
 
-	if (!rsh_ranks_items(v, &out->n_dims) || out->n_dims > RSH_MAX_DIMS)
+	if (!rsh_pickle_items(v, &out->n_dims) || out->n_dims > RSH_MAX_DIMS)
 		return rsh_ranks_bad(r, "damaged: it has no whole shape");
 	rc = spec_sizes(r, v, out->n_dims, &out->dims);
 	if (rc)
@@ -245,15 +223,15 @@ static bool layout_add(struct mesh_layout *l,
 		       unsigned depth)
 {
 	uint32_t n, n_strides;
-	const struct rsh_pickle_value *sizes = rsh_ranks_items(shape, &n);
-	const struct rsh_pickle_value *strides = rsh_ranks_items(stride, &n_strides);
+	const struct rsh_pickle_value *sizes = rsh_pickle_items(shape, &n);
+	const struct rsh_pickle_value *strides = rsh_pickle_items(stride, &n_strides);
 
 	if (!shape || !stride || depth > RSH_MESH_DIMS_MAX)
 		return false;
 	if (!sizes) {
 		if (l->n == 2 * RSH_MESH_DIMS_MAX ||
-		    !rsh_ranks_number(shape, RSH_MESH_RANKS_MAX, &l->size[l->n]) ||
-		    !rsh_ranks_number(stride, RSH_MESH_RANKS_MAX, &l->stride[l->n]) ||
+		    !rsh_pickle_number(shape, RSH_MESH_RANKS_MAX, &l->size[l->n]) ||
+		    !rsh_pickle_number(stride, RSH_MESH_RANKS_MAX, &l->stride[l->n]) ||
 		    l->size[l->n] == 0)
 			return false;
 		*size *= l->size[l->n++];
@@ -276,12 +254,12 @@ static bool layout_read(const struct rsh_pickle_value *v,
 	const struct rsh_pickle_value *shape = rsh_pickle_find(state, "shape");
 	const struct rsh_pickle_value *stride =
 		rsh_pickle_find(state, "stride");
-	const struct rsh_pickle_value *sizes = rsh_ranks_items(shape, &n);
-	const struct rsh_pickle_value *strides = rsh_ranks_items(stride, &n_strides);
+	const struct rsh_pickle_value *sizes = rsh_pickle_items(shape, &n);
+	const struct rsh_pickle_value *strides = rsh_pickle_items(stride, &n_strides);
 	const struct rsh_pickle_value *axes = rsh_pickle_find(state, "axes");
 	uint64_t all = 1;
 
-	axes = axes ? rsh_ranks_items(axes, &n) : NULL;
+	axes = axes ? rsh_pickle_items(axes, &n) : NULL;
 
 	if (!axes && shape && !sizes) {
 		sizes = shape;
@@ -353,7 +331,7 @@ static bool layout_pick(const struct mesh_layout *l, const uint32_t *map,
 bool rsh_ranks_list_read(const struct rsh_pickle_value *v, uint32_t **out,
 			 uint32_t *n)
 {
-	const struct rsh_pickle_value *items = rsh_ranks_items(v, n);
+	const struct rsh_pickle_value *items = rsh_pickle_items(v, n);
 	uint64_t rank;
 
 	*out = NULL;
@@ -361,7 +339,7 @@ bool rsh_ranks_list_read(const struct rsh_pickle_value *v, uint32_t **out,
 		return false;
 	*out = rsh_alloc_array(*n, sizeof(**out));
 	for (uint32_t i = 0; *out && i < *n; i++) {
-		if (!rsh_ranks_number(&items[i], UINT32_MAX - 1, &rank))
+		if (!rsh_pickle_number(&items[i], UINT32_MAX - 1, &rank))
 			return false;
 		(*out)[i] = (uint32_t)rank;
 	}
@@ -375,13 +353,13 @@ int rsh_ranks_mesh_finish(const struct rsh_ranks_reading *r,
 {
 	cleanup_free uint32_t *sorted = rsh_alloc_array(m->n, sizeof(*sorted));
 	uint32_t n;
-	const struct rsh_pickle_value *v = rsh_ranks_items(names, &n);
+	const struct rsh_pickle_value *v = rsh_pickle_items(names, &n);
 	size_t at = 0;
 
 	if (!sorted)
 		return rsh_error_nomem(r->err);
 	memcpy(sorted, m->ranks, m->n * sizeof(*sorted));
-	qsort(sorted, m->n, sizeof(*sorted), rsh_by_u32);
+	rsh_sort(sorted, m->n, rsh_by_u32);
 	for (uint32_t i = 1; i < m->n; i++)
 		if (sorted[i] == sorted[i - 1])
 			return rsh_ranks_bad(r, "damaged: a rank is in its mesh "
@@ -401,13 +379,13 @@ int rsh_ranks_mesh_finish(const struct rsh_ranks_reading *r,
 bool rsh_ranks_mesh_sizes(const struct rsh_pickle_value *v,
 			  struct rsh_ranks_mesh *m)
 {
-	const struct rsh_pickle_value *sizes = rsh_ranks_items(v, &m->n_dims);
+	const struct rsh_pickle_value *sizes = rsh_pickle_items(v, &m->n_dims);
 	uint64_t all = 1, size;
 
 	if (!sizes || m->n_dims == 0 || m->n_dims > RSH_MESH_DIMS_MAX)
 		return false;
 	for (uint32_t i = 0; i < m->n_dims; i++) {
-		if (!rsh_ranks_number(&sizes[i], RSH_MESH_RANKS_MAX, &size) ||
+		if (!rsh_pickle_number(&sizes[i], RSH_MESH_RANKS_MAX, &size) ||
 		    size == 0)
 			return false;
 		m->dims[i] = (uint32_t)size;
@@ -419,17 +397,6 @@ bool rsh_ranks_mesh_sizes(const struct rsh_pickle_value *v,
 	return true;
 }
 
-/* Reads the shape of a mesh as it was until torch 2.9, which is that of the
- * tensor of its ranks. */
-static bool tensor_mesh_sizes(const struct rsh_pickle_value *v,
-			      struct rsh_ranks_mesh *m)
-{
-	return v && v->kind == RSH_PV_OBJECT && v->object->class &&
-	       v->object->args.kind == RSH_PV_TUPLE &&
-	       v->object->args.n >= 4 &&
-	       rsh_ranks_mesh_sizes(&v->object->args.items[2], m);
-}
-
 /* Sets the rank of the file and its place in the mesh. */
 static int mesh_place(const struct rsh_ranks_reading *r,
 		      const struct rsh_pickle_value *state,
@@ -437,11 +404,11 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 {
 	const struct rsh_pickle_value *v =
 		rsh_pickle_find(state, "_coordinate_on_dim");
-	const struct rsh_pickle_value *own = rsh_pickle_find(state, "_rank");
+	const uint32_t own = rank_of(rsh_pickle_find(state, "_rank"));
 	struct rsh_ranks_specs *s = r->specs;
 	uint32_t n;
-	const struct rsh_pickle_value *at = rsh_ranks_items(v, &n);
-	uint64_t c, rank;
+	const struct rsh_pickle_value *at = rsh_pickle_items(v, &n);
+	uint64_t c;
 
 	s->place = 0;
 	if (!at && v && v->kind != RSH_PV_NONE)
@@ -449,21 +416,20 @@ static int mesh_place(const struct rsh_ranks_reading *r,
 	if (!at) {
 		/* This rank is not in the mesh. */
 		s->place = UINT32_MAX;
-		s->rank = rsh_ranks_number(own, UINT32_MAX - 1, &rank) ?
-			  (uint32_t)rank : UINT32_MAX;
+		s->rank = own;
 		return 0;
 	}
 	if (n != m->n_dims)
 		return rsh_ranks_bad(r, "damaged: its mesh has a coordinate of other "
 				"dimensions");
 	for (uint32_t d = 0; d < n; d++) {
-		if (!rsh_ranks_number(&at[d], m->dims[d] - 1, &c))
+		if (!rsh_pickle_number(&at[d], m->dims[d] - 1, &c))
 			return rsh_ranks_bad(r, "damaged: a coordinate outside its "
 					"mesh");
 		s->place = s->place * m->dims[d] + (uint32_t)c;
 	}
 	s->rank = m->ranks[s->place];
-	if (rsh_ranks_number(own, UINT32_MAX - 1, &rank) && rank != s->rank)
+	if (own != UINT32_MAX && own != s->rank)
 		return rsh_ranks_bad(r, "damaged: its mesh has another rank at its "
 				"coordinate");
 	return 0;
@@ -477,6 +443,7 @@ static int mesh_read(const struct rsh_ranks_reading *r,
 	const struct rsh_pickle_value *layout =
 		rsh_pickle_find(state, "_layout");
 	const struct rsh_pickle_value *own = rsh_pickle_find(state, "_rank");
+	const struct rsh_pickle_value *of;
 	struct rsh_ranks_mesh m = { .n = 0 };
 	struct mesh_layout l = { .n = 0 };
 	cleanup_free uint32_t *map = NULL, *picked = NULL;
@@ -497,8 +464,13 @@ static int mesh_read(const struct rsh_ranks_reading *r,
 	for (uint32_t i = 0; i < n_map; i++)
 		if (map[i] >= r->specs->world)
 			r->specs->world = map[i] + 1;
+	/* Until torch 2.9 its shape is that of the tensor of its ranks. */
+	of = layout ? NULL : rsh_pickle_find(state, "mesh");
 	if (!(layout ? layout_read(layout, &m, &l) :
-		       tensor_mesh_sizes(rsh_pickle_find(state, "mesh"), &m)))
+	      of && of->kind == RSH_PV_OBJECT && of->object->class &&
+	      of->object->args.kind == RSH_PV_TUPLE &&
+	      of->object->args.n >= 4 &&
+	      rsh_ranks_mesh_sizes(&of->object->args.items[2], &m)))
 		return rsh_ranks_bad(r, "damaged: its mesh has no shape");
 	if (!layout && m.n != n_map)
 		return rsh_ranks_bad(r, "damaged: its mesh has another number of "
@@ -509,7 +481,7 @@ static int mesh_read(const struct rsh_ranks_reading *r,
 		if (!picked)
 			return rsh_error_nomem(r->err);
 		if (!layout_pick(&l, map, n_map,
-				 rsh_ranks_number(own, UINT32_MAX, &rank) ? &rank :
+				 rsh_pickle_number(own, UINT32_MAX, &rank) ? &rank :
 								     NULL,
 				 m.n, picked))
 			return rsh_ranks_bad(r, "damaged: the layout of its mesh does "
@@ -566,7 +538,7 @@ int rsh_ranks_placement_read(const struct rsh_ranks_reading *r,
 	out->axis = (uint32_t)(axis->number < 0 ? axis->number + n_dims :
 						  axis->number);
 	if (out->kind == RSH_RANKS_STRIDED &&
-	    (!rsh_ranks_number(rsh_pickle_find(of, "split_factor"),
+	    (!rsh_pickle_number(rsh_pickle_find(of, "split_factor"),
 			       RSH_SPLIT_FACTOR_MAX, &factor) || factor == 0))
 		return rsh_ranks_bad(r, "damaged: a strided shard without a "
 					"factor");
@@ -580,7 +552,7 @@ static bool order_read(const struct rsh_pickle_value *v,
 		       struct rsh_ranks_how *h)
 {
 	uint32_t n, n_dims;
-	const struct rsh_pickle_value *entries = rsh_ranks_items(v, &n), *dims;
+	const struct rsh_pickle_value *entries = rsh_pickle_items(v, &n), *dims;
 
 	for (uint32_t i = 0; entries && i < n; i++) {
 		const struct rsh_pickle_object *o =
@@ -593,9 +565,9 @@ static bool order_read(const struct rsh_pickle_value *v,
 		if (!o || !o->class || o->args.kind != RSH_PV_TUPLE ||
 		    o->args.n != 2 ||
 		    strcmp(o->class->name, "ShardOrderEntry") != 0 ||
-		    !rsh_ranks_number(&o->args.items[0], RSH_MAX_DIMS, &axis))
+		    !rsh_pickle_number(&o->args.items[0], RSH_MAX_DIMS, &axis))
 			return false;
-		dims = rsh_ranks_items(&o->args.items[1], &n_dims);
+		dims = rsh_pickle_items(&o->args.items[1], &n_dims);
 		/* The places that the dimensions of this axis have. */
 		for (uint32_t k = 0; k < h->mesh->n_dims; k++)
 			if (rsh_ranks_is_cut(&h->placements[k]) &&
@@ -604,7 +576,7 @@ static bool order_read(const struct rsh_pickle_value *v,
 		if (!dims || n_dims != n_at)
 			return false;
 		for (uint32_t k = 0; k < n_dims; k++) {
-			if (!rsh_ranks_number(&dims[k], h->mesh->n_dims - 1, &d) ||
+			if (!rsh_pickle_number(&dims[k], h->mesh->n_dims - 1, &d) ||
 			    !memchr(at, (int)d, n_at))
 				return false;
 			for (uint32_t j = 0; j < k; j++)
@@ -626,7 +598,7 @@ static int how_read(const struct rsh_ranks_reading *r,
 		rsh_pickle_find(state, "shard_order");
 	uint32_t n;
 	const struct rsh_pickle_value *placements =
-		rsh_ranks_items(rsh_pickle_find(state, "placements"), &n);
+		rsh_pickle_items(rsh_pickle_find(state, "placements"), &n);
 
 	*h = (struct rsh_ranks_how){ .mesh = r->specs->mesh };
 	if (!placements || n != h->mesh->n_dims)
@@ -702,7 +674,7 @@ static int box_read(const struct rsh_ranks_reading *r,
 	const struct rsh_pickle_value *state = state_of(v, "ShardMetadata");
 	const struct rsh_pickle_value *at =
 		state_of(rsh_pickle_find(state, "placement"), "_remote_device");
-	uint64_t end, rank = UINT32_MAX;
+	uint64_t end;
 	int rc;
 
 	if (!state)
@@ -711,10 +683,7 @@ static int box_read(const struct rsh_ranks_reading *r,
 			&out->from) ?:
 	     spec_sizes(r, rsh_pickle_find(state, "shard_sizes"), n_dims,
 			&out->size);
-	out->rank = UINT32_MAX;
-	if (rsh_ranks_number(rsh_pickle_find(at, "_rank"), UINT32_MAX - 1,
-			     &rank))
-		out->rank = (uint32_t)rank;
+	out->rank = rank_of(rsh_pickle_find(at, "_rank"));
 	for (uint32_t d = 0; d < n_dims && rc == 0; d++)
 		if (!rsh_add_u64(out->from[d], out->size[d], &end) ||
 		    end > dims[d])
@@ -729,14 +698,13 @@ static int sharded_read(const struct rsh_ranks_reading *r,
 {
 	const struct rsh_pickle_value *meta, *all, *shards, *group;
 	struct rsh_ranks_box *boxes, *every;
-	uint64_t rank = UINT32_MAX;
 	int rc = 0;
 
 	if (of->kind != RSH_PV_TUPLE || of->n < 3)
 		return rsh_ranks_bad(r, "damaged: a ShardedTensor without its parts");
-	shards = rsh_ranks_items(&of->items[0], &out->n_boxes);
+	shards = rsh_pickle_items(&of->items[0], &out->n_boxes);
 	meta = state_of(&of->items[1], "ShardedTensorMetadata");
-	all = rsh_ranks_items(rsh_pickle_find(meta, "shards_metadata"), &out->n_all);
+	all = rsh_pickle_items(rsh_pickle_find(meta, "shards_metadata"), &out->n_all);
 	group = of->items[2].kind == RSH_PV_OBJECT ?
 		&of->items[2].object->state : NULL;
 	if (!shards || !all)
@@ -746,8 +714,8 @@ static int sharded_read(const struct rsh_ranks_reading *r,
 				     "%u shards of it, and a rank can have %d",
 				     r->path, r->name, out->n_boxes,
 				     RSH_TORCH_PIECES_MAX);
-	rsh_ranks_number(rsh_pickle_find(group, "global_rank"), UINT32_MAX - 1, &rank);
-	out->rank = r->specs->rank = (uint32_t)rank;
+	out->rank = r->specs->rank = rank_of(rsh_pickle_find(group, "global_"
+								    "rank"));
 	boxes = rsh_arena_array(r->specs->arena, struct rsh_ranks_box,
 				out->n_boxes);
 	every = rsh_arena_array(r->specs->arena, struct rsh_ranks_box,
@@ -815,8 +783,7 @@ int rsh_ranks_spec_add(const struct rsh_ranks_reading *r,
 {
 	struct rsh_ranks_specs *s = r->specs;
 
-	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v)))
+	if (rsh_push(s->v, s->n, s->cap, *spec))
 		return rsh_error_nomem(r->err);
-	s->v[s->n++] = *spec;
 	return 0;
 }

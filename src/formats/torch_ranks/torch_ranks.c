@@ -10,27 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/steps.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/thread.h"
 
 /* ---- tensors ---- */
 
 /* Logs the ranks that have no file of the model, but whose parts others
  * have. */
-static void tell_missing(const struct rsh_source *s)
+static void tell_missing(const struct rsh_source_ranks *st)
 {
-	const struct rsh_source_ranks *st = rsh_ranks_of(s);
 	uint32_t n = 0, first = 0;
 
 	for (uint32_t rank = 0; rank < st->world; rank++) {
 		bool has = false;
 
 		for (uint32_t i = 0; i < st->all.n && !has; i++)
-			has = st->items[st->listed[i].item].role ==
-				      RSH_RANKS_MODEL &&
+			has = rsh_ranks_role_of(st, i) == RSH_RANKS_MODEL &&
 			      st->listed[i].rank == rank && st->all.files[i];
 		if (!has && n++ == 0)
 			first = rank;
@@ -38,92 +35,62 @@ static void tell_missing(const struct rsh_source *s)
 	if (n > 0)
 		rsh_log_notice("%s: %u of %u ranks have no file of the model "
 			       "that can be read, such as rank %u; what they "
-			       "have is read from other ranks",
-			       rsh_source_path(s), n, st->world, first);
-}
-
-/* Nobody knows what files have of which none can be read, and what a rank has
- * that shares no tensor with another one. */
-static int check_readable(const struct rsh_source_ranks *st,
-			  const struct rsh_plan_options *o,
-			  struct rsh_error *err)
-{
-	struct rsh_error wrong = RSH_ERROR_INIT;
-
-	rsh_ranks_judge_files(st, false, &wrong);
-	if (wrong.code)
-		return rsh_error_set(err, wrong.code, "%s", wrong.text);
-	rsh_ranks_judge_files(st, true, &wrong);
-	return wrong.code && (!o->wanted ||
-			      o->wanted(o->ctx, "optimizer.state.0.exp_avg")) ?
-	       rsh_error_set(err, wrong.code, "%s (--drop '^optimizer\\.' "
-			     "leaves it out)", wrong.text) : 0;
+			       "have is read from other ranks", st->all.path, n,
+			       st->world, first);
 }
 
 /* PEFT puts its adapters beside the weights of the model, under other names. */
-static void tell_peft(const struct rsh_source *s, const struct rsh_dcp *d)
+static void tell_peft(const struct rsh_source_ranks *st)
 {
 	static const char base[] = "base_model.model.";
+	const struct rsh_dcp *d = st->all.dcp.pub;
+	uint32_t i = 0;
 
-	for (uint32_t i = 0; i < d->n_tensors; i++)
-		if (strncmp(d->tensors[i].name, base, strlen(base)) == 0) {
-			rsh_log_notice("%s: names are those of a model of "
-				       "PEFT, such as %s: --rename gives "
-				       "tensors other names",
-				       rsh_source_path(s), d->tensors[i].name);
-			return;
-		}
+	while (i < d->n_tensors &&
+	       strncmp(d->tensors[i].name, base, strlen(base)) != 0)
+		i++;
+	if (i < d->n_tensors)
+		rsh_log_notice("%s: names are those of a model of PEFT, such "
+			       "as %s: --rename gives tensors other names",
+			       st->all.path, d->tensors[i].name);
 }
 
 static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		      struct rsh_error *err)
 {
-	const struct rsh_source_ranks *st = rsh_ranks_of(job->source);
+	struct rsh_source_ranks *st = rsh_source_state(job->source);
 	const struct rsh_plan_options *o = job->opts;
-	struct rsh_error optimizer = RSH_ERROR_INIT;
-	int rc = rsh_ranks_describe(rsh_ranks_of(job->source), err);
+	struct rsh_error model = RSH_ERROR_INIT, states = RSH_ERROR_INIT;
+	int rc = rsh_joined_describe(&st->all, err);
 
-	if (rc == 0)
-		rc = check_readable(st, o, err);
-	if (rc == 0)
-		rc = rsh_tensor_problems_check(&st->all.problems, o, err) ?:
-		     rsh_dcp_read(job, out, err);
-	if (rc == 0 && rsh_ranks_judge(st, true, &optimizer))
-		rc = rsh_error_nomem(err);
-	if (rc == 0) {
-		tell_missing(job->source);
-		tell_peft(job->source, st->all.dcp.pub);
-		if (optimizer.code)
-			rsh_log_warning("%s: the optimizer's state is not "
-					"complete: %s",
-					rsh_source_path(job->source),
-					optimizer.text);
-		if (st->is_flat)
-			rsh_log_notice("%s: the state of the optimizer is that "
-				       "of flat parameters of FSDP1, and is "
-				       "left out", rsh_source_path(job->source));
-	}
-	return rc;
+	if (rc)
+		return rc;
+	/* Nobody knows what files have of which none can be read, and what a
+	 * rank has that shares no tensor with another one. */
+	rsh_ranks_judge_files(st, false, &model);
+	rsh_ranks_judge_files(st, true, &states);
+	if (model.code)
+		return rsh_error_set(err, model.code, "%s", model.text);
+	if (states.code &&
+	    (!o->wanted || o->wanted(o->ctx, "optimizer.state.0.exp_avg")))
+		return rsh_error_set(err, states.code, "%s (--drop "
+				     "'^optimizer\\.' leaves it out)",
+				     states.text);
+	rc = rsh_joined_check(&st->all, o, err) ?: rsh_dcp_read(job, out, err);
+	if (rc)
+		return rc;
+	tell_missing(st);
+	tell_peft(st);
+	if (rsh_joined_tell_states(&st->all))
+		return rsh_error_nomem(err);
+	if (st->is_flat)
+		rsh_log_notice("%s: the state of the optimizer is that of flat "
+			       "parameters of FSDP1, and is left out",
+			       st->all.path);
+	return 0;
 }
 
 /* ---- values ---- */
-
-/* Of an optimizer the numbers of its parameters are not shown, of other files
- * no random states, which differ between ranks by right. */
-static bool value_is_shown(const struct rsh_source_ranks *st, uint32_t item,
-			   const struct rsh_torch_value *v)
-{
-	if (v->make || !v->plain.pickle)
-		return false;
-	if (item == UINT32_MAX)
-		return strcmp(v->name, "rng") != 0 &&
-		       strncmp(v->name, "rng.", 4) != 0;
-	if (st->items[item].role != RSH_RANKS_OPTIMIZER)
-		return true;
-	if (st->is_flat && strncmp(v->name, "state.", 6) == 0)
-		return false;
-	return !rsh_ranks_is_params(v);
-}
 
 /* The values of an item, or of a file without one (UINT32_MAX). */
 struct item_values {
@@ -131,22 +98,26 @@ struct item_values {
 	uint32_t item;
 };
 
+/* Of an optimizer the numbers of its parameters are not shown, of other files
+ * no random states, which differ between ranks by right. */
 static int value_take(void *ctx, const struct rsh_torch_value *v,
 		      struct rsh_joined_value *out)
 {
 	const struct item_values *of = ctx;
-	struct rsh_ranks_shown_name shown = { v->name, v->keys, v->n_keys };
-	int rc = 0;
+	struct rsh_source_ranks *st = of->st;
 
-	if (!value_is_shown(of->st, of->item, v))
+	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
+	if (v->make || !v->plain.pickle)
 		return 0;
-	if (of->item != UINT32_MAX)
-		rc = rsh_ranks_name_show(of->st, of->item, v->name, v->keys,
-					 v->n_keys, &of->st->arena, &shown);
-	*out = (struct rsh_joined_value){
-		shown.name, shown.keys, shown.n_keys,
-	};
-	return rc ? rc : 1;
+	if (of->item == UINT32_MAX)
+		return strcmp(v->name, "rng") != 0 &&
+		       strncmp(v->name, "rng.", 4) != 0;
+	if (st->items[of->item].role == RSH_RANKS_OPTIMIZER &&
+	    (rsh_ranks_is_params(v) ||
+	     (st->is_flat && strncmp(v->name, "state.", 6) == 0)))
+		return 0;
+	return rsh_ranks_name_show(st, of->item, v->name, v->keys, v->n_keys,
+				   &st->all.arena, out) ?: 1;
 }
 
 /* The values are those of the lowest rank of each item. */
@@ -154,145 +125,196 @@ static int ranks_values(struct rsh_source *s,
 			const struct rsh_plan_options *opts,
 			struct rsh_values *out, struct rsh_error *err)
 {
-	struct rsh_source_ranks *st = rsh_ranks_of(s);
-	int rc = rsh_ranks_describe(st, err);
+	struct rsh_source_ranks *st = rsh_source_state(s);
+	struct item_values of = { st, 0 };
+	int rc = rsh_joined_describe(&st->all, err);
 
 	if (rc)
 		return rc;
 	rc = rsh_dcp_add_paths(st->all.dcp.pub, out);
-	for (uint32_t item = 0; item < st->n_items && rc == 0; item++) {
-		const struct rsh_ranks_listed *lowest = NULL;
+	for (; of.item < st->n_items && rc == 0; of.item++) {
+		const uint32_t i = rsh_ranks_lowest(st, of.item);
 
-		for (uint32_t i = 0; i < st->all.n; i++)
-			if (st->listed[i].item == item && st->all.files[i] &&
-			    (!lowest || st->listed[i].rank < lowest->rank))
-				lowest = &st->listed[i];
-		if (lowest && !lowest->described)
-			rc = rsh_joined_values(s, lowest->name, opts,
-					       &st->arena, value_take,
-					       &(struct item_values){
-						       st, item }, out);
+		if (i < st->all.n && !st->listed[i].described)
+			rc = rsh_joined_values(&st->all, st->all.names[i], opts,
+					       value_take, &of, out);
 	}
+	of.item = UINT32_MAX;
 	if (rc == 0 && st->values)
-		rc = rsh_joined_values(s, st->values, opts, &st->arena,
-				       value_take, &(struct item_values){
-					       st, UINT32_MAX }, out);
+		rc = rsh_joined_values(&st->all, st->values, opts, value_take,
+				       &of, out);
 	rsh_values_sort_paths(out);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-/* ---- lists and checks ---- */
+/* ---- steps, for --resume ---- */
 
-/* Adds what is wrong with tensors that the description does not have, and parts
- * that no file has. */
-static int list_problems(const struct rsh_list_job *job,
-			 const struct rsh_source_ranks *st)
+/* The files of a step that are not of ranks: verl's and SkyRL's. */
+static bool is_of_step(const char *name)
 {
-	struct rsh_error lost = RSH_ERROR_INIT;
+	return strcmp(name, "data.pt") == 0 ||
+	       strcmp(name, "trainer_state.pt") == 0;
+}
+
+/* Knows "global_step_5/", "global_step_5/actor/" and the files in both. */
+static enum rsh_part step_part(const char *path, struct rsh_step_name *out)
+{
+	const char *unit = rsh_step_dir_read(path, RSH_RANKS_STEP, out), *file;
+	struct rsh_ranks_name parts;
+
+	if (!unit)
+		return RSH_PART_NO;
+	file = strchr(unit, '/');
+	if (!*unit)
+		return RSH_PART_YES;
+	if (!file)
+		return is_of_step(unit) ? RSH_PART_YES : RSH_PART_MAYBE;
+	if (!file[1])
+		return strncmp(unit, "actor/", 6) == 0 ||
+		       strncmp(unit, "policy/", 7) == 0 ||
+		       strncmp(unit, "critic/", 7) == 0 ||
+		       strncmp(unit, "ref/", 4) == 0 ? RSH_PART_YES :
+						       RSH_PART_NO;
+	return rsh_ranks_name_read(file + 1, &parts) ? RSH_PART_YES :
+						       RSH_PART_MAYBE;
+}
+
+/* Checks that each rank of a world has a file of that role, or none has. */
+static int check_role(const char *const *names, size_t n, uint32_t world,
+		      enum rsh_ranks_role role, bool may_lack,
+		      const char *path, struct rsh_error *err)
+{
+	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
+	struct rsh_ranks_name parts;
+	uint32_t rank = 0, found = 0;
+
+	if (!has)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n; i++)
+		if (rsh_ranks_name_read(names[i], &parts) &&
+		    parts.world == world && parts.role == role) {
+			has[parts.rank] = true;
+			found++;
+		}
+	while (rank < world && has[rank])
+		rank++;
+	return rank == world || (may_lack && found == 0) ? 0 :
+	       rsh_error_set(err, ENOENT, "%s: rank %u of %u has no such file",
+			     path, rank, world);
+}
+
+static int check_world(struct rsh_source_ranks *st,
+		       const struct rsh_byte_source *files,
+		       const char *const *names, size_t n, bool full,
+		       struct rsh_error *err)
+{
+	struct rsh_names *all = rsh_names_new();
+	struct rsh_error wrong = RSH_ERROR_INIT;
+	int rc = all ? 0 : rsh_error_nomem(err);
+
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct rsh_ckpt_index *ix = NULL;
+		struct rsh_ranks_name parts;
+		bool unsummed;
+		uint32_t file;
+
+		if (!rsh_ranks_name_read(names[i], &parts) ||
+		    parts.world != st->world) {
+			/* These are no files of ranks. */
+			continue;
+		}
+		if (parts.role == RSH_RANKS_VALUES) {
+			rc = rsh_torch_check(&files[i], full, &unsummed, err);
+			continue;
+		}
+		file = rsh_joined_add_file(&st->all, names[i]);
+		if (file == RSH_DCP_NO_FILE) {
+			rc = rsh_error_nomem(err);
+			break;
+		}
+		st->all.bytes[file] = &files[i];
+		st->listed[file] = (struct rsh_ranks_listed){
+			.rank = parts.rank,
+			.item = parts.role == RSH_RANKS_OPTIMIZER,
+			.at = parts.at, .n = parts.n,
+		};
+		rc = rsh_ranks_kept_read(st, file, &files[i], full, all,
+					 &st->all.files[file], &ix, err);
+		if (rc == 0 && ix->n_unsummed)
+			rsh_step_say_unsummed(files[i].path);
+		rsh_ckpt_index_free(ix);
+	}
+	rc = rc ?: rsh_joined_describe(&st->all, err);
+	if (rc == 0 && (rsh_joined_judge(&st->all, false, &wrong) ||
+			rsh_joined_judge(&st->all, true, &wrong)))
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && wrong.code)
+		rc = rsh_error_set(err, wrong.code, "%s", wrong.text);
+	rsh_names_free(all);
+	return rc;
+}
+
+static int step_check(const struct rsh_byte_source *files,
+		    const char *const *names, size_t n, bool full,
+		    struct rsh_error *err)
+{
+	static const enum rsh_ranks_role roles[] = {
+		RSH_RANKS_MODEL, RSH_RANKS_OPTIMIZER, RSH_RANKS_VALUES,
+	};
+	struct rsh_source_ranks *st;
+	struct rsh_ranks_name parts;
+	uint32_t world = 0;
+	bool unsummed;
 	int rc = 0;
 
-	rsh_joined_lost(&st->all, &lost);
-	if (lost.code && job->take)
-		rc = job->take(job->ctx, &(struct rsh_listed_tensor){
-			.name = "", .wrong = lost.text });
-	return rc ?: rsh_tensor_problems_list(&st->all.problems, job);
-}
-
-/* Says how many ranks have saved it, their largest mesh, and the step. */
-static const char *ranks_about(const struct rsh_source *s,
-			       const struct rsh_source_ranks *st,
-			       struct rsh_arena *arena)
-{
-	const struct rsh_ranks_mesh *mesh = NULL;
-	const char *path = rsh_source_path(s), *step;
-	uint64_t number = 0;
-	uint32_t world = st->world;
-	char at[48] = "";
-
-	for (size_t i = 0; i < st->ways.n_meshes; i++)
-		if (!mesh || st->ways.meshes[i]->n > mesh->n)
-			mesh = st->ways.meshes[i];
-	for (uint32_t i = 0; i < st->all.n && !st->world; i++)
-		world = st->listed[i].rank >= world ? st->listed[i].rank + 1 :
-						      world;
-	if (mesh && mesh->n > world)
-		world = mesh->n;
-	step = strstr(st->dir, RSH_RANKS_STEP);
-	step = step ? step : strstr(path, "/" RSH_RANKS_STEP);
-	step += step && *step == '/';
-	if (step && rsh_ranks_step_read(step, strcspn(step, "/"), &number))
-		snprintf(at, sizeof(at), ", step %llu",
-			 (unsigned long long)number);
-	return rsh_arena_format(arena, "a file of torch.save() for each of %u "
-				"rank%s%s%s%s%s%s%s%s", world,
-				world == 1 ? "" : "s", mesh ? " (mesh " : "",
-				mesh ? mesh->text : "", mesh ? ")" : "", at,
-				st->critic ? "; " : "",
-				st->critic ? st->critic : "",
-				st->critic ? " is another model" : "");
-}
-
-static int ranks_list(const struct rsh_list_job *job, struct rsh_listed *out,
-		      struct rsh_error *err)
-{
-	const struct rsh_source *s = job->source;
-	struct rsh_source_ranks *st = rsh_ranks_of(s);
-	struct rsh_error optimizer = RSH_ERROR_INIT;
-	int rc = job->part == RSH_LIST_RECORDS ? 0 : rsh_joined_load(s, err);
-
-	rc = rc ?: rsh_ranks_describe(st, err) ?: rsh_dcp_list(job, out, err);
-	if (rc || job->part == RSH_LIST_TENSORS)
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (is_of_step(names[i]))
+			rc = rsh_torch_check(&files[i], full, &unsummed, err);
+		if (!rsh_ranks_name_read(names[i], &parts))
+			continue;
+		if (world && parts.world != world)
+			return rsh_error_set(err, EINVAL, "%s: files of %u and "
+					     "of %u ranks are side by side",
+					     files[i].path, world, parts.world);
+		world = parts.world;
+	}
+	if (rc || !world)
 		return rc;
-	out->about = ranks_about(s, st, job->arena);
-	if (!out->about)
+	for (size_t i = 0; i < 3 && rc == 0; i++)
+		rc = check_role(names, n, world, roles[i], i > 0,
+				files->path, err);
+	if (rc)
+		return rc;
+	st = rsh_joined_new(&rsh_ranks_files, sizeof(*st), NULL, n);
+	if (rsh_ranks_state_init(st, n)) {
+		rsh_joined_free(st);
 		return rsh_error_nomem(err);
-	if (job->part == RSH_LIST_RECORDS)
-		return list_problems(job, st) ? rsh_error_nomem(err) : 0;
-	if (rsh_ranks_judge(st, false, &out->wrong) ||
-	    rsh_ranks_judge(st, true, &optimizer))
-		return rsh_error_nomem(err);
-	if (optimizer.code)
-		rsh_log_warning("%s: the optimizer's state is not complete: %s",
-				rsh_source_path(s), optimizer.text);
-	return 0;
-}
-
-/* verl writes the files of all ranks under their names, and a job may be killed
- * at any time, so only their content says whether a step is complete. */
-static int ranks_whole(const struct rsh_source *s, struct rsh_error *err)
-{
-	struct rsh_error wrong = RSH_ERROR_INIT;
-	struct rsh_source_ranks *st = rsh_ranks_of(s);
-	int rc = rsh_ranks_describe(st, err);
-
-	if (rc == 0 && rsh_ranks_judge(st, false, &wrong))
-		rc = rsh_error_nomem(err);
-	return rc || !wrong.code ? rc :
-	       rsh_error_set(err, wrong.code, "%s: %s", rsh_source_path(s),
-			     wrong.text);
+	}
+	st->world = world;
+	st->all.bytes = rsh_arena_array(&st->all.arena,
+					const struct rsh_byte_source *, n);
+	rc = st->all.bytes ? check_world(st, files, names, n, full, err) :
+			 rsh_error_nomem(err);
+	rsh_joined_free(st);
+	return rc;
 }
 
 const struct rsh_format rsh_torch_ranks_format = {
+	RSH_JOINED_FORMAT,
 	.name = "torch-ranks",
 	.says = "checkpoint with a file of PyTorch for each rank",
-	.layout = RSH_LAYOUT_WHOLE,
-	.owner = RSH_OWNER_NOBODY,
 	.below = "actor", /* of verl */
 	.beside = "huggingface",
-	.shown = RSH_SHOWN_HF,
 	.words = RSH_WORDS_EITHER,
 	.bid = rsh_ranks_bid,
 	.open = rsh_ranks_open,
 	.choose = rsh_ranks_choose,
-	.scan = rsh_joined_scan,
-	.whole = ranks_whole,
+	.whole = rsh_joined_whole,
 	.read = ranks_read,
 	.values = ranks_values,
-	.list = ranks_list,
 	.framework = "verl",
-	.step_dirs = true,
 	.unlike_units = true,
 	.tracked = RSH_RANKS_STEP,
-	.part = rsh_ranks_step_part,
-	.check = rsh_ranks_step_check,
+	.part = step_part,
+	.check = step_check,
 };

@@ -6,7 +6,6 @@
  *   names.c     names of files: which rank, which world, which item
  *   listing.c   the files of a source, its steps, the bid
  *   chosen.c    what the files of the chosen step are
- *   steps.c     steps of verl for --resume
  *   spec.c      what a pickle says about a tensor: mesh, placements, boxes
  *   metadata.c  the same from the metadata.pkl of torch_checkpointing
  *   cut.c       which elements a rank has: arithmetic
@@ -138,13 +137,6 @@ struct rsh_ranks_specs {
  * out. */
 const uint64_t *rsh_ranks_dims_keep(struct rsh_ranks_specs *s,
 				    const uint64_t *dims, uint32_t n);
-/* Returns the items of a tuple or a list, and their number; NULL: it is
- * neither. */
-const struct rsh_pickle_value *
-rsh_ranks_items(const struct rsh_pickle_value *v, uint32_t *n);
-/* Sets *out to a number from 0 to max; false: v, which may be NULL, is none. */
-bool rsh_ranks_number(const struct rsh_pickle_value *v, uint64_t max,
-		      uint64_t *out);
 /* Sets *out to the list of ranks, from malloc (NULL: memory is out), and their
  * number; false: v is no such list. */
 bool rsh_ranks_list_read(const struct rsh_pickle_value *v, uint32_t **out,
@@ -259,7 +251,12 @@ int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
 			struct rsh_ranks_ways *ways, bool full,
 			struct rsh_names *names, struct rsh_ranks_file **out,
 			struct rsh_ckpt_index **index, struct rsh_error *err);
-void rsh_ranks_file_free(struct rsh_ranks_file *f); /* f may be NULL */
+void rsh_ranks_file_free(void *f); /* f may be NULL */
+/* Is `read` of struct rsh_joined_format. */
+int rsh_ranks_kept_read(void *state, uint32_t file,
+			const struct rsh_byte_source *bytes, bool full,
+			struct rsh_names *names, void **out,
+			struct rsh_ckpt_index **index, struct rsh_error *err);
 /* Returns whether a value is a list of numbers of parameters:
  * param_groups.0.params and so on. */
 bool rsh_ranks_is_params(const struct rsh_torch_value *v);
@@ -337,7 +334,6 @@ struct rsh_ranks_item {
 
 /* A file of the chosen step; its number is that in the source. */
 struct rsh_ranks_listed {
-	const char *name; /* below SOURCE */
 	uint32_t item;
 	uint32_t rank; /* by its name */
 	size_t at, n;  /* the digits of the rank in the name */
@@ -355,12 +351,7 @@ struct rsh_ranks_params {
 /* The state of a source. */
 struct rsh_source_ranks {
 	struct rsh_joined all; /* files of struct rsh_ranks_file */
-	struct rsh_arena arena;
 	struct rsh_ranks_ways ways;
-	/* Where the files are if they are in no source: [all.n] */
-	const struct rsh_byte_source **bytes;
-	const char *path; /* of the source, for messages */
-	const char *dir; /* of the step below SOURCE, with a slash; or "" */
 	uint32_t world;  /* by the names; 0: they do not say it */
 	uint32_t n_items;
 	struct rsh_ranks_item *items;
@@ -377,19 +368,18 @@ struct rsh_source_ranks {
 	bool is_flat;
 };
 
-static inline struct rsh_source_ranks *rsh_ranks_of(const struct rsh_source *s)
+/* Returns what a file of the step is. */
+static inline enum rsh_ranks_role
+rsh_ranks_role_of(const struct rsh_source_ranks *st, uint32_t file)
 {
-	return rsh_source_state(s);
+	return st->items[st->listed[file].item].role;
 }
 
 /* ---- the chosen step (chosen.c) ---- */
 
-/* Makes a state with room for n files, whose items are the model and the
- * optimizer; NULL: memory is out.  The files are in no source if it is NULL. */
-struct rsh_source_ranks *rsh_ranks_state_new(const struct rsh_source *source,
-					     size_t n);
-void rsh_ranks_state_free(void *state);
-
+/* Makes room for n files, whose items are the model and the optimizer.  Returns
+ * 0 or -ENOMEM; st may be NULL. */
+int rsh_ranks_state_init(struct rsh_source_ranks *st, size_t n);
 int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 		     struct rsh_error *err);
 extern const struct rsh_joined_format rsh_ranks_files;
@@ -402,19 +392,13 @@ int rsh_ranks_open(struct rsh_source *s, const struct rsh_source_options *opts,
 
 /* ---- all files (describe.c, optimizer.c) ---- */
 
-/* Describes the files that were read, once.  A
- * tensor with a problem is not in the description.  Returns 0, -ENOMEM, or
- * -EBADMSG with a sentence if a file is not of the rank that its name says. */
-int rsh_ranks_describe(struct rsh_source_ranks *st, struct rsh_error *err);
-/* Finds the first thing that is wrong with the tensors of the description: of
- * the optimizer, or all others.  wrong->code is 0: nothing.  Returns 0 or
- * -ENOMEM. */
-int rsh_ranks_judge(const struct rsh_source_ranks *st, bool optimizer,
-		    struct rsh_error *wrong);
-/* Does this only for files: nobody knows what an item has of which no file can
- * be read, nor a rank that shares no tensor with others. */
-void rsh_ranks_judge_files(const struct rsh_source_ranks *st, bool optimizer,
+/* Is `judge` of struct rsh_joined_format: nobody knows what an item has of
+ * which no file can be read, nor a rank that shares no tensor with others. */
+void rsh_ranks_judge_files(const void *state, bool optimizer,
 			   struct rsh_error *wrong);
+/* Returns the file of the lowest rank that was read of an item; all.n: there is
+ * none. */
+uint32_t rsh_ranks_lowest(const struct rsh_source_ranks *st, uint32_t item);
 /* Finds out which parameter each number of the optimizer means, from the files
  * of the lowest rank. */
 int rsh_ranks_params_find(struct rsh_source_ranks *st);
@@ -425,23 +409,11 @@ rsh_ranks_param_of(const struct rsh_source_ranks *st, uint32_t item,
 		   const char *name);
 /* Returns the name that a tensor or value of an item has, and its keys (n is 0:
  * the name is the only key), from the arena; NULL: memory is out. */
-struct rsh_ranks_shown_name {
-	const char *name;
-	const struct rsh_path_key *keys;
-	uint32_t n_keys;
-};
 int rsh_ranks_name_show(const struct rsh_source_ranks *st, uint32_t item,
 			const char *name, const struct rsh_path_key *keys,
 			uint32_t n_keys, struct rsh_arena *arena,
-			struct rsh_ranks_shown_name *out);
-
-/* ---- steps (steps.c) ---- */
+			struct rsh_joined_value *out);
 
 #define RSH_RANKS_STEP "global_step_"
 /* Reads the step from n bytes of the name of its directory. */
 bool rsh_ranks_step_read(const char *name, size_t n, uint64_t *step);
-/* These are members of the format. */
-enum rsh_part rsh_ranks_step_part(const char *path, struct rsh_step_name *out);
-int rsh_ranks_step_check(const struct rsh_byte_source *files,
-		    const char *const *names, size_t n, bool full,
-		    struct rsh_error *err);

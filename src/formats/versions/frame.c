@@ -10,14 +10,17 @@
 #include "versions_i.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/xxh3.h"
 #include "rsh/wire/bytes.h"
 
 #define WINDOW_LOG_MAX 21
@@ -30,7 +33,7 @@
 #define POSITION_BYTES 4
 #define OVERWRITTEN_BYTES 5
 
-struct rsh_frame {
+struct frame {
 	struct rsh_frame_place at;
 	ZSTD_DStream *z;
 	uint64_t read; /* bytes of the file */
@@ -43,9 +46,19 @@ struct rsh_frame {
 	uint8_t ready[READY_BYTES];
 };
 
-int rsh_frame_open(const struct rsh_frame_place *at, struct rsh_frame **out)
+static void frame_close(struct frame *f)
 {
-	struct rsh_frame *f = calloc(1, sizeof(*f));
+	if (!f)
+		return;
+	ZSTD_freeDStream(f->z);
+	free(f->buf);
+	free(f);
+}
+
+/* Returns 0 and *out, which the caller closes, or -ENOMEM. */
+static int frame_open(const struct rsh_frame_place *at, struct frame **out)
+{
+	struct frame *f = calloc(1, sizeof(*f));
 
 	*out = f;
 	if (!f)
@@ -60,18 +73,9 @@ int rsh_frame_open(const struct rsh_frame_place *at, struct rsh_frame **out)
 	    !ZSTD_isError(ZSTD_DCtx_setParameter(f->z, ZSTD_d_windowLogMax,
 						 WINDOW_LOG_MAX)))
 		return 0;
-	rsh_frame_close(f);
+	frame_close(f);
 	*out = NULL;
 	return -ENOMEM;
-}
-
-void rsh_frame_close(struct rsh_frame *f)
-{
-	if (!f)
-		return;
-	ZSTD_freeDStream(f->z);
-	free(f->buf);
-	free(f);
 }
 
 size_t rsh_frame_memory(const struct rsh_frame_place *at)
@@ -80,7 +84,7 @@ size_t rsh_frame_memory(const struct rsh_frame_place *at)
 }
 
 /* Reads more of the file, if all that was read is used. */
-static int frame_fill(struct rsh_frame *f)
+static int frame_fill(struct frame *f)
 {
 	const size_t n = (size_t)rsh_min_u64(f->at.chunk,
 					     f->at.length - f->read);
@@ -98,14 +102,15 @@ static int frame_fill(struct rsh_frame *f)
 	return 0;
 }
 
-/* Inflates some bytes, at least one.  *n is how many there may be. */
-static int frame_inflate(struct rsh_frame *f, uint8_t *buf, size_t *n)
+/* Inflates some bytes.  *n is how many there may be, then how many there are;
+ * 0: the frame has ended. */
+static int frame_inflate(struct frame *f, uint8_t *buf, size_t *n)
 {
 	ZSTD_outBuffer out = { buf, *n, 0 };
 
-	while (out.pos == 0) {
+	while (out.pos == 0 && !f->ended) {
 		size_t left;
-		int rc = f->ended ? -EBADMSG : frame_fill(f);
+		int rc = frame_fill(f);
 		const size_t used = f->in.pos;
 
 		if (rc)
@@ -125,7 +130,8 @@ static int frame_inflate(struct rsh_frame *f, uint8_t *buf, size_t *n)
 	return 0;
 }
 
-int rsh_frame_read(struct rsh_frame *f, uint8_t *buf, size_t n)
+/* Reads exactly n bytes of the content.  Returns like rsh_change_apply(). */
+static int frame_read(struct frame *f, uint8_t *buf, size_t n)
 {
 	int rc = 0;
 
@@ -143,47 +149,36 @@ int rsh_frame_read(struct rsh_frame *f, uint8_t *buf, size_t n)
 			f->n_ready = READY_BYTES;
 			rc = frame_inflate(f, f->ready, &f->n_ready);
 		}
+		if (rc == 0 && part == 0 && f->at_ready == f->n_ready)
+			return -EBADMSG;
 		buf += part;
 		n -= part;
 	}
 	return rc;
 }
 
-int rsh_frame_skip(struct rsh_frame *f, uint64_t n)
+static int frame_skip(struct frame *f, uint64_t n)
 {
 	uint8_t unused[READY_BYTES];
 	int rc = 0;
 
 	for (size_t part; rc == 0 && n > 0; n -= part) {
 		part = (size_t)rsh_min_u64(n, sizeof(unused));
-		rc = rsh_frame_read(f, unused, part);
+		rc = frame_read(f, unused, part);
 	}
 	return rc;
 }
 
-int rsh_frame_end(struct rsh_frame *f)
+/* Checks that the content, and the bytes of the file, end here. */
+static int frame_end(struct frame *f)
 {
 	uint8_t more;
-	ZSTD_outBuffer out = { &more, 1, 0 };
+	size_t n = 1;
+	int rc = f->at_ready < f->n_ready ? -EBADMSG :
+					    frame_inflate(f, &more, &n);
 
-	if (f->at_ready < f->n_ready)
-		return -EBADMSG;
-	while (!f->ended) {
-		int rc = frame_fill(f);
-		const size_t used = f->in.pos;
-		size_t left;
-
-		if (rc)
-			return rc;
-		left = ZSTD_decompressStream(f->z, &out, &f->in);
-		if (ZSTD_isError(left) || out.pos > 0 ||
-		    (left > 0 && f->in.pos == used &&
-		     f->read == f->at.length))
-			return -EBADMSG;
-		f->ended = left == 0;
-	}
-	return f->in.pos == f->in.size && f->read == f->at.length ? 0 :
-								    -EBADMSG;
+	return rc || (n == 0 && f->in.pos == f->in.size &&
+		      f->read == f->at.length) ? rc : -EBADMSG;
 }
 
 int rsh_frame_size(const struct rsh_frame_place *at, uint64_t *size)
@@ -207,10 +202,10 @@ int rsh_frame_size(const struct rsh_frame_place *at, uint64_t *size)
 struct rsh_change {
 	enum rsh_delta_form form;
 	uint64_t bytes, at; /* of the tensor */
-	struct rsh_frame *content; /* of xor; else the positions */
+	struct frame *content; /* of xor; else the positions */
 	/* Of overwrite: the values, which are after all positions in the same
 	 * content, and how many positions are left, of which `next` is one. */
-	struct rsh_frame *values;
+	struct frame *values;
 	uint32_t count, left;
 	uint64_t next;
 	bool begun;
@@ -232,10 +227,10 @@ int rsh_change_open(const struct rsh_frame_place *at, enum rsh_delta_form form,
 		    uint64_t bytes, struct rsh_change **out)
 {
 	struct rsh_change *c = calloc(1, sizeof(*c));
-	int rc = c ? rsh_frame_open(at, &c->content) : -ENOMEM;
+	int rc = c ? frame_open(at, &c->content) : -ENOMEM;
 
 	if (rc == 0 && form == RSH_DELTA_OVERWRITE)
-		rc = rsh_frame_open(at, &c->values);
+		rc = frame_open(at, &c->values);
 	if (rc) {
 		rsh_change_close(c);
 		return rc;
@@ -250,8 +245,8 @@ void rsh_change_close(struct rsh_change *c)
 {
 	if (!c)
 		return;
-	rsh_frame_close(c->content);
-	rsh_frame_close(c->values);
+	frame_close(c->content);
+	frame_close(c->values);
 	free(c->buf);
 	free(c);
 }
@@ -262,7 +257,7 @@ static int apply_xor(struct rsh_change *c, uint8_t *p, size_t n)
 
 	if (rsh_room(c->buf, c->cap, n))
 		return -ENOMEM;
-	rc = rsh_frame_read(c->content, c->buf, n);
+	rc = frame_read(c->content, c->buf, n);
 	for (size_t i = 0; rc == 0 && i < n; i++)
 		p[i] ^= c->buf[i];
 	return rc;
@@ -272,7 +267,7 @@ static int apply_xor(struct rsh_change *c, uint8_t *p, size_t n)
 static int next_position(struct rsh_change *c, uint64_t least)
 {
 	uint8_t at[POSITION_BYTES];
-	int rc = rsh_frame_read(c->content, at, sizeof(at));
+	int rc = frame_read(c->content, at, sizeof(at));
 
 	if (rc)
 		return rc;
@@ -284,7 +279,7 @@ static int next_position(struct rsh_change *c, uint64_t least)
 static int begin_overwrite(struct rsh_change *c)
 {
 	uint8_t count[POSITION_BYTES];
-	int rc = rsh_frame_read(c->content, count, sizeof(count));
+	int rc = frame_read(c->content, count, sizeof(count));
 
 	c->begun = true;
 	c->next = UINT64_MAX;
@@ -293,8 +288,8 @@ static int begin_overwrite(struct rsh_change *c)
 	c->count = c->left = rsh_le32(count);
 	if (c->count > c->bytes)
 		return -EBADMSG;
-	rc = rsh_frame_skip(c->values, POSITION_BYTES +
-			    (uint64_t)c->count * POSITION_BYTES);
+	rc = frame_skip(c->values,
+			POSITION_BYTES + (uint64_t)c->count * POSITION_BYTES);
 	return rc || c->left == 0 ? rc : next_position(c, 0);
 }
 
@@ -305,7 +300,7 @@ static int apply_overwrite(struct rsh_change *c, uint8_t *p, size_t n)
 	while (rc == 0 && c->next < c->at + n) {
 		const uint64_t here = c->next;
 
-		rc = rsh_frame_read(c->values, &p[here - c->at], 1);
+		rc = frame_read(c->values, &p[here - c->at], 1);
 		c->next = UINT64_MAX;
 		if (rc == 0 && c->left > 0)
 			rc = next_position(c, here + 1);
@@ -322,6 +317,59 @@ int rsh_change_apply(struct rsh_change *c, uint8_t *p, size_t n)
 	if (rc || c->at < c->bytes)
 		return rc;
 	/* The values end the content. */
-	return rsh_frame_end(c->form == RSH_DELTA_XOR ? c->content :
-							c->values);
+	return frame_end(c->form == RSH_DELTA_XOR ? c->content : c->values);
+}
+
+/* ---- checksums ---- */
+
+static size_t sum_digits(enum rsh_sum_form form)
+{
+	return form == RSH_SUM_ADLER32 ? 8 : form == RSH_SUM_XXH3 ? 32 : 64;
+}
+
+bool rsh_sum_is_valid(enum rsh_sum_form form, const char *text)
+{
+	return strlen(text) == sum_digits(form) &&
+	       strspn(text, "0123456789abcdef") == strlen(text);
+}
+
+int rsh_summing_begin(struct rsh_summing *s, enum rsh_sum_form form)
+{
+	s->form = form;
+	s->adler = 1;
+	s->xxh3 = NULL;
+	if (form == RSH_SUM_BLAKE3)
+		rsh_blake3_init(&s->blake3);
+	if (form != RSH_SUM_XXH3)
+		return 0;
+	s->xxh3 = XXH3_createState();
+	return s->xxh3 && XXH3_128bits_reset(s->xxh3) == XXH_OK ? 0 : -ENOMEM;
+}
+
+void rsh_summing_add(struct rsh_summing *s, const void *p, size_t n)
+{
+	if (s->form == RSH_SUM_XXH3)
+		XXH3_128bits_update(s->xxh3, p, n);
+	else if (s->form == RSH_SUM_BLAKE3)
+		rsh_blake3_add(&s->blake3, p, n);
+	else
+		s->adler = (uint32_t)adler32_z(s->adler, p, n);
+}
+
+void rsh_summing_end(struct rsh_summing *s, char text[RSH_SUM_TEXT])
+{
+	const size_t n = sum_digits(s->form) / 2;
+	uint8_t sum[RSH_SUM_BYTES] = { 0 };
+
+	if (s->form == RSH_SUM_BLAKE3)
+		rsh_blake3_end(&s->blake3, sum);
+	else if (s->form == RSH_SUM_XXH3 && s->xxh3)
+		XXH128_canonicalFromHash((XXH128_canonical_t *)(void *)sum,
+					 XXH3_128bits_digest(s->xxh3));
+	for (unsigned i = 0; s->form == RSH_SUM_ADLER32 && i < 4; i++)
+		sum[i] = (uint8_t)(s->adler >> (24 - 8 * i));
+	XXH3_freeState(s->xxh3);
+	s->xxh3 = NULL;
+	for (size_t i = 0; i < n; i++)
+		snprintf(text + 2 * i, 3, "%02x", sum[i]);
 }

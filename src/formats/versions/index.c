@@ -12,7 +12,6 @@
 #include "versions_i.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -110,14 +109,13 @@ static int take_names(const struct parsing *p, json_t *map)
 					     "\"%s\" is not the name of a "
 					     ".safetensors file beside it",
 					     p->path, name);
-		to->name = rsh_arena_strndup(&v->arena, name, strlen(name));
+		to->name = rsh_arena_strdup(&v->arena, name);
 		to->file = rsh_names_add(v->file_names, file, strlen(file));
 		if (!to->name || to->file == RSH_NAME_NONE)
 			return rsh_error_nomem(p->err);
 	}
 	v->n_files = rsh_names_count(v->file_names);
-	if (n > 1)
-		qsort(v->names, n, sizeof(*v->names), by_name);
+	rsh_sort(v->names, n, by_name);
 	return 0;
 }
 

@@ -51,13 +51,12 @@ int rsh_version_names_read(struct rsh_version_names *l,
 			rc = -ENOMEM;
 		}
 	}
-	if (l->n > 1)
-		qsort(l->v, l->n, sizeof(*l->v), by_version);
+	rsh_sort(l->v, l->n, by_version);
 	return rc;
 }
 
-const char *rsh_version_names_find(const struct rsh_version_names *l,
-				   uint64_t version)
+static const char *names_find(const struct rsh_version_names *l,
+			      uint64_t version)
 {
 	const size_t i = rsh_first(k, l->n, l->v[k].version < version);
 
@@ -74,27 +73,6 @@ void rsh_version_names_clear(struct rsh_version_names *l)
 
 /* ---- a full version ---- */
 
-/* Counts the safetensors files of a directory.  Returns 0 or -errno. */
-static int count_files(const struct rsh_store *store, const char *dir,
-		       unsigned *n)
-{
-	cleanup_dir struct rsh_dir *d = NULL;
-	int rc = rsh_dir_open(store, dir, &d);
-	const char *name;
-
-	*n = 0;
-	while (rc >= 0 && (rc = rsh_dir_next(d, &name)) > 0)
-		*n += rsh_has_suffix(name, ".safetensors");
-	return rc;
-}
-
-static int take_file(struct rsh_version_links *l, const char *name)
-{
-	l->files[l->n_files] = rsh_arena_strndup(&l->arena, name,
-						 strlen(name));
-	return l->files[l->n_files++] ? 0 : -ENOMEM;
-}
-
 static int take_map(struct rsh_version_links *l, const uint8_t *data,
 		    size_t len, const char *path, struct rsh_error *err)
 {
@@ -109,35 +87,41 @@ static int take_map(struct rsh_version_links *l, const uint8_t *data,
 			rc = rsh_error_set(err, ENOTSUP, "%s: %s is not a "
 					   ".safetensors file", path,
 					   map.files[i]);
-		else if (take_file(l, map.files[i]))
-			rc = -ENOMEM;
+		l->files[l->n_files++] = rsh_arena_strdup(&l->arena,
+							  map.files[i]);
 	}
 	rsh_weight_map_clear(&map);
-	return !l->files || rc == -ENOMEM ? rsh_error_nomem(err) : rc;
+	return rc || !l->arena.failed ? rc : rsh_error_nomem(err);
 }
 
-/* Takes the one file, if it is there.  Returns 1 if so, 0, or -errno. */
+/* Takes the one file, if it is there; `alone`: and no other.  Returns 1 if so,
+ * 0, or -errno. */
 static int take_single(struct rsh_version_links *l, bool alone,
 		       struct rsh_error *err)
 {
+	static const char *const single = RSH_VERSION_SINGLE;
 	cleanup_free char *path = rsh_text_format("%s/" RSH_VERSION_SINGLE,
 						  l->full);
+	cleanup_dir struct rsh_dir *d = NULL;
 	struct rsh_stat st;
-	unsigned n = 1;
+	unsigned n = 0;
+	const char *name;
 	int rc;
 
 	if (!path)
 		return rsh_error_nomem(err);
 	rc = rsh_store_look(l->store, path, &st);
 	if (rc == 0 && alone)
-		rc = count_files(l->store, l->full, &n);
-	if (rc == -ENOENT || (rc == 0 && n != 1))
+		rc = rsh_dir_open(l->store, l->full, &d);
+	while (d && rc >= 0 && (rc = rsh_dir_next(d, &name)) > 0)
+		n += rsh_has_suffix(name, ".safetensors");
+	if (rc == -ENOENT || (rc == 0 && alone && n != 1))
 		return 0;
 	if (rc)
 		return rsh_store_open_error(l->store, path, rc, err);
-	l->files = rsh_arena_array(&l->arena, const char *, 1);
-	return l->files && take_file(l, RSH_VERSION_SINGLE) == 0 ?
-	       1 : rsh_error_nomem(err);
+	l->files = rsh_arena_copy(&l->arena, &single, 1);
+	l->n_files = 1;
+	return l->files ? 1 : rsh_error_nomem(err);
 }
 
 /* Reads the index of a directory; *data is NULL if it has none. */
@@ -180,40 +164,6 @@ const char *rsh_version_label(const struct rsh_version_links *l, uint32_t i)
 	return i < l->n ? l->v[i].name : l->is_base ? "the base" : l->full;
 }
 
-static int check_numbers(const struct rsh_version_link *link, uint64_t version,
-			 struct rsh_error *err)
-{
-	const struct rsh_version_index *x = &link->index;
-
-	if (x->version == version && x->base == version - 1)
-		return 0;
-	return rsh_error_set(err, EBADMSG, "%s: its index says version %" PRIu64
-			     " of base %" PRIu64, link->name, x->version,
-			     x->base);
-}
-
-static int take_base(const struct rsh_versions_place *at,
-		     struct rsh_version_links *l, struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
-	size_t len = 0;
-	int rc;
-
-	if (!at->base)
-		return rsh_error_set(err, EINVAL, "%s/%s is a delta of the "
-				     "model that the run began with: give it "
-				     "with --base DIR", at->dir,
-				     l->v[l->n - 1].name);
-	l->is_base = true;
-	l->full = rsh_arena_format(&l->arena, "%s", at->base);
-	if (!l->full)
-		return rsh_error_nomem(err);
-	rc = rsh_store_join(l->store, l->full, err) ?:
-	     load_index(l, l->full, &data, &len, &path, err);
-	return rc ?: take_full(l, data, len, path, err);
-}
-
 /* Adds one link.  Returns 1 if it is a full version, 0, or -errno. */
 static int take_link(struct rsh_version_links *l, const char *name,
 		     uint64_t version, struct rsh_error *err)
@@ -241,18 +191,25 @@ static int take_link(struct rsh_version_links *l, const char *name,
 		return rc;
 	}
 	l->n++;
-	return check_numbers(link, version, err);
+	if (link->index.version == version && link->index.base == version - 1)
+		return 0;
+	return rsh_error_set(err, EBADMSG, "%s: its index says version %" PRIu64
+			     " of base %" PRIu64, link->name,
+			     link->index.version, link->index.base);
 }
 
 static int find_links(const struct rsh_versions_place *at, uint64_t version,
 		      struct rsh_version_links *l, struct rsh_error *err)
 {
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *path = NULL;
+	size_t len = 0;
 	int rc = rsh_version_names_read(&l->names, l->store);
 
 	if (rc < 0)
 		return rsh_store_open_error(l->store, "", rc, err);
 	for (uint64_t n = version; n > 0; n--) {
-		const char *name = rsh_version_names_find(&l->names, n);
+		const char *name = names_find(&l->names, n);
 
 		if (!name && l->n == 0)
 			return rsh_error_set(err, ENOENT, "%s: version %"
@@ -273,7 +230,18 @@ static int find_links(const struct rsh_versions_place *at, uint64_t version,
 		if (rc)
 			return rc < 0 ? rc : 0;
 	}
-	return take_base(at, l, err);
+	if (!at->base)
+		return rsh_error_set(err, EINVAL, "%s/%s is a delta of the "
+				     "model that the run began with: give it "
+				     "with --base DIR", at->dir,
+				     l->v[l->n - 1].name);
+	l->is_base = true;
+	l->full = rsh_arena_strdup(&l->arena, at->base);
+	if (!l->full)
+		return rsh_error_nomem(err);
+	rc = rsh_store_join(l->store, l->full, err) ?:
+	     load_index(l, l->full, &data, &len, &path, err);
+	return rc ?: take_full(l, data, len, path, err);
 }
 
 int rsh_version_links_find(const struct rsh_versions_place *at,

@@ -109,12 +109,16 @@ static bool start_again(const struct rsh_version_chain *c,
 	return true;
 }
 
-static int read_full(const struct rsh_version_chain *c,
-		     const struct rsh_made_tensor *t, uint64_t at,
-		     uint8_t *buf, size_t n, struct rsh_error *err)
+static int read_start(const struct rsh_version_chain *c,
+		      const struct rsh_made_tensor *t, const struct start *s,
+		      uint64_t at, uint8_t *buf, size_t n,
+		      struct rsh_error *err)
 {
 	int rc = 0;
 
+	if (s->n > 0)
+		return rsh_store_peek_made(c->inputs, s->cache, t->offset + at,
+					   buf, n) ? 0 : -ENODATA;
 	for (size_t part; rc == 0 && n > 0; n -= part) {
 		part = rsh_min_u64(n, BASE_BYTES);
 		rc = rsh_store_read_input(c->inputs, t->file, t->offset + at,
@@ -124,17 +128,6 @@ static int read_full(const struct rsh_version_chain *c,
 	}
 	return rc ? rsh_error_file(err, -rc, rsh_store_path(c->inputs,
 							    t->file)) : 0;
-}
-
-static int read_start(const struct rsh_version_chain *c,
-		      const struct rsh_made_tensor *t, const struct start *s,
-		      uint64_t at, uint8_t *buf, size_t n,
-		      struct rsh_error *err)
-{
-	if (s->n == 0)
-		return read_full(c, t, at, buf, n, err);
-	return rsh_store_peek_made(c->inputs, s->cache, t->offset + at, buf,
-				   n) ? 0 : -ENODATA;
 }
 
 /* ---- deltas ---- */
@@ -314,19 +307,6 @@ static int pass_window(struct pass *p, uint64_t at, uint8_t *buf, size_t len,
 	return rc;
 }
 
-static int pass_compare(struct pass *p, struct rsh_error *err)
-{
-	char text[RSH_SUM_TEXT];
-	int rc = 0;
-
-	for (uint32_t i = first_compared(&p->start, p->n); rc == 0 && i < p->n;
-	     i++) {
-		rsh_summing_end(&p->sums[i], text);
-		rc = compare_sum(p->c, p->t, i, text, err);
-	}
-	return rc;
-}
-
 /* A part of a tensor that a reader wants. */
 struct wanted {
 	uint64_t at;
@@ -363,7 +343,12 @@ static int make_pass(const struct rsh_version_chain *c,
 		if (rc == 0 && w)
 			give(w, at, window, len);
 	}
-	rc = rc ?: pass_compare(&p, err);
+	for (uint32_t i = first_compared(&start, n); rc == 0 && i < n; i++) {
+		char text[RSH_SUM_TEXT];
+
+		rsh_summing_end(&p.sums[i], text);
+		rc = compare_sum(c, t, i, text, err);
+	}
 	pass_close(&p);
 	return rc;
 }
@@ -386,6 +371,13 @@ static void maker_free(struct maker *m)
 	free(m);
 }
 
+/* The lock is held. */
+static void maker_remove(struct maker *m)
+{
+	TAILQ_REMOVE(&makers.list, m, all);
+	makers.memory -= m->memory;
+}
+
 static bool is_kept_whole(const struct rsh_version_chain *c,
 			  const struct rsh_made_tensor *t)
 {
@@ -404,8 +396,7 @@ static bool makers_make_room(const struct rsh_version_chain *c, uint64_t need)
 		any_busy |= m->busy;
 		if (m->busy)
 			continue;
-		TAILQ_REMOVE(&makers.list, m, all);
-		makers.memory -= m->memory;
+		maker_remove(m);
 		maker_free(m);
 	}
 	return makers.memory + need <= c->room || !any_busy;
@@ -429,22 +420,16 @@ static struct maker *maker_new(struct rsh_version_chain *c,
 	return NULL;
 }
 
-static uint64_t maker_memory(const struct rsh_version_chain *c,
-			     const struct rsh_made_tensor *t)
-{
-	const struct rsh_frame_place at = rsh_patch_place(c, t->patches);
-	const uint64_t one = 2 * rsh_frame_memory(&at);
-
-	return is_kept_whole(c, t) ? t->bytes + one :
-	       KEPT_BYTES + t->n_patches * one;
-}
-
 /* Takes the maker of a tensor, which the caller must give back; NULL: memory is
  * out. */
 static struct maker *maker_take(struct rsh_version_chain *c,
 				struct rsh_made_tensor *t)
 {
-	const uint64_t need = maker_memory(c, t);
+	const struct rsh_frame_place at = rsh_patch_place(c, t->patches);
+	const uint64_t one = 2 * rsh_frame_memory(&at);
+	const uint64_t need = is_kept_whole(c, t) ?
+				      t->bytes + one :
+				      KEPT_BYTES + t->n_patches * one;
 	struct maker *m = NULL;
 
 	pthread_mutex_lock(&makers.lock);
@@ -475,10 +460,8 @@ static void maker_give_back(struct maker *m, bool failed)
 {
 	pthread_mutex_lock(&makers.lock);
 	m->busy = false;
-	if (failed) {
-		TAILQ_REMOVE(&makers.list, m, all);
-		makers.memory -= m->memory;
-	}
+	if (failed)
+		maker_remove(m);
 	pthread_cond_broadcast(&makers.idle);
 	pthread_mutex_unlock(&makers.lock);
 	if (failed)
@@ -494,8 +477,7 @@ void rsh_version_forget(const struct rsh_version_chain *c)
 		next = TAILQ_NEXT(m, all);
 		if (m->chain != c)
 			continue;
-		TAILQ_REMOVE(&makers.list, m, all);
-		makers.memory -= m->memory;
+		maker_remove(m);
 		maker_free(m);
 	}
 	pthread_cond_broadcast(&makers.idle);
@@ -556,25 +538,12 @@ static int maker_read(struct maker *m, const struct wanted *w,
 	return 0;
 }
 
-static int maker_compare(struct maker *m, const struct wanted *w,
-			 struct rsh_error *err)
-{
-	const struct rsh_made_tensor *t = m->tensor;
-	struct start s;
-	int rc;
-
-	do {
-		s = start_at(m->chain, t, m->start);
-		rc = make_pass(m->chain, t, s, t->n_patches, w, err);
-	} while (start_again(m->chain, &s, rc, &m->start));
-	return rc;
-}
-
 static int maker_serve(struct maker *m, const struct wanted *w,
 		       struct rsh_error *err)
 {
 	struct rsh_made_tensor *t = m->tensor;
 	const bool compare = !atomic_load(&t->verified);
+	struct start s;
 	int rc = compare ? check_sums(m->chain, t, t->n_patches, err) : 0;
 
 	if (rc)
@@ -582,7 +551,10 @@ static int maker_serve(struct maker *m, const struct wanted *w,
 	if (!is_kept_whole(m->chain, t)) {
 		if (!compare)
 			return maker_read(m, w, err);
-		rc = maker_compare(m, w, err);
+		do {
+			s = start_at(m->chain, t, m->start);
+			rc = make_pass(m->chain, t, s, t->n_patches, w, err);
+		} while (start_again(m->chain, &s, rc, &m->start));
 	} else if (m->made < t->bytes) {
 		rc = make_whole(m->chain, t, compare, m->bytes, err);
 		m->made = rc ? 0 : t->bytes;

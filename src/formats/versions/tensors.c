@@ -12,11 +12,9 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
 #include "rsh/util/text.h"
-#include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
 /* A read of a frame; a read of an object costs more. */
@@ -49,6 +47,7 @@ struct opening {
 	struct found *found;
 	size_t n_found, cap_found;
 	uint32_t n_inputs;
+	struct rsh_arena arena; /* of what only opening needs */
 	struct rsh_error *err;
 };
 
@@ -83,49 +82,38 @@ static int add_inputs(struct opening *o)
 	return rc;
 }
 
-/* Opens the next input. */
-static int open_input(struct opening *o, const char *dir, const char *name,
-		      uint32_t *file)
-{
-	struct rsh_version_chain *c = o->c;
-	cleanup_handle struct rsh_handle *h = NULL;
-	struct rsh_error why = RSH_ERROR_INIT;
-	int rc;
-
-	*file = o->n_inputs++;
-	rc = rsh_store_identify(c->inputs, *file, &h, &why);
-	if (rc == -ENOENT)
-		return rsh_error_set(o->err, EAGAIN, "%s: %s is missing", dir,
-				     name);
-	if (rc)
-		return rsh_error_set(o->err, -rc, "%s", why.text);
-	rsh_store_adopt(c->inputs, *file, steal_pointer(&h));
-	return 0;
-}
-
 static ssize_t input_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
 	return rsh_handle_pread(ctx, buf, len, offset);
 }
 
-/* Reads the header of an input. */
-static int scan_input(struct opening *o, uint32_t file,
-		      struct rsh_ckpt_index **ix,
+/* Opens the next input, and reads its header. */
+static int read_input(struct opening *o, const char *dir, const char *name,
+		      uint32_t *file, struct rsh_ckpt_index **ix,
 		      struct rsh_safetensors_meta *meta)
 {
 	struct rsh_store *s = o->c->inputs;
 	cleanup_handle struct rsh_handle *h = NULL;
-	struct rsh_byte_source bytes = {
-		.pread_fn = input_pread, .path = rsh_store_path(s, file),
-		.size = rsh_store_identity(s, file)->size,
-	};
-	int rc = rsh_store_open_file(s, file, &h, o->err);
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_byte_source bytes = { .pread_fn = input_pread };
+	int rc;
 
+	*file = o->n_inputs++;
+	rc = rsh_store_identify(s, *file, &h, &why);
+	if (rc == -ENOENT)
+		return rsh_error_set(o->err, EAGAIN, "%s: %s is missing", dir,
+				     name);
+	if (rc)
+		return rsh_error_set(o->err, -rc, "%s", why.text);
+	rsh_store_adopt(s, *file, steal_pointer(&h));
+	rc = rsh_store_open_file(s, *file, &h, o->err);
 	bytes.ctx = h;
+	bytes.path = rsh_store_path(s, *file);
+	bytes.size = rsh_store_identity(s, *file)->size;
 	rc = rc ?: (meta ? rsh_safetensors_scan_delta :
 			   rsh_safetensors_scan)(&bytes, o->c->all_names, ix,
 						 meta, o->err);
-	if (rc == 0 && rsh_store_compare(s, file, h)) {
+	if (rc == 0 && rsh_store_compare(s, *file, h)) {
 		rsh_ckpt_index_free(*ix);
 		*ix = NULL;
 		return rsh_error_set(o->err, EAGAIN, "%s: it is being written",
@@ -176,8 +164,7 @@ static int open_full(struct opening *o)
 		struct rsh_ckpt_index *ix = NULL;
 		uint32_t file;
 
-		rc = open_input(o, l->full, l->files[i], &file) ?:
-		     scan_input(o, file, &ix, NULL) ?:
+		rc = read_input(o, l->full, l->files[i], &file, &ix, NULL) ?:
 		     take_whole(o, file, ix);
 		rsh_ckpt_index_free(ix);
 	}
@@ -191,20 +178,6 @@ static int entry_order(const void *a, const void *b)
 	const struct rsh_safetensors_entry *x = a, *y = b;
 
 	return strcmp(x->key, y->key);
-}
-
-/* Returns the checksums of a file, sorted by name, from malloc. */
-static struct rsh_safetensors_entry *
-sort_sums(const struct rsh_safetensors_meta *meta)
-{
-	struct rsh_safetensors_entry *v =
-		rsh_alloc_array((size_t)meta->n_entries + 1, sizeof(*v));
-
-	if (v && meta->n_entries > 0) {
-		memcpy(v, meta->entries, meta->n_entries * sizeof(*v));
-		qsort(v, meta->n_entries, sizeof(*v), entry_order);
-	}
-	return v;
 }
 
 static int changed_order(const void *key, const void *member)
@@ -247,15 +220,18 @@ static int take_records(struct opening *o, uint32_t delta, uint32_t of,
 {
 	struct rsh_version_chain *c = o->c;
 	const struct rsh_version_link *link = &c->links.v[delta];
-	cleanup_free struct rsh_safetensors_entry *sums = sort_sums(meta);
+	struct rsh_safetensors_entry *sums = rsh_arena_copy(
+		&o->arena, meta->entries, meta->n_entries);
 	int rc = sums ? 0 : rsh_error_nomem(o->err);
 
+	if (sums)
+		rsh_sort(sums, meta->n_entries, entry_order);
 	for (uint32_t i = 0; rc == 0 && i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 		const struct rsh_safetensors_entry
 			key = { rsh_names_text(c->all_names, r->name), NULL },
-			*sum = bsearch(&key, sums, meta->n_entries,
-				       sizeof(key), entry_order);
+			*sum = rsh_find(&key, sums, meta->n_entries,
+					entry_order);
 		struct found f = {
 			.tensor = r->name,
 			.patch = { .delta = delta, .file = file,
@@ -268,8 +244,7 @@ static int take_records(struct opening *o, uint32_t delta, uint32_t of,
 		if (r->n_extents)
 			f.patch.offset = ix->extents[r->first_extent].offset;
 		if (sum && rsh_sum_is_valid(link->index.sum, sum->value))
-			f.patch.sum = rsh_arena_strndup(&c->arena, sum->value,
-							strlen(sum->value));
+			f.patch.sum = rsh_arena_strdup(&c->arena, sum->value);
 		if (rsh_push(o->found, o->n_found, o->cap_found, f))
 			rc = rsh_error_nomem(o->err);
 	}
@@ -290,9 +265,9 @@ static int open_delta(struct opening *o, uint32_t delta)
 		struct rsh_ckpt_index *ix = NULL;
 		uint32_t file;
 
-		rc = open_input(o, link->name,
-				rsh_names_text(x->file_names, i), &file) ?:
-		     scan_input(o, file, &ix, &meta) ?:
+		rc = read_input(o, link->name,
+				rsh_names_text(x->file_names, i), &file, &ix,
+				&meta) ?:
 		     take_records(o, delta, i, file, ix, &meta);
 		rsh_ckpt_index_free(ix);
 		rsh_safetensors_meta_clear(&meta);
@@ -346,12 +321,13 @@ static int make_tensors(struct opening *o)
 		*t = (struct rsh_made_tensor){
 			.name = rsh_names_text(c->all_names,
 					       o->found[i].tensor),
-			.file = w->file, .offset = w->offset,
-			.bytes = w->bytes, .patches = &patches[i],
+			.file = w->file,
+			.offset = w->offset,
+			.bytes = w->bytes,
+			.patches = &patches[i],
 			.n_patches = (uint32_t)(end - i),
 			.reported = ATOMIC_FLAG_INIT,
 		};
-		c->changed_bytes += w->bytes;
 		c->first[w->file + 1] = c->n_tensors;
 	}
 	for (uint32_t f = 0; f < c->links.n_files; f++)
@@ -395,14 +371,12 @@ static int check_sizes(const struct rsh_version_chain *c,
 {
 	int rc = 0;
 
-	if (rsh_store_is_remote(c->inputs))
-		return 0;
-	for (uint32_t i = 0; i < c->n_tensors; i++) {
-		const struct rsh_made_tensor *t = &c->tensors[i];
-
-		for (uint32_t k = 0; rc == 0 && k < t->n_patches; k++)
-			rc = check_size(c, t, &t->patches[k], err);
-	}
+	for (uint32_t i = 0; i < c->n_tensors &&
+	     !rsh_store_is_remote(c->inputs); i++)
+		for (uint32_t k = 0; rc == 0 && k < c->tensors[i].n_patches;
+		     k++)
+			rc = check_size(c, &c->tensors[i],
+					&c->tensors[i].patches[k], err);
 	return rc;
 }
 
@@ -532,6 +506,7 @@ int rsh_version_chain_open(const struct rsh_versions_place *at,
 	rc = rc ?: open_all(&o);
 	free(o.whole);
 	free(o.found);
+	rsh_arena_clear(&o.arena);
 	if (rc) {
 		rsh_version_chain_close(c);
 		return rc;

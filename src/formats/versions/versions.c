@@ -11,10 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
-#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -33,11 +31,6 @@ struct versions {
 	struct rsh_step_facts facts;
 	char about[128];
 };
-
-static struct versions *state_of(const struct rsh_source *s)
-{
-	return rsh_source_state(s);
-}
 
 static void versions_free(void *state)
 {
@@ -270,22 +263,6 @@ static int versions_open(struct rsh_source *s,
 
 /* ---- choosing ---- */
 
-/* Says what the chosen version is: "delta of 3 (xor, xxh3-128), 8 tensors". */
-static void describe(struct versions *v)
-{
-	const struct rsh_version_links *l = &v->chain->links;
-	const struct rsh_version_index *x = l->n ? &l->v[0].index : NULL;
-
-	if (x)
-		snprintf(v->about, sizeof(v->about), "delta of %" PRIu64
-			 " (%s, %s), %u tensor%s changed", x->base,
-			 rsh_delta_forms[x->form], rsh_sum_forms[x->sum],
-			 x->n_names, x->n_names == 1 ? "" : "s");
-	else
-		snprintf(v->about, sizeof(v->about), "full");
-	v->facts.about = v->about;
-}
-
 static int made_find(void *ctx, const char *name, uint32_t *file,
 		     uint64_t *size)
 {
@@ -303,13 +280,14 @@ static int made_find(void *ctx, const char *name, uint32_t *file,
 static int versions_choose(struct rsh_source *s, uint32_t i,
 			   struct rsh_error *err)
 {
-	struct versions *v = state_of(s);
+	struct versions *v = rsh_source_state(s);
 	const struct rsh_versions_place at = place_of(v);
 	const struct rsh_checkpoint *c;
 	struct rsh_made made = {
 		.find = made_find, .read = rsh_version_read_file,
 		.close = rsh_version_chain_close,
 	};
+	const struct rsh_version_index *x;
 	cleanup_free char *dir = NULL;
 	size_t first, end;
 	int rc;
@@ -327,7 +305,15 @@ static int versions_choose(struct rsh_source *s, uint32_t i,
 				    &v->chain, err);
 	if (rc)
 		return rc;
-	describe(v);
+	/* "delta of 3 (xor, xxh3-128), 8 tensors changed" */
+	x = v->chain->links.n ? &v->chain->links.v[0].index : NULL;
+	snprintf(v->about, sizeof(v->about), "full");
+	if (x)
+		snprintf(v->about, sizeof(v->about), "delta of %" PRIu64
+			 " (%s, %s), %u tensor%s changed", x->base,
+			 rsh_delta_forms[x->form], rsh_sum_forms[x->sum],
+			 x->n_names, x->n_names == 1 ? "" : "s");
+	v->facts.about = v->about;
 	dir = strndup(c->name, strcspn(c->name, "/"));
 	made.ctx = v->chain;
 	made.inputs = v->chain->inputs;
@@ -347,7 +333,7 @@ static int versions_choose(struct rsh_source *s, uint32_t i,
 static int versions_scan(const struct rsh_scan_job *job,
 			 struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	const struct versions *v = state_of(job->source);
+	const struct versions *v = rsh_source_state(job->source);
 	struct rsh_version_chain *c = v->chain;
 	const bool full = job->how != RSH_SCAN_HEADERS;
 	struct rsh_ckpt_index *ix;

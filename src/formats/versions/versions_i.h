@@ -4,8 +4,8 @@
  * slime, miles and vime write them for SGLang and vLLM.
  *
  *   index.c     model.safetensors.index.json of a version
- *   frame.c     a tensor of a delta: a frame of zstd, read forwards
- *   sums.c      checksums of tensors
+ *   frame.c     a tensor of a delta: a frame of zstd, read forwards;
+ *               checksums of tensors
  *   links.c     the versions on which one is built, down to a full one
  *   tensors.c   their tensors, and the checks before anything is read
  *   make.c      the bytes of a version
@@ -69,7 +69,6 @@ bool rsh_version_read(const char *name, uint64_t *version);
 
 /* ---- a frame (frame.c) ---- */
 
-struct rsh_frame;
 /* Bytes of a file that have one frame.  Any thread may call `read`, which
  * returns 0 or -errno. */
 struct rsh_frame_place {
@@ -80,16 +79,6 @@ struct rsh_frame_place {
 	uint64_t offset, length;
 	size_t chunk; /* bytes of a read */
 };
-/* Returns 0 and *out, which the caller closes, or -ENOMEM. */
-int rsh_frame_open(const struct rsh_frame_place *at, struct rsh_frame **out);
-void rsh_frame_close(struct rsh_frame *f); /* f may be NULL */
-/* Reads exactly n bytes of the content; NULL: skips them.  Returns 0, -EBADMSG
- * if the frame is damaged or ends before, -ENOMEM, or the error of the read. */
-int rsh_frame_read(struct rsh_frame *f, uint8_t *buf, size_t n);
-int rsh_frame_skip(struct rsh_frame *f, uint64_t n);
-/* Checks that the content, and the bytes of the file, end here.  Returns like
- * rsh_frame_read(). */
-int rsh_frame_end(struct rsh_frame *f);
 /* Reads the size of the content that a frame's header says; UINT64_MAX: it does
  * not say it.  Returns 0, -EBADMSG if it is no frame, or the error of the
  * read. */
@@ -104,14 +93,15 @@ struct rsh_change;
 int rsh_change_open(const struct rsh_frame_place *at, enum rsh_delta_form form,
 		    uint64_t bytes, struct rsh_change **out);
 void rsh_change_close(struct rsh_change *c); /* c may be NULL */
-/* Changes the next n bytes of the tensor.  Returns like rsh_frame_read(); after
- * the last byte it also checks that nothing is left. */
+/* Changes the next n bytes of the tensor; after the last byte it also checks
+ * that nothing is left.  Returns 0, -EBADMSG if the frame is damaged or ends
+ * before, -ENOMEM, or the error of the read. */
 int rsh_change_apply(struct rsh_change *c, uint8_t *p, size_t n);
 /* Returns the size of the content that fits a tensor of `bytes` bytes at
  * most. */
 uint64_t rsh_change_content_max(enum rsh_delta_form form, uint64_t bytes);
 
-/* ---- checksums (sums.c) ---- */
+/* ---- checksums ---- */
 
 #define RSH_SUM_BYTES 32
 #define RSH_SUM_TEXT (2 * RSH_SUM_BYTES + 1)
@@ -150,8 +140,6 @@ struct rsh_version_names {
 };
 int rsh_version_names_read(struct rsh_version_names *l,
 			   const struct rsh_store *store);
-const char *rsh_version_names_find(const struct rsh_version_names *l,
-				   uint64_t version);
 void rsh_version_names_clear(struct rsh_version_names *l);
 
 struct rsh_version_link {
@@ -217,7 +205,6 @@ struct rsh_version_chain {
 	uint32_t n_tensors;
 	struct rsh_made_tensor *tensors;
 	uint32_t *first; /* [links.n_files + 1]: the first tensor of a file */
-	uint64_t changed_bytes;
 	/* [n_earlier * links.n_files]: the files of the versions before this
 	 * one, the newest first, for rsh_store_peek_made(). */
 	uint32_t n_earlier;
