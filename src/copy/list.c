@@ -72,12 +72,8 @@ static int walk_dir(struct walk *w, uint64_t dir, const char *path)
 	return 0;
 }
 
-static int listed_by_path(const void *a, const void *b)
-{
-	const struct rsh_copy_file *const *x = a, *const *y = b;
-
-	return strcmp((*x)->path, (*y)->path);
-}
+RSH_ORDER(listed_by_path, struct rsh_copy_file *const,
+	  strcmp((*x)->path, (*y)->path))
 
 int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 		       struct rsh_copy_list *out)
@@ -102,13 +98,9 @@ int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 	return 0;
 }
 
-static int listed_by_size(const void *a, const void *b)
-{
-	const struct rsh_copy_file *const *x = a, *const *y = b;
-
-	return rsh_compare_u64((*y)->size, (*x)->size) ?:
-	       strcmp((*x)->path, (*y)->path);
-}
+RSH_ORDER(listed_by_size, struct rsh_copy_file *const,
+	  rsh_compare_u64((*y)->size, (*x)->size) ?:
+	  strcmp((*x)->path, (*y)->path))
 
 /* Assigns the largest remaining file to the share with the fewest bytes (the
  * first one if several have the fewest), until no file remains. */

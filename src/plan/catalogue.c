@@ -16,12 +16,8 @@ struct index_user {
 	uint32_t file;
 };
 
-static int index_users_by_index(const void *a, const void *b)
-{
-	const struct index_user *x = a, *y = b;
-
-	return x->index < y->index ? -1 : x->index > y->index;
-}
+RSH_ORDER(index_users_by_index, struct index_user,
+	  x->index < y->index ? -1 : x->index > y->index)
 
 /* A job may have a million ranks of which few have a file.  So loops visit only
  * the files that exist. */

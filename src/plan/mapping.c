@@ -231,14 +231,10 @@ static int make_in_spans(struct part_build *m, struct rsh_arena *a)
 	return 0;
 }
 
-static int factor_by_shown(const void *a, const void *b)
-{
-	const struct rsh_factor *x = a, *y = b;
-
-	return rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
-	       rsh_compare_u64(y->shown_step, x->shown_step) ?:
-	       rsh_compare_u64(y->size, x->size);
-}
+RSH_ORDER(factor_by_shown, struct rsh_factor,
+	  rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
+	  rsh_compare_u64(y->shown_step, x->shown_step) ?:
+	  rsh_compare_u64(y->size, x->size))
 
 static int make_factors(struct part_build *m, struct rsh_arena *a)
 {

@@ -33,13 +33,9 @@ struct unfold {
 
 /* ---- one part ---- */
 
-static int factor_by_step(const void *a, const void *b)
-{
-	const struct rsh_factor *x = a, *y = b;
-
-	return rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
-	       rsh_compare_u64(y->shown_step, x->shown_step);
-}
+RSH_ORDER(factor_by_step, struct rsh_factor,
+	  rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
+	  rsh_compare_u64(y->shown_step, x->shown_step))
 
 /* Merges factors that continue each other on both sides. */
 static void part_merge(struct unfold_part *p)

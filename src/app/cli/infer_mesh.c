@@ -170,14 +170,10 @@ static bool axes_are_equal(const struct rsh_infer_mesh *a,
 	return true;
 }
 
-static int by_use(const void *a, const void *b)
-{
-	const struct use *x = a, *y = b;
-
-	return rsh_compare_u64(y->n_weights, x->n_weights) ?:
-	       rsh_compare_u64(y->n, x->n) ?:
-	       rsh_compare_u64(x->first, y->first);
-}
+RSH_ORDER(by_use, struct use,
+	  rsh_compare_u64(y->n_weights, x->n_weights) ?:
+	  rsh_compare_u64(y->n, x->n) ?:
+	  rsh_compare_u64(x->first, y->first))
 
 /* The mesh of most tensors comes first, so that of two meshes that exclude each
  * other this one is kept. */

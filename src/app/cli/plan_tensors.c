@@ -44,13 +44,9 @@ struct shown_tensor {
 
 /* ---- which rank holds which slice ---- */
 
-static int by_member(const void *a, const void *b)
-{
-	const struct holding *x = a, *y = b;
-
-	return rsh_compare_u64(x->member, y->member) ?:
-	       rsh_compare_u64(x->file, y->file);
-}
+RSH_ORDER(by_member, struct holding,
+	  rsh_compare_u64(x->member, y->member) ?:
+	  rsh_compare_u64(x->file, y->file))
 
 static int side_add(struct side *s, uint32_t member, uint32_t file)
 {

@@ -73,12 +73,8 @@ static int add_given(json_t *all, const struct rsh_command *command,
 
 /* Compares options by name.  Options with the same name keep their order,
  * because it may matter. */
-static int given_by_name(const void *a, const void *b)
-{
-	const struct rsh_given *x = a, *y = b;
-
-	return strcmp(x->name, y->name) ?: rsh_compare_u64(x->at, y->at);
-}
+RSH_ORDER(given_by_name, struct rsh_given,
+	  strcmp(x->name, y->name) ?: rsh_compare_u64(x->at, y->at))
 
 json_t *rsh_identity(const struct rsh_options *o)
 {

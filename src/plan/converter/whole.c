@@ -205,13 +205,9 @@ struct placed {
 	uint32_t record;
 };
 
-static int by_offset(const void *a, const void *b)
-{
-	const struct placed *x = a, *y = b;
-
-	return rsh_compare_u64(x->offset, y->offset) ?:
-	       rsh_compare_u64(x->record, y->record);
-}
+RSH_ORDER(by_offset, struct placed,
+	  rsh_compare_u64(x->offset, y->offset) ?:
+	  rsh_compare_u64(x->record, y->record))
 
 /* Lists the records of a file in the order of the file. */
 static int list_slots(struct stage_state *p, struct rsh_shown_file *f,

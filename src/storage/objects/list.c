@@ -194,12 +194,7 @@ static int list_pages(struct rsh_objects *o, const char *prefix,
 
 /* ---- the listing ---- */
 
-static int list_compare(const void *a, const void *b)
-{
-	const struct rsh_object *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(list_compare, struct rsh_object, strcmp(x->name, y->name))
 
 /* Returns whether an empty object has the name of a directory: tools that show
  * buckets as directories make such objects. */
