@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/objects/keys.c finds keys and settings where Amazon's tools have
  * them: the environment, profiles in files, services of containers and
- * machines.  A service is asked only where the environment or an option names
- * it. */
+ * machines, and the token service, which gives keys of a role for the token of
+ * a web identity.  A service is asked only where the environment or an option
+ * names it. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -25,6 +26,8 @@
 #define KEYS_EARLY 300
 #define KEYS_CONTAINER_HOST "http://169.254.170.2"
 #define KEYS_INSTANCE_HOST "http://169.254.169.254"
+#define STS_ANSWER_MAX ((size_t)64 << 10)
+#define STS_GLOBAL "https://sts.amazonaws.com"
 
 void rsh_object_keys_clear(struct object_keys *k)
 {
@@ -38,15 +41,10 @@ void rsh_object_keys_clear(struct object_keys *k)
 
 void rsh_object_settings_clear(struct keys_settings *s)
 {
-	rsh_secret_free(s->region);
-	rsh_secret_free(s->endpoint);
-	rsh_secret_free(s->ca_file);
-	rsh_secret_free(s->style);
-	rsh_secret_free(s->services);
-	rsh_secret_free(s->ignores);
-	rsh_secret_free(s->role);
-	rsh_secret_free(s->token_file);
-	rsh_secret_free(s->session);
+	char **texts = &s->region;
+
+	for (size_t i = 0; i < sizeof(*s) / sizeof(*texts); i++)
+		rsh_secret_free(texts[i]);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -299,10 +297,9 @@ static int keys_find_identity(struct rsh_objects *o,
 {
 	const char *file = rsh_object_first(
 		s ? s->token_file : NULL,
-		rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"), NULL);
+		rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"));
 	const char *role = rsh_object_first(s ? s->role : NULL,
-					    rsh_object_env("AWS_ROLE_ARN"),
-					    NULL);
+					    rsh_object_env("AWS_ROLE_ARN"));
 	const char *session = rsh_object_first(
 		s ? s->session : NULL,
 		rsh_object_env("AWS_ROLE_SESSION_NAME"), "reshardfs");
@@ -366,9 +363,9 @@ int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err)
 {
-	const char *named =
-		rsh_object_first(opts->profile, rsh_object_env("AWS_PROFILE"),
-				 rsh_object_env("AWS_DEFAULT_PROFILE"));
+	const char *named = rsh_object_first(
+		opts->profile,
+		rsh_object_env("AWS_PROFILE", "AWS_DEFAULT_PROFILE"));
 	struct keys_found f = { .nomem = false };
 	bool found = false;
 	int rc;
@@ -398,22 +395,79 @@ int rsh_object_keys_find(struct rsh_objects *o,
 
 /* ---- services ---- */
 
-/* The token of the environment, or what now stands in the file that it
- * names. */
-static int keys_service_token(const struct rsh_objects *o, char **out)
+/* The regions for which tools of old ask the global service if
+ * AWS_STS_REGIONAL_ENDPOINTS is "legacy". */
+static const char *const of_old[] = {
+	"ap-northeast-1", "ap-south-1", "ap-southeast-1", "ap-southeast-2",
+	"ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2",
+	"eu-west-3", "sa-east-1", "us-east-1", "us-east-2", "us-west-1",
+	"us-west-2",
+};
+
+static bool sts_is_global(const char *region)
 {
+	const char *which = rsh_object_first(
+		rsh_object_env("AWS_STS_REGIONAL_ENDPOINTS"), "");
+
+	for (size_t i = 0; i < sizeof(of_old) / sizeof(of_old[0]); i++)
+		if (!strcmp(region, of_old[i]))
+			return !strcasecmp(which, "legacy");
+	return false;
+}
+
+int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
+			struct rsh_error *err)
+{
+	const char *given =
+		rsh_object_env("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL");
+	const bool is_china = !strncmp(o->region, "cn-", 3);
+
+	if (o->origin != KEYS_WEB_IDENTITY)
+		return 0;
+	if (given && !ignores)
+		o->service = rsh_arena_format(&o->texts, "%s%s",
+					      strstr(given, "://") ? "" :
+					      "https://", given);
+	else if (sts_is_global(o->region))
+		o->service = rsh_object_keep(o, STS_GLOBAL);
+	else
+		o->service = rsh_arena_format(&o->texts,
+					      "https://sts.%s.amazonaws.com%s",
+					      o->region, is_china ? ".cn" : "");
+	if (!o->service)
+		return rsh_error_nomem(err);
+	if (!rsh_objects_is_url(o->service) || *o->service != 'h')
+		return rsh_error_set(err, EINVAL, "%s: not an address of a "
+				     "token service (AWS_ENDPOINT_URL_STS)",
+				     o->service);
+	return 0;
+}
+
+/* The token of the environment, or what now stands in the file that it names,
+ * since it is renewed too. */
+static int keys_service_token(const struct rsh_objects *o, char **out,
+			      struct rsh_error *err)
+{
+	const bool is_role = o->origin == KEYS_WEB_IDENTITY;
 	size_t len;
 	int rc;
 
 	*out = NULL;
 	if (!o->token_file) {
 		*out = rsh_secret_dup(o->service_token);
-		return o->service_token && !*out ? -ENOMEM : 0;
+		rc = o->service_token && !*out ? -ENOMEM : 0;
+	} else {
+		rc = keys_load(o, o->token_file, out, &len);
 	}
-	rc = keys_load(o, o->token_file, out, &len);
-	if (rc == 0)
+	if (rc)
+		return rsh_error_set(err, -rc, "cannot read the token %s%s: %s",
+				     is_role ? "of the web identity, " :
+				     "for the credentials service",
+				     is_role ? o->token_file : "",
+				     strerror(-rc));
+	if (o->token_file)
 		(*out)[strcspn(*out, "\r\n")] = '\0';
-	return rc;
+	return 0;
 }
 
 static int keys_ask(struct rsh_objects *o, struct object_get *g,
@@ -425,9 +479,9 @@ static int keys_ask(struct rsh_objects *o, struct object_get *g,
 
 	if (value && !header)
 		return rsh_error_nomem(err);
-	g->what = "the credentials service";
-	g->direct = true;
-	g->headers = header ? headers : NULL;
+	g->q.what = "the credentials service";
+	g->q.direct = true;
+	g->q.headers = header ? headers : NULL;
 	g->max = KEYS_FILE_MAX;
 	rc = rsh_object_get(o, g, rsh_object_once, err);
 	rsh_secret_free(header);
@@ -438,13 +492,11 @@ static int keys_of_container(struct rsh_objects *o, struct object_get *g,
 			     struct rsh_error *err)
 {
 	char *token;
-	int rc = keys_service_token(o, &token);
+	int rc = keys_service_token(o, &token, err);
 
 	if (rc)
-		return rsh_error_set(err, -rc,
-				     "cannot read the token for the credentials service: %s",
-				     strerror(-rc));
-	g->address = o->service;
+		return rc;
+	g->q.address = o->service;
 	rc = keys_ask(o, g, "Authorization", token, err);
 	rsh_secret_free(token);
 	return rc;
@@ -461,8 +513,7 @@ static int keys_of_path(struct rsh_objects *o, struct object_get *g,
 				  "security-credentials/%s", o->service, name);
 	if (!address)
 		return rsh_error_nomem(err);
-	g->address = address;
-	g->is_put = false;
+	g->q.address = address;
 	return keys_ask(o, g, "X-aws-ec2-metadata-token", session, err);
 }
 
@@ -470,15 +521,16 @@ static int keys_of_path(struct rsh_objects *o, struct object_get *g,
 static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 			    struct rsh_error *err)
 {
-	struct object_get session = { .deadline = g->deadline, .is_put = true };
-	struct object_get role = { .deadline = g->deadline };
+	struct object_get session = { .q.deadline = g->q.deadline,
+				      .q.is_put = true };
+	struct object_get role = { .q.deadline = g->q.deadline };
 	cleanup_free char *address =
 		rsh_text_format("%s/latest/api/token", o->service);
 	int rc;
 
 	if (!address)
 		return rsh_error_nomem(err);
-	session.address = address;
+	session.q.address = address;
 	rc = keys_ask(o, &session, "X-aws-ec2-metadata-token-ttl-seconds",
 		      "21600", err) ?:
 	     keys_of_path(o, &role, session.data, "", err);
@@ -491,19 +543,35 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 	return rc;
 }
 
-/* The token is read again each time, since it is renewed too. */
 static int keys_of_role(struct rsh_objects *o, struct object_get *g,
 			struct rsh_error *err)
 {
-	char *token;
-	int rc = keys_service_token(o, &token);
+	char *token, *form = NULL;
+	cleanup_free char *what = rsh_text_format(
+		"role %s: the token service %s", o->role, o->service);
+	int rc = keys_service_token(o, &token, err);
 
-	if (rc)
-		return rsh_error_set(err, -rc,
-				     "cannot read the token of the web identity, %s: %s",
-				     o->token_file, strerror(-rc));
-	rc = rsh_object_sts_ask(o, token, g, err);
-	rsh_secret_free(token);
+	if (rc == 0) {
+		form = rsh_object_form((struct object_parameter[]){
+			{ "Action", "AssumeRoleWithWebIdentity" },
+			{ "RoleArn", o->role },
+			{ "RoleSessionName", o->session },
+			{ "Version", "2011-06-15" },
+			{ "WebIdentityToken", token }, { NULL, NULL } });
+		rsh_secret_free(token);
+		rc = form && what ? 0 : rsh_error_nomem(err);
+	}
+	g->q.address = o->service;
+	g->q.what = what;
+	g->q.form = form;
+	/* Otherwise libcurl waits until the server asks for the form. */
+	g->q.headers = (const char *const[]){ "Expect:", NULL };
+	g->max = STS_ANSWER_MAX;
+	/* A proxy would see the token. */
+	g->q.direct = !strncasecmp(o->service, "http:", 5);
+	rc = rc ?: rsh_object_get(o, g, rsh_object_once, err);
+	rsh_secret_free(form);
+	g->q.what = "the token service";
 	return rc;
 }
 
@@ -511,7 +579,7 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 			   struct keys_found *f, struct rsh_error *err)
 {
 	const bool is_role = o->origin == KEYS_WEB_IDENTITY;
-	struct object_get g = { .deadline = deadline };
+	struct object_get g = { .q.deadline = deadline };
 	int rc = is_role ? keys_of_role(o, &g, err) :
 		 o->origin == KEYS_CONTAINER ? keys_of_container(o, &g, err) :
 					       keys_of_instance(o, &g, err);
@@ -522,7 +590,7 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 						      keys_setting, f) ||
 	    !f->keys.id || !f->keys.secret)
 		rc = rsh_error_set(err, EBADMSG, "%s returned no credentials%s",
-				   g.what, is_role ?
+				   g.q.what, is_role ?
 				   "; AWS_ENDPOINT_URL_STS sets the service" :
 				   "");
 	rsh_secret_free(g.data);
@@ -643,10 +711,7 @@ static bool keys_read_ca(struct rsh_objects *o, unsigned number)
 
 static int keys_again(struct rsh_objects *o, struct object_request *q)
 {
-	q->rc = 0;
-	q->is_refused = q->is_untrusted = false;
-	q->tries = q->wrong = 0;
-	q->due = 0;
+	rsh_object_again(q);
 	if (!q->has_range && q->restart)
 		q->restart(q);
 	return rsh_object_once(o, q);

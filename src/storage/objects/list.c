@@ -125,16 +125,13 @@ static int list_first_page(struct rsh_objects *o, const char *prefix,
 			   struct object_list_at *at, struct list_page *p,
 			   struct rsh_error *err)
 {
-	struct rsh_error first = RSH_ERROR_INIT, again = RSH_ERROR_INIT;
+	struct rsh_error first = RSH_ERROR_INIT, again;
 	bool is_unsupported;
 	int rc = list_one_page(o, prefix, at, p, &is_unsupported, &first);
 
-	if (rc && is_unsupported) {
+	while (rc && is_unsupported && !at->is_plain) {
+		at->is_plain = at->is_first_version;
 		at->is_first_version = true;
-		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
-	}
-	if (rc && is_unsupported) {
-		at->is_plain = true;
 		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
 	}
 	if (rc && strstr(first.text, "AccessDenied"))

@@ -122,10 +122,7 @@ static int range_carry_out_plainly(struct rsh_objects *o,
 	const char *asked = q->etag ? q->etag : "";
 	int rc;
 
-	q->rc = 0;
-	q->is_unsupported = false;
-	q->tries = q->wrong = 0;
-	q->due = 0;
+	rsh_object_again(q);
 	q->etag = NULL;
 	q->unmodified_since = 0;
 	rc = rsh_object_carry_out(o, q);
