@@ -231,11 +231,6 @@ static int make_in_spans(struct part_build *m, struct rsh_arena *a)
 	return 0;
 }
 
-RSH_ORDER(factor_by_shown, struct rsh_factor,
-	  rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
-	  rsh_compare_u64(y->shown_step, x->shown_step) ?:
-	  rsh_compare_u64(y->size, x->size))
-
 static int make_factors(struct part_build *m, struct rsh_arena *a)
 {
 	const struct mapping_build *k = m->k;
@@ -267,20 +262,7 @@ static int make_factors(struct part_build *m, struct rsh_arena *a)
 			k->unit, 1, 1, (uint8_t)(k->w->n_spans - 1),
 			(uint8_t)(out->n_in - 1),
 		};
-	qsort(v, n, sizeof(*v), factor_by_shown);
-	/* Merge factors that are contiguous on both sides. */
-	for (uint32_t i = n; i-- > 1;) {
-		struct rsh_factor *x = &v[i - 1], *y = &v[i];
-
-		if (x->shown_dim != y->shown_dim || x->dim != y->dim ||
-		    x->shown_step != y->size * y->shown_step ||
-		    x->step != y->size * y->step)
-			continue;
-		y->size *= x->size;
-		memmove(x, y, (n - i) * sizeof(*y));
-		n--;
-	}
-	out->n = (uint8_t)n;
+	out->n = (uint8_t)rsh_factors_merge(v, n);
 	m->f = v;
 	return 0;
 }
