@@ -7,6 +7,7 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define ENOUGH_STATES 8
 #define NAME_TEXT 4096
@@ -174,19 +175,13 @@ static void kinds_count(struct kinds_work *w, const struct param *p)
 /* A part of a model may have the names of another one. */
 static bool prefix_is_module(const char *prefix)
 {
-	static const char *const words[] = {
-		"backbone.", "base_model.", "bert.", "decoder.", "encoder.",
-		"generator.", "gpt_neox.", "language_model.", "llm.", "model.",
-		"module.", "net.", "network.", "roberta.", "student.",
-		"target.", "teacher.", "text_encoder.", "text_model.",
-		"transformer.", "vision_model.", "visual.", "_backbone.",
-		"student_", "target_", "teacher_",
-	};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strcmp(prefix, words[i]) == 0)
-			return true;
-	return false;
+	return rsh_is_any(
+		prefix, "backbone.", "base_model.", "bert.", "decoder.",
+		"encoder.", "generator.", "gpt_neox.", "language_model.",
+		"llm.", "model.", "module.", "net.", "network.", "roberta.",
+		"student.", "target.", "teacher.", "text_encoder.",
+		"text_model.", "transformer.", "vision_model.", "visual.",
+		"_backbone.", "student_", "target_", "teacher_");
 }
 
 static void kinds_judge(struct kinds_work *w)
@@ -259,13 +254,6 @@ static enum rsh_kind kinds_listed(const char *text)
 					      rsh_kind_of(text);
 }
 
-/* Returns whether a flattened dictionary of an optimizer has such keys. */
-static bool kinds_is_key(const char *text)
-{
-	return strncmp(text, "state.", 6) == 0 ||
-	       strncmp(text, "param_groups.", 13) == 0;
-}
-
 /* Finds whether all weights have the name of a cell before their own. */
 static const char *kinds_scope(const struct kinds_work *w)
 {
@@ -281,7 +269,9 @@ static const char *kinds_scope(const struct kinds_work *w)
 
 			if (strncmp(p->text, scopes[s], n) != 0)
 				continue;
-			if (kinds_is_key(p->text + n))
+			/* A flattened dictionary has such keys. */
+			if (rsh_begins_any(p->text + n, "state.",
+					   "param_groups."))
 				return NULL;
 			scoped = used[s] = true;
 		}

@@ -73,8 +73,8 @@ static int probe_one(struct rsh_objects *o, const char *name,
 	static const char *const headers[] = { "Range: bytes=0-0", NULL };
 	cleanup_free char *what =
 		rsh_text_format("%s%s%s", o->url, *name ? "/" : "", name);
-	char *address = *name ? rsh_object_address(o, name) :
-				rsh_object_own_address(o);
+	cleanup_secret char *address = *name ? rsh_object_address(o, name) :
+					       rsh_object_own_address(o);
 	char first = '\0';
 	struct object_request q = {
 		.address = address, .what = what, .sign = true,
@@ -85,7 +85,6 @@ static int probe_one(struct rsh_objects *o, const char *name,
 				   rsh_error_nomem(&q.err);
 
 	*out = q.answer;
-	rsh_secret_free(address);
 	/* Some servers give a page for whatever they do not have. */
 	if (rc == 0 && q.answer.is_page && first == '<')
 		return rsh_error_set(err, ENOENT, "%s: the server "
@@ -248,7 +247,7 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 		      struct rsh_names *names, struct rsh_error *err)
 {
 	const char *name = o->index ? o->index : INDEX_OF_MODEL;
-	char *address = rsh_object_address(o, name);
+	cleanup_secret char *address = rsh_object_address(o, name);
 	cleanup_free char *what = rsh_text_format("%s/%s", o->url, name);
 	struct object_get g = {
 		.q.address = address, .q.what = what, .q.sign = true,
@@ -258,7 +257,6 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 		rsh_object_get(o, &g, rsh_object_carry_out, err) :
 		rsh_error_nomem(err);
 
-	rsh_secret_free(address);
 	rc = rc ?: index_names(names, prefix, &g, err);
 	if (rc == 0 && index_add(names, prefix, name, strlen(name)))
 		rc = rsh_error_nomem(err);

@@ -98,10 +98,8 @@ static void keys_setting(void *ctx, const char *parent, const char *key,
 			keys_take(f, table[i].to, value);
 	if (!strcmp(key, "Expiration"))
 		rsh_http_date(value, strlen(value), &f->keys.expires, NULL);
-	f->needs_program |= !strcmp(key, "credential_process") ||
-			    !strcmp(key, "role_arn") ||
-			    !strcmp(key, "sso_session") ||
-			    !strcmp(key, "sso_start_url");
+	f->needs_program |= rsh_is_any(key, "credential_process", "role_arn",
+				       "sso_session", "sso_start_url");
 }
 
 static void keys_service_setting(void *ctx, const char *parent,
@@ -148,7 +146,7 @@ static int keys_load(const struct rsh_objects *o, const char *path,
 		return -ENOMEM;
 	n = rsh_read_all(fd, *text, KEYS_FILE_MAX);
 	if (n < 0 || (size_t)n == KEYS_FILE_MAX) {
-		rsh_secret_free(*text);
+		rsh_secret_free(steal_pointer(text));
 		return n < 0 ? (int)n : -EFBIG;
 	}
 	(*text)[n] = '\0';
@@ -162,7 +160,7 @@ static int keys_of_file(const struct rsh_objects *o, const char *path,
 			struct keys_found *f, bool *found,
 			struct rsh_error *err)
 {
-	char *text;
+	cleanup_secret char *text = NULL;
 	size_t len;
 	int rc = path ? keys_load(o, path, &text, &len) : -ENOENT;
 
@@ -173,7 +171,6 @@ static int keys_of_file(const struct rsh_objects *o, const char *path,
 	*found |= rsh_aws_section(text, len, kind, name,
 				  kind == RSH_AWS_SERVICES ?
 				  keys_service_setting : keys_setting, f);
-	rsh_secret_free(text);
 	return f->nomem ? rsh_error_nomem(err) : 0;
 }
 
@@ -395,24 +392,18 @@ int rsh_object_keys_find(struct rsh_objects *o,
 
 /* ---- services ---- */
 
-/* The regions for which tools of old ask the global service if
+/* Whether tools of old ask the global service in this region if
  * AWS_STS_REGIONAL_ENDPOINTS is "legacy". */
-static const char *const of_old[] = {
-	"ap-northeast-1", "ap-south-1", "ap-southeast-1", "ap-southeast-2",
-	"ca-central-1", "eu-central-1", "eu-north-1", "eu-west-1", "eu-west-2",
-	"eu-west-3", "sa-east-1", "us-east-1", "us-east-2", "us-west-1",
-	"us-west-2",
-};
-
 static bool sts_is_global(const char *region)
 {
 	const char *which = rsh_object_first(
 		rsh_object_env("AWS_STS_REGIONAL_ENDPOINTS"), "");
 
-	for (size_t i = 0; i < sizeof(of_old) / sizeof(of_old[0]); i++)
-		if (!strcmp(region, of_old[i]))
-			return !strcasecmp(which, "legacy");
-	return false;
+	return !strcasecmp(which, "legacy") && rsh_is_any(
+		region, "ap-northeast-1", "ap-south-1", "ap-southeast-1",
+		"ap-southeast-2", "ca-central-1", "eu-central-1", "eu-north-1",
+		"eu-west-1", "eu-west-2", "eu-west-3", "sa-east-1",
+		"us-east-1", "us-east-2", "us-west-1", "us-west-2");
 }
 
 int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
@@ -473,9 +464,9 @@ static int keys_service_token(const struct rsh_objects *o, char **out,
 static int keys_ask(struct rsh_objects *o, struct object_get *g,
 		    const char *name, const char *value, struct rsh_error *err)
 {
-	char *header = value ? rsh_object_header(name, value) : NULL;
+	cleanup_secret char *header =
+		value ? rsh_object_header(name, value) : NULL;
 	const char *headers[] = { header, NULL };
-	int rc;
 
 	if (value && !header)
 		return rsh_error_nomem(err);
@@ -483,23 +474,17 @@ static int keys_ask(struct rsh_objects *o, struct object_get *g,
 	g->q.direct = true;
 	g->q.headers = header ? headers : NULL;
 	g->max = KEYS_FILE_MAX;
-	rc = rsh_object_get(o, g, rsh_object_once, err);
-	rsh_secret_free(header);
-	return rc;
+	return rsh_object_get(o, g, rsh_object_once, err);
 }
 
 static int keys_of_container(struct rsh_objects *o, struct object_get *g,
 			     struct rsh_error *err)
 {
-	char *token;
+	cleanup_secret char *token = NULL;
 	int rc = keys_service_token(o, &token, err);
 
-	if (rc)
-		return rc;
 	g->q.address = o->service;
-	rc = keys_ask(o, g, "Authorization", token, err);
-	rsh_secret_free(token);
-	return rc;
+	return rc ?: keys_ask(o, g, "Authorization", token, err);
 }
 
 /* Asks what follows the service's address, with the token of a session. */
@@ -546,7 +531,7 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 static int keys_of_role(struct rsh_objects *o, struct object_get *g,
 			struct rsh_error *err)
 {
-	char *token, *form = NULL;
+	cleanup_secret char *token = NULL, *form = NULL;
 	cleanup_free char *what = rsh_text_format(
 		"role %s: the token service %s", o->role, o->service);
 	int rc = keys_service_token(o, &token, err);
@@ -558,7 +543,6 @@ static int keys_of_role(struct rsh_objects *o, struct object_get *g,
 			{ "RoleSessionName", o->session },
 			{ "Version", "2011-06-15" },
 			{ "WebIdentityToken", token }, { NULL, NULL } });
-		rsh_secret_free(token);
 		rc = form && what ? 0 : rsh_error_nomem(err);
 	}
 	g->q.address = o->service;
@@ -570,7 +554,6 @@ static int keys_of_role(struct rsh_objects *o, struct object_get *g,
 	/* A proxy would see the token. */
 	g->q.direct = !strncasecmp(o->service, "http:", 5);
 	rc = rc ?: rsh_object_get(o, g, rsh_object_once, err);
-	rsh_secret_free(form);
 	g->q.what = "the token service";
 	return rc;
 }
@@ -679,7 +662,8 @@ static void keys_first_ca_file(void *ctx, const char *path)
 static bool keys_read_ca(struct rsh_objects *o, unsigned number)
 {
 	const char *path = o->ca_file;
-	char *secret = NULL, *text = NULL;
+	cleanup_secret char *secret = NULL;
+	char *text;
 	size_t len = 0;
 	bool is_other;
 
@@ -690,7 +674,6 @@ static bool keys_read_ca(struct rsh_objects *o, unsigned number)
 	text = malloc(len + 1);
 	if (text)
 		memcpy(text, secret, len + 1);
-	rsh_secret_free(secret);
 	pthread_mutex_lock(&o->lock);
 	is_other = text && (o->ca_number != number || !o->ca_text ||
 			    len != o->ca_length ||

@@ -91,7 +91,7 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 			 const struct object_list_at *at, struct list_page *p,
 			 bool *is_unsupported, struct rsh_error *err)
 {
-	char *address = rsh_object_list_address(o, prefix, at);
+	cleanup_secret char *address = rsh_object_list_address(o, prefix, at);
 	struct object_request q = {
 		.address = address, .what = o->url, .sign = true, .ctx = p,
 		.deadline = rsh_object_deadline(o), .sink = list_take_page,
@@ -114,7 +114,6 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 			      "server", o->url, text);
 	}
 	rsh_listing_parser_free(p->parser);
-	rsh_secret_free(address);
 	p->parser = NULL;
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }

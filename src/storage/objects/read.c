@@ -134,7 +134,7 @@ static int range_carry_out_plainly(struct rsh_objects *o,
 static int range_carry_out(struct rsh_objects *o, struct object_request *q)
 {
 	const bool is_first = range_is_first(q->object);
-	char *address = rsh_object_address(o, q->object->name);
+	cleanup_secret char *address = rsh_object_address(o, q->object->name);
 	int rc;
 
 	if (!address)
@@ -145,7 +145,6 @@ static int range_carry_out(struct rsh_objects *o, struct object_request *q)
 	if (rc && is_first && (q->etag || q->unmodified_since) &&
 	    (q->answer.status == 412 || q->is_unsupported))
 		rc = range_carry_out_plainly(o, q);
-	rsh_secret_free(address);
 	return rc;
 }
 
