@@ -63,27 +63,6 @@ static void doctor_tell(struct rsh_run *run, const char *about,
 		run->status = RSH_EXIT_NO;
 }
 
-/* Copies what follows `key` in a line of the file, without quotes.  Returns
- * whether there is such a line. */
-static bool doctor_line(const char *path, const char *key, char *value,
-			size_t size)
-{
-	FILE *f = fopen(path, "re");
-	char line[1024];
-	bool found = false;
-
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		found = strncmp(line, key, strlen(key)) == 0;
-		if (found)
-			snprintf(value, size, "%.*s",
-				 (int)strcspn(line + strlen(key), "\"\n"),
-				 line + strlen(key));
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
 static void doctor_system(struct rsh_run *run)
 {
 	const char *commit = rsh_version_commit();
@@ -94,10 +73,11 @@ static void doctor_system(struct rsh_run *run)
 		    PACKAGE_VERSION, *commit ? ", commit " : "", commit,
 		    rsh_server_library_version(), *RSH_LACKS ? ", without " :
 		    "", RSH_LACKS);
-	if (!doctor_line("/etc/os-release", "PRETTY_NAME=\"", name,
-			 sizeof(name)))
-		doctor_line("/etc/os-release", "PRETTY_NAME=", name,
-			    sizeof(name));
+	if (!rsh_file_line("/etc/os-release", "PRETTY_NAME=\"", name,
+			   sizeof(name)))
+		rsh_file_line("/etc/os-release", "PRETTY_NAME=", name,
+			      sizeof(name));
+	name[strcspn(name, "\"")] = '\0';
 	if (uname(&u) == 0)
 		doctor_tell(run, "system", GOOD, "%s, kernel %s, %s%s", name,
 			    u.release, u.machine,
@@ -124,8 +104,8 @@ static void doctor_mounts(struct rsh_run *run)
 		doctor_tell(run, "mounts", GOOD, "possible%s; %zu now "
 			    "(reshardfs list)", geteuid() == 0 ? "" :
 			    " with fusermount3", n);
-	others = doctor_line("/etc/fuse.conf", "user_allow_other", line,
-			     sizeof(line));
+	others = rsh_file_line("/etc/fuse.conf", "user_allow_other", line,
+			       sizeof(line));
 	doctor_tell(run, "other users", others ? GOOD : NONE, "%s", others ?
 		    "-o allow_other is allowed to users (/etc/fuse.conf)" :
 		    "-o allow_other is for root alone: /etc/fuse.conf has no "

@@ -5,7 +5,6 @@
 #include "commands.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "rsh/app/control_client.h"
 #include "rsh/app/mounted.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 #define ANSWER_MS 2000
@@ -35,20 +35,14 @@ static const char *state_of(const struct rsh_mounted *m, json_t **all)
 /* Returns the resident memory of a process; 0: unknown. */
 static uint64_t memory_of(json_int_t pid)
 {
-	uint64_t kib = 0;
-	char path[64], line[128], name[16] = "";
-	FILE *f;
+	char path[64], name[16], rss[32];
 
 	snprintf(path, sizeof(path), "/proc/%lld/status", (long long)pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Name: %15s", name) != 1 &&
-		    sscanf(line, "VmRSS: %" SCNu64, &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
 	/* The mount may be of another container, with other numbers. */
-	return strcmp(name, "reshardfs") == 0 ? kib * 1024 : 0;
+	return rsh_file_line(path, "Name:\t", name, sizeof(name)) &&
+	       strcmp(name, "reshardfs") == 0 &&
+	       rsh_file_line(path, "VmRSS:", rss, sizeof(rss)) ?
+	       strtoull(rss, NULL, 10) * 1024 : 0;
 }
 
 /* Returns the options as they are given on a command line, from malloc; NULL:

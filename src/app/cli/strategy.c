@@ -21,6 +21,13 @@
 #include "rsh/util/text.h"
 #include "rsh/wire/strategy_emit.h"
 
+static bool is_json_output(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
 /* ---- writing a file ---- */
 
 struct content {
@@ -86,7 +93,7 @@ static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 	if (rc)
 		return rc;
 	/* MindSpore finds the format of a strategy file by its name. */
-	if (json != rsh_has_suffix(o->output, ".json"))
+	if (json != is_json_output(o->output))
 		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
 				     "in .json, since the merged files are%s "
 				     "JSON", o->output, json ? "" : "not ",
@@ -134,8 +141,8 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 	rc = rc ?: rsh_strategy_derive(src, shapes, o->vfs.derive, names,
 				       &derived, err) ?:
 		   rsh_strategy_emit(&derived->items,
-				     rsh_has_suffix(o->output, ".json"), &data,
-				     &len, err) ?:
+				     is_json_output(o->output), &data, &len,
+				     err) ?:
 		   write_strategy(o->output, data, len, err);
 	for (uint32_t i = 0; rc == 0 && i < derived->n_notes; i++)
 		rsh_log_notice("%s", derived->notes[i]);
