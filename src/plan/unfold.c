@@ -69,16 +69,13 @@ static void part_load(const struct rsh_catalogue *c, const struct rsh_offer *o,
 
 static int part_keep(struct unfold *u, const struct unfold_part *p)
 {
-	struct rsh_factor *f = rsh_arena_array(u->arena, struct rsh_factor,
-					       p->n);
+	struct rsh_factor *f = rsh_arena_copy(u->arena, p->f, p->n);
 	uint64_t *from = rsh_arena_array(u->arena, uint64_t,
 					 u->n_dims + p->n_dims);
 
 	if (!f || !from ||
 	    rsh_grow(&u->v, &u->cap, (size_t)u->n + 1, sizeof(*u->v)))
 		return -ENOMEM;
-	if (p->n > 0)
-		memcpy(f, p->f, p->n * sizeof(*f));
 	memcpy(from, p->shown_from, u->n_dims * sizeof(*from));
 	memcpy(from + u->n_dims, p->from, p->n_dims * sizeof(*from));
 	u->v[u->n++] = (struct rsh_factored_part){
@@ -217,8 +214,8 @@ static int unfold_offer(struct unfold *u, struct rsh_offer *o)
 			part_join(u, &part);
 		rc = divides ? part_add(u, &part) : part_keep(u, &part);
 	}
-	v = rsh_arena_array(u->arena, struct rsh_factored_part, u->n);
-	if (rc == 0 && v) {
+	v = rc ? NULL : rsh_arena_copy(u->arena, u->v, u->n);
+	if (v) {
 		for (uint32_t i = 0; i < u->n_dims; i++)
 			dims[i] = o->dims[divides ? i - (i > u->d) :
 						    i + (i > u->d)];
@@ -226,7 +223,6 @@ static int unfold_offer(struct unfold *u, struct rsh_offer *o)
 				       o->dims[u->d] * u->inner;
 		if (divides)
 			dims[u->d + 1] = u->inner;
-		memcpy(v, u->v, u->n * sizeof(*v));
 		o->dims = dims;
 		o->n_dims = u->n_dims;
 		o->n_parts = 0;
