@@ -3,8 +3,6 @@
 #include "config.h"
 
 #include "cache_i.h"
-#include "disk_i.h"
-#include "shared_i.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -5,12 +5,10 @@
  * without the lock, and settles it; other threads that need it wait for this.
  * A thread that has blocks LOADING never waits for another thread, so threads
  * cannot wait for each other in a circle.  It waits for another node
- * (shared_i.h), or until the directory takes a block, only for a short time. */
+ * (cache_i.h), or until the directory takes a block, only for a short time. */
 #include "config.h"
 
-#include "disk_i.h"
 #include "cache_i.h"
-#include "shared_i.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * connections. */
 #include "config.h"
 
-#include "servers_i.h"
+#include "cache_i.h"
 
 #include <endian.h>
 #include <errno.h>

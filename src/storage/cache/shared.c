@@ -3,15 +3,13 @@
  * there in a thread. */
 #include "config.h"
 
-#include "shared_i.h"
+#include "cache_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "disk_i.h"
-#include "servers_i.h"
 #include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
