@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
+#include "commands.h"
 #include "rsh/contents/contents.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"

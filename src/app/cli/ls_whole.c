@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
+#include "commands.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/options.h"
 #include "rsh/source/format.h"

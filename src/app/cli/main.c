@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "commands.h"
-#include "plan.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/mount.h"
 #include "rsh/app/options.h"

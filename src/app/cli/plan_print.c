@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "commands.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "commands.h"
 #include "rsh/plan/query.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"

@@ -17,7 +17,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "work.h"
 
 /* ---- printing the answer ---- */
 

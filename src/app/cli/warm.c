@@ -27,7 +27,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "progress.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/options.h"
 #include "rsh/util/checked.h"

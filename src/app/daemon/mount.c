@@ -26,7 +26,6 @@
 #include "rsh/util/secret.h"
 #include "rsh/util/text.h"
 #include "rsh/vfs/vfs.h"
-#include "sandbox_i.h"
 
 /* ---- a mount point where the mount would hide files ---- */
 

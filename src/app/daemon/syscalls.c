@@ -11,7 +11,7 @@
  */
 #include "config.h"
 
-#include "sandbox_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 

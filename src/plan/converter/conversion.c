@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dst_stage_i.h"
+#include "converter_i.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 

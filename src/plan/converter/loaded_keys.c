@@ -32,7 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dst_stage_i.h"
+#include "converter_i.h"
 #include "rsh/util/mem.h"
 
 static int keys_add_pair(struct stage_state *p,
