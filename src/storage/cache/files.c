@@ -7,6 +7,8 @@
 
 #include <xxhash.h>
 
+#include "rsh/util/thread.h"
+
 #define FIRST_FILES 16 /* a power of two */
 #define MAX_FILES (UINT32_C(1) << 28)
 
@@ -78,7 +80,7 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 	rsh_cache_file file = RSH_CACHE_FILE_NONE;
 	uint32_t *slot;
 
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	do {
 		slot = t->cap ? file_table_slot(t, id) : NULL;
 		if (slot && *slot) {
@@ -89,18 +91,16 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 			*slot = t->n;
 		}
 	} while (file == RSH_CACHE_FILE_NONE && file_table_make_room(c));
-	pthread_mutex_unlock(&c->lock);
 	return file;
 }
 
 void rsh_cache_file_share(struct rsh_cache *c, rsh_cache_file file,
 			  const uint64_t name[2])
 {
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	if (c->shared && file < c->files.n)
 		memcpy(c->files.shared[file], name,
 		       sizeof(c->files.shared[file]));
-	pthread_mutex_unlock(&c->lock);
 }
 
 void rsh_file_table_clear(struct rsh_file_table *t)

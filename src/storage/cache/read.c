@@ -17,6 +17,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
+#include "rsh/util/thread.h"
 
 /* ---- whether blocks are compressed ---- */
 
@@ -420,7 +421,7 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 	const struct iovec iov = { buf, len };
 	int rc = rq->loader->load(rq->loader->ctx, offset, &iov, 1);
 
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	c->stats.bypasses++;
 	c->stats.loads++;
 	if (rc) {
@@ -430,7 +431,6 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 		c->stats.bytes_bypassed += len;
 		c->stats.bytes_served += len;
 	}
-	pthread_mutex_unlock(&c->lock);
 	return -rc;
 }
 

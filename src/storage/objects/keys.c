@@ -19,6 +19,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/aws_keys.h"
 
 #define KEYS_FILE_MAX ((size_t)1 << 20)
@@ -586,15 +587,11 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
  * expire soon. */
 static bool keys_are_due(struct rsh_objects *o, unsigned *number)
 {
-	bool due;
-
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	*number = o->keys_number;
-	due = (o->service && !o->keys.id) ||
-	      (o->keys.expires && !o->renewing &&
-	       time(NULL) + KEYS_EARLY >= o->keys.expires);
-	pthread_mutex_unlock(&o->lock);
-	return due;
+	return (o->service && !o->keys.id) ||
+	       (o->keys.expires && !o->renewing &&
+		time(NULL) + KEYS_EARLY >= o->keys.expires);
 }
 
 static int keys_fetch(struct rsh_objects *o, uint64_t deadline,

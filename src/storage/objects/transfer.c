@@ -16,6 +16,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/util/thread.h"
 
 #define MS UINT64_C(1000000)
 /* The most wrong answers for a request, and attempts without a server. */
@@ -282,11 +283,10 @@ static void transfer_set_identity(struct object_transfer *t)
 	transfer_add_header(t, "x-amz-content-sha256: " RSH_OBJECT_NO_BODY);
 	if (o->pays)
 		transfer_add_header(t, RSH_OBJECT_PAYS);
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	t->keys_number = o->keys_number;
 	if (o->keys.id)
 		transfer_sign(t, &o->keys);
-	pthread_mutex_unlock(&o->lock);
 }
 
 /* libcurl reads the file of certificates at the first connection, and keeps
@@ -304,13 +304,12 @@ static void transfer_set_certificates(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CA_CACHE_TIMEOUT, -1L);
 	if (o->ca_file)
 		rsh_curl.easy_setopt(t->easy, CURLOPT_CAINFO, o->ca_file);
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	t->ca_number = o->ca_number;
 	blob.data = o->ca_text;
 	blob.len = o->ca_length;
 	if (o->ca_text)
 		rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CAINFO_BLOB, &blob);
-	pthread_mutex_unlock(&o->lock);
 }
 
 /* Lists the addresses of servers that are known. */
@@ -318,7 +317,7 @@ static void transfer_add_names(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;
 
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	for (const struct object_name *n = o->names;
 	     n < o->names + OBJECT_NAMES; n++) {
 		cleanup_free char *old = NULL, *new = NULL;
@@ -332,7 +331,6 @@ static void transfer_add_names(struct object_transfer *t)
 		transfer_append(t, &t->names, old);
 		transfer_append(t, &t->names, new);
 	}
-	pthread_mutex_unlock(&o->lock);
 }
 
 static void transfer_set_protocols(CURL *e, bool is_tls)
