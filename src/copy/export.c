@@ -371,11 +371,11 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 		posix_fadvise(t->fd, 0, 0, POSIX_FADV_DONTNEED);
 	if (rc == 0 && j->options->verify) {
 		rc = has_exported(j, &file, t->fd);
-		rc = rc > 0 ? 0 : rc ? rc : -EBADE;
+		rc = rc > 0 ? 0 : rc ?: -EBADE;
 	}
 	for (uint32_t k = 0; k < file.n_records; k++)
 		records[k].xxh3 = sums[k];
-	return rc ? rc : rsh_manifest_writer_add(&j->draft, i, &file);
+	return rc ?: rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
 static int write_file(struct job *j, size_t i, struct rsh_error *err)

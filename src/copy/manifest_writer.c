@@ -377,7 +377,7 @@ static int put_known(struct out *o, const struct rsh_known *k)
 		rc = put_bytes(o, buf, (size_t)n);
 		done += (size_t)n;
 	}
-	return rc ? rc : put_bytes(o, "\n", 1);
+	return rc ?: put_bytes(o, "\n", 1);
 }
 
 static int write_manifest(void *ctx, int fd)
@@ -400,7 +400,7 @@ static int write_manifest(void *ctx, int fd)
 		}
 	line = (struct rsh_manifest_line){ .kind = RSH_MANIFEST_END,
 					   .n_files = n };
-	rc = rc ? rc : put_line(&o, &line);
+	rc = rc ?: put_line(&o, &line);
 	if (rc == 0 && fsync(fd) != 0)
 		rc = -errno;
 	return rc;

@@ -199,5 +199,5 @@ int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
 	one.slots += one.n;
 	one.shapes += one.n;
 	one.n = f->n - one.n;
-	return rc ? rc : rsh_blueprint_add_file(p, &one, err);
+	return rc ?: rsh_blueprint_add_file(p, &one, err);
 }

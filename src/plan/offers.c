@@ -236,10 +236,8 @@ static int offers_show(struct offering *s, uint32_t i,
 		t.recipe.n_parts = 1;
 		t.recipe.parts = &same;
 	}
-	rc = rc ?: offers_codec(s, o, &t, err);
-	if (rc == 0)
-		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],
-					err);
+	rc = rc ?: offers_codec(s, o, &t, err) ?:
+	     rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name], err);
 	if (rc)
 		return offers_refuse(s, o, item, rc, err);
 	if (!item)

@@ -100,7 +100,7 @@ static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
 		TAILQ_REMOVE(&st->once, w, next);
 	}
 	rc = window_await(st->all, w, &waited);
-	return rc ? rc : (ssize_t)window_view(w, offset, len, view);
+	return rc ?: (ssize_t)window_view(w, offset, len, view);
 }
 
 /* Returns the window that holds the byte at `offset`, and makes it if there is
@@ -289,20 +289,16 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 		return -ENOMEM;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->prepare_at_release = o->prepare_at_release;
-	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
-	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
+	s->max_windows = o->max_windows ?: RSH_STREAM_WINDOWS;
+	s->max_threads = o->max_threads ?: RSH_STREAM_THREADS;
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
 	rsh_areas_init(&s->areas, rsh_window_area());
-	rc = -pthread_mutex_init(&s->lock, NULL);
-	if (rc == 0)
-		rc = rsh_clock_cond_init(&s->gone);
-	if (rc == 0)
-		rc = rsh_clock_cond_init(&s->work);
-	if (rc == 0)
-		rc = rsh_load_limit_init(&s->loads, &s->lock,
-				    o->max_loads ? o->max_loads : DEFAULT_LOADS,
-				    o->now ? o->now : rsh_clock_ns);
+	rc = -pthread_mutex_init(&s->lock, NULL) ?:
+	     rsh_clock_cond_init(&s->gone) ?: rsh_clock_cond_init(&s->work) ?:
+	     rsh_load_limit_init(&s->loads, &s->lock,
+				 o->max_loads ?: DEFAULT_LOADS,
+				 o->now ?: rsh_clock_ns);
 	if (rc) {
 		free(s);
 		return rc;

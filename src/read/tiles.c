@@ -401,7 +401,7 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 				rc = kept_load_strip(t, k, h);
 			else
 				pthread_cond_wait(&t->loaded, &t->lock);
-		rc = rc ? rc : k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
+		rc = rc ?: k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
 		if (rc)
 			kept_unuse(t, *out);
 	} while (rc == -EAGAIN);

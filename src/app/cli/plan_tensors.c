@@ -340,7 +340,7 @@ static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
 				       i * rsh_tile_stored(t, t->stride),
 				       rsh_tile_stored(t, t->n_columns));
 	}
-	return rc ? rc : rsh_piece_iter_status(it);
+	return rc ?: rsh_piece_iter_status(it);
 }
 
 static char *reads_text(const struct reads *r)

@@ -119,8 +119,7 @@ static int reshard_open_tree(struct reshard *r, struct rsh_error *err)
 	int rc = rsh_store_io_new(&r->options.io, &r->io, err);
 
 	cfg.files.store.io = r->io;
-	if (rc == 0)
-		rc = rsh_vfs_open(&cfg, &r->vfs, err);
+	rc = rc ?: rsh_vfs_open(&cfg, &r->vfs, err);
 	if (rc)
 		return rc;
 	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
@@ -156,14 +155,10 @@ int reshard_open(const char *source, const char *const *options,
 	    (r->options.help || r->options.help_all || r->options.version))
 		rc = rsh_error_set(&err, EINVAL, "help and version are for the "
 				   "command line");
-	if (rc == 0)
-		rc = rsh_rules_check(&r->options, false, &err) ?:
-		     rsh_check_conversion(&r->options, &err);
+	rc = rc ?: rsh_rules_check(&r->options, false, &err) ?:
+	     rsh_check_conversion(&r->options, &err);
 	rsh_options_finish(&r->options);
-	if (rc == 0)
-		rc = start_log(&r->options, &err);
-	if (rc == 0)
-		rc = reshard_open_tree(r, &err);
+	rc = rc ?: start_log(&r->options, &err) ?: reshard_open_tree(r, &err);
 	if (rc == 0) {
 		*out = r;
 		return 0;

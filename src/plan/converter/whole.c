@@ -47,11 +47,9 @@ static int same_slices(const struct rsh_strategy_item *a,
 
 	for (uint32_t d = 0; rc == 0 && d < n_dims; d++)
 		whole[d] = dims[d] * rsh_grid_split(x, d);
-	if (rc == 0)
-		rc = rsh_grid_new(b, &(struct rsh_grid_sizes){ whole, n_dims,
-				  false }, RSH_GRID_RUNTIME, &y, NULL);
-	if (rc == 0)
-		rc = rsh_grid_same_slices(x, y);
+	rc = rc ?: rsh_grid_new(b, &(struct rsh_grid_sizes){ whole, n_dims,
+				false }, RSH_GRID_RUNTIME, &y, NULL) ?:
+	     rsh_grid_same_slices(x, y);
 	rsh_grid_free(x);
 	rsh_grid_free(y);
 	return rc == -ENOMEM ? rc : rc > 0;

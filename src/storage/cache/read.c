@@ -275,7 +275,7 @@ static int run_load_rest(struct read_request *rq, struct block_run *run,
 		failed = run_load(rq, blocks + start, at - start);
 		for (unsigned i = start; h && i < at; i++)
 			rsh_lookup_loaded(rq->c, h, blocks[i], failed == 0);
-		rc = rc ? rc : failed;
+		rc = rc ?: failed;
 	}
 	return rc;
 }
@@ -299,7 +299,7 @@ static int run_fill(struct read_request *rq, struct block_run *run,
 		rsh_lookup_begin(c, run->blocks, run->n, &h);
 		do {
 			failed = run_load_rest(rq, run, &h);
-			rc = rc ? rc : failed;
+			rc = rc ?: failed;
 		} while (rsh_lookup_wait(c, &h, rc != 0));
 		found->shared = h.n_found;
 	}
