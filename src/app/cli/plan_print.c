@@ -329,6 +329,47 @@ static void put_holders(struct rsh_printer *out, const void *ctx)
 
 /* ---- the report ---- */
 
+/* Prints the files, and adds them up to `all`. */
+static void print_files(struct rsh_printer *out, const struct report *r,
+			struct file *all)
+{
+	rsh_rows(out, file_columns);
+	for (size_t i = 0; i < r->n_files; i++) {
+		const struct file *f = &r->files[i];
+		const struct row row = { r, f, NULL };
+		const struct rsh_value from = rsh_v_call(put_sources, f);
+
+		all->bytes += f->bytes;
+		all->read_bytes += f->read_bytes;
+		all->n_runs += f->n_runs;
+		rsh_row(out, rsh_v_call(put_rank, f), rsh_v_bytes(f->bytes),
+			f->lost, rsh_plan_n_records(r->view->plan, f->file),
+			rsh_v_bytes(f->read_bytes), from,
+			rsh_v_call(put_runs, f), f->n_runs,
+			rsh_v_bytes(f->min_run), rsh_v_bytes(f->median_run),
+			rsh_v_bytes(f->max_run), rsh_v_call(put_seconds, &row),
+			rsh_v_marked(f->lost ? RSH_MARK_BAD : RSH_MARK_NONE,
+				     from));
+	}
+	rsh_rows_end(out);
+}
+
+static void print_sources(struct rsh_printer *out, const struct report *r)
+{
+	rsh_rows(out, source_columns);
+	for (size_t i = 0; i < r->n; i++) {
+		const struct source *s = &r->v[i];
+		const struct row row = { r, NULL, s };
+		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
+		const struct rsh_value replicas = rsh_v_call(put_holders,
+							     &row);
+
+		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
+			s->path, s->bytes, users, replicas);
+	}
+	rsh_rows_end(out);
+}
+
 static void print_report(struct rsh_printer *out, const struct report *r,
 			 const char *source, bool tensors)
 {
@@ -344,39 +385,10 @@ static void print_report(struct rsh_printer *out, const struct report *r,
 	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
 		rsh_json(out, "%", note);
 	rsh_json(out, "] files:");
-	rsh_rows(out, file_columns);
-	for (size_t i = 0; i < r->n_files; i++) {
-		const struct file *f = &r->files[i];
-		const struct row row = { r, f, NULL };
-		const struct rsh_value from = rsh_v_call(put_sources, f);
-
-		all.bytes += f->bytes;
-		all.read_bytes += f->read_bytes;
-		all.n_runs += f->n_runs;
-		rsh_row(out, rsh_v_call(put_rank, f), rsh_v_bytes(f->bytes),
-			f->lost, rsh_plan_n_records(r->view->plan, f->file),
-			rsh_v_bytes(f->read_bytes), from,
-			rsh_v_call(put_runs, f), f->n_runs,
-			rsh_v_bytes(f->min_run), rsh_v_bytes(f->median_run),
-			rsh_v_bytes(f->max_run), rsh_v_call(put_seconds, &row),
-			rsh_v_marked(f->lost ? RSH_MARK_BAD : RSH_MARK_NONE,
-				     from));
-	}
-	rsh_rows_end(out);
+	print_files(out, r, &all);
 	rsh_say(out, "\n");
 	rsh_json(out, "sources:");
-	rsh_rows(out, source_columns);
-	for (size_t i = 0; i < r->n; i++) {
-		const struct source *s = &r->v[i];
-		const struct row row = { r, NULL, s };
-		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
-		const struct rsh_value replicas = rsh_v_call(put_holders,
-							     &row);
-
-		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
-			s->path, s->bytes, users, replicas);
-	}
-	rsh_rows_end(out);
+	print_sources(out, r);
 	time = seconds(all.read_bytes, all.n_runs);
 	rsh_say(out, "\n%: % file{|s} of % read % from % source file{|s} in "
 		"about % at % MB/s\n", step, r->n_files,

@@ -622,53 +622,48 @@ static bool request_is_lost(const struct object_transfer *t,
 	return true;
 }
 
+/* What libcurl says of a request that had no answer. */
+static const struct broken {
+	CURLcode code;
+	int error; /* 0: it is tried again, in any case */
+	bool again; /* it is tried again a few times */
+	const char *why; /* what comes after "the server" */
+} broken[] = {
+	{ CURLE_COULDNT_RESOLVE_HOST, EHOSTUNREACH, true, "cannot be found" },
+	{ CURLE_COULDNT_RESOLVE_PROXY, EHOSTUNREACH, true, "cannot be found" },
+	{ CURLE_COULDNT_CONNECT, ECONNREFUSED, true, "cannot be reached" },
+	{ CURLE_SSL_CONNECT_ERROR, EPROTO, true,
+	  "does not answer by TLS: is it an http:// server?" },
+	{ CURLE_SSL_CIPHER, EPROTO, false,
+	  "does not answer by TLS: is it an http:// server?" },
+	{ RSH_CURLE_UNVERIFIED, EPROTO, false,
+	  "has a certificate that is not trusted: see --ca-file" },
+	{ CURLE_SSL_CACERT_BADFILE, EPROTO, false,
+	  "cannot be verified, because the CA file cannot be read" },
+	{ CURLE_TOO_MANY_REDIRECTS, EIO, false, "redirects too often" },
+	{ CURLE_UNSUPPORTED_PROTOCOL, EIO, false,
+	  "redirects to an address that cannot be followed" },
+	{ CURLE_URL_MALFORMAT, EIO, false,
+	  "redirects to an address that cannot be followed" },
+	{ CURLE_GOT_NOTHING, 0, true,
+	  "closes the connection without an answer" },
+	{ CURLE_PARTIAL_FILE, 0, true, "closed the connection too early" },
+	{ CURLE_RECV_ERROR, 0, true, "closed the connection too early" },
+	{ CURLE_SEND_ERROR, 0, true, "closed the connection too early" },
+	/* libcurl did not send the request: a retry would fail in the same
+	 * way. */
+	{ CURLE_BAD_FUNCTION_ARGUMENT, ENOTSUP, false, "" },
+	{ CURLE_FAILED_INIT, ENOTSUP, false, "" },
+	{ CURLE_NOT_BUILT_IN, ENOTSUP, false, "" },
+	{ CURLE_UNKNOWN_OPTION, ENOTSUP, false, "" },
+	{ CURLE_OK, 0, true, "sent an incomplete answer" }, /* others */
+};
+
 /* Ends or retries a request without a complete answer. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
 {
-	static const struct {
-		CURLcode code;
-		int error; /* 0: it is tried again, in any case */
-		bool again; /* it is tried again a few times */
-		const char *why; /* what comes after "the server" */
-	} all[] = {
-		{ CURLE_COULDNT_RESOLVE_HOST, EHOSTUNREACH, true,
-		  "cannot be found" },
-		{ CURLE_COULDNT_RESOLVE_PROXY, EHOSTUNREACH, true,
-		  "cannot be found" },
-		{ CURLE_COULDNT_CONNECT, ECONNREFUSED, true,
-		  "cannot be reached" },
-		{ CURLE_SSL_CONNECT_ERROR, EPROTO, true,
-		  "does not answer by TLS: is it an http:// server?" },
-		{ CURLE_SSL_CIPHER, EPROTO, false,
-		  "does not answer by TLS: is it an http:// server?" },
-		{ RSH_CURLE_UNVERIFIED, EPROTO, false,
-		  "has a certificate that is not trusted: see --ca-file" },
-		{ CURLE_SSL_CACERT_BADFILE, EPROTO, false,
-		  "cannot be verified, because the CA file cannot be read" },
-		{ CURLE_TOO_MANY_REDIRECTS, EIO, false,
-		  "redirects too often" },
-		{ CURLE_UNSUPPORTED_PROTOCOL, EIO, false,
-		  "redirects to an address that cannot be followed" },
-		{ CURLE_URL_MALFORMAT, EIO, false,
-		  "redirects to an address that cannot be followed" },
-		{ CURLE_GOT_NOTHING, 0, true,
-		  "closes the connection without an answer" },
-		{ CURLE_PARTIAL_FILE, 0, true,
-		  "closed the connection too early" },
-		{ CURLE_RECV_ERROR, 0, true,
-		  "closed the connection too early" },
-		{ CURLE_SEND_ERROR, 0, true,
-		  "closed the connection too early" },
-		/* libcurl did not send the request: a retry would fail in the
-		 * same way. */
-		{ CURLE_BAD_FUNCTION_ARGUMENT, ENOTSUP, false, "" },
-		{ CURLE_FAILED_INIT, ENOTSUP, false, "" },
-		{ CURLE_NOT_BUILT_IN, ENOTSUP, false, "" },
-		{ CURLE_UNKNOWN_OPTION, ENOTSUP, false, "" },
-		{ CURLE_OK, 0, true, "sent an incomplete answer" }, /* others */
-	};
-	__typeof__(&all[0]) b = all;
+	const struct broken *b = broken;
 	const char *system = NULL;
 	long number = 0;
 
