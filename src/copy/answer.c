@@ -62,12 +62,8 @@ int rsh_answer_tell(struct rsh_answer *a, const struct rsh_place *at,
 	return rc ? -ENOMEM : 0;
 }
 
-static int problem_order(const void *a, const void *b)
-{
-	const struct rsh_problem *x = a, *y = b;
-
-	return rsh_compare_u64(x->order, y->order) ?: strcmp(x->path, y->path);
-}
+RSH_ORDER(problem_order, struct rsh_problem,
+	  rsh_compare_u64(x->order, y->order) ?: strcmp(x->path, y->path))
 
 void rsh_answer_sort(struct rsh_answer *a, size_t from)
 {

@@ -185,11 +185,8 @@ struct rsh_known {
 	int fd;          /* the file with its line; -1: nothing is known */
 	uint64_t offset; /* where the line begins; `len` includes its end */
 	size_t len;
-	uint64_t size, xxh3;
-	bool written;
-	uint64_t inode;
-	int64_t mtime_s;
-	uint32_t mtime_ns;
+	struct rsh_manifest_file is; /* what the line says, without its path
+				      * and its records */
 };
 
 /* The manifest, or the record of another run. */

@@ -114,7 +114,8 @@ static bool is_todo(const struct job *j, size_t i)
 
 /* ---- existing files ---- */
 
-static bool is_as_written(const struct rsh_known *k, const struct stat *st)
+static bool is_as_written(const struct rsh_manifest_file *k,
+			  const struct stat *st)
 {
 	return k->written && k->size == (uint64_t)st->st_size &&
 	       k->inode == st->st_ino && k->mtime_s == st->st_mtim.tv_sec &&
@@ -138,7 +139,8 @@ static int digest_exported(const struct rsh_copy_control *c, int fd,
 
 /* Returns 1 if the file's digest is the one that was recorded, 0 if not, or
  * -errno. */
-static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
+static int has_exported(const struct job *j, const struct rsh_manifest_file *k,
+			int fd)
 {
 	struct rsh_digest d;
 	int rc = rsh_digest_init(&d, NULL, 0, NULL);
@@ -161,12 +163,12 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 	int finished = 0;
 
 	if (k->fd >= 0 && S_ISREG(st->st_mode) &&
-	    k->size == (uint64_t)st->st_size) {
+	    k->is.size == (uint64_t)st->st_size) {
 		if (j->options->verify)
 			fd = openat(dirfd, name,
 				    O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-		finished = !j->options->verify ? is_as_written(k, st) :
-			   fd < 0 ? -errno : has_exported(j, k, fd);
+		finished = !j->options->verify ? is_as_written(&k->is, st) :
+			   fd < 0 ? -errno : has_exported(j, &k->is, fd);
 	}
 	if (finished < 0)
 		return file_error(j, f, finished, err);
@@ -185,7 +187,7 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 					     f->path);
 	}
 	j->state[i] = TO_REPLACE;
-	if (S_ISREG(st->st_mode) && is_as_written(k, st)) {
+	if (S_ISREG(st->st_mode) && is_as_written(&k->is, st)) {
 		rsh_log_warning("%s/%s is damaged and is written again",
 				j->options->dir, f->path);
 		return 0;
@@ -237,7 +239,7 @@ static void forget_others(struct job *j)
 		if (is_todo(j, i) ||
 		    open_parent(j, &j->list.files[i], false, &name, &dirfd) ||
 		    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-		    !is_as_written(k, &st))
+		    !is_as_written(&k->is, &st))
 			k->fd = -1;
 	}
 }
@@ -368,15 +370,12 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	if (rc == 0 && j->drop_pages)
 		posix_fadvise(t->fd, 0, 0, POSIX_FADV_DONTNEED);
 	if (rc == 0 && j->options->verify) {
-		const struct rsh_known k = { .size = file.size,
-					     .xxh3 = file.xxh3 };
-
-		rc = has_exported(j, &k, t->fd);
-		rc = rc > 0 ? 0 : rc ? rc : -EBADE;
+		rc = has_exported(j, &file, t->fd);
+		rc = rc > 0 ? 0 : rc ?: -EBADE;
 	}
 	for (uint32_t k = 0; k < file.n_records; k++)
 		records[k].xxh3 = sums[k];
-	return rc ? rc : rsh_manifest_writer_add(&j->draft, i, &file);
+	return rc ?: rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
 static int write_file(struct job *j, size_t i, struct rsh_error *err)

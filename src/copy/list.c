@@ -5,12 +5,10 @@
 #include "copy_i.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 struct walk {
 	const struct rsh_vfs *vfs;
@@ -19,9 +17,10 @@ struct walk {
 	struct rsh_vfs_view view;
 };
 
-static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
-		      const char *dir, const char *name)
+static int add_listed(void *ctx, uint64_t node, const char *path,
+		      const struct stat *st)
 {
+	struct walk *w = ctx;
 	struct rsh_copy_list *l = w->list;
 	struct rsh_copy_file *f;
 
@@ -35,7 +34,7 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 		.mode = st->st_mode & 07777,
 		.wanted = true,
 	};
-	f->path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
+	f->path = strdup(path);
 	if (!f->path)
 		return -ENOMEM;
 	l->n++;
@@ -46,38 +45,8 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 	return 0;
 }
 
-/* Lists the files of a directory and of those below it. */
-static int walk_dir(struct walk *w, uint64_t dir, const char *path)
-{
-	char name[NAME_MAX + 1];
-	uint64_t child;
-
-	/* The first two entries are the directory and its parent. */
-	for (uint64_t i = 2; rsh_vfs_entry(w->vfs, dir, i, &child, name,
-					   sizeof(name)) == 0; i++) {
-		cleanup_free char *below = NULL;
-		struct stat st;
-		int rc = rsh_vfs_stat(w->vfs, child, &st);
-
-		if (rc == 0 && S_ISDIR(st.st_mode)) {
-			below = rsh_text_format("%s%s%s", path,
-						*path ? "/" : "", name);
-			rc = below ? walk_dir(w, child, below) : -ENOMEM;
-		} else if (rc == 0) {
-			rc = add_listed(w, child, &st, path, name);
-		}
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int listed_by_path(const void *a, const void *b)
-{
-	const struct rsh_copy_file *const *x = a, *const *y = b;
-
-	return strcmp((*x)->path, (*y)->path);
-}
+RSH_ORDER(listed_by_path, struct rsh_copy_file *const,
+	  strcmp((*x)->path, (*y)->path))
 
 int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 		       struct rsh_copy_list *out)
@@ -88,7 +57,7 @@ int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 	*out = (struct rsh_copy_list){ 0 };
 	if (!rsh_vfs_view(vfs, &w.view))
 		return -EINVAL;
-	rc = walk_dir(&w, RSH_VFS_ROOT, "");
+	rc = rsh_vfs_each_file(vfs, add_listed, &w);
 	if (rc)
 		return rc;
 	out->by_path = rsh_alloc_array(out->n, sizeof(struct rsh_copy_file *));
@@ -102,13 +71,9 @@ int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 	return 0;
 }
 
-static int listed_by_size(const void *a, const void *b)
-{
-	const struct rsh_copy_file *const *x = a, *const *y = b;
-
-	return rsh_compare_u64((*y)->size, (*x)->size) ?:
-	       strcmp((*x)->path, (*y)->path);
-}
+RSH_ORDER(listed_by_size, struct rsh_copy_file *const,
+	  rsh_compare_u64((*y)->size, (*x)->size) ?:
+	  strcmp((*x)->path, (*y)->path))
 
 /* Assigns the largest remaining file to the share with the fewest bytes (the
  * first one if several have the fewest), until no file remains. */

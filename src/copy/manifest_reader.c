@@ -166,12 +166,8 @@ static int read_lines(struct reading *r, struct rsh_error *err)
 	return rc;
 }
 
-static int entry_by_path(const void *a, const void *b)
-{
-	const struct rsh_manifest_entry *const *x = a, *const *y = b;
-
-	return strcmp((*x)->path, (*y)->path);
-}
+RSH_ORDER(entry_by_path, struct rsh_manifest_entry *const,
+	  strcmp((*x)->path, (*y)->path))
 
 int rsh_open_regular(const char *dir, const char *name, int *out,
 		     uint64_t *size)

@@ -37,16 +37,6 @@
 
 /* ---- existing manifests and records ---- */
 
-static struct rsh_known known_of(const struct rsh_manifest_file *f, int fd,
-				 uint64_t offset, size_t len)
-{
-	return (struct rsh_known){
-		.fd = fd, .offset = offset, .len = len, .size = f->size,
-		.xxh3 = f->xxh3, .written = f->written, .inode = f->inode,
-		.mtime_s = f->mtime_s, .mtime_ns = f->mtime_ns,
-	};
-}
-
 /* Reads the files that the manifest or the record lists.  It skips invalid
  * lines, which a killed run may have left.  Returns 1, 0 if the file is of
  * another conversion, or -errno. */
@@ -77,8 +67,9 @@ static int recall(struct rsh_manifest_writer *s, int fd)
 		 * newer than what others have recorded. */
 		if (of && of->size == line.file.size &&
 		    !(s->ending && of->wanted))
-			s->known[of - s->list->files] = known_of(
-				&line.file, l.fd, l.begin, len);
+			s->known[of - s->list->files] = (struct rsh_known){
+				l.fd, l.begin, len, line.file,
+			};
 		rsh_manifest_line_clear(&line);
 		rc = 0;
 		if (!ours)
@@ -337,7 +328,8 @@ int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
 	if (rc == 0 && fdatasync(s->record_fd) != 0)
 		rc = -errno;
 	if (rc == 0)
-		s->known[i] = known_of(file, s->record_fd, offset + 1, len - 1);
+		s->known[i] = (struct rsh_known){ s->record_fd, offset + 1,
+						  len - 1, *file };
 	return rc;
 }
 
@@ -385,7 +377,7 @@ static int put_known(struct out *o, const struct rsh_known *k)
 		rc = put_bytes(o, buf, (size_t)n);
 		done += (size_t)n;
 	}
-	return rc ? rc : put_bytes(o, "\n", 1);
+	return rc ?: put_bytes(o, "\n", 1);
 }
 
 static int write_manifest(void *ctx, int fd)
@@ -408,7 +400,7 @@ static int write_manifest(void *ctx, int fd)
 		}
 	line = (struct rsh_manifest_line){ .kind = RSH_MANIFEST_END,
 					   .n_files = n };
-	rc = rc ? rc : put_line(&o, &line);
+	rc = rc ?: put_line(&o, &line);
 	if (rc == 0 && fsync(fd) != 0)
 		rc = -errno;
 	return rc;

@@ -61,27 +61,24 @@ static bool same_file(const struct stat *a, const struct stat *b)
 }
 
 /* Returns 1 if the directory is `root` or below it, 0 if not, or -errno.  It
- * takes fd over. */
-static int is_below(int fd, const struct stat *root)
+ * takes the descriptor over. */
+static int is_below(int dirfd, const struct stat *root)
 {
+	cleanup_fd int fd = dirfd;
 	struct stat st, last = { 0 };
 
 	for (;;) {
 		int up;
 
-		if (fstat(fd, &st) != 0) {
-			close(fd);
+		if (fstat(fd, &st) != 0)
 			return -errno;
-		}
-		if (same_file(&st, root) || same_file(&st, &last)) {
-			close(fd);
+		if (same_file(&st, root) || same_file(&st, &last))
 			return same_file(&st, root);
-		}
 		last = st;
 		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		close(fd);
 		if (up < 0)
 			return -errno;
+		close(fd);
 		fd = up;
 	}
 }

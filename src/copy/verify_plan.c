@@ -39,8 +39,7 @@ struct check {
 	uint64_t where;
 	int error; /* the error of reading that file */
 
-	struct rsh_digest by_manifest, by_plan;
-	bool has_by_manifest, has_by_plan;
+	struct rsh_digest by_manifest, by_plan; /* `file` NULL: not computed */
 };
 
 static int check_sink(void *ctx, const uint8_t *data, size_t len,
@@ -60,12 +59,12 @@ static int check_sink(void *ctx, const uint8_t *data, size_t len,
 			i++;
 		k->where = offset + i;
 	}
-	if (k->has_by_manifest)
+	if (k->by_manifest.file)
 		rsh_digest_sink(&k->by_manifest, data, len, offset);
-	if (k->has_by_plan)
+	if (k->by_plan.file)
 		rsh_digest_sink(&k->by_plan, data, len, offset);
 	/* More bytes cannot change the result. */
-	if (!k->has_by_manifest && !k->has_by_plan &&
+	if (!k->by_manifest.file && !k->by_plan.file &&
 	    (k->fd < 0 || k->differs || k->error))
 		return -ECANCELED;
 	return 0;
@@ -99,13 +98,12 @@ static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 			       PRIu64, k->size, f->size);
 }
 
-static int begin_digest(struct check *k, struct rsh_digest *d, bool *has,
+static int begin_digest(struct check *k, struct rsh_digest *d,
 			const struct rsh_manifest_record *records, uint32_t n)
 {
 	uint64_t *sums = rsh_arena_array(&k->arena, uint64_t, n);
 
-	*has = sums && rsh_digest_init(d, records, n, sums) == 0;
-	return *has ? 0 : -ENOMEM;
+	return sums ? rsh_digest_init(d, records, n, sums) : -ENOMEM;
 }
 
 /* Reads and checks a file.  `said` is the manifest's line for the file; NULL:
@@ -133,11 +131,11 @@ static int run_check(struct job *j, size_t i, struct check *k,
 			rc = -ENOMEM;
 	}
 	if (rc == 0 && said)
-		rc = begin_digest(k, &k->by_manifest, &k->has_by_manifest,
-				  said->records, said->n_records);
+		rc = begin_digest(k, &k->by_manifest, said->records,
+				  said->n_records);
 	if (rc == 0 && j->options->write)
-		rc = begin_digest(k, &k->by_plan, &k->has_by_plan, records, n);
-	if (rc == 0 && (k->fd >= 0 || k->has_by_manifest || k->has_by_plan))
+		rc = begin_digest(k, &k->by_plan, records, n);
+	if (rc == 0 && (k->fd >= 0 || k->by_manifest.file || k->by_plan.file))
 		rc = rsh_copy_feed_exported(j->vfs, j->streams, f,
 					    &j->options->control, check_sink,
 					    k);
@@ -158,7 +156,7 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	rc = rc ?: tell_file(j, f, k, records, n);
 	if (rc == 0 && said)
 		rc = rsh_digest_compare(&k->by_manifest, said, i, NULL, j->out);
-	if (rc || !k->has_by_plan)
+	if (rc || !k->by_plan.file)
 		return rc;
 	file = (struct rsh_manifest_file){
 		.path = f->path, .size = f->size,
@@ -203,10 +201,8 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 	if (k.fd >= 0)
 		close(k.fd);
 	free(k.buf);
-	if (k.has_by_manifest)
-		rsh_digest_clear(&k.by_manifest);
-	if (k.has_by_plan)
-		rsh_digest_clear(&k.by_plan);
+	rsh_digest_clear(&k.by_manifest);
+	rsh_digest_clear(&k.by_plan);
 	rsh_arena_clear(&k.arena);
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");

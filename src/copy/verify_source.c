@@ -572,8 +572,7 @@ static int verify(struct job *j, struct rsh_error *err)
 	rsh_answer_sort(j->out, 0);
 	if (rc == 0 && rsh_format_lists(rsh_source_format(j->source)))
 		rc = judge_by_list(j);
-	if (rc == 0)
-		rc = j->strategy ? by_strategy(j) : compare_same(j);
+	rc = rc ?: j->strategy ? by_strategy(j) : compare_same(j);
 	if (rc)
 		return rsh_error_nomem(err);
 	/* The files are in ascending order of their ranks. */

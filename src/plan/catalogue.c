@@ -16,12 +16,8 @@ struct index_user {
 	uint32_t file;
 };
 
-static int index_users_by_index(const void *a, const void *b)
-{
-	const struct index_user *x = a, *y = b;
-
-	return x->index < y->index ? -1 : x->index > y->index;
-}
+RSH_ORDER(index_users_by_index, struct index_user,
+	  x->index < y->index ? -1 : x->index > y->index)
 
 /* A job may have a million ranks of which few have a file.  So loops visit only
  * the files that exist. */
@@ -79,13 +75,6 @@ static uint32_t *catalogue_find_ends(struct rsh_catalogue *c, bool backwards)
 	return ends;
 }
 
-static int catalogue_set_path(struct rsh_catalogue *c, uint32_t file,
-			      const char *path)
-{
-	c->path[file] = rsh_arena_strndup(&c->arena, path, strlen(path));
-	return c->path[file] ? 0 : -ENOMEM;
-}
-
 static int catalogue_copy_files(struct rsh_catalogue *c,
 				const struct rsh_source_view *view)
 {
@@ -95,20 +84,20 @@ static int catalogue_copy_files(struct rsh_catalogue *c,
 	c->index = rsh_arena_array(&c->arena, const struct rsh_ckpt_index *,
 				   c->n_files);
 	c->path = rsh_arena_array(&c->arena, char *, c->n_files);
-	if (!c->index || !c->path)
+	if (c->arena.failed)
 		return -ENOMEM;
 	for (uint32_t f = 0; f < c->n_files; f++) {
 		c->index[f] = view->index ? view->index[f] : NULL;
-		if (view->path && view->path[f] &&
-		    catalogue_set_path(c, f, view->path[f]))
-			return -ENOMEM;
+		if (view->path && view->path[f])
+			c->path[f] = rsh_arena_strndup(&c->arena, view->path[f],
+						       strlen(view->path[f]));
 	}
 	if (catalogue_list_present(c))
 		return -ENOMEM;
 	c->n_ends = c->n_names;
 	c->first = catalogue_find_ends(c, false);
 	c->last = catalogue_find_ends(c, true);
-	return c->first && c->last ? 0 : -ENOMEM;
+	return c->arena.failed ? -ENOMEM : 0;
 }
 
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
@@ -161,10 +150,10 @@ int rsh_catalogue_add_beside(struct rsh_catalogue *c,
 		c->index_id[i] = c->n_indexes++;
 		c->present[c->n_present++] = i;
 		c->n_files++;
-		if (catalogue_set_path(c, i, view->path[i]))
-			return -ENOMEM;
+		c->path[i] = rsh_arena_strndup(&c->arena, view->path[i],
+					       strlen(view->path[i]));
 	}
-	return 0;
+	return c->arena.failed ? -ENOMEM : 0;
 }
 
 static void catalogue_free_cut(void *cut)
@@ -217,17 +206,13 @@ const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
 int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 		      uint32_t *number)
 {
-	struct rsh_tensor *kept = rsh_arena_array(&c->arena, struct rsh_tensor,
-						  1);
-	uint64_t *dims = rsh_arena_array(&c->arena, uint64_t, t->n_dims);
+	struct rsh_tensor *kept = rsh_arena_copy(&c->arena, t, 1);
 
-	if (!kept || !dims ||
+	if (kept)
+		kept->dims = rsh_arena_copy(&c->arena, t->dims, t->n_dims);
+	if (!kept || !kept->dims ||
 	    rsh_room(c->tensors, c->tensors_cap, c->n_tensors + 1))
 		return -ENOMEM;
-	*kept = *t;
-	kept->dims = dims;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		dims[d] = t->dims[d];
 	*number = c->n_tensors;
 	c->tensors[c->n_tensors++] = kept;
 	return 0;

@@ -26,17 +26,6 @@ static bool is_same_list(const struct rsh_slot_list *l,
 		memcmp(l->trailer, f->trailer, f->trailer_bytes) == 0);
 }
 
-/* Returns the plan's copy of bytes; NULL: out of memory. */
-static uint8_t *files_keep_bytes(struct rsh_plan *p, const uint8_t *bytes,
-				 size_t n)
-{
-	uint8_t *copy = rsh_arena_array(&p->arena, uint8_t, n);
-
-	if (copy && n)
-		memcpy(copy, bytes, n);
-	return copy;
-}
-
 /* Returns the plan's copy of a file's records, and takes over the layout's
  * header and trailer.  NULL: out of memory. */
 static const struct rsh_slot_list *
@@ -58,8 +47,8 @@ files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 	l->bytes = f->bytes;
 	l->header_bytes = f->header_bytes;
 	l->trailer_bytes = f->trailer_bytes;
-	l->header = files_keep_bytes(p, header, f->header_bytes);
-	l->trailer = files_keep_bytes(p, trailer, f->trailer_bytes);
+	l->header = rsh_arena_copy(a, header, f->header_bytes);
+	l->trailer = rsh_arena_copy(a, trailer, f->trailer_bytes);
 	if (!l->header || !l->trailer)
 		return NULL;
 	if (f->n)
@@ -210,5 +199,5 @@ int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
 	one.slots += one.n;
 	one.shapes += one.n;
 	one.n = f->n - one.n;
-	return rc ? rc : rsh_blueprint_add_file(p, &one, err);
+	return rc ?: rsh_blueprint_add_file(p, &one, err);
 }

@@ -7,6 +7,7 @@
 
 #include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define ENOUGH_STATES 8
 #define NAME_TEXT 4096
@@ -87,6 +88,15 @@ static bool kinds_fit(const struct param *state, const struct param *weight)
 		state->n_dims + 1 == weight->n_dims);
 }
 
+/* Goes through the prefixes of a name, by their lengths. */
+#define each_prefix(length, text) \
+	for (size_t length = 0; (length = kinds_next_prefix(text, length));)
+
+/* Goes through the parameters of a kind. */
+#define each_param(w, p, of)                                          \
+	for (struct param *p = (w)->v; p < (w)->v + (w)->n; p++) \
+		if (p->text && p->kind == (of))
+
 /* ---- groups ---- */
 
 static struct group *kinds_group(struct kinds_work *w, const char *text,
@@ -107,12 +117,11 @@ static struct group *kinds_group(struct kinds_work *w, const char *text,
 
 /* Adds a parameter to the groups of its prefixes.  One of one element without a
  * partner stands in the place of a state that the optimizer does not use. */
-static int kinds_join(struct kinds_work *w, uint32_t name)
+static int kinds_join(struct kinds_work *w, const struct param *p)
 {
-	const struct param *p = &w->v[name], *partner;
-	size_t length = 0;
+	const struct param *partner;
 
-	while ((length = kinds_next_prefix(p->text, length))) {
+	each_prefix(length, p->text) {
 		struct group *g = kinds_group(w, p->text, length);
 
 		if (!g)
@@ -124,7 +133,7 @@ static int kinds_join(struct kinds_work *w, uint32_t name)
 		if (!partner || !kinds_fit(p, partner))
 			continue;
 		g->n_partners++;
-		g->example = name;
+		g->example = (uint32_t)(p - w->v);
 	}
 	return 0;
 }
@@ -145,9 +154,7 @@ static struct group *kinds_of_prefix(const struct kinds_work *w,
 /* Marks the members of complete groups. */
 static void kinds_mark(struct kinds_work *w, struct param *p)
 {
-	size_t length = 0;
-
-	while ((length = kinds_next_prefix(p->text, length))) {
+	each_prefix(length, p->text) {
 		const struct group *g = kinds_of_prefix(w, p->text, length);
 
 		p->may_be_state |= g && group_is_complete(g);
@@ -157,9 +164,7 @@ static void kinds_mark(struct kinds_work *w, struct param *p)
 /* Counts the weights that have a state in the groups of a parameter. */
 static void kinds_count(struct kinds_work *w, const struct param *p)
 {
-	size_t length = 0;
-
-	while ((length = kinds_next_prefix(p->text, length))) {
+	each_prefix(length, p->text) {
 		struct group *g = kinds_of_prefix(w, p->text, length);
 		const struct param *partner =
 			g && group_is_complete(g) ?
@@ -174,19 +179,13 @@ static void kinds_count(struct kinds_work *w, const struct param *p)
 /* A part of a model may have the names of another one. */
 static bool prefix_is_module(const char *prefix)
 {
-	static const char *const words[] = {
-		"backbone.", "base_model.", "bert.", "decoder.", "encoder.",
-		"generator.", "gpt_neox.", "language_model.", "llm.", "model.",
-		"module.", "net.", "network.", "roberta.", "student.",
-		"target.", "teacher.", "text_encoder.", "text_model.",
-		"transformer.", "vision_model.", "visual.", "_backbone.",
-		"student_", "target_", "teacher_",
-	};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strcmp(prefix, words[i]) == 0)
-			return true;
-	return false;
+	return rsh_is_any(
+		prefix, "backbone.", "base_model.", "bert.", "decoder.",
+		"encoder.", "generator.", "gpt_neox.", "language_model.",
+		"llm.", "model.", "module.", "net.", "network.", "roberta.",
+		"student.", "target.", "teacher.", "text_encoder.",
+		"text_model.", "transformer.", "vision_model.", "visual.",
+		"_backbone.", "student_", "target_", "teacher_");
 }
 
 static void kinds_judge(struct kinds_work *w)
@@ -209,9 +208,7 @@ static void kinds_judge(struct kinds_work *w)
 /* Sets the kind of a parameter that some prefix makes a state. */
 static void kinds_set_state(struct kinds_work *w, struct param *p)
 {
-	size_t length = 0;
-
-	while ((length = kinds_next_prefix(p->text, length))) {
+	each_prefix(length, p->text) {
 		const struct group *g = kinds_of_prefix(w, p->text, length);
 		const struct param *partner = kinds_find(w, p->text + length);
 
@@ -225,9 +222,7 @@ static void kinds_set_state(struct kinds_work *w, struct param *p)
 /* Marks the parameters of which another one is a state. */
 static void kinds_mark_partners(struct kinds_work *w, const struct param *p)
 {
-	size_t length = 0;
-
-	while ((length = kinds_next_prefix(p->text, length))) {
+	each_prefix(length, p->text) {
 		const struct param *partner = kinds_find(w, p->text + length);
 
 		if (partner)
@@ -259,13 +254,6 @@ static enum rsh_kind kinds_listed(const char *text)
 					      rsh_kind_of(text);
 }
 
-/* Returns whether a flattened dictionary of an optimizer has such keys. */
-static bool kinds_is_key(const char *text)
-{
-	return strncmp(text, "state.", 6) == 0 ||
-	       strncmp(text, "param_groups.", 13) == 0;
-}
-
 /* Finds whether all weights have the name of a cell before their own. */
 static const char *kinds_scope(const struct kinds_work *w)
 {
@@ -281,7 +269,9 @@ static const char *kinds_scope(const struct kinds_work *w)
 
 			if (strncmp(p->text, scopes[s], n) != 0)
 				continue;
-			if (kinds_is_key(p->text + n))
+			/* A flattened dictionary has such keys. */
+			if (rsh_begins_any(p->text + n, "state.",
+					   "param_groups."))
 				return NULL;
 			scoped = used[s] = true;
 		}
@@ -312,23 +302,19 @@ static void kinds_by_list(struct kinds_work *w)
 
 static int kinds_by_structure(struct kinds_work *w)
 {
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->v[i].text && w->v[i].kind == RSH_KIND_WEIGHT &&
-		    kinds_join(w, i))
+	each_param(w, p, RSH_KIND_WEIGHT)
+		if (kinds_join(w, p))
 			return -1;
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->v[i].text && w->v[i].kind == RSH_KIND_WEIGHT) {
-			kinds_mark(w, &w->v[i]);
-			w->n_weights += !w->v[i].may_be_state &&
-					w->v[i].elements > 1;
-		}
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->v[i].text && w->v[i].may_be_state)
-			kinds_count(w, &w->v[i]);
+	each_param(w, p, RSH_KIND_WEIGHT) {
+		kinds_mark(w, p);
+		w->n_weights += !p->may_be_state && p->elements > 1;
+	}
+	each_param(w, p, RSH_KIND_WEIGHT)
+		if (p->may_be_state)
+			kinds_count(w, p);
 	kinds_judge(w);
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->v[i].text && w->v[i].kind == RSH_KIND_WEIGHT)
-			kinds_set_state(w, &w->v[i]);
+	each_param(w, p, RSH_KIND_WEIGHT)
+		kinds_set_state(w, p);
 	return 0;
 }
 
@@ -339,16 +325,14 @@ static const char *kinds_find_counters(struct kinds_work *w)
 	const char *first = NULL;
 	bool any = false;
 
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->v[i].text && w->v[i].kind == RSH_KIND_STATE) {
-			kinds_mark_partners(w, &w->v[i]);
-			any = true;
-		}
-	for (uint32_t i = 0; any && i < w->n; i++) {
-		struct param *p = &w->v[i];
-
-		if (!p->text || p->kind != RSH_KIND_WEIGHT ||
-		    p->elements != 1 || p->has_state || strchr(p->text, '.'))
+	each_param(w, p, RSH_KIND_STATE) {
+		kinds_mark_partners(w, p);
+		any = true;
+	}
+	if (!any)
+		return NULL;
+	each_param(w, p, RSH_KIND_WEIGHT) {
+		if (p->elements != 1 || p->has_state || strchr(p->text, '.'))
 			continue;
 		p->kind = RSH_KIND_COUNTER;
 		if (!first)

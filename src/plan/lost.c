@@ -44,13 +44,9 @@ int rsh_blueprint_lose(struct rsh_plan *p, uint32_t name,
 			     sentence);
 }
 
-static int lost_by_name(const void *a, const void *b)
-{
-	const struct rsh_lost *x = a, *y = b;
-
-	return rsh_compare_u64(x->name, y->name) ?:
-	       rsh_compare_u64(x->shown, y->shown);
-}
+RSH_ORDER(lost_by_name, struct rsh_lost,
+	  rsh_compare_u64(x->name, y->name) ?:
+	  rsh_compare_u64(x->shown, y->shown))
 
 /* ---- one parameter ---- */
 

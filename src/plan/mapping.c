@@ -231,15 +231,6 @@ static int make_in_spans(struct part_build *m, struct rsh_arena *a)
 	return 0;
 }
 
-static int factor_by_shown(const void *a, const void *b)
-{
-	const struct rsh_factor *x = a, *y = b;
-
-	return rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
-	       rsh_compare_u64(y->shown_step, x->shown_step) ?:
-	       rsh_compare_u64(y->size, x->size);
-}
-
 static int make_factors(struct part_build *m, struct rsh_arena *a)
 {
 	const struct mapping_build *k = m->k;
@@ -271,20 +262,7 @@ static int make_factors(struct part_build *m, struct rsh_arena *a)
 			k->unit, 1, 1, (uint8_t)(k->w->n_spans - 1),
 			(uint8_t)(out->n_in - 1),
 		};
-	qsort(v, n, sizeof(*v), factor_by_shown);
-	/* Merge factors that are contiguous on both sides. */
-	for (uint32_t i = n; i-- > 1;) {
-		struct rsh_factor *x = &v[i - 1], *y = &v[i];
-
-		if (x->shown_dim != y->shown_dim || x->dim != y->dim ||
-		    x->shown_step != y->size * y->shown_step ||
-		    x->step != y->size * y->step)
-			continue;
-		y->size *= x->size;
-		memmove(x, y, (n - i) * sizeof(*y));
-		n--;
-	}
-	out->n = (uint8_t)n;
+	out->n = (uint8_t)rsh_factors_merge(v, n);
 	m->f = v;
 	return 0;
 }

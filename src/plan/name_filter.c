@@ -18,12 +18,7 @@ struct shown_name {
 	uint32_t name;
 };
 
-static int shown_by_text(const void *a, const void *b)
-{
-	const struct shown_name *x = a, *y = b;
-
-	return strcmp(x->text, y->text);
-}
+RSH_ORDER(shown_by_text, struct shown_name, strcmp(x->text, y->text))
 
 /* Returns whether a parameter that is not renamed is in no file, so that only a
  * strategy has it. */

@@ -318,15 +318,12 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 	}
-	f->sources = rsh_arena_array(&p->arena, uint32_t, b->n_used);
-	if (!f->sources)
-		return rsh_error_nomem(err);
-	qsort(b->used_files, b->n_used, sizeof(*b->used_files), rsh_by_u32);
 	if (b->n_used > 0)
-		memcpy(f->sources, b->used_files,
-		       b->n_used * sizeof(*f->sources));
+		qsort(b->used_files, b->n_used, sizeof(*b->used_files),
+		      rsh_by_u32);
+	f->sources = rsh_arena_copy(&p->arena, b->used_files, b->n_used);
 	f->n_sources = b->n_used;
-	return 0;
+	return f->sources ? 0 : rsh_error_nomem(err);
 }
 
 int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,

@@ -236,10 +236,8 @@ static int offers_show(struct offering *s, uint32_t i,
 		t.recipe.n_parts = 1;
 		t.recipe.parts = &same;
 	}
-	rc = rc ?: offers_codec(s, o, &t, err);
-	if (rc == 0)
-		rc = rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name],
-					err);
+	rc = rc ?: offers_codec(s, o, &t, err) ?:
+	     rsh_blueprint_show(s->w->plan, &t, &s->w->shown[o->name], err);
 	if (rc)
 		return offers_refuse(s, o, item, rc, err);
 	if (!item)
@@ -254,6 +252,8 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 	struct offering *s = ctx;
 	const enum rsh_unlisted unlisted = s->dst ? s->w->o->unlisted :
 						    RSH_UNLISTED_COPY;
+	const struct rsh_placed *places = s->placement ? s->placement->places :
+							 NULL;
 	bool listed = false;
 
 	s->n_names = 0;
@@ -264,9 +264,13 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 		const char *written;
 		int rc = 0;
 
-		if (s->w->filter->unwanted[name])
+		if (places ? places[i].stage != stage :
+			     s->w->filter->unwanted[name])
 			continue;
-		if (p && rsh_param_in_stage(p, stage)) {
+		if (places) {
+			rc = offers_show(s, i, NULL, err);
+			s->blocks[s->n_names] = places[i].block;
+		} else if (p && rsh_param_in_stage(p, stage)) {
 			rc = offers_show(s, i, rsh_param_item(p, stage), err);
 			listed = true;
 		} else if (!p && unlisted == RSH_UNLISTED_ERROR) {
@@ -281,7 +285,7 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 		}
 		if (rc)
 			return rc;
-		if (s->w->shown[name] != RSH_COPIED)
+		if (places || s->w->shown[name] != RSH_COPIED)
 			s->names[s->n_names++] = name;
 	}
 	if (s->dst && !listed && !s->w->filter->filtered)
@@ -292,44 +296,18 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 	return 0;
 }
 
-static int placed_stage(void *ctx, uint32_t stage, struct rsh_error *err)
-{
-	struct offering *s = ctx;
-
-	s->n_names = 0;
-	for (uint32_t i = 0; i < s->n; i++) {
-		const struct rsh_placed *place = &s->placement->places[i];
-		int rc;
-
-		if (place->stage != stage)
-			continue;
-		rc = offers_show(s, i, NULL, err);
-		if (rc)
-			return rc;
-		s->blocks[s->n_names] = place->block;
-		s->names[s->n_names++] = s->offers[i].name;
-	}
-	return 0;
-}
-
 static int offers_file(void *ctx, struct rsh_shown_file *f,
 		       struct rsh_file_names *out, struct rsh_error *err)
 {
 	const struct offering *s = ctx;
-
-	(void)f, (void)err;
-	*out = (struct rsh_file_names){ s->names, s->n_names, false };
-	return 0;
-}
-
-static int placed_file(void *ctx, struct rsh_shown_file *f,
-		       struct rsh_file_names *out, struct rsh_error *err)
-{
-	const struct offering *s = ctx;
 	const struct rsh_placement *p = s->placement;
-	const uint32_t block = f->member / p->block_ranks % p->n_blocks;
+	uint32_t block;
 
 	(void)err;
+	*out = (struct rsh_file_names){ s->names, s->n_names, false };
+	if (!p)
+		return 0;
+	block = f->member / p->block_ranks % p->n_blocks;
 	*out = (struct rsh_file_names){ s->here, 0, false };
 	for (uint32_t i = 0; i < s->n_names; i++)
 		if (s->blocks[i] == block || s->blocks[i] == RSH_EVERY_BLOCK)
@@ -400,6 +378,7 @@ static int offers_begin(void *ctx, struct rsh_writer_state *w,
 			struct rsh_error *err)
 {
 	struct offering *s = ctx;
+	struct offers_state *a = s->state;
 
 	s->w = w;
 	s->offered = calloc((size_t)w->cat->n_names + 1, sizeof(*s->offered));
@@ -410,16 +389,8 @@ static int offers_begin(void *ctx, struct rsh_writer_state *w,
 		s->offered[s->offers[i].name] = true;
 		s->whole[i] = RSH_COPIED;
 	}
-	return 0;
-}
-
-/* Takes the names of a placement, and makes room for those of a file. */
-static int placed_begin(void *ctx, struct rsh_writer_state *w,
-			struct rsh_error *err)
-{
-	struct offering *s = ctx;
-	struct offers_state *a = s->state;
-
+	if (!s->placement)
+		return 0;
 	s->blocks = rsh_alloc_array(s->n, sizeof(*s->blocks));
 	s->here = rsh_alloc_array(s->n, sizeof(*s->here));
 	a->written = rsh_alloc_array((size_t)w->cat->n_names + 1,
@@ -431,7 +402,7 @@ static int placed_begin(void *ctx, struct rsh_writer_state *w,
 		a->written[i] = i;
 	for (uint32_t i = 0; i < s->n; i++)
 		a->written[s->offers[i].name] = s->placement->places[i].written;
-	return offers_begin(ctx, w, err);
+	return 0;
 }
 
 static int offers_write(const struct rsh_offers *offers,
@@ -468,9 +439,6 @@ static int offers_write(const struct rsh_offers *offers,
 	if (placement) {
 		policy.n_stages = placement->n_stages;
 		policy.stage_ranks = placement->stage_ranks;
-		policy.begin = placed_begin;
-		policy.stage = placed_stage;
-		policy.file = placed_file;
 	}
 	if (s.state && s.names) {
 		for (uint32_t i = 0; i < n; i++)

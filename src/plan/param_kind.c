@@ -4,32 +4,7 @@
 #include <string.h>
 
 #include "rsh/plan/param_kind.h"
-
-static bool has_prefix(const char *name, const char *const *prefixes, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-			return true;
-	return false;
-}
-
-/* Names of MindSpore 2.10.0 (nn.optim, mint.optim, experimental.optim) and of
- * mindformers 2.1.0 that are no usual names of modules. */
-static bool is_state(const char *name)
-{
-	static const char *const prefixes[] = {
-		"adam_m.", "adam_v.", "moments.", "moment1.", "moment2.",
-		"momentum.", "momentum_buf.", "exp_avg.", "exp_avg_sq.",
-		"max_exp_avg_sq.", "exp_inf.", "accum.", "accum_update.",
-		"mean_square.", "mean_gradient.", "mean_grad.", "lamb_m.",
-		"lamb_v.", "vhat.", "muon_m.", "main_param.",
-		"pma_weight_ema.", "pma_weight_sma.",
-		"exp_avg_sq_", "exp_avg_insta_", "mu_product_",
-	};
-
-	return has_prefix(name, prefixes,
-			  sizeof(prefixes) / sizeof(prefixes[0]));
-}
+#include "rsh/util/text.h"
 
 bool rsh_kind_is_state_beside(const char *name, size_t length)
 {
@@ -45,37 +20,32 @@ bool rsh_kind_is_state_beside(const char *name, size_t length)
 	return false;
 }
 
-static bool is_counter(const char *name)
-{
-	static const char *const names[] = {
-		"global_step", "learning_rate", "weight_decay", "beta1_power",
-		"beta2_power", "scale_sense", "current_iterator_step",
-		"last_overflow_iterator_step", "epoch_num", "step_num",
-		"loss_scale", "global_batch_size", "state_step", "step_t",
-		"afactor_step", "cov_step", "momentum", "fake_lr",
-		"fake_param",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
-			return true;
-	return false;
-}
-
 enum rsh_kind rsh_kind_of(const char *name)
 {
-	static const char *const gradient = "accu_grads.";
-
-	if (has_prefix(name, &gradient, 1))
+	if (rsh_begins_any(name, "accu_grads."))
 		return RSH_KIND_GRADIENT;
-	if (is_counter(name))
+	if (rsh_is_any(name, "global_step", "learning_rate", "weight_decay",
+		       "beta1_power", "beta2_power", "scale_sense",
+		       "current_iterator_step", "last_overflow_iterator_step",
+		       "epoch_num", "step_num", "loss_scale",
+		       "global_batch_size", "state_step", "step_t",
+		       "afactor_step", "cov_step", "momentum", "fake_lr",
+		       "fake_param"))
 		return RSH_KIND_COUNTER;
-	return is_state(name) ? RSH_KIND_STATE : RSH_KIND_WEIGHT;
+	/* Names of MindSpore 2.10.0 (nn.optim, mint.optim, experimental.optim)
+	 * and of mindformers 2.1.0 that are no usual names of modules. */
+	return rsh_begins_any(
+		name, "adam_m.", "adam_v.", "moments.", "moment1.", "moment2.",
+		"momentum.", "momentum_buf.", "exp_avg.", "exp_avg_sq.",
+		"max_exp_avg_sq.", "exp_inf.", "accum.", "accum_update.",
+		"mean_square.", "mean_gradient.", "mean_grad.", "lamb_m.",
+		"lamb_v.", "vhat.", "muon_m.", "main_param.",
+		"pma_weight_ema.", "pma_weight_sma.", "exp_avg_sq_",
+		"exp_avg_insta_", "mu_product_") ?
+		RSH_KIND_STATE : RSH_KIND_WEIGHT;
 }
 
 bool rsh_is_flattened_state(const char *name)
 {
-	static const char *const prefixes[] = { "optimizer.", "optim." };
-
-	return has_prefix(name, prefixes, 2);
+	return rsh_begins_any(name, "optimizer.", "optim.");
 }

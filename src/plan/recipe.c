@@ -2,6 +2,8 @@
 /* plan/recipe.c checks the parts of a recipe.  A part that is a box is a
  * factored part whose factors have a step of 1. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "parts_i.h"
 #include "rsh/util/checked.h"
@@ -73,6 +75,28 @@ int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
 		.n_factored = r->n_parts, .factored = parts,
 	};
 	return 0;
+}
+
+RSH_ORDER(factor_by_shown, struct rsh_factor,
+	  rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
+	  rsh_compare_u64(y->shown_step, x->shown_step) ?:
+	  rsh_compare_u64(y->size, x->size))
+
+uint32_t rsh_factors_merge(struct rsh_factor *v, uint32_t n)
+{
+	qsort(v, n, sizeof(*v), factor_by_shown);
+	for (uint32_t i = n; i-- > 1;) {
+		struct rsh_factor *x = &v[i - 1], *y = &v[i];
+
+		if (x->shown_dim != y->shown_dim || x->dim != y->dim ||
+		    x->shown_step != y->size * y->shown_step ||
+		    x->step != y->size * y->step)
+			continue;
+		y->size *= x->size;
+		memmove(x, y, (n - i) * sizeof(*y));
+		n--;
+	}
+	return n;
 }
 
 /* ---- checks ---- */

@@ -147,7 +147,7 @@ static int stretches_give(const struct stretches *s,
 		left -= one.length;
 		skip = 0;
 	}
-	return rc ? rc : left ? -EIO : 0;
+	return rc ?: left ? -EIO : 0;
 }
 
 /* Returns the number of an element in a box, in row-major order. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parts_i.h"
 #include "rsh/plan/writer.h"
 #include "rsh/util/mem.h"
 
@@ -24,7 +25,7 @@ struct unfold {
 	struct rsh_arena *arena;
 	const struct rsh_catalogue *cat;
 	uint32_t n_dims; /* that are shown after the change */
-	uint32_t d;      /* is divided into d and d + 1 */
+	uint32_t d;      /* is divided into d and d + 1, or made of them */
 	uint64_t inner;  /* size of d + 1 */
 	struct rsh_factored_part *v;
 	uint32_t n;
@@ -32,39 +33,6 @@ struct unfold {
 };
 
 /* ---- one part ---- */
-
-static int factor_by_step(const void *a, const void *b)
-{
-	const struct rsh_factor *x = a, *y = b;
-
-	return rsh_compare_u64(x->shown_dim, y->shown_dim) ?:
-	       rsh_compare_u64(y->shown_step, x->shown_step);
-}
-
-/* Merges factors that continue each other on both sides. */
-static void part_merge(struct unfold_part *p)
-{
-	uint32_t n = 0;
-
-	qsort(p->f, p->n, sizeof(*p->f), factor_by_step);
-	for (uint32_t i = 0; i < p->n; i++) {
-		struct rsh_factor *x = &p->f[n > 0 ? n - 1 : 0];
-		const struct rsh_factor y = p->f[i];
-
-		if (y.size == 1)
-			continue;
-		if (n > 0 && x->shown_dim == y.shown_dim && x->dim == y.dim &&
-		    x->shown_step == y.size * y.shown_step &&
-		    x->step == y.size * y.step) {
-			x->size *= y.size;
-			x->shown_step = y.shown_step;
-			x->step = y.step;
-		} else {
-			p->f[n++] = y;
-		}
-	}
-	p->n = n;
-}
 
 /* Makes part i of an offer. */
 static void part_load(const struct rsh_catalogue *c, const struct rsh_offer *o,
@@ -96,21 +64,18 @@ static void part_load(const struct rsh_catalogue *c, const struct rsh_offer *o,
 					b->axis[k], (uint8_t)k,
 				};
 	}
-	part_merge(out);
+	out->n = rsh_factors_merge(out->f, out->n);
 }
 
 static int part_keep(struct unfold *u, const struct unfold_part *p)
 {
-	struct rsh_factor *f = rsh_arena_array(u->arena, struct rsh_factor,
-					       p->n);
+	struct rsh_factor *f = rsh_arena_copy(u->arena, p->f, p->n);
 	uint64_t *from = rsh_arena_array(u->arena, uint64_t,
 					 u->n_dims + p->n_dims);
 
 	if (!f || !from ||
 	    rsh_grow(&u->v, &u->cap, (size_t)u->n + 1, sizeof(*u->v)))
 		return -ENOMEM;
-	if (p->n > 0)
-		memcpy(f, p->f, p->n * sizeof(*f));
 	memcpy(from, p->shown_from, u->n_dims * sizeof(*from));
 	memcpy(from + u->n_dims, p->from, p->n_dims * sizeof(*from));
 	u->v[u->n++] = (struct rsh_factored_part){
@@ -214,77 +179,74 @@ static int part_add(struct unfold *u, const struct unfold_part *p)
 
 /* ---- offers ---- */
 
-static int unfold_finish(struct unfold *u, struct rsh_offer *o,
-			 const uint64_t *dims)
+/* Joins dimensions d and d + 1 of a part. */
+static void part_join(const struct unfold *u, struct unfold_part *p)
 {
-	struct rsh_factored_part *v = rsh_arena_array(
-		u->arena, struct rsh_factored_part, u->n);
+	for (uint32_t k = 0; k < p->n; k++) {
+		struct rsh_factor *f = &p->f[k];
 
-	if (v)
-		memcpy(v, u->v, u->n * sizeof(*v));
-	o->dims = dims;
-	o->n_dims = u->n_dims;
-	o->n_parts = 0;
-	o->n_factored = u->n;
-	o->factored = v;
-	return v ? 0 : -ENOMEM;
+		if (f->shown_dim == u->d)
+			f->shown_step *= u->inner;
+		f->shown_dim = (uint8_t)(f->shown_dim - (f->shown_dim > u->d));
+	}
+	p->shown_from[u->d] = p->shown_from[u->d] * u->inner +
+			      p->shown_from[u->d + 1];
+	for (uint32_t k = u->d + 1; k < u->n_dims; k++)
+		p->shown_from[k] = p->shown_from[k + 1];
+	p->n = rsh_factors_merge(p->f, p->n);
+}
+
+/* Gives an offer the dimensions of `u`, which are one more or one less. */
+static int unfold_offer(struct unfold *u, struct rsh_offer *o)
+{
+	const bool divides = u->n_dims > o->n_dims;
+	uint64_t *dims = rsh_arena_array(u->arena, uint64_t, u->n_dims);
+	const uint32_t n = o->n_factored ? o->n_factored : o->n_parts;
+	struct rsh_factored_part *v;
+	struct unfold_part part;
+	int rc = dims ? 0 : -ENOMEM;
+
+	if (u->n_dims > RSH_MAX_DIMS)
+		return -ENOTSUP;
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		part_load(u->cat, o, i, &part);
+		if (!divides)
+			part_join(u, &part);
+		rc = divides ? part_add(u, &part) : part_keep(u, &part);
+	}
+	v = rc ? NULL : rsh_arena_copy(u->arena, u->v, u->n);
+	if (v) {
+		for (uint32_t i = 0; i < u->n_dims; i++)
+			dims[i] = o->dims[divides ? i - (i > u->d) :
+						    i + (i > u->d)];
+		dims[u->d] = divides ? o->dims[u->d] / u->inner :
+				       o->dims[u->d] * u->inner;
+		if (divides)
+			dims[u->d + 1] = u->inner;
+		o->dims = dims;
+		o->n_dims = u->n_dims;
+		o->n_parts = 0;
+		o->n_factored = u->n;
+		o->factored = v;
+	}
+	free(u->v);
+	return rc ?: v ? 0 : -ENOMEM;
 }
 
 int rsh_offer_divide(const struct rsh_catalogue *c, struct rsh_arena *arena,
 		     struct rsh_offer *o, uint32_t d, uint64_t inner)
 {
-	struct unfold u = {
+	return unfold_offer(&(struct unfold){
 		.arena = arena, .cat = c, .n_dims = o->n_dims + 1, .d = d,
 		.inner = inner,
-	};
-	uint64_t *dims = rsh_arena_array(arena, uint64_t, u.n_dims);
-	const uint32_t n = o->n_factored ? o->n_factored : o->n_parts;
-	struct unfold_part part;
-	int rc = dims ? 0 : -ENOMEM;
-
-	if (u.n_dims > RSH_MAX_DIMS)
-		return -ENOTSUP;
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		part_load(c, o, i, &part);
-		rc = part_add(&u, &part);
-	}
-	for (uint32_t i = 0; i < u.n_dims && rc == 0; i++)
-		dims[i] = i == d ? o->dims[d] / inner : i == d + 1 ? inner :
-			  o->dims[i - (i > d)];
-	rc = rc ?: unfold_finish(&u, o, dims);
-	free(u.v);
-	return rc;
+	}, o);
 }
 
 int rsh_offer_join(const struct rsh_catalogue *c, struct rsh_arena *arena,
 		   struct rsh_offer *o, uint32_t d)
 {
-	struct unfold u = { .arena = arena, .cat = c, .n_dims = o->n_dims - 1 };
-	uint64_t *dims = rsh_arena_array(arena, uint64_t, u.n_dims);
-	const uint32_t n = o->n_factored ? o->n_factored : o->n_parts;
-	const uint64_t inner = o->dims[d + 1];
-	struct unfold_part part;
-	int rc = dims ? 0 : -ENOMEM;
-
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		part_load(c, o, i, &part);
-		for (uint32_t k = 0; k < part.n; k++) {
-			if (part.f[k].shown_dim == d)
-				part.f[k].shown_step *= inner;
-			part.f[k].shown_dim = (uint8_t)(
-				part.f[k].shown_dim -
-				(part.f[k].shown_dim > d));
-		}
-		part.shown_from[d] = part.shown_from[d] * inner +
-				     part.shown_from[d + 1];
-		for (uint32_t k = d + 1; k < u.n_dims; k++)
-			part.shown_from[k] = part.shown_from[k + 1];
-		part_merge(&part);
-		rc = part_keep(&u, &part);
-	}
-	for (uint32_t i = 0; i < u.n_dims && rc == 0; i++)
-		dims[i] = i == d ? o->dims[d] * inner : o->dims[i + (i > d)];
-	rc = rc ?: unfold_finish(&u, o, dims);
-	free(u.v);
-	return rc;
+	return unfold_offer(&(struct unfold){
+		.arena = arena, .cat = c, .n_dims = o->n_dims - 1, .d = d,
+		.inner = o->dims[d + 1],
+	}, o);
 }

@@ -173,8 +173,7 @@ static int writer_add_file(struct writer *w, uint32_t rank, uint32_t local,
 	f.shapes = w->shapes;
 	for (uint32_t i = 0; rc == 0 && i < names.n; i++)
 		rc = writer_add_record(w, &f, names.names[i], err);
-	return rc ? rc : rsh_name_filter_add(w->policy->filter, w->w.plan, &f,
-					     err);
+	return rc ?: rsh_name_filter_add(w->policy->filter, w->w.plan, &f, err);
 }
 
 static int writer_plan_stage(struct writer *w, uint32_t stage,
@@ -266,13 +265,11 @@ static int writer_plan(struct writer *w, struct rsh_error *err)
 
 	for (uint32_t s = 0; rc == 0 && s < w->policy->n_stages; s++)
 		rc = writer_plan_stage(w, s, err);
-	if (rc == 0)
-		rc = rsh_name_filter_check(w->policy->filter, w->w.plan, err);
+	rc = rc ?: rsh_name_filter_check(w->policy->filter, w->w.plan, err);
 	/* Losses are reported in any case; the first error is returned. */
 	lost = rsh_blueprint_finish(w->w.plan, o->report_lost, o->ctx,
 				    rc ? NULL : err);
-	if (rc == 0)
-		rc = lost;
+	rc = rc ?: lost;
 	if (rc == 0 && w->policy->end(w->policy->ctx))
 		rc = rsh_error_nomem(err);
 	return rc;

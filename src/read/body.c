@@ -29,7 +29,7 @@ ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 	len = (size_t)rsh_min_u64(rsh_min_u64(len, b->size - offset),
 				  SSIZE_MAX);
 	rc = b->read(b, &to, len, offset);
-	return rc ? rc : (ssize_t)len;
+	return rc ?: (ssize_t)len;
 }
 
 /* ---- files of a plan ---- */

@@ -81,12 +81,10 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 	if (i < g->n_scales)
 		return 0;
 	rc = i == RSH_GATHER_SCALES ? gather_flush(g) : 0;
-	if (rc == 0)
-		rc = gather_hands(g, &h);
+	rc = rc ?: gather_hands(g, &h);
 	*at = g->n_scales;
-	if (rc == 0)
-		rc = rsh_tiles_hold_scales(g->tiles, by, by->first, &h,
-					   &g->scales[*at].chunk);
+	rc = rc ?: rsh_tiles_hold_scales(g->tiles, by, by->first, &h,
+					 &g->scales[*at].chunk);
 	if (rc == 0)
 		g->scales[g->n_scales++].by = *by;
 	return rc;
@@ -95,9 +93,9 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 static int gather_flush_copies(struct rsh_gather *g)
 {
 	struct rsh_tile_hands h;
-	int rc = gather_hands(g, &h);
 
-	return rc ? rc : rsh_tile_copies_flush(&g->copies, g->tiles, &h);
+	return gather_hands(g, &h) ?:
+	       rsh_tile_copies_flush(&g->copies, g->tiles, &h);
 }
 
 /* ---- collecting ---- */
@@ -226,7 +224,7 @@ static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 					part.codec));
 		part.skip = 0;
 	}
-	return rc ? rc : left ? -EIO : 0;
+	return rc ?: left ? -EIO : 0;
 }
 
 static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,

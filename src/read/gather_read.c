@@ -381,7 +381,7 @@ int rsh_gather_read_runs(struct rsh_gather *g)
 							  &g->groups[i], &rd))
 				rc = round_add_rows(&round, &rd);
 		}
-		return rc ? rc : round_carry_out(&round);
+		return rc ?: round_carry_out(&round);
 	}
 	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++) {
 		const struct gather_hand by = { g, &g->scratch };

@@ -4,9 +4,8 @@
 #pragma once
 
 #include "gather_i.h"
-#include "helpers_i.h"
+#include "tiles_i.h"
 #include "rsh/util/place.h"
-#include "tile_copies_i.h"
 
 #define RSH_BATCH_RUNS 1024
 #define RSH_BATCH_GROUPS 128

@@ -2,7 +2,7 @@
 /* read/helpers.c runs parts of a read in parallel by helper threads. */
 #include "config.h"
 
-#include "helpers_i.h"
+#include "tiles_i.h"
 
 #include "rsh/read/body.h"
 #include "rsh/util/blocking.h"

@@ -70,10 +70,9 @@ static void room_give_early(void *window_load)
 	struct window_load *l = window_load;
 	struct rsh_streams *s = l->streams;
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	rsh_load_limit_end(&s->loads, &l->room, 0, s->n_queued);
 	rsh_streams_wake(s);
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* Returns whether a thread should still wait until it may load.  It need not if
@@ -190,13 +189,12 @@ static void *prepare_windows(void *arg)
 {
 	struct rsh_streams *s = arg;
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	while (!s->stopping)
 		if (!rsh_streams_prepare_one(s) && !streams_await_work(s))
 			break;
 	s->n_threads--;
 	pthread_cond_signal(&s->gone);
-	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }
 

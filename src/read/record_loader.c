@@ -212,9 +212,8 @@ static void task_give_room(void *task_load)
 	struct task_load *tl = task_load;
 	struct load *l = tl->load;
 
-	pthread_mutex_lock(&l->common->lock);
+	rsh_hold_lock(&l->common->lock);
 	rsh_load_limit_end(&l->common->loads, &tl->room, 0, load_queued(l));
-	pthread_mutex_unlock(&l->common->lock);
 }
 
 /* Releases the lock during the read. */
@@ -282,12 +281,11 @@ static void *load_work(void *load)
 	struct load *l = load;
 	struct rsh_loading *common = l->common;
 
-	pthread_mutex_lock(&common->lock);
+	rsh_hold_lock(&common->lock);
 	while (load_work_one(l))
 		;
 	l->n_ended++;
 	pthread_cond_signal(&l->ended);
-	pthread_mutex_unlock(&common->lock);
 	return NULL;
 }
 

@@ -149,7 +149,7 @@ static uint64_t factors_chunks(const struct rsh_scales *s)
 	return block_of(s).in_plane * (t->n_dims == 3 ? t->dims[0] : 1);
 }
 
-/* Returns the number of chunks of a tensor. */
+/* Returns the chunk of element n of a cell. */
 static uint64_t factors_chunk(const struct rsh_scales *s, uint64_t n)
 {
 	const struct block b = block_of(s);
@@ -159,7 +159,7 @@ static uint64_t factors_chunk(const struct rsh_scales *s, uint64_t n)
 	       (s->from[2] + n % s->columns) / b.columns;
 }
 
-/* Returns the number of chunks of a tensor. */
+/* Returns how many elements from n on are in the same chunk. */
 static uint64_t factors_reach(const struct rsh_scales *s, uint64_t n)
 {
 	const struct block b = block_of(s);
@@ -176,7 +176,7 @@ static uint64_t factors_reach(const struct rsh_scales *s, uint64_t n)
 	       c;
 }
 
-/* Returns the number of chunks of a tensor. */
+/* Returns the bytes of the numbers of a chunk; 0 if they are too many. */
 static uint64_t factors_bytes(const struct rsh_scales *s, uint64_t chunk)
 {
 	const struct block b = block_at(s, chunk);
@@ -264,7 +264,6 @@ static int factors_load_apart(struct scales_read *r, const struct factor *f,
 	return rc;
 }
 
-/* Returns the number of chunks of a tensor. */
 static int factors_load(struct scales_read *r, uint64_t chunk, float *out)
 {
 	const struct block b = block_at(r->by, chunk);
@@ -293,7 +292,6 @@ static int factors_load(struct scales_read *r, uint64_t chunk, float *out)
 	return rc;
 }
 
-/* Returns the number of chunks of a tensor. */
 static struct rsh_merge factors_by(const struct rsh_scales *s, uint64_t chunk,
 				   const float *factors)
 {
@@ -527,14 +525,11 @@ static int scales_load_zeros(struct scales_read *r, const struct chunk *c,
 	const uint8_t most = (uint8_t)((1u << q->zero_bits) - 1);
 	cleanup_free uint8_t *raw = NULL;
 	uint64_t skip;
-	int rc = rows ?
-		scales_read_rows(r, &(struct scales_rows){
-			q->zeros, c->from / per, (c->n + per - 1) / per,
-			q->n_columns,
-		}, &raw, &skip) :
-		scales_read_rows(r, &(struct scales_rows){
-			q->zeros, c->from, c->n, q->n_columns / per,
-		}, &raw, &skip);
+	int rc = scales_read_rows(r, &(struct scales_rows){
+		q->zeros, rows ? c->from / per : c->from,
+		rows ? (c->n + per - 1) / per : c->n,
+		rows ? q->n_columns : q->n_columns / per,
+	}, &raw, &skip);
 
 	if (rc)
 		return rc;

@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
 
 /* The most loads at a time from a source that sleeps. */
 #define DEFAULT_LOADS 16
@@ -99,7 +100,7 @@ static ssize_t stream_read_once(struct rsh_stream *st, uint64_t offset,
 		TAILQ_REMOVE(&st->once, w, next);
 	}
 	rc = window_await(st->all, w, &waited);
-	return rc ? rc : (ssize_t)window_view(w, offset, len, view);
+	return rc ?: (ssize_t)window_view(w, offset, len, view);
 }
 
 /* Returns the window that holds the byte at `offset`, and makes it if there is
@@ -187,7 +188,7 @@ ssize_t rsh_stream_read(struct rsh_stream *st, uint64_t offset, size_t len,
 	len = (size_t)rsh_min_u64(rsh_min_u64(len, RSH_STREAM_MAX),
 				  st->body.size - offset);
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	if (st->closed)
 		n = -EINTR;
 	else if (rsh_stream_follow(st, offset, len, now) ||
@@ -201,7 +202,6 @@ ssize_t rsh_stream_read(struct rsh_stream *st, uint64_t offset, size_t len,
 		s->stats.bytes += (uint64_t)n;
 	else
 		view_release_parts(s, view);
-	pthread_mutex_unlock(&s->lock);
 	return n == -EBADMSG ? -EIO : n;
 }
 
@@ -211,13 +211,12 @@ void rsh_view_release(struct rsh_view *view)
 
 	if (view->n_parts == 0)
 		return;
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	view_release_parts(s, view);
 	if (s->left && !s->stopping) {
 		s->left = false;
 		rsh_streams_prepare_one(s);
 	}
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- opening and closing ---- */
@@ -250,7 +249,7 @@ void rsh_stream_close(struct rsh_stream *st)
 {
 	struct rsh_streams *s = st->all;
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	st->closed = true;
 	rsh_windows_unlist(st);
 	TAILQ_REMOVE(&s->open, st, next_open);
@@ -258,32 +257,26 @@ void rsh_stream_close(struct rsh_stream *st)
 	pthread_cond_broadcast(&st->loaded);
 	rsh_load_limit_rouse(&s->loads);
 	rsh_stream_unref(st);
-	pthread_mutex_unlock(&s->lock);
 }
 
 void rsh_stream_tell_end(struct rsh_stream *st, void (*ended)(void *ctx),
 			 void *ctx)
 {
-	pthread_mutex_lock(&st->all->lock);
+	rsh_hold_lock(&st->all->lock);
 	st->ended = ended;
 	st->ended_ctx = ctx;
-	pthread_mutex_unlock(&st->all->lock);
 }
 
 void rsh_stream_hold(struct rsh_stream *st)
 {
-	pthread_mutex_lock(&st->all->lock);
+	rsh_hold_lock(&st->all->lock);
 	st->refs++;
-	pthread_mutex_unlock(&st->all->lock);
 }
 
 void rsh_stream_drop(struct rsh_stream *st)
 {
-	struct rsh_streams *s = st->all;
-
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&st->all->lock);
 	rsh_stream_unref(st);
-	pthread_mutex_unlock(&s->lock);
 }
 
 int rsh_streams_new(const struct rsh_streams_options *o,
@@ -296,20 +289,16 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 		return -ENOMEM;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->prepare_at_release = o->prepare_at_release;
-	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
-	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
+	s->max_windows = o->max_windows ?: RSH_STREAM_WINDOWS;
+	s->max_threads = o->max_threads ?: RSH_STREAM_THREADS;
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
 	rsh_areas_init(&s->areas, rsh_window_area());
-	rc = -pthread_mutex_init(&s->lock, NULL);
-	if (rc == 0)
-		rc = rsh_clock_cond_init(&s->gone);
-	if (rc == 0)
-		rc = rsh_clock_cond_init(&s->work);
-	if (rc == 0)
-		rc = rsh_load_limit_init(&s->loads, &s->lock,
-				    o->max_loads ? o->max_loads : DEFAULT_LOADS,
-				    o->now ? o->now : rsh_clock_ns);
+	rc = -pthread_mutex_init(&s->lock, NULL) ?:
+	     rsh_clock_cond_init(&s->gone) ?: rsh_clock_cond_init(&s->work) ?:
+	     rsh_load_limit_init(&s->loads, &s->lock,
+				 o->max_loads ?: DEFAULT_LOADS,
+				 o->now ?: rsh_clock_ns);
 	if (rc) {
 		free(s);
 		return rc;
@@ -323,11 +312,10 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 
 void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out)
 {
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	*out = s->stats;
 	out->threads = s->n_threads;
 	out->limit = rsh_depth_limit(&s->loads.depth);
-	pthread_mutex_unlock(&s->lock);
 }
 
 bool rsh_streams_sleep(struct rsh_streams *s)
@@ -339,17 +327,14 @@ bool rsh_streams_stop(struct rsh_streams *s)
 {
 	const uint64_t until = rsh_clock_ns() +
 			       STOP_SECONDS * UINT64_C(1000000000);
-	bool stopped;
 	int rc = 0;
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	s->stopping = true;
 	pthread_cond_broadcast(&s->work);
 	while (s->n_threads && rc == 0)
 		rc = rsh_clock_wait(&s->gone, &s->lock, until);
-	stopped = s->n_threads == 0;
-	pthread_mutex_unlock(&s->lock);
-	return stopped;
+	return s->n_threads == 0;
 }
 
 void rsh_streams_free(struct rsh_streams *s)

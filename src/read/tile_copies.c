@@ -4,7 +4,7 @@
  * once and none while another one is wanted. */
 #include "config.h"
 
-#include "tile_copies_i.h"
+#include "tiles_i.h"
 
 #include <errno.h>
 #include <string.h>

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/thread.h"
 
 #define HASH_HEADS 1024 /* a power of two */
 
@@ -330,9 +331,8 @@ static struct rsh_kept *tiles_get(struct rsh_tiles *t, const struct wish *w)
 
 void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
 {
-	pthread_mutex_lock(&t->lock);
+	rsh_hold_lock(&t->lock);
 	kept_unuse(t, k);
-	pthread_mutex_unlock(&t->lock);
 }
 
 /* Returns 0 if the file is still the one from which the tile was loaded.  After
@@ -401,7 +401,7 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 				rc = kept_load_strip(t, k, h);
 			else
 				pthread_cond_wait(&t->loaded, &t->lock);
-		rc = rc ? rc : k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
+		rc = rc ?: k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
 		if (rc)
 			kept_unuse(t, *out);
 	} while (rc == -EAGAIN);
@@ -458,10 +458,9 @@ int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 
 void rsh_tiles_stats(struct rsh_tiles *t, struct rsh_tile_stats *out)
 {
-	pthread_mutex_lock(&t->lock);
+	rsh_hold_lock(&t->lock);
 	*out = t->stats;
 	out->memory_bytes = t->used;
-	pthread_mutex_unlock(&t->lock);
 }
 
 int rsh_tiles_new(struct rsh_source *s, uint64_t bytes, struct rsh_tiles **out)

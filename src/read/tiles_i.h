@@ -20,17 +20,19 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "helpers_i.h"
 #include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
 #include "rsh/read/body.h"
 #include "rsh/source/source.h"
 #include "rsh/tensor/scaled.h"
 #include "rsh/util/place.h"
+#include "rsh/util/thread.h"
 
 /* The most stored bytes of a strip, including bytes between its rows that are
  * read with them. */
@@ -166,3 +168,53 @@ bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out);
 /* Loads strip i.  Returns 0 or -errno. */
 int rsh_strip_load(struct rsh_source *s, struct rsh_kept *k, uint64_t i,
 		   const struct rsh_tile_hands *h);
+
+/* ---- threads that help (helpers.c) ----
+ *
+ * They help with a read of a source with a long latency, where most of the time
+ * is spent waiting. */
+
+/* There are at most RSH_READ_HELPERS threads.  If all bytes are zero, none is
+ * running. */
+struct rsh_helpers {
+	atomic_uint n;
+};
+
+/* Runs n pieces of work, like rsh_parallel_for(), by this thread and, if
+ * possible, by helpers.  Each helper reads on behalf of this thread.  Returns 0
+ * or the first -errno of a piece. */
+int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_parallel_work *work,
+		    void *ctx);
+
+/* ---- what one request is to copy from tiles (tile_copies.c) ---- */
+
+#define RSH_COPIES 1024
+#define RSH_COPIED_TILES 16
+
+struct rsh_tile_copy {
+	uint8_t *dst;
+	uint64_t from, len; /* in the tile, as it is shown */
+	unsigned next;      /* of the same tile, 0: none */
+};
+
+struct rsh_copied_tile {
+	struct rsh_tile_key key;
+	unsigned first, last;
+};
+
+struct rsh_tile_copies {
+	unsigned n, n_tiles, last_tile;
+	struct rsh_tile_copy copies[RSH_COPIES + 1]; /* [0] is unused */
+	struct rsh_copied_tile tiles[RSH_COPIED_TILES + 1];
+};
+
+void rsh_tile_copies_reset(struct rsh_tile_copies *c);
+/* Notes that a piece of a tile is to be copied to `dst`.  False if there is no
+ * room for it before a flush. */
+bool rsh_tile_copies_add(struct rsh_tile_copies *c, const struct rsh_piece *p,
+			 uint8_t *dst);
+/* Says that all places have moved. */
+void rsh_tile_copies_move(struct rsh_tile_copies *c, ptrdiff_t by);
+/* Copies all and forgets them.  0 or -errno. */
+int rsh_tile_copies_flush(struct rsh_tile_copies *c, struct rsh_tiles *tiles,
+			  const struct rsh_tile_hands *h);

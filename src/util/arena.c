@@ -98,6 +98,14 @@ char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len)
 	return copy;
 }
 
+void *rsh_arena_copy_(struct rsh_arena *a, const void *v, size_t n, size_t elem,
+		      size_t align)
+{
+	void *copy = rsh_arena_alloc_array_(a, n, elem, align);
+
+	return copy && n ? memcpy(copy, v, n * elem) : copy;
+}
+
 char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
 {
 	char *text = NULL;

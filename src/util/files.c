@@ -54,6 +54,23 @@ bool rsh_is_file(const char *path)
 	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
+bool rsh_file_line(const char *path, const char *key, char *value, size_t size)
+{
+	const size_t n = strlen(key);
+	FILE *f = fopen(path, "re");
+	char line[1024];
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, key, n) == 0;
+	if (found)
+		snprintf(value, size, "%.*s", (int)strcspn(line + n, "\n"),
+			 line + n);
+	if (f)
+		fclose(f);
+	return found;
+}
+
 int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
 {
 	const char *at = data;

@@ -14,6 +14,7 @@
 
 #include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 
 /* The texts of ids are in segments of doubling size that never move.  Segment k
  * begins with id FIRST_SEGMENT * (2^k - 1) and holds FIRST_SEGMENT * 2^k
@@ -187,23 +188,17 @@ void rsh_names_free(struct rsh_names *t)
 uint32_t rsh_names_add(struct rsh_names *t, const char *s, size_t len)
 {
 	uint64_t hash = XXH3_64bits(s, len);
-	uint32_t id;
 
-	pthread_mutex_lock(&t->lock);
-	id = add_locked(t, hash, s, len);
-	pthread_mutex_unlock(&t->lock);
-	return id;
+	rsh_hold_lock(&t->lock);
+	return add_locked(t, hash, s, len);
 }
 
 uint32_t rsh_names_find(struct rsh_names *t, const char *s, size_t len)
 {
 	uint64_t hash = XXH3_64bits(s, len);
-	uint32_t id;
 
-	pthread_mutex_lock(&t->lock);
-	id = names_find_slot(t, hash, s, len)->id;
-	pthread_mutex_unlock(&t->lock);
-	return id;
+	rsh_hold_lock(&t->lock);
+	return names_find_slot(t, hash, s, len)->id;
 }
 
 const char *rsh_names_text(const struct rsh_names *t, uint32_t id)

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "rsh/util/secret.h"
+#include "rsh/util/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -121,10 +122,9 @@ void rsh_secret_free(void *p)
 		munmap(h, h->size);
 		return;
 	}
-	pthread_mutex_lock(&secret.lock);
+	rsh_hold_lock(&secret.lock);
 	f->next = secret.free[class];
 	secret.free[class] = f;
-	pthread_mutex_unlock(&secret.lock);
 }
 
 char *rsh_secret_dup(const char *s)

@@ -187,3 +187,12 @@ size_t rsh_count_digits(const char *s, size_t n)
 		i++;
 	return i;
 }
+
+bool rsh_is_word_of(const char *text, bool begins, const char *const *words)
+{
+	for (; *words; words++)
+		if (begins ? strncmp(text, *words, strlen(*words)) == 0 :
+			     strcmp(text, *words) == 0)
+			return true;
+	return false;
+}

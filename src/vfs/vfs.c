@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+
 /* stdio and other libraries use this as the size of their buffers. */
 #define PREFERRED_IO_BYTES (128 * 1024)
 #define STAT_BLOCK_BYTES 512
@@ -182,32 +185,51 @@ struct rsh_store *rsh_vfs_store(const struct rsh_vfs *v)
 	return rsh_source_store(v->ops->source(v));
 }
 
-static uint64_t vfs_largest_in(const struct rsh_vfs *v, uint64_t dir)
+static int vfs_walk(const struct rsh_vfs *v, uint64_t dir, const char *path,
+		    rsh_vfs_file_fn *fn, void *ctx)
 {
 	char name[NAME_MAX + 1];
-	uint64_t child, largest = 0;
+	uint64_t child;
+	int rc = 0;
 
 	/* The first two entries are the directory and its parent. */
-	for (uint64_t i = 2; rsh_vfs_entry(v, dir, i, &child, name,
-					   sizeof(name)) == 0; i++) {
+	for (uint64_t i = 2; rc == 0 && rsh_vfs_entry(v, dir, i, &child, name,
+						      sizeof(name)) == 0; i++) {
+		cleanup_free char *at = rsh_text_format(
+			"%s%s%s", path, *path ? "/" : "", name);
 		struct stat st;
-		uint64_t bytes = 0;
 
-		if (rsh_vfs_stat(v, child, &st))
-			continue;
-		if (S_ISDIR(st.st_mode))
-			bytes = vfs_largest_in(v, child);
-		else if (S_ISREG(st.st_mode))
-			bytes = (uint64_t)st.st_size;
-		if (bytes > largest)
-			largest = bytes;
+		rc = at ? rsh_vfs_stat(v, child, &st) : -ENOMEM;
+		if (rc == 0)
+			rc = S_ISDIR(st.st_mode) ?
+				vfs_walk(v, child, at, fn, ctx) :
+				fn(ctx, child, at, &st);
 	}
-	return largest;
+	return rc;
+}
+
+int rsh_vfs_each_file(const struct rsh_vfs *v, rsh_vfs_file_fn *fn, void *ctx)
+{
+	return vfs_walk(v, RSH_VFS_ROOT, "", fn, ctx);
+}
+
+static int vfs_take_size(void *ctx, uint64_t node, const char *path,
+			 const struct stat *st)
+{
+	uint64_t *largest = ctx;
+
+	(void)node, (void)path;
+	if (S_ISREG(st->st_mode) && (uint64_t)st->st_size > *largest)
+		*largest = (uint64_t)st->st_size;
+	return 0;
 }
 
 uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
 {
-	return vfs_largest_in(v, RSH_VFS_ROOT);
+	uint64_t largest = 0;
+
+	rsh_vfs_each_file(v, vfs_take_size, &largest);
+	return largest;
 }
 
 /* The figures for df do not include the control directory. */

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "app/cli/progress.h"
+#include "app/cli/commands.h"
 
 #define GIB (UINT64_C(1) << 30)
 

@@ -24,7 +24,6 @@
 #include <cmocka.h>
 
 #include "app/daemon/daemon_i.h"
-#include "app/daemon/sandbox_i.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
 

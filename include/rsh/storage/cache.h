@@ -115,15 +115,17 @@ void rsh_cache_free(struct rsh_cache *c);
  * that share the directory.  With `memory_only` this is so in this process
  * alone, and blocks are not stored in the directory. */
 struct rsh_cache_file_id {
+	/* All words before memory_only are compared and hashed as bytes. */
 	uint64_t dev, ino;
 	uint64_t size;
 	int64_t mtime_sec;
-	uint32_t mtime_nsec;
+	uint64_t mtime_nsec;
 	uint64_t epoch, step; /* of the checkpoint that it belongs to */
 	uint64_t state; /* a hash of everything else that tells it from others:
 			 * ctime, file system */
 	bool memory_only;
 };
+#define RSH_CACHE_FILE_WORDS 8
 
 /* A handle is valid as long as the cache. */
 typedef uint32_t rsh_cache_file;

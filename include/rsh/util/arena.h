@@ -42,9 +42,9 @@ void rsh_arena_clear(struct rsh_arena *a);
 	((type *)rsh_arena_alloc_array_(a, n, sizeof(type), _Alignof(type)))
 void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
 			     size_t align);
-/* Returns a copy of n elements of an array, which may be NULL if n is 0. */
-#define rsh_arena_copy(a, v, n)                \
-	rsh_arena_copy_(a, v, n, sizeof(*(v)), \
-			_Alignof(__typeof__(*(v))))
-void *rsh_arena_copy_(struct rsh_arena *a, const void *v, size_t n,
-		      size_t elem, size_t align);
+/* Returns a copy of n elements of an array, which may be NULL if n is 0; NULL
+ * means out of memory. */
+#define rsh_arena_copy(a, v, n) \
+	rsh_arena_copy_(a, v, n, sizeof(*(v)), _Alignof(__typeof__(*(v))))
+void *rsh_arena_copy_(struct rsh_arena *a, const void *v, size_t n, size_t elem,
+		      size_t align);

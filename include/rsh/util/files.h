@@ -23,6 +23,10 @@ bool rsh_path_is_plain(const char *path);
 /* Returns false for NULL, for a directory, and if stat(2) fails. */
 bool rsh_is_file(const char *path);
 
+/* Copies what follows `key` in the first line of a file that begins with it.
+ * Returns whether there is such a line. */
+bool rsh_file_line(const char *path, const char *key, char *value, size_t size);
+
 /* Writes all `len` bytes at the offset.  Returns 0 or -errno.  Threads may
  * write different parts of one file. */
 int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);

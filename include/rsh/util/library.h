@@ -25,6 +25,8 @@ int rsh_library_load(const char *file, const char *package, const char *what,
 		     const struct rsh_library_symbol *symbols, size_t n,
 		     struct rsh_error *err);
 
+/* The first two arguments for libcurl. */
+#define RSH_LIBRARY_CURL "libcurl.so.4", "libcurl4 (RPM: libcurl)"
 /* Loads libcrypto of OpenSSL 3, or of 1.1 where that is missing: the symbols
  * are those that have the same meaning in both. */
 int rsh_library_load_crypto(const char *what,

@@ -56,6 +56,16 @@ static inline int rsh_compare_u64(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
+/* Defines a function for qsort() of values of a type, which gives an expression
+ * of pointers x and y to two of them. */
+#define RSH_ORDER(name, type, ...)                      \
+	static int name(const void *a_, const void *b_) \
+	{                                               \
+		const type *x = a_;                     \
+		const type *y = b_;                     \
+		return __VA_ARGS__;                     \
+	}
+
 /* Returns n * elem bytes from malloc; NULL means out of memory or overflow.
  * For 0 bytes it still returns an address. */
 void *rsh_alloc_array(size_t n, size_t elem);

@@ -21,3 +21,10 @@ void rsh_secret_wipe(void *p, size_t n);
  * they have been read, and only in a process of the program itself, not in a
  * library. */
 void rsh_secret_wipe_environment(void);
+
+/* A scope guard, as those of util/mem.h: `cleanup_secret char *s = NULL;`. */
+static inline void rsh_cleanup_secret_(void *p)
+{
+	rsh_secret_free(*(void **)p);
+}
+#define cleanup_secret __attribute__((cleanup(rsh_cleanup_secret_)))

@@ -34,6 +34,15 @@ char *rsh_text_json(const char *json);
 char *rsh_text_format(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2)));
 
+/* These return whether a text is one of words, or begins with one of them. */
+bool rsh_is_word_of(const char *text, bool begins, const char *const *words);
+#define rsh_is_any(text, ...)         \
+	rsh_is_word_of(text, false, \
+		       (const char *const[]){ __VA_ARGS__, NULL })
+#define rsh_begins_any(text, ...)    \
+	rsh_is_word_of(text, true, \
+		       (const char *const[]){ __VA_ARGS__, NULL })
+
 /* Appends to text[size] at *at and cuts what does not fit.  *at grows by the
  * full length. */
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/thread.h - threads and parallel loops.  All threads block all signals:
- * these are for the main thread of the program, or for the application that
- * uses the library.  Any thread may call these functions. */
+/* util/thread.h - threads, locks and parallel loops.  All threads block all
+ * signals: these are for the main thread of the program, or for the application
+ * that uses the library.  Any thread may call these functions. */
 #pragma once
 
 #include <pthread.h>
@@ -24,3 +24,19 @@ typedef int rsh_parallel_work(void *ctx, size_t i, struct rsh_error *err);
  * returned, with its sentence in err, which must not be NULL. */
 int rsh_parallel_for(unsigned n_threads, size_t n, rsh_parallel_work *work,
 		     void *ctx, struct rsh_error *err);
+
+static inline pthread_mutex_t *rsh_lock_(pthread_mutex_t *lock)
+{
+	pthread_mutex_lock(lock);
+	return lock;
+}
+
+static inline void rsh_unlock_(pthread_mutex_t **lock)
+{
+	pthread_mutex_unlock(*lock);
+}
+
+/* Holds a lock from here to the end of the scope. */
+#define rsh_hold_lock(lock)                                                    \
+	__attribute__((cleanup(rsh_unlock_))) pthread_mutex_t *held_ =         \
+		rsh_lock_(lock)

@@ -224,6 +224,13 @@ int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
  * (rsh_store_descriptor(), rsh_store_check()).  The tree owns it. */
 struct rsh_store *rsh_vfs_store(const struct rsh_vfs *v);
 
+/* Calls fn for all files in the order of the tree, with the path below the
+ * root, as long as it returns 0.  Returns what it has returned last, or
+ * -errno. */
+typedef int rsh_vfs_file_fn(void *ctx, uint64_t node, const char *path,
+			    const struct stat *st);
+int rsh_vfs_each_file(const struct rsh_vfs *v, rsh_vfs_file_fn *fn, void *ctx);
+
 /* Returns the size of the largest file in bytes. */
 uint64_t rsh_vfs_largest(const struct rsh_vfs *v);
 

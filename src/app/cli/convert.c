@@ -82,6 +82,8 @@ static int list_tables(struct rsh_run *run)
 
 /* ---- check: the report ---- */
 
+static const char *const sides[] = { "hf", "mindspore" };
+
 #define NAMED_MAX 3 /* so many tensors are named, the others are counted */
 
 struct checking {
@@ -198,7 +200,6 @@ static void report_wrong(void *ctx, const char *sentence)
 
 static void print_checked(struct checking *c)
 {
-	static const char *const sides[] = { "hf", "mindspore" };
 	struct rsh_printer *out = c->out;
 
 	rsh_json(out, "{table:% from:% tensors:", c->table->path,
@@ -304,25 +305,33 @@ static int check_same(void *ctx, const struct rsh_offer *a,
 	return rsh_tensors_same(c->source, c->in.cat, a, b, err);
 }
 
+static struct rsh_weights_options check_options(const struct checking *c,
+						const struct rsh_rule_table *t)
+{
+	const struct rsh_weights_at *w = &c->o->vfs.weights;
+
+	return (struct rsh_weights_options){
+		.table = t, .config = c->config, .given = w->from,
+		.unlisted = w->unlisted,
+		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
+	};
+}
+
 /* Checks the table that a mount would use.  Returns 0 even if something is
  * wrong, because the report then has it. */
 static int check_chosen(struct checking *c, const char *path,
 			struct rsh_error *err)
 {
-	const struct rsh_weights_at *w = &c->o->vfs.weights;
 	const struct rsh_weights_watch watch = {
 		.made = report_made, .passed = report_passed,
 		.wrong = report_wrong, .ctx = c,
 	};
-	struct rsh_weights_options o = {
-		.given = w->from, .vocab_multiple = w->vocab_multiple,
-		.untie = w->untie,
-	};
+	struct rsh_weights_options o;
 	int rc = c->o->vfs.source ?
 		 check_read_source(c, path, err) :
 		 rsh_tables_load(path, NULL, &c->tables, err);
 
-	o.config = c->config;
+	o = check_options(c, NULL);
 	rc = rc ?: rsh_weights_choose(&o, c->tables.v, c->tables.n, &c->in,
 				      &c->table, err);
 	if (rc == 0 && rsh_weights_check_table(c->table, report_finding, c) ==
@@ -330,12 +339,9 @@ static int check_chosen(struct checking *c, const char *path,
 		rc = rsh_error_nomem(err);
 	if (rc || !c->o->vfs.source)
 		return rc;
-	o = (struct rsh_weights_options){
-		.table = c->table, .config = c->config, .given = w->from,
-		.unlisted = w->unlisted,
-		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
-		.same = check_same, .ctx = c,
-	};
+	o = check_options(c, c->table);
+	o.same = check_same;
+	o.ctx = c;
 	rc = rsh_weights_find_side(&o, &c->in, &o.from, NULL, err);
 	if (rc)
 		return rc;
@@ -383,12 +389,7 @@ static const char *table_loader(const struct rsh_rule_table *t,
 static int fit_try(struct checking *c, const struct rsh_rule_table *t,
 		   enum rsh_side *from, bool *told, struct rsh_error *err)
 {
-	const struct rsh_weights_at *w = &c->o->vfs.weights;
-	struct rsh_weights_options o = {
-		.table = t, .config = c->config, .given = w->from,
-		.unlisted = w->unlisted,
-		.vocab_multiple = w->vocab_multiple, .untie = w->untie,
-	};
+	struct rsh_weights_options o = check_options(c, t);
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_offers made;
 	int rc = rsh_weights_find_side(&o, &c->in, from, told, err);
@@ -415,7 +416,6 @@ static int fit_tables(struct checking *c, uint32_t *n_fit,
 		{ NULL, "OR NOT, BECAUSE", .wrap = ',' },
 		{ NULL, NULL }
 	};
-	static const char *const sides[] = { "hf", "mindspore" };
 	int rc = 0;
 
 	rsh_json(c->out, "{tables:");

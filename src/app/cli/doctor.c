@@ -63,27 +63,6 @@ static void doctor_tell(struct rsh_run *run, const char *about,
 		run->status = RSH_EXIT_NO;
 }
 
-/* Copies what follows `key` in a line of the file, without quotes.  Returns
- * whether there is such a line. */
-static bool doctor_line(const char *path, const char *key, char *value,
-			size_t size)
-{
-	FILE *f = fopen(path, "re");
-	char line[1024];
-	bool found = false;
-
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		found = strncmp(line, key, strlen(key)) == 0;
-		if (found)
-			snprintf(value, size, "%.*s",
-				 (int)strcspn(line + strlen(key), "\"\n"),
-				 line + strlen(key));
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
 static void doctor_system(struct rsh_run *run)
 {
 	const char *commit = rsh_version_commit();
@@ -94,10 +73,11 @@ static void doctor_system(struct rsh_run *run)
 		    PACKAGE_VERSION, *commit ? ", commit " : "", commit,
 		    rsh_server_library_version(), *RSH_LACKS ? ", without " :
 		    "", RSH_LACKS);
-	if (!doctor_line("/etc/os-release", "PRETTY_NAME=\"", name,
-			 sizeof(name)))
-		doctor_line("/etc/os-release", "PRETTY_NAME=", name,
-			    sizeof(name));
+	if (!rsh_file_line("/etc/os-release", "PRETTY_NAME=\"", name,
+			   sizeof(name)))
+		rsh_file_line("/etc/os-release", "PRETTY_NAME=", name,
+			      sizeof(name));
+	name[strcspn(name, "\"")] = '\0';
 	if (uname(&u) == 0)
 		doctor_tell(run, "system", GOOD, "%s, kernel %s, %s%s", name,
 			    u.release, u.machine,
@@ -111,6 +91,7 @@ static void doctor_mounts(struct rsh_run *run)
 	cleanup_free struct rsh_mounted *v = NULL;
 	struct rsh_error err = RSH_ERROR_INIT;
 	const int abi = rsh_sandbox_landlock();
+	bool others;
 	char line[16];
 	size_t n = 0;
 
@@ -123,14 +104,12 @@ static void doctor_mounts(struct rsh_run *run)
 		doctor_tell(run, "mounts", GOOD, "possible%s; %zu now "
 			    "(reshardfs list)", geteuid() == 0 ? "" :
 			    " with fusermount3", n);
-	if (doctor_line("/etc/fuse.conf", "user_allow_other", line,
-			sizeof(line)))
-		doctor_tell(run, "other users", GOOD, "-o allow_other is "
-			    "allowed to users (/etc/fuse.conf)");
-	else
-		doctor_tell(run, "other users", NONE, "-o allow_other is for "
-			    "root alone: /etc/fuse.conf has no line "
-			    "user_allow_other");
+	others = rsh_file_line("/etc/fuse.conf", "user_allow_other", line,
+			       sizeof(line));
+	doctor_tell(run, "other users", others ? GOOD : NONE, "%s", others ?
+		    "-o allow_other is allowed to users (/etc/fuse.conf)" :
+		    "-o allow_other is for root alone: /etc/fuse.conf has no "
+		    "line user_allow_other");
 	if (abi > 0)
 		doctor_tell(run, "sandbox", GOOD, "landlock version %d", abi);
 	else
@@ -190,22 +169,24 @@ static void doctor_caches(const struct rsh_options *o, struct rsh_run *run)
 	char text[32];
 	int rc = dir && stat(dir, &st) ? -errno : 0;
 	const bool lacks = rc == -ENOENT;
+	const char *why = NULL;
 
 	rc = lacks ? doctor_may_make(dir) : rc;
+	if (rc)
+		why = strerror(-rc);
+	else if (lacks)
+		why = "not made yet";
+	else if (dir && (st.st_uid != geteuid() ||
+			 (st.st_mode & (S_IWGRP | S_IWOTH))))
+		why = "not used, since another user owns it or can write to it";
+	else if (dir && (access(dir, W_OK) || statvfs(dir, &vfs)))
+		why = strerror(errno);
 	if (!dir)
 		doctor_tell(run, "index cache", NONE, "neither HOME nor "
 			    "XDG_CACHE_HOME is set");
-	else if (rc)
-		doctor_tell(run, "index cache", NONE, "%s: %s", dir,
-			    strerror(-rc));
-	else if (lacks)
-		doctor_tell(run, "index cache", GOOD, "%s: not made yet", dir);
-	else if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
-		doctor_tell(run, "index cache", NONE, "%s: not used, since "
-			    "another user owns it or can write to it", dir);
-	else if (access(dir, W_OK) || statvfs(dir, &vfs))
-		doctor_tell(run, "index cache", NONE, "%s: %s", dir,
-			    strerror(errno));
+	else if (why)
+		doctor_tell(run, "index cache", lacks && !rc ? GOOD : NONE,
+			    "%s: %s", dir, why);
 	else
 		doctor_tell(run, "index cache", GOOD, "%s, %s free", dir,
 			    rsh_text_bytes((uint64_t)vfs.f_bavail *
@@ -220,16 +201,6 @@ static void doctor_caches(const struct rsh_options *o, struct rsh_run *run)
 	rsh_table_list_clear(&tables);
 }
 
-/* Says whether a library that is loaded when it is needed is there. */
-static void doctor_library(struct rsh_run *run, const char *about, int rc,
-			   const struct rsh_error *err, const char *of)
-{
-	if (rc)
-		doctor_tell(run, about, NONE, "%s", err->text);
-	else
-		doctor_tell(run, about, GOOD, "%s", of);
-}
-
 /* Says which of the variables are set, without their values. */
 static void doctor_variables(struct rsh_run *run, const char *about,
 			     const char *const *names, const char *otherwise)
@@ -241,10 +212,8 @@ static void doctor_variables(struct rsh_run *run, const char *about,
 		if (getenv(*names))
 			rsh_text_add(text, sizeof(text), &at, "%s%s",
 				     at ? ", " : "", *names);
-	if (at)
-		doctor_tell(run, about, GOOD, "set: %s", text);
-	else
-		doctor_tell(run, about, NONE, "%s", otherwise);
+	doctor_tell(run, about, at ? GOOD : NONE, "%s%s", at ? "set: " : "",
+		    at ? text : otherwise);
 }
 
 static void doctor_objects(struct rsh_run *run)
@@ -264,13 +233,13 @@ static void doctor_objects(struct rsh_run *run)
 	const char *home = getenv("HOME"), *file;
 	cleanup_free char *usual = home && *home ?
 		rsh_text_format("%s/.aws/credentials", home) : NULL;
-	int rc = rsh_library_load("libcurl.so.4", "libcurl4 (RPM: libcurl)",
-				  "s3:// and https://", NULL, 0, &err);
+	int rc = rsh_library_load(RSH_LIBRARY_CURL, "s3:// and https://", NULL,
+				  0, &err);
 
 	rc = rc ?: rsh_listing_start(&err);
 	rc = rc ?: rsh_library_load_crypto("s3:// with keys", NULL, 0, &err);
-	doctor_library(run, "object storage", rc, &err,
-		       "libcurl, libexpat and libcrypto are there");
+	doctor_tell(run, "object storage", rc ? NONE : GOOD, "%s", rc ?
+		    err.text : "libcurl, libexpat and libcrypto are there");
 	doctor_variables(run, "variables", keys, "none of AWS_ACCESS_KEY_ID, "
 			 "AWS_PROFILE and the like is set");
 	file = getenv("AWS_SHARED_CREDENTIALS_FILE") ?: usual;

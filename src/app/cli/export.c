@@ -12,7 +12,6 @@
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "work.h"
 
 /* ---- the summary ---- */
 

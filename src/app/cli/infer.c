@@ -536,14 +536,6 @@ static bool is_subject(void *ctx, const char *name)
 	return !x->choice || rsh_choice_wants(x->choice, name);
 }
 
-static uint32_t *copy_numbers(struct rsh_infer *x, const uint32_t *from,
-			      uint32_t n)
-{
-	uint32_t *to = rsh_arena_array(&x->arena, uint32_t, n);
-
-	return to && n ? memcpy(to, from, n * sizeof(*to)) : to;
-}
-
 static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 {
 	struct rsh_infer *x = ctx;
@@ -554,8 +546,8 @@ static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 		return -ENOMEM;
 	to = &x->tensors[x->n_tensors++];
 	*to = (struct rsh_infer_tensor){ .of = *t };
-	to->of.ranks = copy_numbers(x, t->ranks, t->n);
-	to->of.group = copy_numbers(x, t->group, t->n);
+	to->of.ranks = rsh_arena_copy(&x->arena, t->ranks, t->n);
+	to->of.group = rsh_arena_copy(&x->arena, t->group, t->n);
 	if (!to->of.ranks || !to->of.group)
 		return -ENOMEM;
 	/* Mostly it is the set of the previous tensor. */
@@ -566,7 +558,7 @@ static int infer_add_tensor(void *ctx, const struct rsh_inferred *t)
 			to->set = (uint32_t)i;
 			return 0;
 		}
-	s.ranks = copy_numbers(x, t->holders, s.n);
+	s.ranks = rsh_arena_copy(&x->arena, t->holders, s.n);
 	if (!s.ranks || rsh_room(x->sets, x->cap_sets, x->n_sets + 1))
 		return -ENOMEM;
 	s.first = s.ranks[0];

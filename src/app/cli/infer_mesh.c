@@ -126,7 +126,7 @@ static int find_span(struct rsh_infer *x, uint32_t set)
 			first = s->first;
 			span = s->span;
 		}
-	return rc ? rc : try_span(x, set, first, span, &n, &none);
+	return rc ?: try_span(x, set, first, span, &n, &none);
 }
 
 /* Finds content that each rank has for itself.  This is known only if the set
@@ -170,14 +170,10 @@ static bool axes_are_equal(const struct rsh_infer_mesh *a,
 	return true;
 }
 
-static int by_use(const void *a, const void *b)
-{
-	const struct use *x = a, *y = b;
-
-	return rsh_compare_u64(y->n_weights, x->n_weights) ?:
-	       rsh_compare_u64(y->n, x->n) ?:
-	       rsh_compare_u64(x->first, y->first);
-}
+RSH_ORDER(by_use, struct use,
+	  rsh_compare_u64(y->n_weights, x->n_weights) ?:
+	  rsh_compare_u64(y->n, x->n) ?:
+	  rsh_compare_u64(x->first, y->first))
 
 /* The mesh of most tensors comes first, so that of two meshes that exclude each
  * other this one is kept. */
@@ -223,7 +219,7 @@ int rsh_infer_explain(struct rsh_infer *x)
 	for (uint32_t i = 0; i < x->n_sets && rc == 0; i++) {
 		rc = find_span(x, i);
 		find_private(x, i);
-		rc = rc ? rc : find_common(x, i);
+		rc = rc ?: find_common(x, i);
 	}
 	for (size_t i = 0; i < x->n_tensors && rc == 0; i++) {
 		struct rsh_infer_tensor *t = &x->tensors[i];

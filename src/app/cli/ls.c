@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ls.h"
 #include "rsh/source/format.h"
 #include "rsh/storage/hub.h"
 #include "rsh/util/files.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
+#include "commands.h"
 #include "rsh/contents/contents.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
@@ -361,6 +361,24 @@ static void put_state(struct rsh_printer *out, const void *ctx)
 	}
 }
 
+static void print_step(struct rsh_printer *out, const struct step *s,
+		       const char *format)
+{
+	const struct rsh_candidate_step *n = &s->number;
+	const enum rsh_mark mark =
+		s->n_beyond > 0 || !s->whole ? RSH_MARK_BAD :
+		s->tried ? RSH_MARK_GOOD : RSH_MARK_NONE;
+
+	rsh_row(out, s->text, RSH_V_IF(n->stepped && !n->alone, n->epoch),
+		RSH_V_IF(n->stepped, n->step), RSH_V_IF(n->stepped, n->run),
+		n->breakpoint, s->tried, format, s->whole,
+		RSH_V_IF(s->why.code, s->why.text), rsh_v_call(put_files, s),
+		rsh_v_bytes(s->bytes), rsh_v_u32s(s->missing, s->n_missing),
+		rsh_v_u32s(s->beyond, s->n_beyond),
+		RSH_V_IF(*s->about, s->about), rsh_v_call(put_files, s),
+		rsh_v_marked(mark, rsh_v_call(put_state, s)));
+}
+
 /* An error is printed with its step; the list itself fails only if memory is
  * out. */
 static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
@@ -370,9 +388,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 	struct step s = {
 		.tried = i < rsh_source_n_candidates(t->source),
 	};
-	const struct rsh_candidate_step *n = &s.number;
 	struct rsh_source_view view;
-	enum rsh_mark mark;
 	int rc, status;
 
 	rsh_source_candidate_text(t->source, i, s.text, sizeof(s.text));
@@ -402,7 +418,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		  s.n_valid == s.n_files;
 	if (s.whole && s.tried && !*t->newest_whole) {
 		memcpy(t->newest_whole, s.text, sizeof(s.text));
-		status = status ? status : take_about(t, &view);
+		status = status ?: take_about(t, &view);
 	}
 	t->is_model = s.whole && format->layout == RSH_LAYOUT_WHOLE &&
 		      rsh_source_n_candidates(t->source) == 1;
@@ -411,22 +427,9 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 					   t->source, &view);
 	if (status == 0 && rc == 0 && s.tried)
 		status = take_tensors(t, &s, i == 0, &view, out);
-	mark = s.n_beyond > 0 || !s.whole ? RSH_MARK_BAD :
-	       s.tried ? RSH_MARK_GOOD : RSH_MARK_NONE;
 	if (status == 0)
-		rsh_row(out, s.text, RSH_V_IF(n->stepped && !n->alone,
-					      n->epoch),
-			RSH_V_IF(n->stepped, n->step),
-			RSH_V_IF(n->stepped, n->run), n->breakpoint, s.tried,
-			rsh_format_lists(format) ? format->name :
-			rsh_file_type_suffix(view.format) + 1, s.whole,
-			RSH_V_IF(s.why.code, s.why.text),
-			rsh_v_call(put_files, &s), rsh_v_bytes(s.bytes),
-			rsh_v_u32s(s.missing, s.n_missing),
-			rsh_v_u32s(s.beyond, s.n_beyond),
-			RSH_V_IF(*s.about, s.about),
-			rsh_v_call(put_files, &s),
-			rsh_v_marked(mark, rsh_v_call(put_state, &s)));
+		print_step(out, &s, rsh_format_lists(format) ? format->name :
+				    rsh_file_type_suffix(view.format) + 1);
 	free(s.files);
 	free(s.missing);
 	free(s.beyond);

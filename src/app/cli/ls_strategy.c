@@ -3,7 +3,7 @@
  * the same slice, for `ls STRATEGY`. */
 #include "config.h"
 
-#include "ls.h"
+#include "commands.h"
 #include "rsh/strategy/grid.h"
 
 /* This is the layout of one parameter in one stage. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ls.h"
+#include "commands.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/options.h"
 #include "rsh/source/format.h"
@@ -370,39 +370,20 @@ static int names_take(struct listed_names *n, const struct rsh_listed *l)
 /* Tables that name all tensors, those with the fewest other names first. */
 struct fitting {
 	struct {
-		char *name;
+		const char *name;
 		uint32_t others;
 	} v[FITS_MAX + 1];
 	size_t n;
 };
 
-static int fitting_add(struct fitting *f, const char *name, uint32_t others)
+static void fitting_find(struct fitting *f, const struct listed_names *names,
+			 const struct rsh_table_list *l, const char *begin)
 {
-	char *kept = strdup(name);
-	size_t i = f->n;
-
-	if (!kept)
-		return -ENOMEM;
-	for (; i > 0 && f->v[i - 1].others > others; i--)
-		f->v[i] = f->v[i - 1];
-	f->v[i].name = kept;
-	f->v[i].others = others;
-	if (f->n == FITS_MAX)
-		free(f->v[FITS_MAX].name);
-	else
-		f->n++;
-	return 0;
-}
-
-static int fitting_find(struct fitting *f, const struct listed_names *names,
-			const struct rsh_table_list *l, const char *begin)
-{
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && names->n > 0 && i < l->n; i++) {
+	for (size_t i = 0; names->n > 0 && i < l->n; i++) {
 		struct rsh_error unused = RSH_ERROR_INIT;
 		struct rsh_rule_table *t;
 		uint32_t unnamed, others;
+		size_t at = f->n;
 
 		if (strncmp(l->v[i].name, begin, strlen(begin)) != 0 ||
 		    rsh_rule_table_load(l->v[i].path, &t, &unused))
@@ -410,11 +391,15 @@ static int fitting_find(struct fitting *f, const struct listed_names *names,
 		if (rsh_weights_count_names(t, RSH_SIDE_MINDSPORE, names->v,
 					    names->n, names->names, &unnamed,
 					    &others, &unused) == 0 &&
-		    unnamed == 0)
-			rc = fitting_add(f, l->v[i].name, others);
+		    unnamed == 0) {
+			for (; at > 0 && f->v[at - 1].others > others; at--)
+				f->v[at] = f->v[at - 1];
+			f->v[at].name = l->v[i].name;
+			f->v[at].others = others;
+			f->n += f->n < FITS_MAX;
+		}
 		rsh_rule_table_free(t);
 	}
-	return rc;
 }
 
 /* Writes which tables have the names of the tensors.  Only those are meant that
@@ -427,14 +412,13 @@ static int model_say_tables(const struct listed_names *names,
 	struct rsh_table_list l = { 0 };
 	struct fitting f = { .n = 0 };
 	size_t at = 0;
-	int rc = rsh_tables_list(&l) ? -ENOMEM :
-		 fitting_find(&f, names, &l, rsh_source_format(source)->name);
+	int rc = rsh_tables_list(&l) ? -ENOMEM : 0;
 
-	for (size_t i = 0; i < f.n; i++) {
+	if (rc == 0)
+		fitting_find(&f, names, &l, rsh_source_format(source)->name);
+	for (size_t i = 0; i < f.n; i++)
 		rsh_text_add(text, size, &at, "%s%s", i ? ", " :
 			     "tables that have its names: ", f.v[i].name);
-		free(f.v[i].name);
-	}
 	if (f.n > 0)
 		rsh_text_add(text, size, &at, "%s; --convert TABLE --config "
 			     "CONFIG shows Hugging Face's form", f.n > 1 ?

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "commands.h"
-#include "plan.h"
 #include "rsh/app/commands.h"
 #include "rsh/app/mount.h"
 #include "rsh/app/options.h"
@@ -157,19 +156,6 @@ static int run_program(int argc, char **argv)
 	return (int)status;
 }
 
-/* These commands only read, perhaps from a mount. */
-static bool only_reads(const char *command)
-{
-	static const char *const names[] = {
-		"ls", "plan", "verify", "warm", "stats",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(command, names[i]) == 0)
-			return true;
-	return false;
-}
-
 int main(int argc, char **argv)
 {
 	/* There is no stream for a message. */
@@ -177,7 +163,9 @@ int main(int argc, char **argv)
 		return RSH_EXIT_IO;
 	/* What `ulimit -f` does not allow is an error of an export, EFBIG. */
 	signal(SIGXFSZ, SIG_IGN);
-	return argc > 2 && only_reads(argv[1]) ?
+	/* These commands only read, perhaps from a mount. */
+	return argc > 2 && rsh_is_any(argv[1], "ls", "plan", "verify", "warm",
+				      "stats") ?
 		       rsh_supervise(argc, argv, run_program) :
 		       run_program(argc, argv);
 }

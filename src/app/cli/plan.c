@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "plan.h"
 #include "rsh/app/options.h"
 #include "rsh/plan/rank_list.h"
 #include "rsh/source/source.h"

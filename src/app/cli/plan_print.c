@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "commands.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
@@ -18,10 +18,16 @@
 #define BYTES_PER_SECOND 1000000000
 #define RUN_SECONDS 1e-6
 
-/* This is how many bytes one virtual file takes from one source file. */
-struct taken {
-	uint32_t rank;
-	uint64_t bytes;
+/* These numbers belong to a key: runs of a length, or bytes of a source rank.
+ * They are ascending by key. */
+struct count {
+	uint64_t key;
+	uint64_t n;
+};
+
+struct counts {
+	struct count *v;
+	size_t n, cap, last;
 };
 
 /* This is one virtual file: the file of a destination rank, or a part. */
@@ -36,8 +42,7 @@ struct file {
 	/* A run is contiguous in the source file and in the virtual file. */
 	uint64_t n_runs;
 	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
-	size_t n_sources;
-	struct taken *sources; /* ascending by rank; from malloc */
+	struct counts sources; /* bytes of each source rank */
 };
 
 /* This is one source file, as all virtual files read it. */
@@ -71,18 +76,6 @@ struct row {
 };
 
 /* ---- what a file reads ---- */
-
-/* These numbers belong to a key: runs of a length, or bytes of a source rank.
- * They are ascending by key. */
-struct count {
-	uint64_t key;
-	uint64_t n;
-};
-
-struct counts {
-	struct count *v;
-	size_t n, cap, last;
-};
 
 static int count(struct counts *c, uint64_t key, uint64_t n)
 {
@@ -127,14 +120,13 @@ static int walk_pieces(struct counts *lengths, struct counts *sources,
 	return rsh_piece_iter_status(it);
 }
 
-static int sum_up(const struct counts *lengths, const struct counts *sources,
-		  struct file *out)
+static void sum_up(const struct counts *lengths, struct file *out)
 {
 	const struct count *length = lengths->v;
 	uint64_t before = 0;
 
 	if (lengths->n == 0)
-		return 0;
+		return;
 	for (size_t i = 0; i < lengths->n; i++) {
 		out->n_runs += length[i].n;
 		out->read_bytes += length[i].key * length[i].n;
@@ -146,15 +138,6 @@ static int sum_up(const struct counts *lengths, const struct counts *sources,
 		out->median_run = length[i].key;
 		before += length[i].n;
 	}
-	out->sources = rsh_alloc_array(sources->n, sizeof(*out->sources));
-	if (!out->sources)
-		return -ENOMEM;
-	out->n_sources = sources->n;
-	for (size_t i = 0; i < sources->n; i++)
-		out->sources[i] = (struct taken){
-			(uint32_t)sources->v[i].key, sources->v[i].n
-		};
-	return 0;
 }
 
 /* Fills *out, also after a failure, for a file of the plan.  It visits the
@@ -163,8 +146,7 @@ static int measure_file(const struct rsh_plan *c, uint32_t file,
 			struct file *out)
 {
 	const uint32_t per_rank = rsh_plan_files_of_rank(c);
-	/* Runs of each length, and bytes of each source rank. */
-	struct counts lengths = { 0 }, sources = { 0 };
+	struct counts lengths = { 0 }; /* runs of each length */
 	struct rsh_piece_iter *it;
 	int rc = 0;
 
@@ -178,11 +160,11 @@ static int measure_file(const struct rsh_plan *c, uint32_t file,
 	if (out->lost)
 		return 0;
 	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
-	rc = it ? walk_pieces(&lengths, &sources, it) : -ENOMEM;
+	rc = it ? walk_pieces(&lengths, &out->sources, it) : -ENOMEM;
 	rsh_piece_iter_free(it);
-	rc = rc ?: sum_up(&lengths, &sources, out);
+	if (rc == 0)
+		sum_up(&lengths, out);
 	free(lengths.v);
-	free(sources.v);
 	return rc;
 }
 
@@ -222,10 +204,10 @@ static int collect(struct report *r, const bool *wanted)
 		r->n_files++;
 		if (measure_file(plan, i, f))
 			return -ENOMEM;
-		for (size_t k = 0; k < f->n_sources; k++) {
-			struct source *s = &r->v[f->sources[k].rank];
+		for (size_t k = 0; k < f->sources.n; k++) {
+			struct source *s = &r->v[f->sources.v[k].key];
 
-			s->bytes += f->sources[k].bytes;
+			s->bytes += f->sources.v[k].n;
 			if (s->n_users && s->users[s->n_users - 1] == f->rank)
 				continue;
 			if (rsh_push(s->users, s->n_users, s->cap, f->rank))
@@ -273,15 +255,15 @@ static void put_sources(struct rsh_printer *out, const void *ctx)
 	const struct file *f = ctx;
 
 	rsh_json(out, "[");
-	for (size_t i = 0; i < f->n_sources; i++) {
-		const struct taken *s = &f->sources[i];
+	for (size_t i = 0; i < f->sources.n; i++) {
+		const struct count *s = &f->sources.v[i];
 
-		rsh_json(out, "{rank:% bytes:%}", s->rank, s->bytes);
-		rsh_say(out, "%%: %", i ? ", " : "", s->rank,
-			rsh_v_bytes(s->bytes));
+		rsh_json(out, "{rank:% bytes:%}", s->key, s->n);
+		rsh_say(out, "%%: %", i ? ", " : "", s->key,
+			rsh_v_bytes(s->n));
 	}
 	rsh_json(out, "]");
-	rsh_say(out, f->lost ? "slices are lost" : f->n_sources ? "" : "-");
+	rsh_say(out, f->lost ? "slices are lost" : f->sources.n ? "" : "-");
 }
 
 static void put_runs(struct rsh_printer *out, const void *ctx)
@@ -347,6 +329,47 @@ static void put_holders(struct rsh_printer *out, const void *ctx)
 
 /* ---- the report ---- */
 
+/* Prints the files, and adds them up to `all`. */
+static void print_files(struct rsh_printer *out, const struct report *r,
+			struct file *all)
+{
+	rsh_rows(out, file_columns);
+	for (size_t i = 0; i < r->n_files; i++) {
+		const struct file *f = &r->files[i];
+		const struct row row = { r, f, NULL };
+		const struct rsh_value from = rsh_v_call(put_sources, f);
+
+		all->bytes += f->bytes;
+		all->read_bytes += f->read_bytes;
+		all->n_runs += f->n_runs;
+		rsh_row(out, rsh_v_call(put_rank, f), rsh_v_bytes(f->bytes),
+			f->lost, rsh_plan_n_records(r->view->plan, f->file),
+			rsh_v_bytes(f->read_bytes), from,
+			rsh_v_call(put_runs, f), f->n_runs,
+			rsh_v_bytes(f->min_run), rsh_v_bytes(f->median_run),
+			rsh_v_bytes(f->max_run), rsh_v_call(put_seconds, &row),
+			rsh_v_marked(f->lost ? RSH_MARK_BAD : RSH_MARK_NONE,
+				     from));
+	}
+	rsh_rows_end(out);
+}
+
+static void print_sources(struct rsh_printer *out, const struct report *r)
+{
+	rsh_rows(out, source_columns);
+	for (size_t i = 0; i < r->n; i++) {
+		const struct source *s = &r->v[i];
+		const struct row row = { r, NULL, s };
+		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
+		const struct rsh_value replicas = rsh_v_call(put_holders,
+							     &row);
+
+		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
+			s->path, s->bytes, users, replicas);
+	}
+	rsh_rows_end(out);
+}
+
 static void print_report(struct rsh_printer *out, const struct report *r,
 			 const char *source, bool tensors)
 {
@@ -362,39 +385,10 @@ static void print_report(struct rsh_printer *out, const struct report *r,
 	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
 		rsh_json(out, "%", note);
 	rsh_json(out, "] files:");
-	rsh_rows(out, file_columns);
-	for (size_t i = 0; i < r->n_files; i++) {
-		const struct file *f = &r->files[i];
-		const struct row row = { r, f, NULL };
-		const struct rsh_value from = rsh_v_call(put_sources, f);
-
-		all.bytes += f->bytes;
-		all.read_bytes += f->read_bytes;
-		all.n_runs += f->n_runs;
-		rsh_row(out, rsh_v_call(put_rank, f), rsh_v_bytes(f->bytes),
-			f->lost, rsh_plan_n_records(r->view->plan, f->file),
-			rsh_v_bytes(f->read_bytes), from,
-			rsh_v_call(put_runs, f), f->n_runs,
-			rsh_v_bytes(f->min_run), rsh_v_bytes(f->median_run),
-			rsh_v_bytes(f->max_run), rsh_v_call(put_seconds, &row),
-			rsh_v_marked(f->lost ? RSH_MARK_BAD : RSH_MARK_NONE,
-				     from));
-	}
-	rsh_rows_end(out);
+	print_files(out, r, &all);
 	rsh_say(out, "\n");
 	rsh_json(out, "sources:");
-	rsh_rows(out, source_columns);
-	for (size_t i = 0; i < r->n; i++) {
-		const struct source *s = &r->v[i];
-		const struct row row = { r, NULL, s };
-		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
-		const struct rsh_value replicas = rsh_v_call(put_holders,
-							     &row);
-
-		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
-			s->path, s->bytes, users, replicas);
-	}
-	rsh_rows_end(out);
+	print_sources(out, r);
 	time = seconds(all.read_bytes, all.n_runs);
 	rsh_say(out, "\n%: % file{|s} of % read % from % source file{|s} in "
 		"about % at % MB/s\n", step, r->n_files,
@@ -423,7 +417,7 @@ int rsh_plan_print(struct rsh_printer *out, const char *source,
 	if (rc == 0)
 		print_report(out, &r, source, tensors);
 	for (size_t i = 0; i < r.n_files; i++)
-		free(r.files[i].sources);
+		free(r.files[i].sources.v);
 	free(r.files);
 	for (size_t i = 0; r.v && i < r.n; i++)
 		free(r.v[i].users);

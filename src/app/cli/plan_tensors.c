@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "commands.h"
 #include "rsh/plan/query.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
@@ -44,13 +44,9 @@ struct shown_tensor {
 
 /* ---- which rank holds which slice ---- */
 
-static int by_member(const void *a, const void *b)
-{
-	const struct holding *x = a, *y = b;
-
-	return rsh_compare_u64(x->member, y->member) ?:
-	       rsh_compare_u64(x->file, y->file);
-}
+RSH_ORDER(by_member, struct holding,
+	  rsh_compare_u64(x->member, y->member) ?:
+	  rsh_compare_u64(x->file, y->file))
 
 static int side_add(struct side *s, uint32_t member, uint32_t file)
 {
@@ -344,7 +340,7 @@ static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
 				       i * rsh_tile_stored(t, t->stride),
 				       rsh_tile_stored(t, t->n_columns));
 	}
-	return rc ? rc : rsh_piece_iter_status(it);
+	return rc ?: rsh_piece_iter_status(it);
 }
 
 static char *reads_text(const struct reads *r)

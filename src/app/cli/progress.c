@@ -3,7 +3,7 @@
  * bar or prints the line. */
 #include "config.h"
 
-#include "progress.h"
+#include "commands.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

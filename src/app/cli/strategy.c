@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "infer.h"
-#include "ls.h"
 #include "rsh/app/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/files.h"

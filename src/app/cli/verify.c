@@ -17,7 +17,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
-#include "work.h"
 
 /* ---- printing the answer ---- */
 
@@ -191,8 +190,8 @@ static int verify_plan(struct report *r, const struct rsh_vfs_view *view,
 	int rc = rsh_ranks_mark_files(o, 2, view->plan, &wanted, err);
 
 	vo.wanted = wanted;
-	return rc ? rc : rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
-					 &r->answer, err);
+	return rc ?: rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
+				     &r->answer, err);
 }
 
 /* Verifies the chosen step of a source. */

@@ -27,7 +27,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "progress.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/options.h"
 #include "rsh/util/checked.h"
@@ -197,12 +196,8 @@ static int find_files(struct warm *w, struct rsh_error *err)
 
 /* ---- the slices of all runs ---- */
 
-static int by_name(const void *a, const void *b)
-{
-	const struct file *const *x = a, *const *y = b;
-
-	return strcmp(rsh_path_name((*x)->path), rsh_path_name((*y)->path));
-}
+RSH_ORDER(by_name, struct file *const,
+	  strcmp(rsh_path_name((*x)->path), rsh_path_name((*y)->path)))
 
 /* Adds a part of a file; `reads` says what the part takes from the source. */
 static int add_slice(struct warm *w, const struct file *file, uint64_t offset,
@@ -297,31 +292,19 @@ static int find_slices(struct warm *w, struct rsh_error *err)
 
 /* ---- the parts of this run ---- */
 
-static int by_hash(const void *a, const void *b)
-{
-	const struct slice *x = a, *y = b;
+RSH_ORDER(by_hash, struct slice,
+	  rsh_compare_u64(x->hash, y->hash) ?:
+	  rsh_compare_u64(x->part.file, y->part.file) ?:
+	  rsh_compare_u64(x->part.offset, y->part.offset))
 
-	return rsh_compare_u64(x->hash, y->hash) ?:
-	       rsh_compare_u64(x->part.file, y->part.file) ?:
-	       rsh_compare_u64(x->part.offset, y->part.offset);
-}
+RSH_ORDER(slice_order, struct slice,
+	  rsh_compare_u64(x->rank, y->rank) ?:
+	  rsh_compare_u64(x->at, y->at) ?:
+	  rsh_compare_u64(x->hash, y->hash))
 
-static int slice_order(const void *a, const void *b)
-{
-	const struct slice *x = a, *y = b;
-
-	return rsh_compare_u64(x->rank, y->rank) ?:
-	       rsh_compare_u64(x->at, y->at) ?:
-	       rsh_compare_u64(x->hash, y->hash);
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-
-	return rsh_compare_u64(x->file, y->file) ?:
-	       rsh_compare_u64(x->offset, y->offset);
-}
+RSH_ORDER(by_place, struct part,
+	  rsh_compare_u64(x->file, y->file) ?:
+	  rsh_compare_u64(x->offset, y->offset))
 
 static uint64_t share_begin(uint64_t all, uint64_t i, uint64_t n)
 {

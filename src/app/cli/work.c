@@ -3,7 +3,7 @@
  * shows the progress of the command. */
 #include "config.h"
 
-#include "work.h"
+#include "commands.h"
 
 #include <signal.h>
 #include <stdatomic.h>

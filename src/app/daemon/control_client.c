@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/daemon/control_client.c reads a file of a mount's control directory
- * completely and parses the JSON in it. */
+/* app/daemon/control_client.c reads files of a mount's control directory
+ * completely and parses the JSON in them. */
 #include "config.h"
 
 #include "rsh/app/control_client.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
@@ -77,4 +79,74 @@ int rsh_control_query(const char *path, const char *name, json_t **out,
 	*out = n < 0 || n == MAX_BYTES ? NULL :
 	       json_loadb(text, (size_t)n, 0, NULL);
 	return *out ? 0 : rsh_control_refuse(path, err);
+}
+
+/* Writes an array of the error number and the files. */
+__attribute__((noreturn))
+static void answer_by_pipe(int pipe, const struct rsh_mounted *m, bool as_user,
+			   const char *const *names, size_t n)
+{
+	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
+	json_t *all = json_pack("[i]", 0);
+	int rc = all ? 0 : -ENOMEM;
+
+	/* The process leaves the standard streams: a program that waits for the
+	 * end of this command's output must not wait for the process. */
+	for (int fd = 0; fd <= STDERR_FILENO && none >= 0; fd++)
+		dup2(none, fd);
+	/* The kernel refuses a mount without -o allow_other to all but its
+	 * user, root included. */
+	if (as_user && geteuid() == 0 &&
+	    setresgid(m->group, m->group, m->group) == 0 &&
+	    setresuid(m->user, m->user, m->user))
+		rc = -EPERM;
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		json_t *file = NULL;
+
+		rc = rsh_control_query(m->path, names[i], &file, NULL);
+		json_array_append_new(all, file);
+	}
+	json_array_set_new(all, 0, json_integer(rc));
+	_exit(json_dumpfd(all, pipe, JSON_COMPACT) != 0);
+}
+
+int rsh_control_ask(const struct rsh_mounted *m, bool as_user,
+		    const char *const *names, size_t n, int ms, json_t **out)
+{
+	const uint64_t begun = rsh_clock_ns();
+	cleanup_free char *text = NULL;
+	struct pollfd p = { .events = POLLIN };
+	const pid_t pid = rsh_fork_with_pipe(&p.fd);
+	size_t len = 0, cap = 0;
+	ssize_t got = 1;
+	int rc = 0;
+
+	*out = NULL;
+	if (pid < 0)
+		return pid;
+	if (pid == 0)
+		answer_by_pipe(p.fd, m, as_user, names, n);
+	while (rc == 0 && got > 0) {
+		const int left = ms - (int)(rsh_clock_since(begun) * 1000);
+
+		if (left <= 0 || len >= MAX_BYTES || poll(&p, 1, left) <= 0)
+			rc = -ETIMEDOUT;
+		else if (rsh_room(text, cap, len + 4096))
+			rc = -ENOMEM;
+		else
+			got = read(p.fd, text + len, 4096);
+		len += rc == 0 && got > 0 ? (size_t)got : 0;
+	}
+	close(p.fd);
+	rsh_mounted_kill_child(pid);
+	if (rc)
+		return rc;
+	*out = len ? json_loadb(text, len, 0, NULL) : NULL;
+	rc = json_is_array(*out) ?
+	     (int)json_integer_value(json_array_get(*out, 0)) : -EIO;
+	if (rc) {
+		json_decref(*out);
+		*out = NULL;
+	}
+	return rc;
 }

@@ -26,7 +26,6 @@
 #include "rsh/util/secret.h"
 #include "rsh/util/text.h"
 #include "rsh/vfs/vfs.h"
-#include "sandbox_i.h"
 
 /* ---- a mount point where the mount would hide files ---- */
 
@@ -356,25 +355,21 @@ static int open_network(struct service *s, struct rsh_error *err)
 	/* The other steps, or the other files of the model, may be above
 	 * SOURCE. */
 	const char *above = o->vfs.files.steps_dir ?: o->vfs.model_files;
-	const char *base = o->vfs.files.base, *files = o->vfs.model_files;
+	const char *files = o->vfs.model_files;
+	const char *places[N_OBJECTS] = { dir, o->vfs.files.base };
 	int rc = dir ? 0 : rsh_error_nomem(err);
 
-	if (rc == 0 && rsh_store_is_address(dir))
-		rc = rsh_objects_open(above && rsh_objects_is_in(dir, above) ?
-				      above : dir, &o->objects, &s->objects[0],
-				      err);
-	if (rc == 0 && base && rsh_store_is_address(base))
-		rc = rsh_objects_open(base, &o->objects, &s->objects[1], err);
-	if (rc == 0 && files && rsh_store_is_address(files) &&
-	    !rsh_objects_is_in(files, dir) && !rsh_objects_is_in(dir, files))
-		rc = rsh_objects_open(files, &o->objects, &s->objects[2], err);
-	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++) {
-		const char *at = o->vfs.weights.loras[i].directory;
-
-		if (rsh_store_is_address(at))
-			rc = rsh_objects_open(at, &o->objects,
-					      &s->objects[3 + i], err);
-	}
+	if (dir && above && rsh_objects_is_in(dir, above))
+		places[0] = above;
+	if (dir && files && !rsh_objects_is_in(files, dir) &&
+	    !rsh_objects_is_in(dir, files))
+		places[2] = files;
+	for (unsigned i = 0; i < o->vfs.weights.n_loras; i++)
+		places[3 + i] = o->vfs.weights.loras[i].directory;
+	for (unsigned i = 0; rc == 0 && i < N_OBJECTS; i++)
+		if (places[i] && rsh_store_is_address(places[i]))
+			rc = rsh_objects_open(places[i], &o->objects,
+					      &s->objects[i], err);
 	if (rc == 0 && o->io.cache.servers.list &&
 	    o->io.caching != RSH_CACHING_OFF)
 		rc = rsh_cache_servers_open(&o->io.cache.servers, &s->servers,

@@ -20,94 +20,73 @@
 
 #include "rsh/util/mem.h"
 
-/* Finds what is mounted on m->path. */
-static int look_up(struct rsh_mounted *m)
+/* Reads the mounts on the n paths in *v and, if `cap` is not NULL, on those
+ * after them that have a mount of reshardfs.  The last line for a path is the
+ * topmost mount. */
+static int read_table(struct rsh_mounted **v, size_t *n, size_t *cap)
 {
 	FILE *f = setmntent("/proc/self/mounts", "re");
 	char buf[2 * PATH_MAX + 1024];
-	const char *user, *group;
 	struct mntent e;
+	int rc = f ? 0 : -errno;
+
+	while (rc == 0 && getmntent_r(f, &e, buf, sizeof(buf))) {
+		const bool ours = strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0;
+		const char *user = hasmntopt(&e, "user_id");
+		const char *group = hasmntopt(&e, "group_id");
+		struct rsh_mounted *m;
+		size_t i = 0;
+
+		while (i < *n && strcmp((*v)[i].path, e.mnt_dir) != 0)
+			i++;
+		if (i == *n && (!cap || !ours))
+			continue;
+		rc = i == *n ? rsh_push(*v, *n, *cap,
+					(struct rsh_mounted){ .n = 0 }) : 0;
+		if (rc)
+			continue;
+		m = &(*v)[i];
+		m->n++;
+		snprintf(m->path, sizeof(m->path), "%s", e.mnt_dir);
+		snprintf(m->type, sizeof(m->type), "%s", e.mnt_type);
+		snprintf(m->source, sizeof(m->source), "%s", e.mnt_fsname);
+		if (user)
+			m->user = (uid_t)strtoul(user + strlen("user_id="),
+						 NULL, 10);
+		if (group)
+			m->group = (gid_t)strtoul(group + strlen("group_id="),
+						  NULL, 10);
+	}
+	if (f)
+		endmntent(f);
+	return rc;
+}
+
+/* Finds what is mounted on m->path. */
+static int look_up(struct rsh_mounted *m)
+{
+	size_t one = 1;
 
 	m->n = 0;
 	m->user = 0;
 	m->group = 0;
 	*m->type = *m->source = '\0';
-	if (!f)
-		return -errno;
-	/* The last line for a path is the topmost mount. */
-	while (getmntent_r(f, &e, buf, sizeof(buf))) {
-		if (strcmp(e.mnt_dir, m->path) != 0)
-			continue;
-		m->n++;
-		snprintf(m->type, sizeof(m->type), "%s", e.mnt_type);
-		snprintf(m->source, sizeof(m->source), "%s", e.mnt_fsname);
-		user = hasmntopt(&e, "user_id");
-		if (user)
-			m->user = (uid_t)strtoul(user + strlen("user_id="),
-						 NULL, 10);
-		group = hasmntopt(&e, "group_id");
-		if (group)
-			m->group = (gid_t)strtoul(group + strlen("group_id="),
-						  NULL, 10);
-	}
-	endmntent(f);
-	return 0;
-}
-
-/* Returns whether there is any mount of reshardfs. */
-static bool any_of_ours(void)
-{
-	FILE *f = setmntent("/proc/self/mounts", "re");
-	char buf[2 * PATH_MAX + 1024];
-	struct mntent e;
-	bool found = false;
-
-	if (!f)
-		return false;
-	while (!found && getmntent_r(f, &e, buf, sizeof(buf)))
-		found = strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0;
-	endmntent(f);
-	return found;
-}
-
-/* Adds the path, unless it is there. */
-static int list_add(struct rsh_mounted **v, size_t *n, size_t *cap,
-		    const char *path)
-{
-	for (size_t i = 0; i < *n; i++)
-		if (strcmp((*v)[i].path, path) == 0)
-			return 0;
-	if (rsh_grow(v, cap, *n + 1, sizeof(**v)))
-		return -ENOMEM;
-	snprintf((*v)[(*n)++].path, sizeof((*v)->path), "%s", path);
-	return 0;
+	return read_table(&m, &one, NULL);
 }
 
 int rsh_mounted_list(struct rsh_mounted **out, size_t *n)
 {
-	FILE *f = setmntent("/proc/self/mounts", "re");
 	cleanup_free struct rsh_mounted *v = NULL;
-	char buf[2 * PATH_MAX + 1024];
 	size_t listed = 0, cap = 0;
-	struct mntent e;
-	int rc = f ? 0 : -errno;
+	int rc = read_table(&v, &listed, &cap);
 
-	while (rc == 0 && getmntent_r(f, &e, buf, sizeof(buf)))
-		if (strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0)
-			rc = list_add(&v, &listed, &cap, e.mnt_dir);
-	if (f)
-		endmntent(f);
 	*n = 0;
-	for (size_t i = 0; rc == 0 && i < listed; i++) {
-		v[*n] = v[i];
-		rc = look_up(&v[*n]);
-		/* Another one may be mounted over it. */
-		*n += strcmp(v[*n].type, RSH_MOUNTED_TYPE) == 0;
-	}
-	if (rc == 0) {
-		*out = v;
-		v = NULL;
-	}
+	/* Another one may be mounted over it. */
+	for (size_t i = 0; i < listed; i++)
+		if (strcmp(v[i].type, RSH_MOUNTED_TYPE) == 0)
+			v[(*n)++] = v[i];
+	if (rc == 0)
+		*out = steal_pointer(&v);
 	return rc;
 }
 
@@ -152,8 +131,10 @@ int rsh_mounted_find(const char *given, struct rsh_mounted *m)
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
 {
 	char all[2 * PATH_MAX] = "", *at = all;
+	cleanup_free struct rsh_mounted *v = NULL;
+	size_t n;
 
-	if (!any_of_ours())
+	if (rsh_mounted_list(&v, &n) || n == 0)
 		return false;
 	if (*path != '/' && !getcwd(all, PATH_MAX))
 		return false;
@@ -170,9 +151,11 @@ bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
 		*at = '\0';
 		if (!realpath(all, m->path))
 			return false;
-		if (look_up(m) == 0 && m->n &&
-		    strcmp(m->type, RSH_MOUNTED_TYPE) == 0)
-			return true;
+		for (size_t i = 0; i < n; i++)
+			if (strcmp(m->path, v[i].path) == 0) {
+				*m = v[i];
+				return true;
+			}
 		*at = end;
 	} while (*at);
 	return false;

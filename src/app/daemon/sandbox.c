@@ -3,7 +3,7 @@
  * open, and then blocks all other files and the unneeded system calls. */
 #include "config.h"
 
-#include "sandbox_i.h"
+#include "daemon_i.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

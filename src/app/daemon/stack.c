@@ -2,18 +2,13 @@
 /* app/daemon/stack.c checks whether a mount point already has a mount, and
  * whether that mount has the same source and options.  To compare two mounts,
  * it lists the options in a fixed order and with absolute paths.
- *
- * The options of a mount are read from its control directory, by a separate
- * process: a process that waits for a daemon that hangs cannot be ended by a
- * signal.
- */
+ * The options of a mount are read from its control directory. */
 #include "config.h"
 
 #include "daemon_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +68,8 @@ static int add_given(json_t *all, const struct rsh_command *command,
 
 /* Compares options by name.  Options with the same name keep their order,
  * because it may matter. */
-static int given_by_name(const void *a, const void *b)
-{
-	const struct rsh_given *x = a, *y = b;
-
-	return strcmp(x->name, y->name) ?: rsh_compare_u64(x->at, y->at);
-}
+RSH_ORDER(given_by_name, struct rsh_given,
+	  strcmp(x->name, y->name) ?: rsh_compare_u64(x->at, y->at))
 
 json_t *rsh_identity(const struct rsh_options *o)
 {
@@ -110,58 +101,6 @@ json_t *rsh_identity(const struct rsh_options *o)
 #define PAUSE_MS 20
 #define LOCK_SECONDS 120
 
-/* ---- reading the options of a mount ---- */
-
-/* This is the answer of the separate process, which writes it to a pipe with
- * one write(2). */
-struct answer {
-	bool same;
-	int code; /* 0, or -errno if the mount did not answer */
-	char step[256];
-};
-
-__attribute__((noreturn))
-static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
-{
-	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
-	struct answer a = { .code = 0 };
-	const char *step = NULL;
-	json_t *config = NULL;
-
-	/* The process leaves the standard streams: a program that waits for the
-	 * end of this command's output must not wait for the process. */
-	for (int fd = 0; fd <= STDERR_FILENO && none >= 0; fd++)
-		dup2(none, fd);
-	a.code = rsh_control_query(path, "config", &config, NULL);
-	if (a.code == 0) {
-		a.same = json_equal(json_object_get(config, "made_of"),
-				    identity);
-		step = json_string_value(json_object_get(config, "step"));
-	}
-	snprintf(a.step, sizeof(a.step), "%s", step ? step : "");
-	_exit(write(pipe, &a, sizeof(a)) != sizeof(a));
-}
-
-static struct answer ask_in_time(const char *path, const json_t *identity)
-{
-	struct answer a = { .code = -ETIMEDOUT };
-	struct pollfd p = { .events = POLLIN };
-	const pid_t pid = rsh_fork_with_pipe(&p.fd);
-
-	if (pid < 0)
-		return (struct answer){ .code = pid };
-	if (pid == 0)
-		answer_by_pipe(p.fd, path, identity);
-	if (poll(&p, 1, ANSWER_MS) == 1 &&
-	    read(p.fd, &a, sizeof(a)) != sizeof(a))
-		a = (struct answer){ .code = -EIO };
-	close(p.fd);
-	rsh_mounted_kill_child(pid);
-	return a;
-}
-
-/* ---- comparing ---- */
-
 /* Compares the mount with the wanted one.  This program does not unmount a
  * mount of another type or subtype, so the error names another command for
  * it. */
@@ -169,11 +108,24 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 			 enum rsh_stack *found, struct rsh_error *err)
 {
 	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
-	const struct answer a = ask_in_time(m->path, identity);
-	const bool hangs = a.code == -ETIMEDOUT;
+	static const char *const names[] = { "config" };
+	json_t *answer;
+	const int rc = rsh_control_ask(m, false, names, 1, ANSWER_MS, &answer);
+	const json_t *config = json_array_get(answer, 1);
+	const char *step = json_string_value(json_object_get(config, "step"));
+	const bool same = rc == 0 && json_equal(
+		json_object_get(config, "made_of"), identity);
+	const bool hangs = rc == -ETIMEDOUT;
 
-	if (a.code == -ENOTCONN || hangs)
-		return rsh_error_set(err, -a.code, "mount point %s: %s (%s) is "
+	if (same)
+		rsh_log_notice("%s: %s is already mounted there with the same "
+			       "options%s%s; nothing is done (--stack mounts "
+			       "it again)", m->path, m->source,
+			       step && *step ? ", step " : "", step ? step : "");
+	*found = same ? RSH_STACK_SAME : RSH_STACK_FREE;
+	json_decref(answer);
+	if (rc == -ENOTCONN || hangs)
+		return rsh_error_set(err, -rc, "mount point %s: %s (%s) is "
 				     "mounted there, and %s; unmount it with "
 				     "`%s %s`", m->path, m->source, m->type,
 				     hangs ? "does not answer" :
@@ -181,12 +133,6 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 				     !ours ? "umount -l" :
 				     hangs ? "reshardfs umount --force" :
 					     "reshardfs umount", m->path);
-	if (a.same)
-		rsh_log_notice("%s: %s is already mounted there with the same "
-			       "options%s%s; nothing is done (--stack mounts "
-			       "it again)", m->path, m->source,
-			       *a.step ? ", step " : "", a.step);
-	*found = a.same ? RSH_STACK_SAME : RSH_STACK_FREE;
 	return 0;
 }
 

@@ -11,7 +11,7 @@
  */
 #include "config.h"
 
-#include "sandbox_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 
@@ -71,74 +71,62 @@ static const char *const refused[] = {
 	"clock_adjtime64", "adjtimex", "sethostname", "setdomainname",
 };
 
-static int refuse_all(scmp_filter_ctx f)
-{
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		int number = seccomp_syscall_resolve_name(refused[i]);
-		int rc = 0;
+/* Adds a rule unless an earlier one has failed: this call fails with that error
+ * number if its arguments are like these. */
+#define REFUSE(rc, f, code, ...) \
+	((rc) = (rc) ?: seccomp_rule_add(f, SCMP_ACT_ERRNO(code), __VA_ARGS__))
 
-		if (number != __NR_SCMP_ERROR)
-			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), number,
-					      0);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-/* Programs of the user listen to streams (docker.sock, D-Bus, ssh-agent), and
- * landlock does not restrict connections to them.  The log and systemd receive
- * datagrams.  The kernel takes SOCK_RAW for a datagram socket. */
-static int refuse_unix_sockets(scmp_filter_ctx f, bool datagrams)
+/* Refuses calls by their names. */
+static int refuse_names(scmp_filter_ctx f)
 {
-	static const unsigned streams[] = { SOCK_STREAM, SOCK_SEQPACKET };
+	/* Caches note the time of use in files that are open; other files are
+	 * named by a path. */
+	static const char *const times[] = { "utimensat", "utimensat_time64" };
 	int rc = 0;
 
-	if (!datagrams)
-		return seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-					SCMP_SYS(socket), 1,
-					SCMP_A0_32(SCMP_CMP_EQ, AF_UNIX));
-	for (unsigned i = 0; i < 2 && rc == 0; i++)
-		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-				      SCMP_SYS(socket), 2,
-				      SCMP_A0_32(SCMP_CMP_EQ, AF_UNIX),
-				      SCMP_A1_32(SCMP_CMP_MASKED_EQ, 0xf,
-						 streams[i]));
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		const int number = seccomp_syscall_resolve_name(refused[i]);
+
+		if (number != __NR_SCMP_ERROR)
+			REFUSE(rc, f, EPERM, number, 0);
+	}
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		const int number = seccomp_syscall_resolve_name(times[i]);
+
+		if (number != __NR_SCMP_ERROR)
+			REFUSE(rc, f, EPERM, number, 1,
+			       SCMP_A1(SCMP_CMP_NE, 0));
+	}
 	return rc;
 }
 
 /* Refuses all sockets except internet sockets and the netlink socket with which
- * the lookup of names reads the addresses of the machine, or these too. */
-static int refuse_odd_sockets(scmp_filter_ctx f, bool internet)
+ * the lookup of names reads the addresses of the machine, or these too.
+ *
+ * Programs of the user listen to streams of Unix sockets (docker.sock, D-Bus,
+ * ssh-agent), and landlock does not restrict connections to them.  The log and
+ * systemd receive datagrams.  The kernel takes SOCK_RAW for a datagram
+ * socket. */
+static int refuse_sockets(scmp_filter_ctx f, bool internet, bool datagrams)
 {
-	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-				  SCMP_SYS(socket), 1,
-				  SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK));
+	static const unsigned streams[] = { SOCK_STREAM, SOCK_SEQPACKET };
+	int rc = 0;
 
-	for (unsigned family = 0; family <= AF_NETLINK && rc == 0; family++)
+	REFUSE(rc, f, EAFNOSUPPORT, SCMP_SYS(socket), 1,
+	       SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK));
+	for (unsigned family = 0; family <= AF_NETLINK; family++)
 		if (family != AF_UNIX &&
 		    !(internet && (family == AF_INET || family == AF_INET6 ||
 				   family == AF_NETLINK)))
-			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
-					      SCMP_SYS(socket), 1,
-					      SCMP_A0_32(SCMP_CMP_EQ, family));
-	return rc;
-}
-
-/* Caches note the time of use in files that are open; other files are named by
- * a path. */
-static int refuse_times(scmp_filter_ctx f)
-{
-	static const char *const names[] = { "utimensat", "utimensat_time64" };
-	int rc = 0;
-
-	for (unsigned i = 0; i < 2 && rc == 0; i++) {
-		const int number = seccomp_syscall_resolve_name(names[i]);
-
-		if (number != __NR_SCMP_ERROR)
-			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM), number,
-					      1, SCMP_A1(SCMP_CMP_NE, 0));
-	}
+			REFUSE(rc, f, EAFNOSUPPORT, SCMP_SYS(socket), 1,
+			       SCMP_A0_32(SCMP_CMP_EQ, family));
+	if (!datagrams)
+		REFUSE(rc, f, EPERM, SCMP_SYS(socket), 1,
+		       SCMP_A0_32(SCMP_CMP_EQ, AF_UNIX));
+	for (unsigned i = 0; datagrams && i < 2; i++)
+		REFUSE(rc, f, EPERM, SCMP_SYS(socket), 2,
+		       SCMP_A0_32(SCMP_CMP_EQ, AF_UNIX),
+		       SCMP_A1_32(SCMP_CMP_MASKED_EQ, 0xf, streams[i]));
 	return rc;
 }
 
@@ -149,42 +137,26 @@ int rsh_syscalls_refuse(bool internet, bool datagrams)
 		CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP,
 	};
 	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
-
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
 	int rc;
 
 	if (!f)
 		return -ENOMEM;
-	rc = refuse_all(f);
-	if (rc == 0) {
-		/* Refuse calls depending on their arguments: sockets except
-		 * those of the log and of systemd, signals to other processes,
-		 * input for the terminal. */
-		rc = refuse_odd_sockets(f, internet) ?:
-		     refuse_unix_sockets(f, datagrams) ?:
-		     refuse_times(f) ?:
-		     seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-				      SCMP_SYS(tgkill), 1,
-				      SCMP_A0_32(SCMP_CMP_NE,
-						 (uint32_t)getpid()));
-		for (int i = 0; i < 2 && rc == 0; i++)
-			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-					      SCMP_SYS(ioctl), 1,
-					      SCMP_A1_32(SCMP_CMP_EQ,
-							 (uint32_t)words[i]));
-	}
-	if (rc == 0) {
-		/* A filter cannot read the arguments of clone3, so clone3 is
-		 * refused; libc then calls clone. */
-		rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(ENOSYS),
-				      SCMP_SYS(clone3), 0);
-		for (size_t i = 0;
-		     i < sizeof(flags) / sizeof(flags[0]) && rc == 0; i++)
-			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EPERM),
-					      SCMP_SYS(clone), 1,
-					      SCMP_A0(SCMP_CMP_MASKED_EQ,
-						      flags[i], flags[i]));
-	}
+	/* Besides calls by name it refuses calls depending on their arguments:
+	 * sockets except those of the log and of systemd, signals to other
+	 * processes, input for the terminal. */
+	rc = refuse_names(f) ?: refuse_sockets(f, internet, datagrams);
+	REFUSE(rc, f, EPERM, SCMP_SYS(tgkill), 1,
+	       SCMP_A0_32(SCMP_CMP_NE, (uint32_t)getpid()));
+	for (int i = 0; i < 2; i++)
+		REFUSE(rc, f, EPERM, SCMP_SYS(ioctl), 1,
+		       SCMP_A1_32(SCMP_CMP_EQ, (uint32_t)words[i]));
+	/* A filter cannot read the arguments of clone3, so clone3 is refused;
+	 * libc then calls clone. */
+	REFUSE(rc, f, ENOSYS, SCMP_SYS(clone3), 0);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		REFUSE(rc, f, EPERM, SCMP_SYS(clone), 1,
+		       SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
 	rc = rc ?: seccomp_load(f);
 	seccomp_release(f);
 	return rc;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "rsh/util/compat.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -31,18 +32,10 @@
  * newline: a name in it may have others. */
 static void read_complaint(int fd, char *text, size_t size)
 {
+	const ssize_t n = rsh_read_all(fd, text, size - 1);
 	char *colon, *end;
-	size_t have = 0;
-	ssize_t n;
 
-	while (have + 1 < size && (n = read(fd, text + have,
-					    size - 1 - have)) != 0) {
-		if (n > 0)
-			have += (size_t)n;
-		else if (errno != EINTR)
-			break;
-	}
-	text[have] = '\0';
+	text[n > 0 ? n : 0] = '\0';
 	end = strrchr(text, '\n');
 	if (end)
 		*end = '\0';
@@ -190,18 +183,11 @@ static int detach(const char *path, bool *aborted, struct rsh_error *err)
 
 static bool is_called_reshardfs(pid_t pid)
 {
-	char path[64], name[32] = "";
-	FILE *f;
+	char path[64], name[32];
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	if (!fgets(name, sizeof(name), f))
-		*name = '\0';
-	fclose(f);
-	name[strcspn(name, "\n")] = '\0';
-	return strcmp(name, "reshardfs") == 0;
+	return rsh_file_line(path, "", name, sizeof(name)) &&
+	       strcmp(name, "reshardfs") == 0;
 }
 
 /* A process in another mount namespace may hold a lock on the same directory

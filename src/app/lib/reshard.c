@@ -84,45 +84,22 @@ static int start_log(const struct rsh_options *o, struct rsh_error *err)
 
 /* ---- the list of files ---- */
 
-static int add_shown(struct reshard *r, uint64_t node, uint64_t size,
-		     const char *dir, const char *name)
+static int add_shown(void *ctx, uint64_t node, const char *path,
+		     const struct stat *st)
 {
+	struct reshard *r = ctx;
 	struct file *f;
 
 	if (rsh_room(r->files, r->cap_files, r->n_files + 1))
 		return -ENOMEM;
 	f = &r->files[r->n_files];
-	*f = (struct file){ .node = node, .size = size,
-			    .number = RESHARD_NO_RANK };
+	*f = (struct file){ .node = node, .size = (uint64_t)st->st_size,
+			    .number = RESHARD_NO_RANK, .name = strdup(path) };
 	rsh_vfs_rank(r->vfs, node, &f->number);
-	if (asprintf(&f->name, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+	if (!f->name)
 		return -ENOMEM;
 	r->n_files++;
 	return 0;
-}
-
-/* Lists the files of a directory.  The tree has two levels, in the order of the
- * ranks. */
-static int list_shown(struct reshard *r, uint64_t dir, const char *dir_name)
-{
-	char name[NAME_MAX + 1];
-	struct stat st;
-	uint64_t node;
-	int rc;
-
-	for (uint64_t i = 2;; i++) {
-		rc = rsh_vfs_entry(r->vfs, dir, i, &node, name, sizeof(name));
-		if (rc)
-			return rc == -ENOENT ? 0 : rc;
-		rc = rsh_vfs_stat(r->vfs, node, &st);
-		if (rc == 0 && S_ISDIR(st.st_mode))
-			rc = list_shown(r, node, name);
-		else if (rc == 0)
-			rc = add_shown(r, node, (uint64_t)st.st_size, dir_name,
-				       name);
-		if (rc)
-			return rc;
-	}
 }
 
 static const struct file *file_at(const struct reshard *r, uint32_t i)
@@ -142,13 +119,13 @@ static int reshard_open_tree(struct reshard *r, struct rsh_error *err)
 	int rc = rsh_store_io_new(&r->options.io, &r->io, err);
 
 	cfg.files.store.io = r->io;
-	if (rc == 0)
-		rc = rsh_vfs_open(&cfg, &r->vfs, err);
+	rc = rc ?: rsh_vfs_open(&cfg, &r->vfs, err);
 	if (rc)
 		return rc;
 	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
 	rsh_vfs_view(r->vfs, &r->view);
-	return list_shown(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
+	return rsh_vfs_each_file(r->vfs, add_shown, r) ?
+	       rsh_error_nomem(err) : 0;
 }
 
 int reshard_open(const char *source, const char *const *options,
@@ -178,14 +155,10 @@ int reshard_open(const char *source, const char *const *options,
 	    (r->options.help || r->options.help_all || r->options.version))
 		rc = rsh_error_set(&err, EINVAL, "help and version are for the "
 				   "command line");
-	if (rc == 0)
-		rc = rsh_rules_check(&r->options, false, &err) ?:
-		     rsh_check_conversion(&r->options, &err);
+	rc = rc ?: rsh_rules_check(&r->options, false, &err) ?:
+	     rsh_check_conversion(&r->options, &err);
 	rsh_options_finish(&r->options);
-	if (rc == 0)
-		rc = start_log(&r->options, &err);
-	if (rc == 0)
-		rc = reshard_open_tree(r, &err);
+	rc = rc ?: start_log(&r->options, &err) ?: reshard_open_tree(r, &err);
 	if (rc == 0) {
 		*out = r;
 		return 0;

@@ -23,6 +23,21 @@ static void digest_bytes(void *hash, const void *data, size_t len)
 	XXH3_64bits_update(hash, data, len);
 }
 
+/* Hashes a member unless it is zero, so that an option that is not given
+ * changes no digest. */
+#define digest_given(hash, member)                                      \
+	do {                                                            \
+		if (member)                                             \
+			digest_bytes(hash, &(member), sizeof(member)); \
+	} while (0)
+
+/* The final NUL is hashed as well, so that a NULL text and an empty text
+ * differ. */
+static void digest_text(void *hash, const char *text)
+{
+	digest_bytes(hash, text ? text : "", text ? strlen(text) + 1 : 0);
+}
+
 static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 			      struct rsh_error *err)
 {
@@ -67,27 +82,35 @@ static int digest_tables(void *hash, struct rsh_error *err)
 	return rc;
 }
 
-static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
-			 const struct rsh_store *store, struct rsh_error *err)
+/* Hashes a small file of the store, if it is there. */
+static int digest_stored(void *hash, const struct rsh_store *store,
+			 const char *name, const struct rsh_small_file *kind,
+			 struct rsh_error *err)
 {
-	cleanup_free char *beside = NULL;
 	cleanup_free uint8_t *data = NULL;
 	struct rsh_stat st;
 	size_t len;
 	int rc;
 
+	if (rsh_store_look(store, name, &st))
+		return 0;
+	rc = rsh_store_load(store, name, kind, &data, &len, err);
+	if (rc == 0)
+		digest_bytes(hash, data, len);
+	return rc;
+}
+
+static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
+			 const struct rsh_store *store, struct rsh_error *err)
+{
+	cleanup_free char *beside = NULL;
+
 	if (cfg->weights.config)
 		return digest_file(hash, cfg->weights.config, err);
 	/* The store reads the file if it is behind an address. */
-	if (rsh_store_is_address(cfg->source)) {
-		if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
-			return 0;
-		rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME,
-				    &rsh_model_config_file, &data, &len, err);
-		if (rc == 0)
-			digest_bytes(hash, data, len);
-		return rc;
-	}
+	if (rsh_store_is_address(cfg->source))
+		return digest_stored(hash, store, RSH_MODEL_CONFIG_NAME,
+				     &rsh_model_config_file, err);
 	if (rsh_model_config_in(cfg->source, &beside))
 		return rsh_error_nomem(err);
 	return beside ? digest_file(hash, beside, err) : 0;
@@ -130,32 +153,10 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	return 0;
 }
 
-/* The adapter_config.json that is shown follows from SOURCE's. */
-static int digest_own_config(void *hash, const struct rsh_store *store,
-			     struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	struct rsh_stat st;
-	size_t len;
-	int rc;
-
-	if (rsh_store_look(store, RSH_ADAPTER_CONFIG_NAME, &st))
-		return 0;
-	rc = rsh_store_load(store, RSH_ADAPTER_CONFIG_NAME,
-			    &rsh_adapter_config_file, &data, &len, err);
-	if (rc == 0)
-		digest_bytes(hash, data, len);
-	return rc;
-}
-
-/* The length is hashed before a text, so that two different lists never give
- * the same bytes.  The final NUL is hashed as well, so that a NULL text and an
- * empty text differ. */
 static int digest_member(void *hash, const struct rsh_option *def,
 			 const void *member, struct rsh_error *err)
 {
 	const struct rsh_output *output;
-	const char *text;
 
 	switch (def->decides) {
 	case RSH_DECIDES_NOTHING:
@@ -164,9 +165,7 @@ static int digest_member(void *hash, const struct rsh_option *def,
 		XXH3_64bits_update(hash, member, def->size);
 		break;
 	case RSH_DECIDES_TEXT:
-		text = *(const char *const *)member;
-		digest_bytes(hash, text ? text : "",
-			     text ? strlen(text) + 1 : 0);
+		digest_text(hash, *(const char *const *)member);
 		break;
 	case RSH_DECIDES_FILE:
 		return digest_file(hash, *(const char *const *)member, err);
@@ -201,14 +200,9 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 				   sizeof(cfg->leave_states));
 	if (rc == 0 && w->table) {
 		digest_bytes(hash, how, sizeof(how));
-		if (cfg->keep_states)
-			digest_bytes(hash, &cfg->keep_states,
-				     sizeof(cfg->keep_states));
-		if (w->vocab_multiple)
-			digest_bytes(hash, &w->vocab_multiple,
-				     sizeof(w->vocab_multiple));
-		if (w->untie)
-			digest_bytes(hash, &w->untie, sizeof(w->untie));
+		digest_given(hash, cfg->keep_states);
+		digest_given(hash, w->vocab_multiple);
+		digest_given(hash, w->untie);
 		if (w->of_models)
 			digest_bytes(hash, w->table, strlen(w->table));
 		rc = rsh_table_is_word(w->table) ?
@@ -217,26 +211,23 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		rc = rc ?: digest_config(hash, cfg, store, err);
 	}
 	if (rc == 0 && cfg->output->takes & RSH_TAKES_MESH) {
-		const char *texts[] = { cfg->mesh, cfg->pipeline_layers };
-
-		for (size_t i = 0; i < 2; i++)
-			digest_bytes(hash, texts[i] ? texts[i] : "",
-				     texts[i] ? strlen(texts[i]) + 1 : 0);
+		digest_text(hash, cfg->mesh);
+		digest_text(hash, cfg->pipeline_layers);
 		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
 	}
 	if (rc == 0 && w->dequantise) {
-		digest_bytes(hash, &w->dequantise, sizeof(w->dequantise));
+		digest_given(hash, w->dequantise);
 		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
 	}
-	if (w->unwrap)
-		digest_bytes(hash, &w->unwrap, sizeof(w->unwrap));
-	if (w->lora_alpha)
-		digest_bytes(hash, &w->lora_alpha, sizeof(w->lora_alpha));
+	digest_given(hash, w->unwrap);
+	digest_given(hash, w->lora_alpha);
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],
 				 cfg->weights.lora_files[i], store, err);
+	/* The adapter_config.json that is shown follows from SOURCE's. */
 	if (rc == 0 && cfg->output->takes & RSH_TAKES_ADAPTER)
-		rc = digest_own_config(hash, store, err);
+		rc = digest_stored(hash, store, RSH_ADAPTER_CONFIG_NAME,
+				   &rsh_adapter_config_file, err);
 	if (rc == 0 && (cfg->model_files || cfg->shown_config))
 		rc = digest_model_files(hash, cfg, err);
 	return rc;

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dst_stage_i.h"
+#include "converter_i.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- the converter's dispatch ---- */
 
@@ -15,9 +16,7 @@
  * strategies. */
 static bool is_not_compared(const char *name)
 {
-	return strncmp(name, "accu_grads", 10) == 0 ||
-	       strncmp(name, "adam_v", 6) == 0 ||
-	       strncmp(name, "adam_m", 6) == 0;
+	return rsh_begins_any(name, "accu_grads", "adam_v", "adam_m");
 }
 
 /* Returns whether the converter converts stage by stage.  It does so if both

@@ -32,7 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dst_stage_i.h"
+#include "converter_i.h"
 #include "rsh/util/mem.h"
 
 static int keys_add_pair(struct stage_state *p,
@@ -246,12 +246,7 @@ static void mark_each(struct pair_keys *k, struct rsh_marks *marks)
 		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, k);
 }
 
-static int by_class(const void *a, const void *b)
-{
-	const struct key_class *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
+RSH_ORDER(by_class, struct key_class, x->id < y->id ? -1 : x->id > y->id)
 
 /* Returns the class with these keys; NULL: out of memory. */
 static const struct key_class *class_of(struct stage_state *p,
@@ -346,12 +341,7 @@ struct key_set {
 	bool keys[];
 };
 
-static int by_keys(const void *a, const void *b)
-{
-	const struct key_set *x = a, *y = b;
-
-	return memcmp(x->keys, y->keys, x->n);
-}
+RSH_ORDER(by_keys, struct key_set, memcmp(x->keys, y->keys, x->n))
 
 const bool *rsh_stage_keep_keys(struct stage_state *p)
 {

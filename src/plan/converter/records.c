@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "converter_i.h"
-#include "dst_stage_i.h"
 #include "rsh/plan/kinds.h"
 #include "rsh/util/mem.h"
 

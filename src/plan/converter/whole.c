@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dst_stage_i.h"
+#include "converter_i.h"
 #include "rsh/util/mem.h"
 
 /* ---- comparing the cuts of both sides ---- */
@@ -47,11 +47,9 @@ static int same_slices(const struct rsh_strategy_item *a,
 
 	for (uint32_t d = 0; rc == 0 && d < n_dims; d++)
 		whole[d] = dims[d] * rsh_grid_split(x, d);
-	if (rc == 0)
-		rc = rsh_grid_new(b, &(struct rsh_grid_sizes){ whole, n_dims,
-				  false }, RSH_GRID_RUNTIME, &y, NULL);
-	if (rc == 0)
-		rc = rsh_grid_same_slices(x, y);
+	rc = rc ?: rsh_grid_new(b, &(struct rsh_grid_sizes){ whole, n_dims,
+				false }, RSH_GRID_RUNTIME, &y, NULL) ?:
+	     rsh_grid_same_slices(x, y);
 	rsh_grid_free(x);
 	rsh_grid_free(y);
 	return rc == -ENOMEM ? rc : rc > 0;
@@ -205,13 +203,9 @@ struct placed {
 	uint32_t record;
 };
 
-static int by_offset(const void *a, const void *b)
-{
-	const struct placed *x = a, *y = b;
-
-	return rsh_compare_u64(x->offset, y->offset) ?:
-	       rsh_compare_u64(x->record, y->record);
-}
+RSH_ORDER(by_offset, struct placed,
+	  rsh_compare_u64(x->offset, y->offset) ?:
+	  rsh_compare_u64(x->record, y->record))
 
 /* Lists the records of a file in the order of the file. */
 static int list_slots(struct stage_state *p, struct rsh_shown_file *f,

@@ -15,7 +15,7 @@
 
 static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '3', '\n' };
 
-enum { KEY_WORDS = 10, KEY_AT = 8, STORED_AT = 88, BYTES_HASH_AT = 96,
+enum { FILE_WORDS = RSH_CACHE_FILE_WORDS, KEY_WORDS = FILE_WORDS + 2, KEY_AT = 8, STORED_AT = 88, BYTES_HASH_AT = 96,
        HASH_AT = 104 };
 
 static void block_word_put(uint8_t *at, uint64_t v)
@@ -34,13 +34,11 @@ static uint64_t block_word_get(const uint8_t *at)
 
 static void block_key_write(const struct rsh_block_key *key, uint8_t *out)
 {
-	const struct rsh_cache_file_id *f = &key->file;
-	const uint64_t words[KEY_WORDS] = {
-		f->dev, f->ino, f->size, (uint64_t)f->mtime_sec,
-		f->mtime_nsec, f->epoch, f->step, f->state, key->offset,
-		key->len,
-	};
+	uint64_t words[KEY_WORDS];
 
+	memcpy(words, &key->file, sizeof(words[0]) * FILE_WORDS);
+	words[FILE_WORDS] = key->offset;
+	words[FILE_WORDS + 1] = key->len;
 	for (size_t i = 0; i < KEY_WORDS; i++)
 		block_word_put(out + 8 * i, words[i]);
 }
@@ -79,31 +77,23 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  struct rsh_block_key *key, uint32_t *n,
 			  uint64_t *hash)
 {
-	uint64_t words[KEY_WORDS], size, nsec, offset, len, stored;
+	uint64_t words[KEY_WORDS], offset, len, stored;
 
 	if (memcmp(header, magic, sizeof(magic)) != 0 ||
 	    block_word_get(header + HASH_AT) != XXH3_64bits(header, HASH_AT))
 		return false;
 	for (size_t i = 0; i < KEY_WORDS; i++)
 		words[i] = block_word_get(header + KEY_AT + 8 * i);
-	size = words[2];
-	nsec = words[4];
-	offset = words[8];
-	len = words[9];
+	offset = words[FILE_WORDS];
+	len = words[FILE_WORDS + 1];
 	stored = block_word_get(header + STORED_AT);
-	if (nsec > UINT32_MAX || len == 0 || len > RSH_BLOCK_MAX ||
-	    offset > size || len > size - offset || stored == 0 ||
-	    stored > len)
+	*key = (struct rsh_block_key){ .offset = offset,
+				       .len = (uint32_t)len };
+	memcpy(&key->file, words, sizeof(words[0]) * FILE_WORDS);
+	if (key->file.mtime_nsec > UINT32_MAX || len == 0 ||
+	    len > RSH_BLOCK_MAX || offset > key->file.size ||
+	    len > key->file.size - offset || stored == 0 || stored > len)
 		return false;
-	*key = (struct rsh_block_key){
-		.file = { .dev = words[0], .ino = words[1], .size = size,
-			  .mtime_sec = (int64_t)words[3],
-			  .mtime_nsec = (uint32_t)nsec,
-			  .epoch = words[5], .step = words[6],
-			  .state = words[7] },
-		.offset = offset,
-		.len = (uint32_t)len,
-	};
 	*n = (uint32_t)stored;
 	*hash = block_word_get(header + BYTES_HASH_AT);
 	return true;

@@ -3,8 +3,6 @@
 #include "config.h"
 
 #include "cache_i.h"
-#include "disk_i.h"
-#include "shared_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 
 #define MIN_HEADS 64
 #define MAX_HEADS (UINT32_C(1) << 26)
@@ -116,17 +115,16 @@ void rsh_cache_free(struct rsh_cache *c)
 
 void rsh_cache_settle(struct rsh_cache *c)
 {
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	if (c->disk)
 		rsh_worker_settle(&c->disk->writer);
 	if (c->shared)
 		rsh_worker_settle(&c->shared->writer);
-	pthread_mutex_unlock(&c->lock);
 }
 
 void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
 {
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	*out = c->stats;
 	out->memory_bytes = c->used;
 	out->plain_bytes = c->plain_bytes;
@@ -138,5 +136,4 @@ void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
 	out->n_spent = c->spent.n;
 	out->n_in_use = c->n_in_use;
 	out->n_files = c->files.n;
-	pthread_mutex_unlock(&c->lock);
 }

@@ -2,14 +2,19 @@
 /* storage/cache/cache_i.h - the parts of a cache; for this layer only. */
 #pragma once
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include "block_file_i.h"
+#include "memcached_i.h"
+#include "value_i.h"
 #include "rsh/storage/cache.h"
+#include "rsh/storage/servers.h"
 
 /* Address space is mapped for this many blocks at a time. */
 #define RSH_SLAB_BLOCKS 16
@@ -220,3 +225,220 @@ void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 
 /* Frees all memory.  No block has users and no other call is in progress. */
 void rsh_memory_clear(struct rsh_cache *c);
+
+/* ---- blocks on servers (servers.c) ----
+ *
+ * No call fails or hangs: a request waits a bounded time for its server.  A
+ * server that failed is not used for a while, and the other servers store its
+ * blocks meanwhile.
+ *
+ * A block is stored on the server with the greatest hash of the names of server
+ * and block, among the servers that have not failed; all nodes choose the same
+ * server.  A server that hung has claims of nodes that no longer use it, so for
+ * a while no node waits for a claim there (rsh_servers_is_doubtful()).
+ */
+
+#define RSH_SERVER_NONE UINT32_MAX
+
+enum rsh_item_state {
+	RSH_ITEM_WANTED,
+	RSH_ITEM_FOUND, /* `content` has it */
+	RSH_ITEM_FREE,  /* the server does not have it */
+	RSH_ITEM_OURS,  /* like FREE, and this node has claimed it */
+	RSH_ITEM_TAKEN, /* another node has claimed it */
+	RSH_ITEM_ALONE, /* no server is used for it */
+};
+
+/* A block in a lookup. */
+struct rsh_item {
+	uint8_t digest[RSH_VALUE_DIGEST];
+	char name[RSH_VALUE_NAME_MAX];
+	uint32_t server;
+	enum rsh_item_state state;
+	uint8_t *content;
+	uint32_t len;
+	uint32_t stored; /* bytes after the header of its value */
+	uint8_t *packed; /* the compressed bytes, from malloc; NULL: the value
+			  * is uncompressed, or memory is exhausted */
+	bool refused;    /* the value was damaged or forged */
+};
+
+struct rsh_servers_tally {
+	unsigned errors, rejected;
+};
+
+/* Allows values of up to `largest` bytes of content from now on. */
+void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest);
+uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s);
+const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s);
+
+/* Returns the server of a group of blocks; RSH_SERVER_NONE if all have
+ * failed. */
+uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2]);
+
+/* Returns whether the server failed recently: a node that has claimed a block
+ * there may no longer use the server and will not store the block. */
+bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server);
+
+/* ---- servers.c for shared.c ---- */
+
+/* Makes a request by a link and returns 0 or a positive errno.  It may be
+ * called twice. */
+typedef int rsh_link_request_fn(struct rsh_link *l, void *ctx);
+
+/* Makes a request, and repeats it if the server has closed an idle link, as
+ * after a restart.  Returns 0 or a positive errno; EAGAIN if no request was
+ * sent. */
+int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
+			rsh_link_request_fn *fn, void *ctx);
+
+/* Returns whether this result counts as a failure of the server. */
+static inline bool rsh_request_failed(int code)
+{
+	return code && code != EAGAIN && code != EEXIST && code != ENOSPC;
+}
+
+/* Notes whether the server returned a correct value. */
+void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good);
+
+/* ---- the directory of a cache (disk.c) ----
+ *
+ * Each block is a file (block_file_i.h) in this one directory.  Files are
+ * created by rename and are not changed, except their mtime, which is the time
+ * of the last use of the block.  So processes that share the directory need no
+ * lock.  A process that is killed leaves at most a file with a temporary name.
+ * A scan of the directory removes it when it is ten minutes old.
+ *
+ * Nothing in the directory is trusted.  A block file has its complete key and
+ * hashes over all bytes, links are not followed, and files that do not match
+ * are removed.  So there is no index and no fsync.  Written bytes are dropped
+ * from the page cache, because data loaders count free memory without it.
+ * Blocks that arrive faster than the disk can write are not written.
+ */
+
+/* At most this many blocks wait to be written, and at most this part of the
+ * memory, because they cannot be evicted meanwhile. */
+#define RSH_DISK_QUEUE 32
+#define RSH_DISK_QUEUE_PART 8
+
+struct rsh_disk {
+	/* These do not change. */
+	char *path;
+	int fd; /* the directory; disk_reopen() may replace it */
+	uint64_t bound;
+	uint64_t retry_ns;
+	uint64_t (*clock_ns)(void);
+
+	/* The directory is not used until these times of that clock. */
+	_Atomic uint64_t reads_off_until, writes_off_until;
+	atomic_bool complained; /* since the directory last worked */
+
+	/* Only the writer uses these. */
+	bool was_off;
+	bool looked;         /* total is known */
+	uint64_t total;      /* bytes of all files, as far as known */
+	uint64_t since_look; /* bytes written since the last scan */
+	uint64_t n_temp;
+
+	/* The cache's lock guards these. */
+	struct rsh_worker writer;
+	pthread_cond_t taken; /* the writer has taken a block of the queue */
+	struct rsh_cache_block *queue[RSH_DISK_QUEUE];
+	uint32_t head, n, max;
+	bool stuck; /* one has waited in vain since the writer took a block */
+};
+
+/* Opens or makes the directory of the options.  Returns 0, or -errno with a
+ * sentence. */
+int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		  struct rsh_error *err);
+/* Writes the blocks that wait, ends the writer and closes the directory. */
+void rsh_disk_close(struct rsh_cache *c);
+
+enum rsh_disk_found {
+	RSH_DISK_MISS,
+	RSH_DISK_HIT,
+	RSH_DISK_REJECTED, /* there was a file, but it did not match */
+	RSH_DISK_ERROR,
+};
+
+/* Reads a block into `content`, which is undefined unless it is a hit.  If the
+ * file is compressed, *packed has its n compressed bytes; the caller frees
+ * it. */
+enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
+				  const struct rsh_block_key *key,
+				  uint8_t *content, uint8_t **packed,
+				  uint32_t *n);
+/* Queues the block, which has a user, for the writer.  Drops it if too many
+ * blocks wait; `patient`: only if that lasts for a second.  While the directory
+ * hangs, one thread waits once.  The lock is held, and given up meanwhile. */
+void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b,
+		      bool patient);
+
+/* ---- blocks that nodes share by servers (shared.c) ----
+ *
+ * A block that is neither in memory nor in the directory is looked up on its
+ * server.  If the server does not have it, the node claims it there, loads it
+ * and stores it.  Other nodes wait for this a bounded time and then load the
+ * block themselves.  A node waits for other nodes only when it has loaded all
+ * that it has claimed, so nodes cannot wait for each other in a circle.
+ */
+
+/* At most this many blocks wait to be stored, and at most this part of the
+ * memory; at most this many claims wait to be removed. */
+#define RSH_SHARED_QUEUE 64
+#define RSH_SHARED_QUEUE_PART 8
+
+struct rsh_shared_job {
+	struct rsh_cache_block *block; /* NULL: the claim is removed */
+	const uint8_t *bytes;          /* the stored form of the block */
+	struct rsh_item item;
+};
+
+struct rsh_shared {
+	struct rsh_cache_servers *servers;
+	bool is_mine; /* the servers are freed with the cache */
+	uint8_t *value; /* only the worker uses it */
+
+	/* The cache's lock guards these. */
+	struct rsh_worker writer;
+	struct rsh_shared_job queue[RSH_SHARED_QUEUE];
+	uint32_t head, n, n_blocks, max_blocks;
+	uint64_t wait_ns; /* how long to wait for a block */
+	uint64_t cut_ns;  /* when this was last reduced */
+};
+
+/* Opens the servers of the options, or uses those that are open.  Returns 0, or
+ * -errno with a sentence. */
+int rsh_shared_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		    struct rsh_error *err);
+/* Stores the blocks that wait, and ends the writer. */
+void rsh_shared_close(struct rsh_cache *c);
+
+/* The lookup of the blocks of one fill on servers. */
+struct rsh_lookup {
+	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
+	struct rsh_item items[RSH_CACHE_LOAD_IOV];
+	uint64_t file[2]; /* name of the file on all nodes */
+	unsigned n, n_found;
+	uint64_t since, until, pause; /* times of the wait; 0: it has not
+				       * begun */
+};
+
+/* The lock is held in all functions below, and released meanwhile. */
+
+/* Looks up those of the blocks of one file that are LOADING, and settles those
+ * that are found; claims the others if possible. */
+void rsh_lookup_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
+		    unsigned n, struct rsh_lookup *h);
+/* Returns whether this thread has to load the block now. */
+bool rsh_lookup_is_ours(const struct rsh_lookup *h,
+		      const struct rsh_cache_block *b);
+/* Called when the block has been settled after a load that succeeded (good) or
+ * failed. */
+void rsh_lookup_loaded(struct rsh_cache *c, struct rsh_lookup *h,
+		     struct rsh_cache_block *b, bool good);
+/* When all other blocks are loaded, waits for a block that another node has
+ * claimed, until it is stored, and then settled, or has to be loaded here.
+ * Returns false if there is none left.  With `hasten` it does not wait. */
+bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten);

@@ -7,7 +7,7 @@
  */
 #include "config.h"
 
-#include "disk_i.h"
+#include "cache_i.h"
 
 #include <dirent.h>
 #include <errno.h>

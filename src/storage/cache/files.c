@@ -7,6 +7,8 @@
 
 #include <xxhash.h>
 
+#include "rsh/util/thread.h"
+
 #define FIRST_FILES 16 /* a power of two */
 #define MAX_FILES (UINT32_C(1) << 28)
 
@@ -17,35 +19,20 @@ static uint64_t file_table_bytes(const struct rsh_cache *c, uint32_t cap)
 				(c->shared ? sizeof(*c->files.shared) : 0));
 }
 
-/* The members are hashed one by one, because padding may have any value. */
-static uint64_t file_id_hash(const struct rsh_cache_file_id *id)
-{
-	const uint64_t words[] = {
-		id->dev, id->ino, id->size, (uint64_t)id->mtime_sec,
-		id->mtime_nsec, id->epoch, id->step, id->state,
-	};
-
-	return XXH3_64bits(words, sizeof(words));
-}
-
-static bool file_id_same(const struct rsh_cache_file_id *a,
-			 const struct rsh_cache_file_id *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
-	       a->mtime_sec == b->mtime_sec &&
-	       a->mtime_nsec == b->mtime_nsec && a->epoch == b->epoch &&
-	       a->step == b->step && a->state == b->state &&
-	       a->memory_only == b->memory_only;
-}
-
 /* Returns the slot of the identity, or the empty one where it would be. */
 static uint32_t *file_table_slot(const struct rsh_file_table *t,
 				 const struct rsh_cache_file_id *id)
 {
-	uint32_t at = (uint32_t)file_id_hash(id) & (t->n_slots - 1);
+	const size_t n = offsetof(struct rsh_cache_file_id, memory_only);
+	uint32_t at = (uint32_t)XXH3_64bits(id, n) & (t->n_slots - 1);
+	const struct rsh_cache_file_id *there;
 
-	while (t->slots[at] && !file_id_same(&t->files[t->slots[at] - 1], id))
-		at = (at + 1) & (t->n_slots - 1);
+	for (; t->slots[at]; at = (at + 1) & (t->n_slots - 1)) {
+		there = &t->files[t->slots[at] - 1];
+		if (memcmp(there, id, n) == 0 &&
+		    there->memory_only == id->memory_only)
+			break;
+	}
 	return &t->slots[at];
 }
 
@@ -93,7 +80,7 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 	rsh_cache_file file = RSH_CACHE_FILE_NONE;
 	uint32_t *slot;
 
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	do {
 		slot = t->cap ? file_table_slot(t, id) : NULL;
 		if (slot && *slot) {
@@ -104,18 +91,16 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 			*slot = t->n;
 		}
 	} while (file == RSH_CACHE_FILE_NONE && file_table_make_room(c));
-	pthread_mutex_unlock(&c->lock);
 	return file;
 }
 
 void rsh_cache_file_share(struct rsh_cache *c, rsh_cache_file file,
 			  const uint64_t name[2])
 {
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	if (c->shared && file < c->files.n)
 		memcpy(c->files.shared[file], name,
 		       sizeof(c->files.shared[file]));
-	pthread_mutex_unlock(&c->lock);
 }
 
 void rsh_file_table_clear(struct rsh_file_table *t)

@@ -241,14 +241,8 @@ static struct iovec iov_of(const void *at, size_t n)
 /* What every command may be answered with. */
 static int line_errno(const char *line)
 {
-	static const char *const errors[] = {
-		"ERROR", "CLIENT_ERROR ", "SERVER_ERROR ",
-	};
-
-	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-		if (strncmp(line, errors[i], strlen(errors[i])) == 0)
-			return EREMOTEIO;
-	return EPROTO;
+	return rsh_begins_any(line, "ERROR", "CLIENT_ERROR ",
+			      "SERVER_ERROR ") ? EREMOTEIO : EPROTO;
 }
 
 /* Takes " NUMBER" off the line.  Is it one, of this at most? */

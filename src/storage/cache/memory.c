@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 
 #include "rsh/util/compat.h"
+#include "rsh/util/thread.h"
 
 /* Frames are mapped RSH_SLAB_BLOCKS at a time and unmapped only at the end. */
 
@@ -322,24 +323,22 @@ bool rsh_cache_cede(struct rsh_cache *c, uint64_t bytes)
 {
 	bool fits;
 
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	fits = bytes <= c->bound && rsh_cache_charge(c, bytes);
 	if (fits) {
 		rsh_cache_discharge(c, bytes);
 		c->bound -= bytes;
 	}
-	pthread_mutex_unlock(&c->lock);
 	return fits;
 }
 
 void rsh_cache_drop(struct rsh_cache *c)
 {
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	while (block_evict_one(c))
 		;
 	while (block_warm_give_up(c))
 		;
-	pthread_mutex_unlock(&c->lock);
 }
 
 /* ---- compressed blocks ---- */

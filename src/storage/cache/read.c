@@ -5,12 +5,10 @@
  * without the lock, and settles it; other threads that need it wait for this.
  * A thread that has blocks LOADING never waits for another thread, so threads
  * cannot wait for each other in a circle.  It waits for another node
- * (shared_i.h), or until the directory takes a block, only for a short time. */
+ * (cache_i.h), or until the directory takes a block, only for a short time. */
 #include "config.h"
 
-#include "disk_i.h"
 #include "cache_i.h"
-#include "shared_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +17,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
+#include "rsh/util/thread.h"
 
 /* ---- whether blocks are compressed ---- */
 
@@ -276,7 +275,7 @@ static int run_load_rest(struct read_request *rq, struct block_run *run,
 		failed = run_load(rq, blocks + start, at - start);
 		for (unsigned i = start; h && i < at; i++)
 			rsh_lookup_loaded(rq->c, h, blocks[i], failed == 0);
-		rc = rc ? rc : failed;
+		rc = rc ?: failed;
 	}
 	return rc;
 }
@@ -300,7 +299,7 @@ static int run_fill(struct read_request *rq, struct block_run *run,
 		rsh_lookup_begin(c, run->blocks, run->n, &h);
 		do {
 			failed = run_load_rest(rq, run, &h);
-			rc = rc ? rc : failed;
+			rc = rc ?: failed;
 		} while (rsh_lookup_wait(c, &h, rc != 0));
 		found->shared = h.n_found;
 	}
@@ -422,7 +421,7 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 	const struct iovec iov = { buf, len };
 	int rc = rq->loader->load(rq->loader->ctx, offset, &iov, 1);
 
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	c->stats.bypasses++;
 	c->stats.loads++;
 	if (rc) {
@@ -432,7 +431,6 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 		c->stats.bytes_bypassed += len;
 		c->stats.bytes_served += len;
 	}
-	pthread_mutex_unlock(&c->lock);
 	return -rc;
 }
 

@@ -3,7 +3,7 @@
  * connections. */
 #include "config.h"
 
-#include "servers_i.h"
+#include "cache_i.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -16,6 +16,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 #include "rsh/util/xxh3.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -303,7 +304,7 @@ uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 	uint32_t best = RSH_SERVER_NONE;
 	uint64_t most = 0;
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	for (uint32_t i = 0; i < s->n; i++) {
 		const uint64_t weight = server_weight(&s->v[i], group);
 
@@ -313,19 +314,13 @@ uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 		best = i;
 		most = weight;
 	}
-	pthread_mutex_unlock(&s->lock);
 	return best;
 }
 
 bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
 {
-	bool doubtful;
-
-	pthread_mutex_lock(&s->lock);
-	doubtful = server < s->n &&
-		   rsh_clock_ns() < s->v[server].doubt_until;
-	pthread_mutex_unlock(&s->lock);
-	return doubtful;
+	rsh_hold_lock(&s->lock);
+	return server < s->n && rsh_clock_ns() < s->v[server].doubt_until;
 }
 
 /* Stops using the server for a while, and logs one line for all failures until
@@ -363,13 +358,12 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 {
 	struct server *v = &s->v[server];
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	v->n_bad = good ? 0 : v->n_bad + 1;
 	if (v->n_bad >= BAD_VALUES_MAX)
 		server_stop(s, v, "it returns wrong values");
 	else if (good && !v->off)
 		server_works(s, v, NULL);
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- requests ---- */

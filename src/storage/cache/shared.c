@@ -3,15 +3,13 @@
  * there in a thread. */
 #include "config.h"
 
-#include "shared_i.h"
+#include "cache_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "disk_i.h"
-#include "servers_i.h"
 #include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
@@ -184,6 +182,7 @@ struct put {
 	const uint8_t *value;
 };
 
+/* Stores a sealed value of item->stored bytes in place of the claim. */
 static int item_put(struct rsh_link *l, void *ctx)
 {
 	const struct put *p = ctx;
@@ -191,25 +190,6 @@ static int item_put(struct rsh_link *l, void *ctx)
 	return rsh_link_store(l, p->item->name, p->value,
 			      (size_t)RSH_VALUE_HEADER + p->item->stored, 0,
 			      false);
-}
-
-/* Stores a sealed value of item->stored bytes in place of the claim.  Returns 0
- * or a positive errno. */
-static int servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
-		       const uint8_t *value)
-{
-	struct put p = { item, value };
-
-	return rsh_servers_request(s, item->server, item_put, &p);
-}
-
-/* Removes the claim. */
-static void servers_release(struct rsh_cache_servers *s,
-			    const struct rsh_item *item)
-{
-	struct rsh_item copy = *item;
-
-	rsh_servers_request(s, item->server, item_remove, &copy);
 }
 
 /* Blocks of a part of a file of this size are on one server, so that neighbours
@@ -247,20 +227,24 @@ static struct rsh_shared_job shared_job_of(struct rsh_cache_block *b,
 static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
 			 uint8_t *value)
 {
-	const struct rsh_item *item = &j->item;
+	struct rsh_item item = j->item;
+	struct put put = { &item, value };
 	int code;
 
-	if (!j->bytes || !value) {
-		servers_release(sh->servers, item);
-		return ENOMEM;
+	if (j->bytes && value) {
+		memcpy(value + RSH_VALUE_HEADER, j->bytes, item.stored);
+		rsh_value_seal(rsh_servers_key(sh->servers), item.digest, value,
+			       item.stored, item.len);
+		code = rsh_servers_request(sh->servers, item.server, item_put,
+					   &put);
+		/* A full server has evicted the claim, or will. */
+		if (code != ENOSPC)
+			return code;
+	} else {
+		code = ENOMEM;
 	}
-	memcpy(value + RSH_VALUE_HEADER, j->bytes, item->stored);
-	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, value,
-		       item->stored, item->len);
-	code = servers_put(sh->servers, item, value);
-	/* A full server has evicted the claim, or will. */
-	if (code == ENOSPC)
-		servers_release(sh->servers, item);
+	/* The claim is removed. */
+	rsh_servers_request(sh->servers, item.server, item_remove, &item);
 	return code;
 }
 

@@ -24,7 +24,7 @@ static void *worker_main(void *arg)
 	struct rsh_worker *w = arg;
 	struct rsh_cache *c = w->cache;
 
-	pthread_mutex_lock(&c->lock);
+	rsh_hold_lock(&c->lock);
 	for (;;) {
 		while (w->step(c))
 			;
@@ -35,7 +35,6 @@ static void *worker_main(void *arg)
 		while (!w->pending && !w->stop)
 			pthread_cond_wait(&w->wake, &c->lock);
 	}
-	pthread_mutex_unlock(&c->lock);
 	return NULL;
 }
 

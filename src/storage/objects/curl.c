@@ -9,8 +9,6 @@
 
 #include "rsh/util/library.h"
 
-#define CURL_FILE "libcurl.so.4"
-#define CURL_PACKAGE "libcurl4 (RPM: libcurl)"
 #define CURL_OLDEST 0x073d00
 
 struct object_curl rsh_curl;
@@ -35,7 +33,7 @@ static int curl_load(struct rsh_error *err)
 #undef CURL_SYMBOL
 	};
 	const curl_version_info_data *v;
-	int rc = rsh_library_load(CURL_FILE, CURL_PACKAGE, "object storage", symbols,
+	int rc = rsh_library_load(RSH_LIBRARY_CURL, "object storage", symbols,
 				  sizeof(symbols) / sizeof(symbols[0]), err);
 
 	if (rc)

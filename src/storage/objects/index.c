@@ -65,19 +65,24 @@ static bool probe_take(struct object_request *q, const char *data, size_t len)
 	return true;
 }
 
-/* Asks for the first byte of what lies at an address. */
-static int probe_address(struct rsh_objects *o, const char *address,
-			 const char *what, struct rsh_http_answer *out,
-			 struct rsh_error *err)
+/* Asks for the first byte of a name below the address; "": of the address
+ * itself. */
+static int probe_one(struct rsh_objects *o, const char *name,
+		     struct rsh_http_answer *out, struct rsh_error *err)
 {
 	static const char *const headers[] = { "Range: bytes=0-0", NULL };
+	cleanup_free char *what =
+		rsh_text_format("%s%s%s", o->url, *name ? "/" : "", name);
+	cleanup_secret char *address = *name ? rsh_object_address(o, name) :
+					       rsh_object_own_address(o);
 	char first = '\0';
 	struct object_request q = {
 		.address = address, .what = what, .sign = true,
 		.headers = headers, .deadline = rsh_object_deadline(o),
 		.judge = probe_judge, .sink = probe_take, .ctx = &first,
 	};
-	int rc = rsh_object_carry_out(o, &q);
+	int rc = what && address ? rsh_object_carry_out(o, &q) :
+				   rsh_error_nomem(&q.err);
 
 	*out = q.answer;
 	/* Some servers give a page for whatever they do not have. */
@@ -85,29 +90,6 @@ static int probe_address(struct rsh_objects *o, const char *address,
 		return rsh_error_set(err, ENOENT, "%s: the server "
 				     RSH_OBJECT_PAGE, what);
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
-}
-
-static int probe_one(struct rsh_objects *o, const char *name,
-		     struct rsh_http_answer *out, struct rsh_error *err)
-{
-	cleanup_free char *what = rsh_text_format("%s/%s", o->url, name);
-	char *address = rsh_object_address(o, name);
-	int rc = what && address ? probe_address(o, address, what, out, err) :
-				   rsh_error_nomem(err);
-
-	rsh_secret_free(address);
-	return rc;
-}
-
-static int probe_self(struct rsh_objects *o, struct rsh_http_answer *out,
-		      struct rsh_error *err)
-{
-	char *address = rsh_object_own_address(o);
-	int rc = address ? probe_address(o, address, o->url, out, err) :
-			   rsh_error_nomem(err);
-
-	rsh_secret_free(address);
-	return rc;
 }
 
 /* Servers without ranges give pages for directories as well. */
@@ -123,7 +105,7 @@ bool rsh_object_is_file(struct rsh_objects *o)
 	struct rsh_http_answer answer = { .status = 0 };
 	struct rsh_error err;
 
-	probe_self(o, &answer, &err);
+	probe_one(o, "", &answer, &err);
 	return answer.status == 206 ||
 	       (answer.status == 200 && probe_is_file_name(o->url));
 }
@@ -154,8 +136,7 @@ int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 			    struct rsh_error *err)
 {
 	struct rsh_http_answer answer = { .status = 0 };
-	int rc = *name ? probe_one(o, name, &answer, err) :
-			 probe_self(o, &answer, err);
+	int rc = probe_one(o, name, &answer, err);
 
 	*out = (struct rsh_object_listing){ .n = 0 };
 	if (rc == 0 && (answer.status != 206 || !answer.has_total))
@@ -236,7 +217,7 @@ static int index_names(struct rsh_names *names, const char *prefix,
 	int rc = 0;
 
 	if (begin == '{') {
-		rc = rsh_weight_map_parse(g->data, g->len, g->what, &map, err);
+		rc = rsh_weight_map_parse(g->data, g->len, g->q.what, &map, err);
 		if (rc)
 			return rc;
 		for (uint32_t i = 0; i < map.n_files && rc == 0; i++)
@@ -249,7 +230,7 @@ static int index_names(struct rsh_names *names, const char *prefix,
 		return rsh_error_set(err, EBADMSG, "%s: a web page, not a list "
 				     "of names; --source-index names a file "
 				     "with one name on each line, or the index "
-				     "of a model's parts", g->what);
+				     "of a model's parts", g->q.what);
 	/* A name is on each line; what begins with '#' is a remark. */
 	while (*text && rc == 0) {
 		size_t n = strcspn(text, "\r\n");
@@ -266,17 +247,16 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 		      struct rsh_names *names, struct rsh_error *err)
 {
 	const char *name = o->index ? o->index : INDEX_OF_MODEL;
-	char *address = rsh_object_address(o, name);
+	cleanup_secret char *address = rsh_object_address(o, name);
 	cleanup_free char *what = rsh_text_format("%s/%s", o->url, name);
 	struct object_get g = {
-		.address = address, .what = what, .sign = true,
-		.max = INDEX_MAX, .deadline = rsh_object_deadline(o),
+		.q.address = address, .q.what = what, .q.sign = true,
+		.q.deadline = rsh_object_deadline(o), .max = INDEX_MAX,
 	};
 	int rc = what && address ?
 		rsh_object_get(o, &g, rsh_object_carry_out, err) :
 		rsh_error_nomem(err);
 
-	rsh_secret_free(address);
 	rc = rc ?: index_names(names, prefix, &g, err);
 	if (rc == 0 && index_add(names, prefix, name, strlen(name)))
 		rc = rsh_error_nomem(err);

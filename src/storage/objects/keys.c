@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/objects/keys.c finds keys and settings where Amazon's tools have
  * them: the environment, profiles in files, services of containers and
- * machines.  A service is asked only where the environment or an option names
- * it. */
+ * machines, and the token service, which gives keys of a role for the token of
+ * a web identity.  A service is asked only where the environment or an option
+ * names it. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -18,6 +19,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/aws_keys.h"
 
 #define KEYS_FILE_MAX ((size_t)1 << 20)
@@ -25,6 +27,8 @@
 #define KEYS_EARLY 300
 #define KEYS_CONTAINER_HOST "http://169.254.170.2"
 #define KEYS_INSTANCE_HOST "http://169.254.169.254"
+#define STS_ANSWER_MAX ((size_t)64 << 10)
+#define STS_GLOBAL "https://sts.amazonaws.com"
 
 void rsh_object_keys_clear(struct object_keys *k)
 {
@@ -38,15 +42,10 @@ void rsh_object_keys_clear(struct object_keys *k)
 
 void rsh_object_settings_clear(struct keys_settings *s)
 {
-	rsh_secret_free(s->region);
-	rsh_secret_free(s->endpoint);
-	rsh_secret_free(s->ca_file);
-	rsh_secret_free(s->style);
-	rsh_secret_free(s->services);
-	rsh_secret_free(s->ignores);
-	rsh_secret_free(s->role);
-	rsh_secret_free(s->token_file);
-	rsh_secret_free(s->session);
+	char **texts = &s->region;
+
+	for (size_t i = 0; i < sizeof(*s) / sizeof(*texts); i++)
+		rsh_secret_free(texts[i]);
 	memset(s, 0, sizeof(*s));
 }
 
@@ -100,10 +99,8 @@ static void keys_setting(void *ctx, const char *parent, const char *key,
 			keys_take(f, table[i].to, value);
 	if (!strcmp(key, "Expiration"))
 		rsh_http_date(value, strlen(value), &f->keys.expires, NULL);
-	f->needs_program |= !strcmp(key, "credential_process") ||
-			    !strcmp(key, "role_arn") ||
-			    !strcmp(key, "sso_session") ||
-			    !strcmp(key, "sso_start_url");
+	f->needs_program |= rsh_is_any(key, "credential_process", "role_arn",
+				       "sso_session", "sso_start_url");
 }
 
 static void keys_service_setting(void *ctx, const char *parent,
@@ -150,7 +147,7 @@ static int keys_load(const struct rsh_objects *o, const char *path,
 		return -ENOMEM;
 	n = rsh_read_all(fd, *text, KEYS_FILE_MAX);
 	if (n < 0 || (size_t)n == KEYS_FILE_MAX) {
-		rsh_secret_free(*text);
+		rsh_secret_free(steal_pointer(text));
 		return n < 0 ? (int)n : -EFBIG;
 	}
 	(*text)[n] = '\0';
@@ -164,7 +161,7 @@ static int keys_of_file(const struct rsh_objects *o, const char *path,
 			struct keys_found *f, bool *found,
 			struct rsh_error *err)
 {
-	char *text;
+	cleanup_secret char *text = NULL;
 	size_t len;
 	int rc = path ? keys_load(o, path, &text, &len) : -ENOENT;
 
@@ -175,7 +172,6 @@ static int keys_of_file(const struct rsh_objects *o, const char *path,
 	*found |= rsh_aws_section(text, len, kind, name,
 				  kind == RSH_AWS_SERVICES ?
 				  keys_service_setting : keys_setting, f);
-	rsh_secret_free(text);
 	return f->nomem ? rsh_error_nomem(err) : 0;
 }
 
@@ -299,10 +295,9 @@ static int keys_find_identity(struct rsh_objects *o,
 {
 	const char *file = rsh_object_first(
 		s ? s->token_file : NULL,
-		rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"), NULL);
+		rsh_object_env("AWS_WEB_IDENTITY_TOKEN_FILE"));
 	const char *role = rsh_object_first(s ? s->role : NULL,
-					    rsh_object_env("AWS_ROLE_ARN"),
-					    NULL);
+					    rsh_object_env("AWS_ROLE_ARN"));
 	const char *session = rsh_object_first(
 		s ? s->session : NULL,
 		rsh_object_env("AWS_ROLE_SESSION_NAME"), "reshardfs");
@@ -366,9 +361,9 @@ int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err)
 {
-	const char *named =
-		rsh_object_first(opts->profile, rsh_object_env("AWS_PROFILE"),
-				 rsh_object_env("AWS_DEFAULT_PROFILE"));
+	const char *named = rsh_object_first(
+		opts->profile,
+		rsh_object_env("AWS_PROFILE", "AWS_DEFAULT_PROFILE"));
 	struct keys_found f = { .nomem = false };
 	bool found = false;
 	int rc;
@@ -398,56 +393,99 @@ int rsh_object_keys_find(struct rsh_objects *o,
 
 /* ---- services ---- */
 
-/* The token of the environment, or what now stands in the file that it
- * names. */
-static int keys_service_token(const struct rsh_objects *o, char **out)
+/* Whether tools of old ask the global service in this region if
+ * AWS_STS_REGIONAL_ENDPOINTS is "legacy". */
+static bool sts_is_global(const char *region)
 {
+	const char *which = rsh_object_first(
+		rsh_object_env("AWS_STS_REGIONAL_ENDPOINTS"), "");
+
+	return !strcasecmp(which, "legacy") && rsh_is_any(
+		region, "ap-northeast-1", "ap-south-1", "ap-southeast-1",
+		"ap-southeast-2", "ca-central-1", "eu-central-1", "eu-north-1",
+		"eu-west-1", "eu-west-2", "eu-west-3", "sa-east-1",
+		"us-east-1", "us-east-2", "us-west-1", "us-west-2");
+}
+
+int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
+			struct rsh_error *err)
+{
+	const char *given =
+		rsh_object_env("AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL");
+	const bool is_china = !strncmp(o->region, "cn-", 3);
+
+	if (o->origin != KEYS_WEB_IDENTITY)
+		return 0;
+	if (given && !ignores)
+		o->service = rsh_arena_format(&o->texts, "%s%s",
+					      strstr(given, "://") ? "" :
+					      "https://", given);
+	else if (sts_is_global(o->region))
+		o->service = rsh_object_keep(o, STS_GLOBAL);
+	else
+		o->service = rsh_arena_format(&o->texts,
+					      "https://sts.%s.amazonaws.com%s",
+					      o->region, is_china ? ".cn" : "");
+	if (!o->service)
+		return rsh_error_nomem(err);
+	if (!rsh_objects_is_url(o->service) || *o->service != 'h')
+		return rsh_error_set(err, EINVAL, "%s: not an address of a "
+				     "token service (AWS_ENDPOINT_URL_STS)",
+				     o->service);
+	return 0;
+}
+
+/* The token of the environment, or what now stands in the file that it names,
+ * since it is renewed too. */
+static int keys_service_token(const struct rsh_objects *o, char **out,
+			      struct rsh_error *err)
+{
+	const bool is_role = o->origin == KEYS_WEB_IDENTITY;
 	size_t len;
 	int rc;
 
 	*out = NULL;
 	if (!o->token_file) {
 		*out = rsh_secret_dup(o->service_token);
-		return o->service_token && !*out ? -ENOMEM : 0;
+		rc = o->service_token && !*out ? -ENOMEM : 0;
+	} else {
+		rc = keys_load(o, o->token_file, out, &len);
 	}
-	rc = keys_load(o, o->token_file, out, &len);
-	if (rc == 0)
+	if (rc)
+		return rsh_error_set(err, -rc, "cannot read the token %s%s: %s",
+				     is_role ? "of the web identity, " :
+				     "for the credentials service",
+				     is_role ? o->token_file : "",
+				     strerror(-rc));
+	if (o->token_file)
 		(*out)[strcspn(*out, "\r\n")] = '\0';
-	return rc;
+	return 0;
 }
 
 static int keys_ask(struct rsh_objects *o, struct object_get *g,
 		    const char *name, const char *value, struct rsh_error *err)
 {
-	char *header = value ? rsh_object_header(name, value) : NULL;
+	cleanup_secret char *header =
+		value ? rsh_object_header(name, value) : NULL;
 	const char *headers[] = { header, NULL };
-	int rc;
 
 	if (value && !header)
 		return rsh_error_nomem(err);
-	g->what = "the credentials service";
-	g->direct = true;
-	g->headers = header ? headers : NULL;
+	g->q.what = "the credentials service";
+	g->q.direct = true;
+	g->q.headers = header ? headers : NULL;
 	g->max = KEYS_FILE_MAX;
-	rc = rsh_object_get(o, g, rsh_object_once, err);
-	rsh_secret_free(header);
-	return rc;
+	return rsh_object_get(o, g, rsh_object_once, err);
 }
 
 static int keys_of_container(struct rsh_objects *o, struct object_get *g,
 			     struct rsh_error *err)
 {
-	char *token;
-	int rc = keys_service_token(o, &token);
+	cleanup_secret char *token = NULL;
+	int rc = keys_service_token(o, &token, err);
 
-	if (rc)
-		return rsh_error_set(err, -rc,
-				     "cannot read the token for the credentials service: %s",
-				     strerror(-rc));
-	g->address = o->service;
-	rc = keys_ask(o, g, "Authorization", token, err);
-	rsh_secret_free(token);
-	return rc;
+	g->q.address = o->service;
+	return rc ?: keys_ask(o, g, "Authorization", token, err);
 }
 
 /* Asks what follows the service's address, with the token of a session. */
@@ -461,8 +499,7 @@ static int keys_of_path(struct rsh_objects *o, struct object_get *g,
 				  "security-credentials/%s", o->service, name);
 	if (!address)
 		return rsh_error_nomem(err);
-	g->address = address;
-	g->is_put = false;
+	g->q.address = address;
 	return keys_ask(o, g, "X-aws-ec2-metadata-token", session, err);
 }
 
@@ -470,15 +507,16 @@ static int keys_of_path(struct rsh_objects *o, struct object_get *g,
 static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 			    struct rsh_error *err)
 {
-	struct object_get session = { .deadline = g->deadline, .is_put = true };
-	struct object_get role = { .deadline = g->deadline };
+	struct object_get session = { .q.deadline = g->q.deadline,
+				      .q.is_put = true };
+	struct object_get role = { .q.deadline = g->q.deadline };
 	cleanup_free char *address =
 		rsh_text_format("%s/latest/api/token", o->service);
 	int rc;
 
 	if (!address)
 		return rsh_error_nomem(err);
-	session.address = address;
+	session.q.address = address;
 	rc = keys_ask(o, &session, "X-aws-ec2-metadata-token-ttl-seconds",
 		      "21600", err) ?:
 	     keys_of_path(o, &role, session.data, "", err);
@@ -491,19 +529,33 @@ static int keys_of_instance(struct rsh_objects *o, struct object_get *g,
 	return rc;
 }
 
-/* The token is read again each time, since it is renewed too. */
 static int keys_of_role(struct rsh_objects *o, struct object_get *g,
 			struct rsh_error *err)
 {
-	char *token;
-	int rc = keys_service_token(o, &token);
+	cleanup_secret char *token = NULL, *form = NULL;
+	cleanup_free char *what = rsh_text_format(
+		"role %s: the token service %s", o->role, o->service);
+	int rc = keys_service_token(o, &token, err);
 
-	if (rc)
-		return rsh_error_set(err, -rc,
-				     "cannot read the token of the web identity, %s: %s",
-				     o->token_file, strerror(-rc));
-	rc = rsh_object_sts_ask(o, token, g, err);
-	rsh_secret_free(token);
+	if (rc == 0) {
+		form = rsh_object_form((struct object_parameter[]){
+			{ "Action", "AssumeRoleWithWebIdentity" },
+			{ "RoleArn", o->role },
+			{ "RoleSessionName", o->session },
+			{ "Version", "2011-06-15" },
+			{ "WebIdentityToken", token }, { NULL, NULL } });
+		rc = form && what ? 0 : rsh_error_nomem(err);
+	}
+	g->q.address = o->service;
+	g->q.what = what;
+	g->q.form = form;
+	/* Otherwise libcurl waits until the server asks for the form. */
+	g->q.headers = (const char *const[]){ "Expect:", NULL };
+	g->max = STS_ANSWER_MAX;
+	/* A proxy would see the token. */
+	g->q.direct = !strncasecmp(o->service, "http:", 5);
+	rc = rc ?: rsh_object_get(o, g, rsh_object_once, err);
+	g->q.what = "the token service";
 	return rc;
 }
 
@@ -511,7 +563,7 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 			   struct keys_found *f, struct rsh_error *err)
 {
 	const bool is_role = o->origin == KEYS_WEB_IDENTITY;
-	struct object_get g = { .deadline = deadline };
+	struct object_get g = { .q.deadline = deadline };
 	int rc = is_role ? keys_of_role(o, &g, err) :
 		 o->origin == KEYS_CONTAINER ? keys_of_container(o, &g, err) :
 					       keys_of_instance(o, &g, err);
@@ -522,7 +574,7 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
 						      keys_setting, f) ||
 	    !f->keys.id || !f->keys.secret)
 		rc = rsh_error_set(err, EBADMSG, "%s returned no credentials%s",
-				   g.what, is_role ?
+				   g.q.what, is_role ?
 				   "; AWS_ENDPOINT_URL_STS sets the service" :
 				   "");
 	rsh_secret_free(g.data);
@@ -535,15 +587,11 @@ static int keys_of_service(struct rsh_objects *o, uint64_t deadline,
  * expire soon. */
 static bool keys_are_due(struct rsh_objects *o, unsigned *number)
 {
-	bool due;
-
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	*number = o->keys_number;
-	due = (o->service && !o->keys.id) ||
-	      (o->keys.expires && !o->renewing &&
-	       time(NULL) + KEYS_EARLY >= o->keys.expires);
-	pthread_mutex_unlock(&o->lock);
-	return due;
+	return (o->service && !o->keys.id) ||
+	       (o->keys.expires && !o->renewing &&
+		time(NULL) + KEYS_EARLY >= o->keys.expires);
 }
 
 static int keys_fetch(struct rsh_objects *o, uint64_t deadline,
@@ -611,7 +659,8 @@ static void keys_first_ca_file(void *ctx, const char *path)
 static bool keys_read_ca(struct rsh_objects *o, unsigned number)
 {
 	const char *path = o->ca_file;
-	char *secret = NULL, *text = NULL;
+	cleanup_secret char *secret = NULL;
+	char *text;
 	size_t len = 0;
 	bool is_other;
 
@@ -622,7 +671,6 @@ static bool keys_read_ca(struct rsh_objects *o, unsigned number)
 	text = malloc(len + 1);
 	if (text)
 		memcpy(text, secret, len + 1);
-	rsh_secret_free(secret);
 	pthread_mutex_lock(&o->lock);
 	is_other = text && (o->ca_number != number || !o->ca_text ||
 			    len != o->ca_length ||
@@ -643,10 +691,7 @@ static bool keys_read_ca(struct rsh_objects *o, unsigned number)
 
 static int keys_again(struct rsh_objects *o, struct object_request *q)
 {
-	q->rc = 0;
-	q->is_refused = q->is_untrusted = false;
-	q->tries = q->wrong = 0;
-	q->due = 0;
+	rsh_object_again(q);
 	if (!q->has_range && q->restart)
 		q->restart(q);
 	return rsh_object_once(o, q);

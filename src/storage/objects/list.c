@@ -91,7 +91,7 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 			 const struct object_list_at *at, struct list_page *p,
 			 bool *is_unsupported, struct rsh_error *err)
 {
-	char *address = rsh_object_list_address(o, prefix, at);
+	cleanup_secret char *address = rsh_object_list_address(o, prefix, at);
 	struct object_request q = {
 		.address = address, .what = o->url, .sign = true, .ctx = p,
 		.deadline = rsh_object_deadline(o), .sink = list_take_page,
@@ -114,7 +114,6 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 			      "server", o->url, text);
 	}
 	rsh_listing_parser_free(p->parser);
-	rsh_secret_free(address);
 	p->parser = NULL;
 	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
 }
@@ -125,16 +124,13 @@ static int list_first_page(struct rsh_objects *o, const char *prefix,
 			   struct object_list_at *at, struct list_page *p,
 			   struct rsh_error *err)
 {
-	struct rsh_error first = RSH_ERROR_INIT, again = RSH_ERROR_INIT;
+	struct rsh_error first = RSH_ERROR_INIT, again;
 	bool is_unsupported;
 	int rc = list_one_page(o, prefix, at, p, &is_unsupported, &first);
 
-	if (rc && is_unsupported) {
+	while (rc && is_unsupported && !at->is_plain) {
+		at->is_plain = at->is_first_version;
 		at->is_first_version = true;
-		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
-	}
-	if (rc && is_unsupported) {
-		at->is_plain = true;
 		rc = list_one_page(o, prefix, at, p, &is_unsupported, &again);
 	}
 	if (rc && strstr(first.text, "AccessDenied"))
@@ -194,12 +190,7 @@ static int list_pages(struct rsh_objects *o, const char *prefix,
 
 /* ---- the listing ---- */
 
-static int list_compare(const void *a, const void *b)
-{
-	const struct rsh_object *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(list_compare, struct rsh_object, strcmp(x->name, y->name))
 
 /* Returns whether an empty object has the name of a directory: tools that show
  * buckets as directories make such objects. */

@@ -140,10 +140,9 @@ static uint64_t transfer_deadline(const struct object_transfer *t)
 /* After this the caller of the request owns it and may free it at once. */
 static void loop_finish(struct object_loop *l, struct object_request *q)
 {
-	pthread_mutex_lock(&l->lock);
+	rsh_hold_lock(&l->lock);
 	q->is_done = true;
 	pthread_cond_signal(&q->done);
-	pthread_mutex_unlock(&l->lock);
 }
 
 /* Removes the first request of a transfer. */

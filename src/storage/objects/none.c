@@ -7,21 +7,20 @@
 #include <errno.h>
 #include <string.h>
 
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts)
 {
-	(void)url, (void)opts;
 	return 0;
 }
 
 void rsh_objects_options_clear(struct rsh_objects_options *opts)
 {
-	(void)opts;
 }
 
 int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 		     struct rsh_objects **out, struct rsh_error *err)
 {
-	(void)url, (void)opts, (void)out;
 	return rsh_error_set(err, ENOSYS,
 			     "this program was built without object storage");
 }
@@ -30,44 +29,37 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 
 void rsh_objects_free(struct rsh_objects *o)
 {
-	(void)o;
 }
 
 const char *rsh_objects_url(const struct rsh_objects *o)
 {
-	(void)o;
 	return "";
 }
 
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {
-	(void)o, (void)fn, (void)ctx;
 }
 
 void rsh_objects_set_opener(struct rsh_objects *o,
 			    const struct rsh_objects_opener *opener)
 {
-	(void)o, (void)opener;
 }
 
 int rsh_objects_look_up(const char *host, char *to, size_t size)
 {
-	(void)host, (void)to, (void)size;
 	return -ENOSYS;
 }
 
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 			 size_t max)
 {
-	(void)o, (void)ports, (void)max;
 	return 0;
 }
 
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_object_listing *out, struct rsh_error *err)
 {
-	(void)o, (void)prefix, (void)out;
 	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
@@ -75,25 +67,21 @@ int rsh_objects_list_single(struct rsh_objects *o, const char *name,
 			    struct rsh_object_listing *out,
 			    struct rsh_error *err)
 {
-	(void)name;
 	return rsh_objects_list(o, NULL, out, err);
 }
 
 void rsh_object_listing_clear(struct rsh_object_listing *l)
 {
-	(void)l;
 }
 
 int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 		     uint64_t deadline, struct rsh_error *err)
 {
-	(void)o, (void)r, (void)deadline;
 	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
 }
 
 void rsh_objects_stats_get(const struct rsh_objects *o,
 			   struct rsh_objects_stats *out)
 {
-	(void)o;
 	memset(out, 0, sizeof(*out));
 }

@@ -19,21 +19,15 @@
 
 /* ---- opening ---- */
 
-static unsigned objects_number(unsigned given, unsigned usual)
-{
-	return given ? given : usual;
-}
-
 /* A daemon looks at it later, and from another directory. */
 static int objects_ca_file(struct rsh_objects *o,
 			   const struct rsh_objects_options *opts,
 			   const struct keys_settings *s, struct rsh_error *err)
 {
-	const char *ca = rsh_object_first(opts->ca_file,
-					  rsh_object_env("AWS_CA_BUNDLE"),
-					  s->ca_file);
+	const char *ca = rsh_object_first(
+		opts->ca_file, rsh_object_env("AWS_CA_BUNDLE"), s->ca_file,
+		rsh_object_env("SSL_CERT_FILE"));
 
-	ca = rsh_object_first(ca, rsh_object_env("SSL_CERT_FILE"), NULL);
 	if (ca && access(ca, F_OK) != 0)
 		return rsh_error_set(err, errno, "CA file %s: %s", ca,
 				     strerror(errno));
@@ -45,39 +39,22 @@ static void objects_settings(struct rsh_objects *o,
 			     const struct rsh_objects_options *opts,
 			     const struct keys_settings *s)
 {
-	const char *region;
-
-	o->requests = objects_number(opts->requests, RSH_OBJECTS_REQUESTS);
+	o->requests = opts->requests ?: RSH_OBJECTS_REQUESTS;
 	if (o->requests > OBJECTS_REQUESTS_MAX)
 		o->requests = OBJECTS_REQUESTS_MAX;
-	o->stall_ms = objects_number(opts->stall_ms, OBJECTS_STALL_MS);
-	o->timeout_ms = objects_number(opts->timeout_ms, OBJECTS_TIMEOUT_MS);
+	o->stall_ms = opts->stall_ms ?: OBJECTS_STALL_MS;
+	o->timeout_ms = opts->timeout_ms ?: OBJECTS_TIMEOUT_MS;
 	o->index = rsh_object_keep(o, opts->index);
-	region = rsh_object_first(opts->region, rsh_object_env("AWS_REGION"),
-				  rsh_object_env("AWS_DEFAULT_REGION"));
-	region = rsh_object_first(region, s->region, OBJECTS_REGION);
-	o->region = rsh_object_keep(o, region);
+	o->region = rsh_object_keep(o, rsh_object_first(
+		opts->region, rsh_object_env("AWS_REGION", "AWS_DEFAULT_REGION"),
+		s->region, OBJECTS_REGION));
 }
 
 static bool objects_ignores(const struct keys_settings *s)
 {
-	return !strcasecmp(
-		rsh_object_first(
-			rsh_object_env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
-			s->ignores, ""), "true");
-}
-
-static const char *objects_endpoint(const struct rsh_objects_options *opts,
-				    const struct keys_settings *s)
-{
-	const char *of_env =
-		rsh_object_first(rsh_object_env("AWS_ENDPOINT_URL_S3"),
-				 rsh_object_env("AWS_ENDPOINT_URL"),
-				 s->endpoint);
-
-	if (objects_ignores(s))
-		of_env = NULL;
-	return rsh_object_first(opts->endpoint, of_env, NULL);
+	return !strcasecmp("true", rsh_object_first(
+		rsh_object_env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
+		s->ignores, ""));
 }
 
 /* As an option says, or else the profile. */
@@ -108,6 +85,8 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 {
 	struct keys_settings s = { NULL };
 	enum rsh_objects_style style;
+	const char *endpoint;
+	bool ignores;
 	int rc = rsh_object_url_parse(o, url, opts, err) ?:
 		 rsh_object_keys_find(o, opts, &s, err) ?:
 		 objects_ca_file(o, opts, &s, err);
@@ -120,19 +99,20 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 	if (rc == 0 && o->pays && o->origin == KEYS_NONE)
 		rc = rsh_error_set(err, EINVAL, "%s: --requester-pays needs "
 				   "credentials", o->url);
-	rc = rc ?: rsh_object_sts_find(o, objects_ignores(&s), err) ?:
+	ignores = objects_ignores(&s);
+	endpoint = ignores ? opts->endpoint : rsh_object_first(
+		opts->endpoint,
+		rsh_object_env("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+		s.endpoint);
+	rc = rc ?: rsh_object_sts_find(o, ignores, err) ?:
 		   objects_style(o, opts, &s, &style, err) ?:
-		   rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
-					 style, err);
+		   rsh_object_url_finish(o, url, endpoint, style, err);
 	rsh_object_settings_clear(&s);
 	if (rc == 0)
 		o->proxy = rsh_object_proxy(o->base);
 	/* A proxy may be named in either case of letters, or for everything. */
-	o->has_proxy = rsh_object_env("http_proxy") ||
-		       rsh_object_env("https_proxy") ||
-		       rsh_object_env("HTTPS_PROXY") ||
-		       rsh_object_env("all_proxy") ||
-		       rsh_object_env("ALL_PROXY");
+	o->has_proxy = rsh_object_env("http_proxy", "https_proxy", "HTTPS_PROXY",
+				      "all_proxy", "ALL_PROXY");
 	return rc;
 }
 

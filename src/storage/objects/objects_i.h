@@ -3,25 +3,32 @@
  * address, its credentials, and requests that a thread carries out. */
 #pragma once
 
+#include <curl/curl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "curl_i.h"
 #include "rsh/storage/objects.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/error.h"
 #include "rsh/util/secret.h"
 #include "rsh/wire/http_answer.h"
 
-/* ---- settings (keys.c) ---- */
+/* ---- settings (url.c) ---- */
 
-/* Returns the value of an environment variable; NULL if it is unset or
- * empty. */
-const char *rsh_object_env(const char *name);
-/* Returns the first text that is neither NULL nor empty, or NULL. */
-const char *rsh_object_first(const char *a, const char *b, const char *c);
+/* Returns the value of the first of these environment variables that is set and
+ * not empty, or NULL. */
+const char *rsh_object_env_of(const char *const *names);
+#define rsh_object_env(...) \
+	rsh_object_env_of((const char *const[]){ __VA_ARGS__, NULL })
+/* Returns the first of texts that is neither NULL nor empty, or the last. */
+const char *rsh_object_first_of(const char *const *texts, size_t n);
+#define rsh_object_first(...)                                   \
+	rsh_object_first_of((const char *const[]){ __VA_ARGS__ }, \
+			    sizeof((const char *const[]){ __VA_ARGS__ }) / \
+			    sizeof(char *))
 
 /* ---- credentials (keys.c) ---- */
 
@@ -51,7 +58,7 @@ struct keys_settings {
 };
 void rsh_object_settings_clear(struct keys_settings *s);
 
-/* ---- names of servers (names.c) ---- */
+/* ---- names of servers (request.c) ---- */
 
 /* The addresses of a server that were looked up outside the sandbox. */
 struct object_name {
@@ -61,13 +68,6 @@ struct object_name {
 };
 #define OBJECT_NAMES 8
 
-/* Looks up the server of an address, or of the proxy unless that is NULL, if it
- * was not looked up since that time; 0: not in the last minutes.  Without an
- * opener, or if the lookup fails, libcurl looks up the name. */
-void rsh_object_look_up(struct rsh_objects *o, const char *address,
-			const char *proxy, uint64_t since);
-/* Appends to the list what CURLOPT_RESOLVE sets.  Returns 0 or -ENOMEM. */
-int rsh_object_names_list(struct rsh_objects *o, struct curl_slist **list);
 void rsh_object_names_clear(struct rsh_objects *o);
 
 /* ---- an opened address ---- */
@@ -172,7 +172,7 @@ struct object_parameter {
  * out of memory. */
 char *rsh_object_form(const struct object_parameter *parameters);
 
-/* ---- requests (transfer.c, loop.c, request.c, why.c) ---- */
+/* ---- requests (transfer.c, loop.c, request.c) ---- */
 
 struct object_request;
 struct object_transfer;
@@ -257,6 +257,15 @@ struct object_request {
 	unsigned keys_number, ca_number;
 };
 
+/* Lets a request begin again from what it has. */
+static inline void rsh_object_again(struct object_request *q)
+{
+	q->rc = 0;
+	q->is_refused = q->is_untrusted = q->is_unsupported = false;
+	q->tries = q->wrong = 0;
+	q->due = 0;
+}
+
 /* An attempt to carry out a request, or several requests with consecutive
  * ranges. */
 struct object_transfer {
@@ -283,6 +292,7 @@ struct object_transfer {
 	struct rsh_listing_page page;
 	size_t refusal_len;
 	unsigned keys_number, ca_number;
+	bool failed; /* out of memory */
 	/* A transfer that continues calls this when its first request is done.
 	 * It must not use that request again. */
 	void (*first_done)(struct object_transfer *t);
@@ -316,10 +326,6 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code);
 /* Frees what a transfer has, except the handle. */
 void rsh_object_transfer_clear(struct object_transfer *t);
-/* Return the text after "the server" if there is no complete answer, and the
- * text of the system or of libcurl for it.  Both are constant texts. */
-const char *rsh_object_why(CURLcode code);
-const char *rsh_object_detail(const struct object_transfer *t, CURLcode code);
 /* Returns the proxy that the environment sets for an address (from malloc),
  * without name and password.  NULL: none, or out of memory. */
 char *rsh_object_proxy(const char *address);
@@ -337,11 +343,7 @@ void rsh_object_expire(struct object_request *q);
 /* A GET of a complete body of at most `max` bytes, into secret memory, with a
  * NUL after it. */
 struct object_get {
-	const char *address, *what;
-	const char *const *headers;
-	const char *form;
-	bool sign, is_put, direct;
-	uint64_t deadline;
+	struct object_request q; /* its sink is set here */
 	size_t max;
 	char *data; /* the result, for rsh_secret_free() */
 	size_t len;
@@ -353,15 +355,10 @@ int rsh_object_get(struct rsh_objects *o, struct object_get *g,
  * of memory. */
 char *rsh_object_header(const char *name, const char *value);
 
-/* ---- roles of web identities (sts.c) ---- */
-
-/* Sets the address of the token service if the keys are those of a role.  If
- * `ignores` is true the environment does not set it. */
+/* Sets the address of the token service if the keys are those of a role of a
+ * web identity.  If `ignores` is true the environment does not set it. */
 int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
 			struct rsh_error *err);
-/* Gets the answer of the service, an XML text, in exchange for the token. */
-int rsh_object_sts_ask(struct rsh_objects *o, const char *token,
-		       struct object_get *g, struct rsh_error *err);
 
 /* ---- signatures (sign.c) ---- */
 
@@ -397,3 +394,59 @@ int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 			  struct rsh_error *err);
 /* Returns whether the address is that of a file. */
 bool rsh_object_is_file(struct rsh_objects *o);
+
+/* ---- the functions of libcurl that are called (curl.c) ----
+ *
+ * The library is loaded when the first address is opened, so that those who
+ * mount local files do not wait for it, nor need to have it. */
+
+/* The library is loaded at run time and may be newer than its header here. */
+#if !HAVE_DECL_CURLOPT_PROTOCOLS_STR
+#define CURLOPT_PROTOCOLS_STR ((CURLoption)10318) /* 7.85 */
+#define CURLOPT_REDIR_PROTOCOLS_STR ((CURLoption)10319)
+#endif
+#if !HAVE_DECL_CURLOPT_QUICK_EXIT
+#define CURLOPT_QUICK_EXIT ((CURLoption)322) /* 7.87 */
+#endif
+/* Older libraries need these options, but newer headers warn of their names. */
+#define RSH_CURLOPT_PROTOCOLS ((CURLoption)181)
+#define RSH_CURLOPT_CA_CACHE_TIMEOUT ((CURLoption)321) /* 7.87 */
+#define RSH_CURLOPT_CAINFO_BLOB ((CURLoption)40309)    /* 7.77 */
+#define RSH_CURLOPT_REDIR_PROTOCOLS ((CURLoption)182)
+/* CURLE_PEER_FAILED_VERIFICATION, and the separate code that libcurl before
+ * 7.62 had for names of hosts; its headers gave that the name of this one. */
+#define RSH_CURLE_UNVERIFIED ((CURLcode)60)
+#define RSH_CURLE_UNVERIFIED_OLD ((CURLcode)51)
+
+#define RSH_CURL_FUNCTIONS(F) \
+	F(global_init_mem) \
+	F(version_info) \
+	F(slist_append) \
+	F(slist_free_all) \
+	F(easy_init) \
+	F(easy_reset) \
+	F(easy_cleanup) \
+	F(easy_setopt) \
+	F(easy_getinfo) \
+	F(easy_strerror) \
+	F(multi_init) \
+	F(multi_cleanup) \
+	F(multi_setopt) \
+	F(multi_add_handle) \
+	F(multi_remove_handle) \
+	F(multi_perform) \
+	F(multi_wait) \
+	F(multi_info_read)
+
+struct object_curl {
+#define RSH_CURL_MEMBER(name) __typeof__(curl_##name) *name;
+	RSH_CURL_FUNCTIONS(RSH_CURL_MEMBER)
+#undef RSH_CURL_MEMBER
+};
+
+/* It is filled in by rsh_object_curl_start(), and nothing is called before. */
+extern struct object_curl rsh_curl;
+
+/* Loads libcurl and starts it, once a process; any thread may call this.  0 or
+ * -errno with a sentence. */
+int rsh_object_curl_start(struct rsh_error *err);

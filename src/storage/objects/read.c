@@ -122,10 +122,7 @@ static int range_carry_out_plainly(struct rsh_objects *o,
 	const char *asked = q->etag ? q->etag : "";
 	int rc;
 
-	q->rc = 0;
-	q->is_unsupported = false;
-	q->tries = q->wrong = 0;
-	q->due = 0;
+	rsh_object_again(q);
 	q->etag = NULL;
 	q->unmodified_since = 0;
 	rc = rsh_object_carry_out(o, q);
@@ -137,7 +134,7 @@ static int range_carry_out_plainly(struct rsh_objects *o,
 static int range_carry_out(struct rsh_objects *o, struct object_request *q)
 {
 	const bool is_first = range_is_first(q->object);
-	char *address = rsh_object_address(o, q->object->name);
+	cleanup_secret char *address = rsh_object_address(o, q->object->name);
 	int rc;
 
 	if (!address)
@@ -148,7 +145,6 @@ static int range_carry_out(struct rsh_objects *o, struct object_request *q)
 	if (rc && is_first && (q->etag || q->unmodified_since) &&
 	    (q->answer.status == 412 || q->is_unsupported))
 		rc = range_carry_out_plainly(o, q);
-	rsh_secret_free(address);
 	return rc;
 }
 

@@ -126,8 +126,7 @@ static bool sign_request(const struct sign_address *a,
 {
 	const char *token = keys->token ? keys->token : "";
 	const size_t size = strlen(a->host) + strlen(token) + 512;
-	char *text = rsh_secret_alloc(size);
-	bool ok;
+	cleanup_secret char *text = rsh_secret_alloc(size);
 
 	if (!text)
 		return false;
@@ -140,9 +139,7 @@ static bool sign_request(const struct sign_address *a,
 		 keys->token ? "x-amz-security-token:" : "", token,
 		 keys->token ? "\n" : "", sign_names(keys, pays),
 		 RSH_OBJECT_NO_BODY);
-	ok = sign_digest(text, hex);
-	rsh_secret_free(text);
-	return ok;
+	return sign_digest(text, hex);
 }
 
 /* The key of a day, a region and S3. */
@@ -150,18 +147,15 @@ static bool sign_key(const struct object_keys *keys, const char *region,
 		     const char *date, uint8_t key[SHA256_BYTES])
 {
 	const size_t size = strlen(keys->secret) + sizeof("AWS4");
-	char *first = rsh_secret_alloc(size);
-	bool ok;
+	cleanup_secret char *first = rsh_secret_alloc(size);
 
 	if (!first)
 		return false;
 	snprintf(first, size, "AWS4%s", keys->secret);
-	ok = sign_next(first, size - 1, date, DAY, key) &&
-	     sign_next(key, SHA256_BYTES, region, strlen(region), key) &&
-	     sign_next(key, SHA256_BYTES, "s3", 2, key) &&
-	     sign_next(key, SHA256_BYTES, "aws4_request", 12, key);
-	rsh_secret_free(first);
-	return ok;
+	return sign_next(first, size - 1, date, DAY, key) &&
+	       sign_next(key, SHA256_BYTES, region, strlen(region), key) &&
+	       sign_next(key, SHA256_BYTES, "s3", 2, key) &&
+	       sign_next(key, SHA256_BYTES, "aws4_request", 12, key);
 }
 
 /* ---- the header ---- */

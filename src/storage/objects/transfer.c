@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* storage/objects/transfer.c sets libcurl's options for a request, and makes
- * its result from the answer: bytes, a failure, or a retry after a pause. */
+ * its result from the answer: bytes, a failure with its sentence, or a retry
+ * after a pause. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -13,6 +14,9 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/util/thread.h"
 
 #define MS UINT64_C(1000000)
 /* The most wrong answers for a request, and attempts without a server. */
@@ -28,32 +32,26 @@
 
 /* ---- headers that are sent ---- */
 
-static int transfer_add_header(struct object_transfer *t, const char *header)
+static void transfer_append(struct object_transfer *t, struct curl_slist **list,
+			    const char *text)
 {
-	struct curl_slist *grown = rsh_curl.slist_append(t->list, header);
+	struct curl_slist *grown =
+		text && !t->failed ? rsh_curl.slist_append(*list, text) : NULL;
 
-	if (!grown)
-		return -ENOMEM;
-	t->list = grown;
-	return 0;
+	if (grown)
+		*list = grown;
+	t->failed |= !grown;
 }
 
-static int transfer_add_range(struct object_transfer *t)
+static void transfer_add_header(struct object_transfer *t, const char *header)
 {
-	char text[96];
-
-	if (!t->requests->has_range)
-		return 0;
-	snprintf(text, sizeof(text), "Range: bytes=%llu-%llu",
-		 (unsigned long long)t->first,
-		 (unsigned long long)(t->first + t->len - 1));
-	return transfer_add_header(t, text);
+	transfer_append(t, &t->list, header);
 }
 
 /* Formats the date as HTTP requires it, in any locale.  CURLOPT_TIMECONDITION
  * is not used: libcurl also compares it with the answer, and treats the same
  * second as too late. */
-static int transfer_add_date(struct object_transfer *t)
+static void transfer_add_date(struct object_transfer *t)
 {
 	const time_t since = t->requests->unmodified_since;
 	struct tm tm;
@@ -61,12 +59,12 @@ static int transfer_add_date(struct object_transfer *t)
 	locale_t c;
 
 	if (!since || !gmtime_r(&since, &tm))
-		return 0;
+		return;
 	c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 	strftime_l(text, sizeof(text),
 		   "If-Unmodified-Since: %a, %d %b %Y %T GMT", &tm, c);
 	freelocale(c);
-	return transfer_add_header(t, text);
+	transfer_add_header(t, text);
 }
 
 /* If-Match never matches a weak tag, so it is not sent; the answer's tag is
@@ -77,17 +75,26 @@ static bool request_has_condition(const struct object_request *q)
 			 q->unmodified_since != 0;
 }
 
-static int transfer_add_condition(struct object_transfer *t)
+/* Adds the range and the condition. */
+static void transfer_add_asked(struct object_transfer *t)
 {
-	const char *etag = t->requests->etag;
-	char text[RSH_ETAG_MAX + 16];
+	const struct object_request *q = t->requests;
+	char text[RSH_ETAG_MAX + 96];
 
-	if (!request_has_condition(t->requests))
-		return 0;
-	if (!etag)
-		return transfer_add_date(t);
-	snprintf(text, sizeof(text), "If-Match: %s", etag);
-	return transfer_add_header(t, text);
+	if (q->has_range) {
+		snprintf(text, sizeof(text), "Range: bytes=%llu-%llu",
+			 (unsigned long long)t->first,
+			 (unsigned long long)(t->first + t->len - 1));
+		transfer_add_header(t, text);
+	}
+	if (!request_has_condition(q))
+		return;
+	if (!q->etag) {
+		transfer_add_date(t);
+		return;
+	}
+	snprintf(text, sizeof(text), "If-Match: %s", q->etag);
+	transfer_add_header(t, text);
 }
 
 /* ---- received bytes ---- */
@@ -232,61 +239,54 @@ char *rsh_object_header(const char *name, const char *value)
 }
 
 /* Adds a header, and frees it. */
-static int transfer_add_secret(struct object_transfer *t, char *header)
+static void transfer_add_secret(struct object_transfer *t, char *header)
 {
-	int rc = header ? transfer_add_header(t, header) : -ENOMEM;
-
+	transfer_add_header(t, header);
 	rsh_secret_free(header);
-	return rc;
 }
 
-static int transfer_sign(struct object_transfer *t,
-			 const struct object_keys *keys)
+static void transfer_sign(struct object_transfer *t,
+			  const struct object_keys *keys)
 {
 	static const char name[] = "x-amz-date: ";
 	const time_t now = time(NULL);
 	char text[64];
 	struct tm tm;
-	int rc;
 
-	if (!gmtime_r(&now, &tm))
-		return -ENOMEM;
+	t->failed |= !gmtime_r(&now, &tm);
+	if (t->failed)
+		return;
 	memcpy(text, name, sizeof(name));
 	strftime(text + sizeof(name) - 1, sizeof(text) - sizeof(name),
 		 "%Y%m%dT%H%M%SZ", &tm);
-	rc = transfer_add_header(t, text);
-	if (rc == 0 && keys->token)
-		rc = transfer_add_secret(t, rsh_object_header(
+	transfer_add_header(t, text);
+	if (keys->token)
+		transfer_add_secret(t, rsh_object_header(
 			"x-amz-security-token", keys->token));
-	rc = rc ?: transfer_add_secret(t, rsh_object_sign(
-		      t->requests->address, t->objects->region, keys,
-		      t->objects->pays, text + sizeof(name) - 1));
-	return rc;
+	transfer_add_secret(t, rsh_object_sign(
+		t->requests->address, t->objects->region, keys,
+		t->objects->pays, text + sizeof(name) - 1));
 }
 
 /* Signs the request, or sends the name and password of the address. */
-static int transfer_set_identity(struct object_transfer *t)
+static void transfer_set_identity(struct object_transfer *t)
 {
 	struct rsh_objects *o = t->objects;
-	int rc;
 
 	if (!t->requests->sign)
-		return 0;
+		return;
 	if (!o->is_s3) {
 		if (o->user)
 			rsh_curl.easy_setopt(t->easy, CURLOPT_USERPWD, o->user);
-		return 0;
+		return;
 	}
-	rc = transfer_add_header(t, "x-amz-content-sha256: "
-				 RSH_OBJECT_NO_BODY);
-	if (o->pays && rc == 0)
-		rc = transfer_add_header(t, RSH_OBJECT_PAYS);
-	pthread_mutex_lock(&o->lock);
+	transfer_add_header(t, "x-amz-content-sha256: " RSH_OBJECT_NO_BODY);
+	if (o->pays)
+		transfer_add_header(t, RSH_OBJECT_PAYS);
+	rsh_hold_lock(&o->lock);
 	t->keys_number = o->keys_number;
-	if (o->keys.id && rc == 0)
-		rc = transfer_sign(t, &o->keys);
-	pthread_mutex_unlock(&o->lock);
-	return rc;
+	if (o->keys.id)
+		transfer_sign(t, &o->keys);
 }
 
 /* libcurl reads the file of certificates at the first connection, and keeps
@@ -304,26 +304,33 @@ static void transfer_set_certificates(struct object_transfer *t)
 	rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CA_CACHE_TIMEOUT, -1L);
 	if (o->ca_file)
 		rsh_curl.easy_setopt(t->easy, CURLOPT_CAINFO, o->ca_file);
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	t->ca_number = o->ca_number;
 	blob.data = o->ca_text;
 	blob.len = o->ca_length;
 	if (o->ca_text)
 		rsh_curl.easy_setopt(t->easy, RSH_CURLOPT_CAINFO_BLOB, &blob);
-	pthread_mutex_unlock(&o->lock);
 }
 
-/* If there was no connection, the server may have another address than the one
- * that libcurl keeps. */
-static int transfer_set_names(struct object_transfer *t)
+/* Lists the addresses of servers that are known. */
+static void transfer_add_names(struct object_transfer *t)
 {
-	const struct object_request *q = t->requests;
-	int rc = rsh_object_names_list(t->objects, &t->names);
+	struct rsh_objects *o = t->objects;
 
-	rsh_curl.easy_setopt(t->easy, CURLOPT_RESOLVE, t->names);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_DNS_CACHE_TIMEOUT,
-			     q->is_unconnected ? 0L : 300L);
-	return rc;
+	rsh_hold_lock(&o->lock);
+	for (const struct object_name *n = o->names;
+	     n < o->names + OBJECT_NAMES; n++) {
+		cleanup_free char *old = NULL, *new = NULL;
+
+		if (!n->addresses)
+			continue;
+		/* Old versions keep the addresses of a server that they
+		 * know. */
+		old = rsh_text_format("-%s", n->server);
+		new = rsh_text_format("%s:%s", n->server, n->addresses);
+		transfer_append(t, &t->names, old);
+		transfer_append(t, &t->names, new);
+	}
 }
 
 static void transfer_set_protocols(CURL *e, bool is_tls)
@@ -349,6 +356,7 @@ static void transfer_reset(struct object_transfer *t)
 	memset(&t->answer, 0, sizeof(t->answer));
 	memset(&t->page, 0, sizeof(t->page));
 	t->is_judged = t->has_taken = t->is_whole = false;
+	t->failed = false;
 	t->refusal_len = 0;
 	t->got = 0;
 	t->first = t->requests->first;
@@ -361,58 +369,58 @@ static void transfer_reset(struct object_transfer *t)
 
 int rsh_object_transfer_begin(struct object_transfer *t)
 {
-	const char *const *more = t->requests->headers;
-	const struct object_request *q;
-	int rc;
+	const struct object_request *q = t->requests;
+	const char *const *more = q->headers;
+	CURL *const e = t->easy;
 
 	transfer_reset(t);
-	rc = transfer_add_range(t) ?:
-	     transfer_add_condition(t);
-	for (size_t i = 0; more && more[i] && rc == 0; i++)
-		rc = transfer_add_header(t, more[i]);
-	rc = rc ?: transfer_set_identity(t) ?: transfer_set_names(t);
-	if (rc)
-		return rc;
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION,
-			     transfer_take_header);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
-			     transfer_take_body);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_NOSIGNAL, 1L);
+	transfer_add_asked(t);
+	for (; more && *more; more++)
+		transfer_add_header(t, *more);
+	transfer_set_identity(t);
+	transfer_add_names(t);
+	if (t->failed)
+		return -ENOMEM;
+#define SET(option, value) rsh_curl.easy_setopt(e, CURLOPT_##option, value)
+	SET(RESOLVE, t->names);
+	/* If there was no connection, the server may have another address than
+	 * the one that libcurl keeps. */
+	SET(DNS_CACHE_TIMEOUT, q->is_unconnected ? 0L : 300L);
+	SET(PRIVATE, t);
+	SET(HEADERFUNCTION, transfer_take_header);
+	SET(HEADERDATA, t);
+	SET(WRITEFUNCTION, transfer_take_body);
+	SET(WRITEDATA, t);
+	SET(NOSIGNAL, 1L);
 	/* A name lookup that hangs must not delay other requests. */
-	rsh_curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION,
-			     (long)CURL_HTTP_VERSION_2TLS);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_USERAGENT,
-			     "reshardfs/" PACKAGE_VERSION);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_SSL_VERIFYPEER, 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_SSL_VERIFYHOST, 2L);
+	SET(QUICK_EXIT, 1L);
+	SET(BUFFERSIZE, REQUEST_BUFFER);
+	SET(HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+	SET(TCP_KEEPALIVE, 1L);
+	SET(USERAGENT, "reshardfs/" PACKAGE_VERSION);
+	SET(SSL_VERIFYPEER, 1L);
+	SET(SSL_VERIFYHOST, 2L);
 	transfer_set_certificates(t);
-	q = t->requests;
-	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
+	SET(URL, q->address);
 	/* Otherwise libcurl removes "." and "..". */
-	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
-	transfer_set_protocols(t->easy, !strncmp(q->address, "https:", 6));
+	SET(PATH_AS_IS, 1L);
+	transfer_set_protocols(e, !strncmp(q->address, "https:", 6));
 	/* Redirects of an S3 server are not followed, because the signature is
 	 * valid only for this server. */
-	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
-			     t->objects->is_s3 ? 0L : 1L);
-	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
+	SET(FOLLOWLOCATION, t->objects->is_s3 ? 0L : 1L);
+	SET(MAXREDIRS, 5L);
 	if (q->direct)
-		rsh_curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "*");
+		SET(NOPROXY, "*");
 	if (q->form)
-		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, q->form);
+		SET(POSTFIELDS, q->form);
 	if (q->is_put) {
-		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
-		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
+		SET(POSTFIELDS, "");
+		SET(CUSTOMREQUEST, "PUT");
 	}
-	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
+	SET(HTTPHEADER, t->list);
+#undef SET
 	atomic_fetch_add(&t->objects->n_requests, 1);
-	if (t->requests->tries)
+	if (q->tries)
 		atomic_fetch_add(&t->objects->n_retries, 1);
 	return 0;
 }
@@ -424,6 +432,59 @@ void rsh_object_transfer_clear(struct object_transfer *t)
 	t->list = t->names = NULL;
 	rsh_listing_parser_free(t->refusal);
 	t->refusal = NULL;
+}
+
+/* ---- sentences ---- */
+
+void rsh_object_put_server(char *to, size_t size, const char *address)
+{
+	const char *host = strstr(address, "://");
+	int n = host ? (int)(host - address) + 3 +
+		       (int)strcspn(host + 3, "/?") : 0;
+
+	snprintf(to, size, "%.*s", n, address);
+}
+
+void rsh_object_say(const struct object_request *q, const char *code,
+		    char *to, size_t size)
+{
+	const bool is_s3 = !strncmp(q->what, "s3:", 3);
+	const int status = q->answer.status;
+	/* The connection to the proxy, or its answer, is the cause. */
+	const bool is_proxy = q->proxy && (q->is_unconnected || status == 407);
+	char server[300] = "", detail[160], by[256] = "";
+
+	if (!status || is_s3)
+		rsh_object_put_server(server, sizeof(server), q->address);
+	if (is_proxy)
+		snprintf(server, sizeof(server), "%s", q->proxy);
+	else if (q->proxy)
+		snprintf(by, sizeof(by), ", by the proxy %s", q->proxy);
+	if (status)
+		snprintf(detail, sizeof(detail), "HTTP %d%s%s", status,
+			 *code ? " " : "", code);
+	else
+		snprintf(detail, sizeof(detail), "%s",
+			 q->detail ? q->detail : "no answer");
+	if (q->is_cut_off && status != 407) {
+		rsh_object_put_server(server, sizeof(server), q->address);
+		snprintf(to, size, "the proxy %s does not connect to %s (%s); "
+			 "http_proxy or https_proxy sets the proxy", q->proxy,
+			 server, detail);
+		return;
+	}
+	if (q->redirect[0]) {
+		snprintf(to, size, "the server %s redirects to %s (%s)%s%s",
+			 server, q->redirect, detail, by, is_s3 ?
+			 "; AWS_ENDPOINT_URL sets the server" : "");
+		return;
+	}
+	snprintf(to, size, "the %s%s%s %s (%s)%s%s",
+		 is_proxy ? "proxy" : "server", *server ? " " : "", server,
+		 status == 407 && is_proxy ? "wants a name and a password" :
+		 q->why, detail, by,
+		 is_proxy ? "; http_proxy or https_proxy sets the proxy" :
+		 is_s3 && !status ? "; AWS_ENDPOINT_URL sets the server" : "");
 }
 
 /* ---- results ---- */
@@ -561,17 +622,61 @@ static bool request_is_lost(const struct object_transfer *t,
 	return true;
 }
 
+/* What libcurl says of a request that had no answer. */
+static const struct broken {
+	CURLcode code;
+	int error; /* 0: it is tried again, in any case */
+	bool again; /* it is tried again a few times */
+	const char *why; /* what comes after "the server" */
+} broken[] = {
+	{ CURLE_COULDNT_RESOLVE_HOST, EHOSTUNREACH, true, "cannot be found" },
+	{ CURLE_COULDNT_RESOLVE_PROXY, EHOSTUNREACH, true, "cannot be found" },
+	{ CURLE_COULDNT_CONNECT, ECONNREFUSED, true, "cannot be reached" },
+	{ CURLE_SSL_CONNECT_ERROR, EPROTO, true,
+	  "does not answer by TLS: is it an http:// server?" },
+	{ CURLE_SSL_CIPHER, EPROTO, false,
+	  "does not answer by TLS: is it an http:// server?" },
+	{ RSH_CURLE_UNVERIFIED, EPROTO, false,
+	  "has a certificate that is not trusted: see --ca-file" },
+	{ CURLE_SSL_CACERT_BADFILE, EPROTO, false,
+	  "cannot be verified, because the CA file cannot be read" },
+	{ CURLE_TOO_MANY_REDIRECTS, EIO, false, "redirects too often" },
+	{ CURLE_UNSUPPORTED_PROTOCOL, EIO, false,
+	  "redirects to an address that cannot be followed" },
+	{ CURLE_URL_MALFORMAT, EIO, false,
+	  "redirects to an address that cannot be followed" },
+	{ CURLE_GOT_NOTHING, 0, true,
+	  "closes the connection without an answer" },
+	{ CURLE_PARTIAL_FILE, 0, true, "closed the connection too early" },
+	{ CURLE_RECV_ERROR, 0, true, "closed the connection too early" },
+	{ CURLE_SEND_ERROR, 0, true, "closed the connection too early" },
+	/* libcurl did not send the request: a retry would fail in the same
+	 * way. */
+	{ CURLE_BAD_FUNCTION_ARGUMENT, ENOTSUP, false, "" },
+	{ CURLE_FAILED_INIT, ENOTSUP, false, "" },
+	{ CURLE_NOT_BUILT_IN, ENOTSUP, false, "" },
+	{ CURLE_UNKNOWN_OPTION, ENOTSUP, false, "" },
+	{ CURLE_OK, 0, true, "sent an incomplete answer" }, /* others */
+};
+
 /* Ends or retries a request without a complete answer. */
 static bool request_end_broken(const struct object_transfer *t,
 			       struct object_request *q, CURLcode code)
 {
-	int absent = 0;
+	const struct broken *b = broken;
+	const char *system = NULL;
+	long number = 0;
 
+	while (b->code != code && b->code != CURLE_OK)
+		b++;
 	if (code == CURLE_OPERATION_TIMEDOUT && !t->has_taken)
 		q->silent++;
 	q->why = q->is_unconnected && code == CURLE_OPERATION_TIMEDOUT ?
-		"cannot be reached" : rsh_object_why(code);
-	q->detail = rsh_object_detail(t, code);
+		"cannot be reached" : b->why;
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &number);
+	if (code == CURLE_COULDNT_CONNECT && number)
+		system = strerror((int)number);
+	q->detail = system ? system : rsh_curl.easy_strerror(code);
 	if (request_is_lost(t, q, code)) {
 		q->tries++;
 		return request_fail(t, q, EHOSTUNREACH, q->why);
@@ -579,43 +684,17 @@ static bool request_end_broken(const struct object_transfer *t,
 	/* The proxy has answered in place of the server. */
 	if (q->is_cut_off && t->answer.status < 500)
 		return request_fail(t, q, EACCES, "cannot be reached");
-	switch (code) {
-	case RSH_CURLE_UNVERIFIED:
-	case CURLE_SSL_CACERT_BADFILE:
-		q->is_untrusted = true;
-		return request_fail(t, q, EPROTO, q->why);
-	case CURLE_SSL_CIPHER:
-		return request_fail(t, q, EPROTO, q->why);
-	case CURLE_UNSUPPORTED_PROTOCOL:
-	case CURLE_URL_MALFORMAT:
-	case CURLE_TOO_MANY_REDIRECTS:
-		return request_fail(t, q, EIO, q->why);
-	/* libcurl did not send the request: a retry would fail in the same
-	 * way. */
-	case CURLE_BAD_FUNCTION_ARGUMENT:
-	case CURLE_FAILED_INIT:
-	case CURLE_NOT_BUILT_IN:
-	case CURLE_UNKNOWN_OPTION:
+	if (b->error == ENOTSUP) {
 		q->rc = rsh_error_set(&q->err, ENOTSUP, "%s: libcurl %s does "
 				      "not make this request (%s)", q->what,
 				      rsh_curl.version_info(CURLVERSION_NOW)->
 				      version, q->detail);
 		return true;
-	case CURLE_SSL_CONNECT_ERROR:
-		absent = EPROTO;
-		break;
-	case CURLE_COULDNT_RESOLVE_HOST:
-	case CURLE_COULDNT_RESOLVE_PROXY:
-		absent = EHOSTUNREACH;
-		break;
-	case CURLE_COULDNT_CONNECT:
-		absent = ECONNREFUSED;
-		break;
-	default:
-		break;
 	}
-	return absent && q->tries >= REQUEST_ABSENT_MAX ?
-	       request_fail(t, q, absent, q->why) : request_again(t, q, 0);
+	q->is_untrusted |= code == RSH_CURLE_UNVERIFIED ||
+			   code == CURLE_SSL_CACERT_BADFILE;
+	return b->error && (!b->again || q->tries >= REQUEST_ABSENT_MAX) ?
+	       request_fail(t, q, b->error, q->why) : request_again(t, q, 0);
 }
 
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)

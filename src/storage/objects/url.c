@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* storage/objects/url.c takes addresses apart and makes those of objects. */
+/* storage/objects/url.c takes addresses apart and makes those of objects, and
+ * reads the environment: settings, and the proxy of an address. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -7,10 +8,67 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "rsh/util/mem.h"
 #include "rsh/util/secret.h"
 #include "rsh/util/text.h"
+
+/* ---- the environment ---- */
+
+const char *rsh_object_env_of(const char *const *names)
+{
+	const char *v = NULL;
+
+	while (*names && !(v && *v))
+		v = getenv(*names++);
+	return v && *v ? v : NULL;
+}
+
+const char *rsh_object_first_of(const char *const *texts, size_t n)
+{
+	while (--n && !(*texts && **texts))
+		texts++;
+	return *texts;
+}
+
+/* Returns whether a list as no_proxy has it names the host, or may do so: of
+ * networks this is not decided here. */
+static bool env_is_exempt(const char *list, const char *host, size_t n)
+{
+	while (list && *list) {
+		const size_t len = strcspn(list, ", ");
+		const char *word = *list == '.' ? list + 1 : list;
+		const size_t m = len - (size_t)(word - list);
+
+		if ((len == 1 && *list == '*') || memchr(list, '/', len) ||
+		    (m && m <= n && !strncasecmp(host + n - m, word, m) &&
+		     (m == n || host[n - m - 1] == '.')))
+			return true;
+		list += len;
+		list += strspn(list, ", ");
+	}
+	return false;
+}
+
+char *rsh_object_proxy(const char *address)
+{
+	const char *host = strstr(address, "://") + 3;
+	const char *given = !strncmp(address, "https:", 6) ?
+		rsh_object_env("https_proxy", "HTTPS_PROXY", "all_proxy",
+			       "ALL_PROXY") :
+		rsh_object_env("http_proxy", "all_proxy", "ALL_PROXY");
+	const char *list = rsh_object_env("no_proxy", "NO_PROXY");
+	const char *scheme = given ? strstr(given, "://") : NULL;
+	const char *at;
+
+	if (!given || env_is_exempt(list, host, strcspn(host, ":/?")))
+		return NULL;
+	at = strrchr(given, '@');
+	return rsh_text_format("%.*s%s",
+			       scheme ? (int)(scheme - given) + 3 : 0, given,
+			       at ? at + 1 : scheme ? scheme + 3 : given);
+}
 
 /* ---- texts that grow ---- */
 

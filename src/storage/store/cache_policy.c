@@ -38,11 +38,13 @@ static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
 	const struct rsh_store_load load = { s, f, h };
 	const uint64_t at = f->id.size / 2;
 	const size_t len = (size_t)rsh_min_u64(f->id.size - at, SAMPLE_BYTES);
+	const struct rsh_medium *m = h->medium;
 	uint64_t ns = UINT64_MAX;
 	uint8_t *buf;
 	bool told;
 
-	if ((io->has_dir || io->has_servers) && h->medium->ops->is_remote(h)) {
+	if ((io->has_dir || io->has_servers) &&
+	    (m->ops->is_remote ? m->ops->is_remote(h) : m->is_remote)) {
 		policy_settle(s, RSH_POLICY_CACHE);
 		return;
 	}
@@ -121,7 +123,7 @@ rsh_cache_file rsh_file_in_cache(const struct rsh_store_io *io,
 			.ino = id->which[1],
 			.size = id->size,
 			.mtime_sec = id->mtime.tv_sec,
-			.mtime_nsec = (uint32_t)id->mtime.tv_nsec,
+			.mtime_nsec = (uint64_t)id->mtime.tv_nsec,
 			.epoch = epoch,
 			.step = step,
 			.state = policy_state(id),

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -74,8 +75,10 @@ int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 
 void rsh_handle_close(struct rsh_handle *h)
 {
-	if (h)
+	if (h && h->medium->ops->close)
 		h->medium->ops->close(h);
+	else
+		free(h);
 }
 
 ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset)
@@ -174,7 +177,8 @@ int rsh_store_identify(struct rsh_store *s, uint32_t file,
 int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 		     bool anew)
 {
-	return h->medium->ops->compare(h, &f->id, anew);
+	return h->medium->ops->compare ?
+	       h->medium->ops->compare(h, &f->id, anew) : 0;
 }
 
 int rsh_store_compare(const struct rsh_store *s, uint32_t file,

@@ -45,11 +45,6 @@ static int made_open(struct rsh_medium *m, const char *name,
 	return 0;
 }
 
-static void made_close(struct rsh_handle *h)
-{
-	free(h);
-}
-
 static const struct timespec *later(const struct timespec *a,
 				    const struct timespec *b)
 {
@@ -208,11 +203,6 @@ static void made_start(struct rsh_medium *m)
 	atomic_store(&made_of(m)->inputs->serves, true);
 }
 
-static bool made_is_remote(const struct rsh_handle *h)
-{
-	return h->medium->is_remote;
-}
-
 static void made_free(struct rsh_medium *m)
 {
 	const struct rsh_made *of = made_of(m);
@@ -229,12 +219,10 @@ static const struct rsh_medium_ops made_ops = {
 	.start = made_start,
 	.open = made_open,
 	.look = made_look,
-	.close = made_close,
 	.identify = made_identify,
 	.share = made_share,
 	.compare = made_compare,
 	.read = made_read,
-	.is_remote = made_is_remote,
 };
 
 int rsh_store_join_made(struct rsh_store *s, const char *directory,

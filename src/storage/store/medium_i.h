@@ -83,6 +83,7 @@ struct rsh_medium_ops {
 
 	/* ---- open files ---- */
 
+	/* NULL: the handle is freed. */
 	void (*close)(struct rsh_handle *h);
 	/* Gets identity and attributes in one call; each may be NULL. */
 	int (*identify)(const struct rsh_handle *h,
@@ -96,7 +97,7 @@ struct rsh_medium_ops {
 	 * above.  NULL: no reduction. */
 	void (*limit)(const struct rsh_handle *h, struct rsh_store_attr *attr);
 	/* Compares with the file that was identified.  Returns 0, RSH_CHANGED
-	 * or a positive errno; `anew` as above. */
+	 * or a positive errno; `anew` as above.  NULL: each read compares. */
 	int (*compare)(const struct rsh_handle *h,
 		       const struct rsh_store_identity *id, bool anew);
 	/* Reads like preadv(2).  Returns the number of bytes or -errno, also
@@ -106,7 +107,8 @@ struct rsh_medium_ops {
 	/* Drops a range from the page cache.  NULL: there is none. */
 	int (*forget)(const struct rsh_handle *h, uint64_t offset,
 		      uint64_t len);
-	/* Returns whether the file is on a network or FUSE file system. */
+	/* Returns whether the file is on a network or FUSE file system.  NULL:
+	 * as the medium. */
 	bool (*is_remote)(const struct rsh_handle *h);
 	/* Returns the descriptor, which the handle owns.  NULL: there is
 	 * none. */

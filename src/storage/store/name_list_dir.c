@@ -93,7 +93,7 @@ int rsh_name_list_list(const struct rsh_name_list *f, const char *name,
 	int rc = rsh_name_list_look(f, name, &st);
 
 	if (rc || st.kind != RSH_IS_DIR)
-		return rc ? rc : -ENOTDIR;
+		return rc ?: -ENOTDIR;
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;

@@ -94,11 +94,6 @@ static int object_list(struct rsh_medium *m, const char *name,
 
 /* ---- open files ---- */
 
-static void object_close(struct rsh_handle *h)
-{
-	free(h);
-}
-
 /* Of two objects with equal ones of these nothing tells that they differ. */
 static void objects_hash(const struct objects *o, const char *name,
 			 const char *etag, uint64_t out[2])
@@ -145,15 +140,6 @@ static void object_share(const struct rsh_medium *m, const char *name,
 	out[1] = id->which[1];
 }
 
-/* Each read has been told by the server that the object is the one that was
- * listed. */
-static int object_compare(const struct rsh_handle *h,
-			  const struct rsh_store_identity *id, bool anew)
-{
-	(void)h, (void)id, (void)anew;
-	return 0;
-}
-
 /* The server is asked for nothing beyond the end. */
 static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 			   const struct iovec *iov, int n, uint64_t offset)
@@ -189,11 +175,6 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 	return rc;
 }
 
-static bool object_is_remote(const struct rsh_handle *h)
-{
-	return h->medium->is_remote;
-}
-
 /* ---- the place ---- */
 
 static void objects_free(struct rsh_medium *m)
@@ -220,12 +201,12 @@ static const struct rsh_medium_ops objects_ops = {
 	.dir_next = rsh_name_list_dir_next,
 	.dir_look = rsh_name_list_dir_look,
 	.dir_close = rsh_name_list_dir_close,
-	.close = object_close,
 	.identify = object_identify,
 	.share = object_share,
-	.compare = object_compare,
+	/* Each read is told by the server that the object is the one that was
+	 * listed. */
+	.compare = NULL,
 	.read = object_read,
-	.is_remote = object_is_remote,
 };
 
 /* A place that was opened before may be above the path. */

@@ -283,16 +283,13 @@ bool rsh_outage_stop(struct rsh_store *s)
 	struct rsh_outage *o = &s->outage;
 	const uint64_t until = rsh_clock_ns() +
 			       STOP_SECONDS * UINT64_C(1000000000);
-	bool stopped;
 
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	o->stopping = true;
 	pthread_cond_broadcast(&o->news);
 	while (o->watched && rsh_clock_ns() < until)
 		rsh_clock_wait(&o->news, &o->lock, until);
-	stopped = !o->watched;
-	pthread_mutex_unlock(&o->lock);
-	return stopped;
+	return !o->watched;
 }
 
 /* ---- readers ---- */
@@ -360,11 +357,10 @@ static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f,
 {
 	struct rsh_outage *o = &s->outage;
 	uint64_t now, until;
-	bool good;
 
 	if (wait->begins)
 		wait->begins(wait->ctx);
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	now = o->now();
 	until = rsh_clock_ns();
 	/* In a long outage a read makes one attempt only. */
@@ -376,9 +372,7 @@ static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f,
 	       rsh_clock_ns() < until)
 		rsh_clock_wait(&o->news, &o->lock, until);
 	o->n_waiting--;
-	good = atomic_load(&f->state) != RSH_FILE_FAILING;
-	pthread_mutex_unlock(&o->lock);
-	return good;
+	return atomic_load(&f->state) != RSH_FILE_FAILING;
 }
 
 bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
@@ -405,7 +399,7 @@ void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
 
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	f->doubted_ns = 0;
 	if (atomic_load(&f->state) == RSH_FILE_CHANGED) {
 		file_set_state(s, f, RSH_FILE_GOOD);
@@ -415,7 +409,6 @@ void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 		o->look_now = true;
 		pthread_cond_broadcast(&o->news);
 	}
-	pthread_mutex_unlock(&o->lock);
 }
 
 /* ---- setup and queries ---- */
@@ -424,13 +417,12 @@ void rsh_outage_reset(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 
-	pthread_mutex_lock(&o->lock);
+	rsh_hold_lock(&o->lock);
 	atomic_store(&o->on, false);
 	o->stopping = false;
 	o->ended_ns = 0;
 	o->n_failing = 0;
 	o->next = 0;
-	pthread_mutex_unlock(&o->lock);
 	atomic_store(&s->n_failed, 0);
 }
 

@@ -228,22 +228,22 @@ int rsh_dir_look(struct rsh_dir *d, const char *name, struct rsh_stat *out)
 
 /* ---- files ---- */
 
-/* Returns whether a name is not below the directory. */
-static bool store_is_full(const char *name)
+/* Returns the path of a name, which may be one itself (from malloc). */
+static char *store_path_of(const struct rsh_store *s, const char *name)
 {
-	return *name == '/' || rsh_objects_is_url(name);
+	const bool full = *name == '/' || rsh_objects_is_url(name);
+
+	return rsh_text_format("%s%s%s", full ? "" : s->path, full ? "" : "/",
+			       name);
 }
 
 int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e)
 {
-	const bool absolute = store_is_full(e->name);
 	const char *name = e->name;
 	struct rsh_medium *m = rsh_store_medium(s, &name);
 	struct rsh_store_file *f;
-	char *path;
+	char *path = store_path_of(s, e->name);
 
-	path = rsh_text_format("%s%s%s", absolute ? "" : s->path,
-			       absolute ? "" : "/", e->name);
 	if (!path || rsh_room(s->files, s->cap_files, (size_t)s->n_files + 1)) {
 		free(path);
 		return -ENOMEM;
@@ -381,8 +381,7 @@ int rsh_store_load(const struct rsh_store *s, const char *name,
 
 	if (rc)
 		return rsh_store_open_error(s, name, rc, err);
-	path = rsh_text_format("%s%s%s", store_is_full(name) ? "" : s->path,
-			       store_is_full(name) ? "" : "/", name);
+	path = store_path_of(s, name);
 	if (!path)
 		return rsh_error_nomem(err);
 	return load_open(h, path, kind, out, len, err);
