@@ -136,13 +136,3 @@ void rsh_arena_clear(struct rsh_arena *a)
 	}
 	*a = (struct rsh_arena){ 0 };
 }
-
-void *rsh_arena_copy_(struct rsh_arena *a, const void *v, size_t n,
-		      size_t elem, size_t align)
-{
-	void *to = rsh_arena_alloc_array_(a, n, elem, align);
-
-	if (to && n > 0)
-		memcpy(to, v, n * elem);
-	return to;
-}
