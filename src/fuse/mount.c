@@ -251,8 +251,9 @@ int rsh_mountpoint_check(const char *path, char *resolved,
 
 	if (handed >= 0 ? fstat(handed, &st) != 0 :
 			  !realpath(path, resolved) || stat(resolved, &st) != 0)
-		return rsh_error_set(err, errno, "mount point %s: %s", path,
-				     strerror(errno));
+		return rsh_error_set(err, errno, "mount point %s: %s%s", path,
+				     strerror(errno), errno == ENOENT ?
+				     "; make it with mkdir -p" : "");
 	if (handed < 0)
 		return S_ISDIR(st.st_mode) ? 0 :
 			rsh_error_set(err, ENOTDIR, "mount point %s: not a "

@@ -131,7 +131,7 @@ fails() {
 }
 
 fails "no such SOURCE" "error: source $T/nowhere: No such" $(strategies) "$T/nowhere" "$MNT"
-fails "no such mount point" "error: mount point $T/nowhere: No such" $(strategies) "$SRC" "$T/nowhere"
+fails "no such mount point" "error: mount point $T/nowhere: No such file or directory; make it with mkdir -p" $(strategies) "$SRC" "$T/nowhere"
 : >"$T/plain"
 fails "mount point is a file" "mount point $T/plain: not a directory" $(strategies) "$SRC" "$T/plain"
 fails "no such strategy" "error: strategy $T/nowhere.ckpt: No such" --src-strategy \
