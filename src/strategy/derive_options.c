@@ -20,12 +20,11 @@ struct rsh_derive_options *rsh_derive_options_new(void)
 
 void rsh_derive_options_free(struct rsh_derive_options *o)
 {
-	struct derive_rules *all[] = { &o->split, &o->axes, &o->stage };
-	struct derive_regex *one[] = { &o->include, &o->exclude, &o->drop };
+	for (size_t k = 0; o && k < 3; k++) {
+		struct derive_rules *all[] = { &o->split, &o->axes, &o->stage };
+		struct derive_regex *one[] = { &o->include, &o->exclude,
+					       &o->drop };
 
-	if (!o)
-		return;
-	for (size_t k = 0; k < 3; k++) {
 		for (uint32_t i = 0; i < all[k]->n; i++) {
 			regfree(&all[k]->v[i].re.re);
 			free(all[k]->v[i].text);
