@@ -19,6 +19,7 @@ VERSION = r"\d+\.\d+\.\d+"
 WRITTEN = [("packaging/reshardfs.spec", r"^Version: +"),
            ("mount-helpers/examples/kubernetes.yaml", "reshardfs:"),
            ("mount-helpers/examples/kubernetes-fd.yaml", "reshardfs:"),
+           ("mount-helpers/examples/fluid.yaml", 'imageTag: "'),
            ("man/reshardfs.5", '"program":"'),
            ("python/reshardfs/__init__.py", '^__version__ = "'),
            ("README.md", "This page describes "),

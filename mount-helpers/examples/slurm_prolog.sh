@@ -1,4 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prolog of slurm.conf, as root, before a job begins on this node: the directory of its mount.
-install -d -m 700 -o "$SLURM_JOB_USER" "/tmp/ckpt-$SLURM_JOB_ID"
+# Prolog of slurm.conf, as root, before a job begins on this node: a directory for its mount.
+dir=/run/ckpt-$SLURM_JOB_ID
+mkdir -m 700 "$dir" && mkdir "$dir/mnt" && chown -R "$SLURM_JOB_USER" "$dir"

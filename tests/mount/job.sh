@@ -57,12 +57,12 @@ SLURM_JOB_ID=test-$$ SLURM_JOB_USER=$(id -un)
 RESHARDFS_MOUNT="--index-cache off --src-strategy '$SRC_STRATEGY' --dst-strategy '$DST_STRATEGY' '$SRC'"
 export SLURM_JOB_ID SLURM_JOB_USER RESHARDFS_MOUNT
 for part in prolog task_prolog epilog; do
-	# The program's own are in /tmp.
-	sed "s|/tmp/|$T/jobs/|g" "${slurm}_$part.sh" >"$T/$part"
+	sed "s|/run/|$T/jobs/|g" "${slurm}_$part.sh" >"$T/$part"
 done
-of_job=$T/jobs/ckpt-$SLURM_JOB_ID
+of_job=$T/jobs/ckpt-$SLURM_JOB_ID/mnt
 mounts() { grep -c " $of_job " /proc/self/mounts; }
 check "Slurm: before a job" sh "$T/prolog"
+refute "Slurm: a directory that is there is nobody's job" sh "$T/prolog"
 for task in first second; do
 	equal "Slurm: before its $task task" "$(sh "$T/task_prolog" 2>"$T/said")" \
 		"export CHECKPOINT=$of_job"
@@ -80,6 +80,13 @@ equal "Slurm: before a task of the next step" "$(sh "$T/task_prolog" 2>"$T/said"
 	"export CHECKPOINT=$of_job"
 check "Slurm: a task reads again" cmp "$of_job/rank_3/checkpoint_3.ckpt" \
 	"$T/expected/rank_3/checkpoint_3.ckpt"
+for task in 1 2 3 4; do
+	sh "$T/task_prolog" >"$T/tasks.$task" 2>&1 &
+done
+wait
+equal "Slurm: tasks that start together" "$(sort -u "$T"/tasks.? | grep export)" \
+	"export CHECKPOINT=$of_job"
+equal "Slurm: have one mount" "$(mounts)" 1
 check "Slurm: after the job" sh "$T/epilog"
 check "Slurm: nothing is left" nothing_left
 equal "Slurm: a job without a checkpoint" "$(RESHARDFS_MOUNT='' sh "$T/task_prolog")" ""

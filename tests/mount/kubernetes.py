@@ -3,6 +3,7 @@
 """The pods in mount-helpers/examples: Kubernetes takes their fields, and their sidecars,
 probes and hooks run here as they are written, with directories of the test for volumes."""
 
+import json
 import os
 import re
 import signal
@@ -157,6 +158,41 @@ def comes_again(directory, name, rounds):
         pod.kill()
 
 
+def serves_fluid(directory):
+    """Fluid writes the mounts of a Dataset, and where they are wanted."""
+    text = content(os.path.join(EXAMPLES, "fluid.yaml")).decode()
+    for kind in ("ThinRuntimeProfile", "Dataset", "ThinRuntime"):
+        check(f"kind: {kind}\n" in text, kind)
+    check('command: ["fluid_mount.py"]' in text, text)
+    options = dict(re.findall(r"^ +((?:src|dst)-strategy): (\S+)$", text, re.M))
+    check(set(options) == {"src-strategy", "dst-strategy"}, options)
+    config, target = (os.path.join(directory, name) for name in ("config.json", "fuse"))
+    options = {name: os.path.join(DEMO, f"strategy_{8 if 'src' in value else 4}_cards.ckpt")
+               for name, value in options.items()}
+    write(config, json.dumps({"targetPath": target, "mounts": [{
+        "mountPoint": "local://" + os.path.join(DEMO, "checkpoint"),
+        "options": {**options, "index-cache": "off"}}]}).encode())
+    tool = [sys.executable, os.path.join(EXAMPLES, "fluid_mount.py")]
+    path = os.path.dirname(reshardfs_program()) + os.pathsep + os.environ["PATH"]
+    process = subprocess.Popen([*tool, config], env={**os.environ, "PATH": path},
+                               stdin=subprocess.DEVNULL)
+    try:
+        within(60, lambda: lists(os.path.join(target, "rank_3")), "it is not mounted")
+        wanted = {name: digest for digest, name in (
+            line.split() for line in content(os.path.join(DEMO, "SHA256SUMS")).decode()
+            .splitlines())}
+        found = {name: digest for name, (_, digest) in hash_tree(target).items()}
+        check(found == wanted, found)
+        process.terminate()
+        check(process.wait(60 * TIMEOUT_SCALE) == 0, process.returncode)
+        check(not mounts_below(directory), "a mount is left")
+    finally:
+        process.kill()
+    write(config, b"{}")
+    got = subprocess.run([*tool, config], stderr=subprocess.PIPE, check=False)
+    check(got.returncode and b"config.json: KeyError: 'mounts'" in got.stderr, got)
+
+
 def wrong(text, *change):
     try:
         pod_of(text.replace(*change))
@@ -168,7 +204,8 @@ def wrong(text, *change):
 def main():
     require_mount()
     tap = Tap()
-    names = sorted(name for name in os.listdir(EXAMPLES) if name.endswith(".yaml"))
+    names = sorted(name for name in os.listdir(EXAMPLES)
+                   if name.startswith("kubernetes") and name.endswith(".yaml"))
     for name in names:
         with tap.test(name), tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
             serves(directory, name)
@@ -179,6 +216,9 @@ def main():
         with tap.test(f"{name}: what is killed comes again"), \
                 tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
             comes_again(directory, name, rounds)
+    with tap.test("fluid.yaml: its command mounts what Fluid writes"), \
+            tempfile.TemporaryDirectory(prefix="reshardfs-pod-") as directory:
+        serves_fluid(directory)
     with tap.test("what Kubernetes would refuse is seen"):
         text = content(os.path.join(EXAMPLES, names[0])).decode()
         changes = [("image:", "picture:"), ("kind: Pod", "kind: Pot"),
