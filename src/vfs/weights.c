@@ -225,6 +225,21 @@ static const char *weights_state_key(const struct weights_job *k)
 	return key;
 }
 
+/* Refuses a value that would have the name of a tensor. */
+static int weights_check_value(const struct weights_job *k, const char *name,
+			       struct rsh_error *err)
+{
+	const uint32_t id = rsh_names_find(k->now.cat->names, name,
+					   strlen(name));
+
+	for (uint32_t i = 0; id != RSH_NAME_NONE && i < k->now.n; i++)
+		if (k->now.v[i].name == id)
+			return rsh_error_set(err, EINVAL, "%s would be a "
+					     "tensor and a value without the "
+					     "words of wrappers", name);
+	return 0;
+}
+
 static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -254,6 +269,8 @@ static int weights_read(struct weights_job *k,
 	if (k->cfg->weights.table || k->cfg->weights.unwrap)
 		rc = rsh_weights_unwrap(&k->now, weights_state_key(k),
 					job.arena, &n, err);
+	for (uint32_t i = 0; rc == 0 && n > 0 && i < k->v->extra.n; i++)
+		rc = weights_check_value(k, k->v->extra.names[i], err);
 	if (rc == 0 && n > 0) {
 		snprintf(text, sizeof(text), "%u names are used without the "
 			 "words of wrappers, such as \"module.\"", n);

@@ -241,6 +241,11 @@ static int weights_drop(struct weights_work *w, uint32_t source,
 
 	if (dot && !weight)
 		return rsh_error_nomem(err);
+	if (weights_is_named(w, text))
+		return rsh_error_set(err, EINVAL, "%s is named by %s, and no "
+				     "`when` holds for its layer: --unlisted "
+				     "drop would leave it out", text,
+				     w->o->table->path);
 	if (weight && weights_is_named(w, weight) &&
 	    rsh_names_find(w->cat->names, weight, strlen(weight)) ==
 		    RSH_NAME_NONE)

@@ -463,8 +463,12 @@ static int weights_each_made(struct weights_work *w, struct weights_instance *x,
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->to]; i++)
-		if (!x->u->rule->tensors[w->to][i].again)
+		if (!x->u->rule->tensors[w->to][i].again) {
 			rc = weights_each_of(w, x, i, make, err);
+		} else if (make) {
+			w->n_again++;
+			w->a_again = x->m->source;
+		}
 	return rc;
 }
 
@@ -632,6 +636,8 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 		}
 		rc = weights_wrong(w, weights_make_instance(w, &x, err), err);
 	}
+	weights_note(w, w->n_again, w->a_again, "repeat a part, by config.json: "
+		     "the second one is left out");
 	weights_note(w, w->n_left, w->a_left, "of an optimizer's state are "
 		     "left out: --optimizer keep shows them");
 	return rc;

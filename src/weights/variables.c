@@ -144,6 +144,17 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 	char text[512];
 
 	for (uint32_t k = 0; k < l->n_terms; k++) {
+		const struct rsh_rule_operand *o = l->terms[k].operands;
+
+		for (uint32_t j = 0; j < l->terms[k].n; j++)
+			if (o[j].key && w->o->config &&
+			    rsh_model_config_differs(w->o->config, o[j].key))
+				return rsh_error_set(
+					err, EINVAL, "%s:%u: %s has several "
+					"numbers for %s, of which %s is one",
+					w->o->table->path, l->line,
+					rsh_model_config_path(w->o->config),
+					o[j].key, l->name);
 		if (!weights_has_keys(w, &l->terms[k]))
 			continue;
 		if (!weights_compute(w, &l->terms[k], &w->lets[i]))

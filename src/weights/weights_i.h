@@ -120,6 +120,7 @@ struct weights_work {
 	const char **named; /* source tensors that a rule names, sorted, when
 			     * one was dropped; NULL: not yet */
 	uint32_t n_named;
+	uint32_t n_again, a_again; /* with a part that is left out */
 	uint32_t n_left, a_left; /* states that are left out, and one of them */
 
 	struct weights_made *made;

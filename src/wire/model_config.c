@@ -203,8 +203,8 @@ static json_t *model_member(json_t *object, const char *key, size_t n)
 }
 
 /* Finds what is at a path of keys with dots.  "*" stands for each key of an
- * object, if all that are there have the same. */
-static json_t *model_path(json_t *v, const char *key)
+ * object, if all that are there have the same; otherwise *differ is set. */
+static json_t *model_path(json_t *v, const char *key, bool *differ)
 {
 	const size_t n = strcspn(key, ".");
 	json_t *found = NULL, *member;
@@ -212,15 +212,16 @@ static json_t *model_path(json_t *v, const char *key)
 
 	if (strncmp(key, "*.", 2) != 0) {
 		v = model_member(v, key, n);
-		return v && key[n] ? model_path(v, key + n + 1) : v;
+		return v && key[n] ? model_path(v, key + n + 1, differ) : v;
 	}
 	json_object_foreach(v, name, member) {
-		member = model_path(member, key + 2);
-		if (member && found && !json_equal(member, found))
-			return NULL;
-		found = member ? member : found;
+		member = model_path(member, key + 2, differ);
+		if (!member || json_is_null(member))
+			continue;
+		*differ |= found && !json_equal(member, found);
+		found = member;
 	}
-	return found;
+	return *differ ? NULL : found;
 }
 
 /* Finds a key at the top, or else in the configuration of the text model; one
@@ -228,9 +229,10 @@ static json_t *model_path(json_t *v, const char *key)
 static json_t *model_find(const struct rsh_model_config *c, const char *key)
 {
 	json_t *v = json_object_get(c->root, key);
+	bool differ = false;
 
 	if (strchr(key, '.'))
-		return model_path(c->root, key);
+		return model_path(c->root, key, &differ);
 	return v && !json_is_null(v) ? v : json_object_get(c->text, key);
 }
 
@@ -438,6 +440,14 @@ bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 		return false;
 	*out = (uint64_t)json_integer_value(v);
 	return true;
+}
+
+bool rsh_model_config_differs(const struct rsh_model_config *c, const char *key)
+{
+	bool differ = false;
+
+	(void)model_path(c->root, key, &differ);
+	return differ;
 }
 
 bool rsh_model_config_word(const struct rsh_model_config *c, const char *key,

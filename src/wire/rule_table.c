@@ -315,7 +315,8 @@ static bool rule_same_tensor(const struct rsh_rule_tensor *a,
 		same = strcmp(a->name.texts[i], b->name.texts[i]) == 0;
 	for (uint32_t i = 0; same && i < a->name.n_holes; i++)
 		same = strcmp(a->name.holes[i].letter,
-			      b->name.holes[i].letter) == 0;
+			      b->name.holes[i].letter) == 0 &&
+		       !a->name.holes[i].least == !b->name.holes[i].least;
 	for (uint32_t i = 0; same && i < a->n_dims; i++)
 		same = !a->dims[i].n_alternatives &&
 		       !b->dims[i].n_alternatives &&

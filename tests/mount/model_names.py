@@ -147,7 +147,9 @@ class Drawn:
             if rest[1] in rights[:i]:
                 continue
             for k in range(numbers.choice((0, 1, 2))):
-                self.add(".".join(p for p in (rest[0], f"part{k}.{numbers.choice('xyz')}") if p),
+                # With a name of its own: PREFIX.NAME would be a state of the weight NAME.
+                name = f"{'part' if rest[0] else 'plain'}{k}.{numbers.choice('xyz')}"
+                self.add(".".join(p for p in (rest[0], name) if p),
                          (numbers.randint(1, 4),) * numbers.choice((0, 1, 2)))
         self.add("never.weight", (3,))
 

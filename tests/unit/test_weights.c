@@ -311,6 +311,10 @@ static void test_when_config(void **state)
 	assert_refused(t, c, MS, "d.0.kv 5", "is not what the rule says");
 	assert_refused(t, c, HF, "m.2.k 3", "m.2.k may be meant, but config.json "
 		       "does not say what \"kinds\" is there");
+	assert_refused("let k = a.*.n | n\nx[k] = y[k]\n",
+		       "{\"a\": {\"1\": {\"n\": 1}, \"2\": {\"n\": 2}}, \"n\": 3}", HF,
+		       "x 3", "T:1: C has several numbers for "
+		       "a.*.n, of which k is one");
 	assert_refused(t, NULL, HF, "m.0.k 3", "but no config.json says "
 		       "what \"kinds\" is there");
 }

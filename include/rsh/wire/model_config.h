@@ -34,6 +34,9 @@ const char *rsh_model_config_type(const struct rsh_model_config *c);
  * per_layer_config.*.head_dim all values that exist must be equal. */
 bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
 			     uint64_t *out);
+/* Returns whether objects have different values where the key has a "*". */
+bool rsh_model_config_differs(const struct rsh_model_config *c,
+			      const char *key);
 /* Writes what a key has as a word: a text, true or false; of a list what it has
  * at `number`.  Returns false if the key is not there, or has another value or
  * one that is longer. */
