@@ -78,6 +78,10 @@ static void op_fill_entry(const struct rsh_server *s,
 		.entry_timeout = op_seconds(at),
 	};
 	op_stat(s, at, node, &e->attr);
+	/* In another mount at this place the number may be that of another
+	 * file, which an old handle of an NFS client must not find. */
+	if (!rsh_vfs_has_steps(s->vfs))
+		e->generation = (uint64_t)e->attr.st_ctim.tv_nsec << 1 | 1;
 }
 
 /* Sets the number of a node to 0 if there is no such name. */
