@@ -618,6 +618,7 @@ int rsh_dcp_judge(const struct rsh_dcp *d, const uint64_t *sizes,
 			const uint32_t file = t->chunks[k].file;
 
 			if (file != RSH_DCP_NO_FILE &&
+			    !rsh_dcp_chunk_is_empty(t, &t->chunks[k]) &&
 			    !rsh_dcp_chunk_fits(&t->chunks[k], sizes[file]))
 				rc = rsh_error_set(wrong, EBADMSG, "%s is too "
 						   "short for tensor %s",

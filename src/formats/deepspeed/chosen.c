@@ -524,7 +524,9 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 			return rsh_error_nomem(err);
 	rc = check_names(st, err);
 	offloaded = rsh_text_format("%soffloaded_tensors", st->all.dir);
-	if (rc == 0 && !st->is_file && offloaded &&
+	if (rc == 0 && !offloaded)
+		rc = rsh_error_nomem(err);
+	if (rc == 0 && !st->is_file &&
 	    rsh_store_look(rsh_source_store(s), offloaded, &at) == 0)
 		rc = refuse(st, offloaded, ENOTSUP, "tensors are in files of "
 			    "NVMe offload, which are not supported", err);

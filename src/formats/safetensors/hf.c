@@ -255,6 +255,7 @@ static int hf_add_beside(struct rsh_output_tree *t,
 {
 	cleanup_free struct rsh_path *paths =
 		rsh_alloc_array(beside->n, sizeof(*paths));
+	size_t n = 0;
 	int rc = paths ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < beside->n && rc == 0; i++) {
@@ -264,16 +265,22 @@ static int hf_add_beside(struct rsh_output_tree *t,
 			.attr = &f->attr,
 		};
 
-		paths[i] = (struct rsh_path){ f->name, RSH_NODE_FILE, 0 };
+		/* Objects may have one name as a file and as a directory. */
+		if (i > 0 && strcmp(f->name, beside->v[i - 1].name) == 0)
+			continue;
+		paths[n] = (struct rsh_path){ f->name, RSH_NODE_FILE, 0 };
 		if (rsh_tree_find(t->tree, t->tree->root, f->name))
 			return rsh_error_set(err, EEXIST, "%s is there twice: "
 					     "beside the model, and as a file "
 					     "of its own", f->name);
-		rc = rsh_output_add_text(t, &text, &paths[i].leaf);
+		rc = rsh_output_add_text(t, &text, &paths[n++].leaf);
 	}
 	rc = rc ?: rsh_tree_add_paths(
 		t->tree, RSH_NODE_BESIDE(rsh_plan_n_files(t->plan)) + 1, paths,
-		beside->n);
+		n);
+	if (rc == -EEXIST)
+		return rsh_error_set(err, EEXIST, "%s: a file has the name of "
+				     "a directory", beside->dir);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

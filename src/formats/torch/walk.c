@@ -334,7 +334,7 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 						v[2].kind == RSH_PV_TUPLE ?
 					v[0].class :
 					NULL;
-			w->args = &v[2];
+			w->args = class ? &v[2] : NULL;
 			if (!class)
 				walk_bad(r, "a tensor that is built of "
 					    "nothing");

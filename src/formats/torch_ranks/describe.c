@@ -342,8 +342,18 @@ static int placed_take_mesh(struct describing *w, const struct ref *r, size_t n,
 	return rc;
 }
 
+/* Returns the entry of which a chunk was made.  Two entries of one file may
+ * have one name. */
+static const struct ref *ref_of_chunk(const struct ref *r,
+				      const struct rsh_dcp_chunk *c)
+{
+	while (r->file != c->file || r->e->key != c->key)
+		r++;
+	return r;
+}
+
 /* Compares the chunks of a mesh, from `first` on, with those of the meshes
- * before it.  Each is of another file. */
+ * before it. */
 static int meshes_compare(struct describing *w, const struct ref *r,
 			  uint32_t n_dims, size_t first)
 {
@@ -357,10 +367,8 @@ static int meshes_compare(struct describing *w, const struct ref *r,
 
 		if (k == first)
 			continue;
-		for (a = r; a->file != v[k].file;)
-			a++;
-		for (b = r; b->file != v[i].file;)
-			b++;
+		a = ref_of_chunk(r, &v[k]);
+		b = ref_of_chunk(r, &v[i]);
 		rc = check_same(w, a, b, "is distributed over several groups "
 				"of ranks");
 	}
@@ -421,8 +429,9 @@ static int sharded_take(struct describing *w, const struct ref *r, size_t n)
 		const struct rsh_ranks_box *b = &e->spec->boxes[e->piece];
 		size_t k;
 
-		if (e->n_dims != s->n_dims ||
-		    memcmp(e->dims, b->size, dims_bytes) != 0)
+		if (s->n_dims > 0 &&
+		    (e->n_dims != s->n_dims ||
+		     memcmp(e->dims, b->size, dims_bytes) != 0))
 			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s "
 						"has another shape of its "
 						"shard than it says",
