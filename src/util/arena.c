@@ -115,6 +115,7 @@ char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(NULL, 0, fmt, ap);
 	va_end(ap);
+	a->failed |= n < 0;
 	if (n >= 0)
 		text = rsh_arena_alloc(a, (size_t)n + 1, 1);
 	va_start(ap, fmt);

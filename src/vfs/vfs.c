@@ -199,8 +199,10 @@ static int vfs_walk(const struct rsh_vfs *v, uint64_t dir, const char *path,
 			"%s%s%s", path, *path ? "/" : "", name);
 		struct stat st;
 
-		rc = at ? rsh_vfs_stat(v, child, &st) : -ENOMEM;
-		if (rc == 0)
+		if (!at)
+			return -ENOMEM;
+		/* What cannot be seen now is not walked. */
+		if (rsh_vfs_stat(v, child, &st) == 0)
 			rc = S_ISDIR(st.st_mode) ?
 				vfs_walk(v, child, at, fn, ctx) :
 				fn(ctx, child, at, &st);

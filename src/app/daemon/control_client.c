@@ -129,7 +129,9 @@ int rsh_control_ask(const struct rsh_mounted *m, bool as_user,
 	while (rc == 0 && got > 0) {
 		const int left = ms - (int)(rsh_clock_since(begun) * 1000);
 
-		if (left <= 0 || len >= MAX_BYTES || poll(&p, 1, left) <= 0)
+		if (len >= n * MAX_BYTES)
+			rc = -EIO;
+		else if (left <= 0 || poll(&p, 1, left) <= 0)
 			rc = -ETIMEDOUT;
 		else if (rsh_room(text, cap, len + 4096))
 			rc = -ENOMEM;
