@@ -54,6 +54,7 @@ NOT_RUN = {
     ("doc/python.md", "import reshardfs.dcp"): "oracle/dcp_loads_distributed.py does",
     ("doc/serve.md", "vllm serve"): "oracle/vllm_loads.py does",
     ("doc/serve.md", "import reshardfs\nfound"): "it needs SGLang on a GPU",
+    ("doc/operate.md", "import json, os, ray"): "it needs Ray, with which it was run",
     ("doc/jobs.md", "/data/ckpt8 /mnt/ckpt4 reshardfs"): "mount/fstab.sh does",
     ("doc/jobs.md", "ln -s /usr/local"): "mount/fstab.sh does",
     ("doc/jobs.md", "SOURCE="): "there is no systemd; mount/fstab.sh reads the unit",
