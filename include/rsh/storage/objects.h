@@ -117,6 +117,9 @@ static inline bool rsh_objects_is_in(const char *address, const char *of)
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts);
 void rsh_objects_options_clear(struct rsh_objects_options *opts);
 
+/* Loads the libraries that addresses need.  Returns 0, or -errno with a
+ * sentence: one is missing, or the program was built without object storage. */
+int rsh_objects_find_libraries(struct rsh_error *err);
 /* Opens an address: only reads the environment and the files that it names.
  * The caller frees the object; `opts` may be NULL, like zeros.  Returns 0, or
  * with a sentence -EINVAL for an invalid address or option, -ENOENT for a

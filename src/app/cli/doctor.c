@@ -24,15 +24,14 @@
 #include "rsh/app/mounted.h"
 #include "rsh/fuse/server.h"
 #include "rsh/source/tables.h"
+#include "rsh/storage/objects.h"
 #include "rsh/util/compat.h"
 #include "rsh/util/files.h"
-#include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/secret.h"
 #include "rsh/util/text.h"
 #include "rsh/util/version.h"
-#include "rsh/wire/object_listing.h"
 
 #define SELF "/proc/self/exe"
 #define ANSWER_BYTES (16 * 1024 * 1024)
@@ -233,11 +232,8 @@ static void doctor_objects(struct rsh_run *run)
 	const char *home = getenv("HOME"), *file;
 	cleanup_free char *usual = home && *home ?
 		rsh_text_format("%s/.aws/credentials", home) : NULL;
-	int rc = rsh_library_load(RSH_LIBRARY_CURL, "s3:// and https://", NULL,
-				  0, &err);
+	const int rc = rsh_objects_find_libraries(&err);
 
-	rc = rc ?: rsh_listing_start(&err);
-	rc = rc ?: rsh_library_load_crypto("s3:// with keys", NULL, 0, &err);
 	doctor_tell(run, "object storage", rc ? NONE : GOOD, "%s", rc ?
 		    err.text : "libcurl, libexpat and libcrypto are there");
 	doctor_variables(run, "variables", keys, "none of AWS_ACCESS_KEY_ID, "

@@ -18,11 +18,16 @@ void rsh_objects_options_clear(struct rsh_objects_options *opts)
 {
 }
 
-int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
-		     struct rsh_objects **out, struct rsh_error *err)
+int rsh_objects_find_libraries(struct rsh_error *err)
 {
 	return rsh_error_set(err, ENOSYS,
 			     "this program was built without object storage");
+}
+
+int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
+		     struct rsh_objects **out, struct rsh_error *err)
+{
+	return rsh_objects_find_libraries(err);
 }
 
 /* There is no object to call the rest with. */

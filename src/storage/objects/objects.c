@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 
 #define OBJECTS_REQUESTS_MAX 4096
@@ -114,6 +115,14 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 	o->has_proxy = rsh_object_env("http_proxy", "https_proxy", "HTTPS_PROXY",
 				      "all_proxy", "ALL_PROXY");
 	return rc;
+}
+
+int rsh_objects_find_libraries(struct rsh_error *err)
+{
+	return rsh_library_load(RSH_LIBRARY_CURL, "s3:// and https://", NULL, 0,
+				err) ?:
+	       rsh_listing_start(err) ?:
+	       rsh_library_load_crypto("s3:// with keys", NULL, 0, err);
 }
 
 int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
