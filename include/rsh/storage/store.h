@@ -220,7 +220,8 @@ static inline void rsh_handle_guard_(struct rsh_handle **h)
 #define cleanup_dir __attribute__((cleanup(rsh_dir_guard_)))
 #define cleanup_handle __attribute__((cleanup(rsh_handle_guard_)))
 
-/* Sets the sentence for a failure to open something, and returns rc. */
+/* Sets the sentence for a failure to open or list something, -ENOMEM too, and
+ * returns rc. */
 int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			 struct rsh_error *err);
 /* A kind of small files. */

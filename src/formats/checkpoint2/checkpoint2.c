@@ -112,8 +112,7 @@ static int checkpoint2_open(struct rsh_source *s,
 				     "Checkpoint 2.0", rsh_source_path(s));
 	rc = rsh_path_list_read(&names, rsh_source_store(s), "");
 	if (rc)
-		return rc == -ENOMEM ? rsh_error_nomem(err) :
-		       rsh_store_open_error(rsh_source_store(s), "", rc, err);
+		return rsh_store_open_error(rsh_source_store(s), "", rc, err);
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
 		struct rsh_format_step d = {
 			.source = s, .dir = names.v[i], .label = names.v[i],

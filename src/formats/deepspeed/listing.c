@@ -237,13 +237,6 @@ static int list_step(struct rsh_source *s, const char *dir, const char *label,
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 
-static int list_failed(const struct rsh_source *s, const char *dir, int rc,
-		       struct rsh_error *err)
-{
-	return rc == -ENOMEM ? rsh_error_nomem(err) :
-	       rsh_store_open_error(rsh_source_store(s), dir, rc, err);
-}
-
 /* Reads the name of a step in `latest`, from malloc; NULL: nothing there names
  * one. */
 static int latest_read(const struct rsh_source *s, const char *dir,
@@ -288,7 +281,7 @@ static int list_tags(struct rsh_source *s, struct rsh_error *err)
 	int rc = tags_list(rsh_source_store(s), "", false, &tags);
 
 	if (rc)
-		rc = list_failed(s, "", rc, err);
+		rc = rsh_store_open_error(rsh_source_store(s), "", rc, err);
 	for (size_t i = 0; i < tags.n && rc == 0; i++) {
 		struct rsh_step step = { .n = 1 };
 
@@ -311,7 +304,7 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 	const char *tag = NULL;
 	int rc = tags_list(rsh_source_store(s), dir, false, &tags);
 
-	rc = rc ? list_failed(s, dir, rc, err) :
+	rc = rc ? rsh_store_open_error(rsh_source_store(s), dir, rc, err) :
 		  latest_read(s, dir, RSH_DS_LATEST, &latest, err);
 	rsh_path_list_sort(&tags);
 	for (size_t i = 0; i < tags.n; i++)
@@ -401,7 +394,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 
 	*steps = false;
 	if (has < 0)
-		return list_failed(s, "", has, err);
+		return rsh_store_open_error(store, "", has, err);
 	if (has > 0)
 		return list_step(s, "", rsh_path_name(rsh_source_path(s)),
 				 &none, err);
@@ -412,7 +405,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	}
 	rc = rsh_path_list_read(&names, store, "");
 	if (rc)
-		rc = list_failed(s, "", rc, err);
+		rc = rsh_store_open_error(store, "", rc, err);
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
 		int is;
 

@@ -190,9 +190,7 @@ static int list_steps(struct rsh_source *s, uint64_t last,
 	uint64_t step;
 
 	if (rc)
-		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
-				     rsh_store_open_error(rsh_source_store(s),
-							  "", rc, err);
+		rc = rsh_store_open_error(rsh_source_store(s), "", rc, err);
 	for (size_t i = 0; i < names.n; i++)
 		there |= strcmp(names.v[i], RSH_MEGATRON_RELEASE) == 0;
 	for (size_t i = 0; i < names.n && rc == 0; i++) {

@@ -290,7 +290,7 @@ static int list_step(struct rsh_source *s, const char *name,
 		if (!rc || ((rc == -ENOENT || rc == -ENOTDIR) && *roles[i]))
 			continue;
 		d.dir = name;
-		return *name || rc == -ENOMEM ?
+		return *name ?
 		       rsh_format_list_unread(&d, rc, err) :
 		       rsh_store_open_error(rsh_source_store(s), name, rc, err);
 	}
@@ -316,8 +316,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	int rc = rsh_path_list_read(&names, store, "");
 
 	if (rc)
-		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
-		     rsh_store_open_error(store, "", rc, err);
+		rc = rsh_store_open_error(store, "", rc, err);
 	rc = rc ?: list_step(s, "", &none, err);
 	*steps = rc == 0 && rsh_source_n_on_list(s) == 0;
 	for (size_t i = 0; i < names.n && *steps && rc == 0; i++)
@@ -345,8 +344,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 			for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
 				rc = rsh_joined_list_file(
 					s, groups[i].names[k], NULL, none, 0);
-		rc = rc == -ENOMEM ? rsh_error_nomem(err) :
-		     rc ? rsh_store_open_error(store, "", rc, err) : 0;
+		rc = rc ? rsh_store_open_error(store, "", rc, err) : 0;
 	}
 	rsh_tc_free(tc);
 	rsh_arena_clear(&arena);

@@ -61,6 +61,8 @@ int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 	const char *sep = absolute || root ? "" : "/";
 	char place[PATH_MAX];
 
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
 	if (root)
 		name = "";
 	snprintf(place, sizeof(place), "%s%s%s", top, sep, name);
