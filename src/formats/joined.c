@@ -206,6 +206,8 @@ int rsh_joined_values(struct rsh_joined *j, const char *file,
 		struct rsh_path_key *keys;
 		const char *name;
 
+		if (f->values[i].make || !f->values[i].plain.pickle)
+			continue;
 		rc = take(ctx, &f->values[i], &shown);
 		if (rc <= 0 || (opts->wanted &&
 				!opts->wanted(opts->ctx, shown.name))) {

@@ -107,8 +107,9 @@ struct rsh_joined_value {
 	const struct rsh_path_key *keys;
 	uint32_t n_keys;
 };
-/* Adds values of a file.  `take` returns whether one is shown, with its name in
- * *out, or -ENOMEM.  If the file cannot be read, this is logged.  Returns 0 or
+/* Adds values of a file.  `take` is called for plain data that stand in the
+ * file as they are; it returns whether one is shown, with its name in *out, or
+ * -ENOMEM.  If the file cannot be read, this is logged.  Returns 0 or
  * -ENOMEM. */
 struct rsh_torch_value;
 int rsh_joined_values(struct rsh_joined *j, const char *file,

@@ -97,8 +97,7 @@ static int value_take(void *ctx, const struct rsh_torch_value *v,
 {
 	const struct file_values *of = ctx;
 	struct rsh_arena *arena = &of->st->all.arena;
-	const uint32_t skipped = v->make || !v->plain.pickle ? UINT32_MAX :
-				 keys_skipped(v, of->role);
+	const uint32_t skipped = keys_skipped(v, of->role);
 	struct rsh_path_key *own;
 	const char *rest = v->name;
 

@@ -107,8 +107,6 @@ static int value_take(void *ctx, const struct rsh_torch_value *v,
 	struct rsh_source_ranks *st = of->st;
 
 	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
-	if (v->make || !v->plain.pickle)
-		return 0;
 	if (of->item == UINT32_MAX)
 		return strcmp(v->name, "rng") != 0 &&
 		       strncmp(v->name, "rng.", 4) != 0;
