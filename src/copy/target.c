@@ -43,7 +43,7 @@ static int open_existing(const char *path)
 
 		if (fd >= 0)
 			return fd;
-		if ((errno != ENOENT && errno != ENOTDIR) || !*part)
+		if (!rsh_errno_is_absent(errno) || !*part)
 			return -errno;
 		slash = strrchr(part, '/');
 		if (!slash)

@@ -147,7 +147,7 @@ static int files_state_add_dir(const struct rsh_store *store, const char *dir,
 		return 0;
 	}
 	/* Something was removed in the meantime. */
-	if (rc == -ENOENT || rc == -ENOTDIR)
+	if (rsh_errno_is_absent(-rc))
 		return 0;
 	while (rc >= 0 && (rc = rsh_dir_next(at, &name)) > 0) {
 		cleanup_free char *path = NULL;
@@ -621,7 +621,7 @@ static int save_files_check_same(const struct rsh_store *store,
 		st.size = 0;
 		if (rc == 0)
 			files_state_add(&state, name, &st);
-		else if (rc != -ENOENT && rc != -ENOTDIR)
+		else if (!rsh_errno_is_absent(-rc))
 			return rsh_store_open_error(store, name, rc, err);
 	}
 	return rc || state.hash != t->state.hash ? -ESTALE : 0;

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 
@@ -57,3 +58,8 @@ int rsh_error_nomem(struct rsh_error *err);
  * the file.  Otherwise the file is absent, is being written (EAGAIN), or its
  * bytes were read and are damaged.  `code` is a positive errno. */
 bool rsh_errno_is_unread(int code);
+/* Returns whether an error says that nothing is at a path. */
+static inline bool rsh_errno_is_absent(int code)
+{
+	return code == ENOENT || code == ENOTDIR;
+}

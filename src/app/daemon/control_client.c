@@ -47,7 +47,7 @@ static int open_answer(const char *path, const char *name,
 		return rsh_error_set(err, EINVAL, "%s: this mount shows one "
 				     "step: `reshardfs mount --steps all` "
 				     "shows each", path);
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+	if (fd < 0 && rsh_errno_is_absent(errno))
 		return rsh_control_refuse(path, err);
 	if (fd < 0 && errno == EACCES)
 		return rsh_error_set(err, EACCES, "%s: access denied: only "

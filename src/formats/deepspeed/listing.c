@@ -35,17 +35,12 @@ static char *path_join(const char *dir, const char *name)
 	return rsh_text_format("%s%s%s", dir, *dir ? "/" : "", name);
 }
 
-static bool is_gone(int rc)
-{
-	return rc == -ENOENT || rc == -ENOTDIR;
-}
-
 /* Returns 1 if a directory has the files of a step, 0 if not, or -errno. */
 static int has_step(const struct rsh_store *store, const char *path)
 {
 	int rc = rsh_joined_dir_has(store, path, rsh_ds_name_is_model);
 
-	return is_gone(rc) ? 0 : rc;
+	return rsh_errno_is_absent(-rc) ? 0 : rc;
 }
 
 /* Returns whether weights of Hugging Face are there, which are preferred. */
@@ -132,7 +127,7 @@ static int is_run_step(const struct rsh_store *store, const char *dir)
 		any |= is_mark(name) || may_be_tag(name, false);
 	}
 	if (more < 0 || !any)
-		return is_gone(more) ? 0 : more;
+		return rsh_errno_is_absent(-more) ? 0 : more;
 	rc = tags_list(store, dir, true, &tags);
 	rc = rc ?: tags.n > 0;
 	rsh_path_list_clear(&tags);
@@ -211,10 +206,10 @@ static int list_universal(const struct rsh_format_step *d)
 			continue;
 		of.dir = dir;
 		rc = dir ? rsh_format_list_step(&of, state_take) : -ENOMEM;
-		rc = is_gone(rc) ? 0 : rc;
+		rc = rsh_errno_is_absent(-rc) ? 0 : rc;
 	}
 	rsh_path_list_clear(&names);
-	return is_gone(rc) ? 0 : rc;
+	return rsh_errno_is_absent(-rc) ? 0 : rc;
 }
 
 /* Adds the files of a step: `dir` is its directory, or "". */

@@ -78,7 +78,7 @@ static int add_files(const struct rsh_store *store, const char *step,
 		rc = !path ? -ENOMEM : rsh_store_look(store, path, &st);
 		if (rc == 0)
 			rc = rsh_path_list_add(out, path);
-		else if (rc == -ENOENT || rc == -ENOTDIR)
+		else if (rsh_errno_is_absent(-rc))
 			rc = 0;
 	}
 	return rc;

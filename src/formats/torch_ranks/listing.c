@@ -54,7 +54,7 @@ static int has_model(const struct rsh_store *store, const char *step)
 		int rc = path ? rsh_joined_dir_has(store, path, is_model_name) :
 				-ENOMEM;
 
-		if (rc && !((rc == -ENOENT || rc == -ENOTDIR) && *roles[i]))
+		if (rc && !(rsh_errno_is_absent(-rc) && *roles[i]))
 			return rc;
 	}
 	return 0;
@@ -287,7 +287,7 @@ static int list_step(struct rsh_source *s, const char *name,
 		if (any)
 			return 0;
 		rsh_source_unlist(s, n);
-		if (!rc || ((rc == -ENOENT || rc == -ENOTDIR) && *roles[i]))
+		if (!rc || (rsh_errno_is_absent(-rc) && *roles[i]))
 			continue;
 		d.dir = name;
 		return *name ?

@@ -136,7 +136,7 @@ static int load_index(const struct rsh_version_links *l, const char *dir,
 	if (!*path)
 		return rsh_error_nomem(err);
 	rc = rsh_store_load(l->store, *path, &index_file, data, len, err);
-	return rc == -ENOENT || rc == -ENOTDIR ? 0 : rc;
+	return rsh_errno_is_absent(-rc) ? 0 : rc;
 }
 
 /* transformers loads the one file, even if there is an index. */

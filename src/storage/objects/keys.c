@@ -165,7 +165,7 @@ static int keys_of_file(const struct rsh_objects *o, const char *path,
 	size_t len;
 	int rc = path ? keys_load(o, path, &text, &len) : -ENOENT;
 
-	if (rc == -ENOENT || rc == -ENOTDIR)
+	if (rsh_errno_is_absent(-rc))
 		return 0;
 	if (rc)
 		return rsh_error_file(err, -rc, path);
