@@ -13,21 +13,13 @@
 
 #include "rsh/util/mem.h"
 
-static int holder_by_cell(const void *a, const void *b)
-{
-	const struct rsh_sampled *x = a, *y = b;
+RSH_ORDER(holder_by_cell, struct rsh_sampled,
+	  rsh_compare_u64(x->cell, y->cell) ?:
+	  rsh_compare_u64(x->rank, y->rank))
 
-	return rsh_compare_u64(x->cell, y->cell) ?:
-	       rsh_compare_u64(x->rank, y->rank);
-}
-
-static int holder_by_hash(const void *a, const void *b)
-{
-	const struct rsh_sampled *x = a, *y = b;
-
-	return rsh_compare_u64(x->hash, y->hash) ?:
-	       rsh_compare_u64(x->rank, y->rank);
-}
+RSH_ORDER(holder_by_hash, struct rsh_sampled,
+	  rsh_compare_u64(x->hash, y->hash) ?:
+	  rsh_compare_u64(x->rank, y->rank))
 
 uint32_t rsh_subject_enough(const struct rsh_subject *s)
 {
@@ -101,12 +93,7 @@ int rsh_subject_find(struct rsh_subject *s)
 
 /* ---- groups ---- */
 
-static int holder_by_rank(const void *a, const void *b)
-{
-	const struct rsh_sampled *x = a, *y = b;
-
-	return rsh_compare_u64(x->rank, y->rank);
-}
+RSH_ORDER(holder_by_rank, struct rsh_sampled, rsh_compare_u64(x->rank, y->rank))
 
 int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g)
 {
@@ -115,9 +102,7 @@ int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g)
 	g->group = rsh_alloc_array(s->n_holders, sizeof(*g->group));
 	if (!g->ranks || !g->group)
 		return -ENOMEM;
-	if (s->n_holders > 1)
-		qsort(s->holders, s->n_holders, sizeof(*s->holders),
-		      holder_by_rank);
+	rsh_sort(s->holders, s->n_holders, holder_by_rank);
 	for (uint32_t i = 0; i < s->n_holders; i++) {
 		uint32_t first = 0;
 

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 void rsh_contents_init(struct rsh_contents *c, struct rsh_source *source,
 		       struct rsh_names *names)
@@ -65,16 +66,10 @@ static bool kind_is_float(enum rsh_dtype t)
  * parameters in MindSpore or PyTorch. */
 static bool kind_is_called_weight(const char *name)
 {
-	static const char *const words[] = {
-		"weight", "bias", "gamma", "beta", "kernel", "embedding_table",
-	};
 	const char *dot = strrchr(name, '.');
 
-	name = dot ? dot + 1 : name;
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (strcmp(name, words[i]) == 0)
-			return true;
-	return false;
+	return rsh_is_any(dot ? dot + 1 : name, "weight", "bias", "gamma",
+			  "beta", "kernel", "embedding_table");
 }
 
 static enum rsh_tensor_kind kind_of_subject(const struct rsh_contents *c,

@@ -65,9 +65,7 @@ int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 		return -ENOMEM;
 	for (size_t i = 0; i < out->n; i++)
 		out->by_path[i] = &out->files[i];
-	if (out->n)
-		qsort(out->by_path, out->n, sizeof(*out->by_path),
-		      listed_by_path);
+	rsh_sort(out->by_path, out->n, listed_by_path);
 	return 0;
 }
 
@@ -91,8 +89,7 @@ int rsh_copy_list_share(struct rsh_copy_list *l,
 		return -ENOMEM;
 	for (size_t i = 0; i < l->n; i++)
 		by_size[i] = &l->files[i];
-	if (l->n)
-		qsort(by_size, l->n, sizeof(*by_size), listed_by_size);
+	rsh_sort(by_size, l->n, listed_by_size);
 	for (size_t i = 0; i < l->n; i++) {
 		unsigned least = 0;
 
@@ -123,9 +120,8 @@ struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
 {
 	const struct rsh_copy_file wanted = { .path = (char *)(uintptr_t)path };
 	const struct rsh_copy_file *key = &wanted;
-	struct rsh_copy_file **found = l->n == 0 ? NULL :
-		bsearch(&key, l->by_path, l->n, sizeof(*l->by_path),
-			listed_by_path);
+	struct rsh_copy_file **found = rsh_find(&key, l->by_path, l->n,
+						listed_by_path);
 
 	return found ? *found : NULL;
 }

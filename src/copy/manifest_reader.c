@@ -222,8 +222,7 @@ int rsh_manifest_index_read(struct rsh_manifest_index *x, int fd,
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < x->n; i++)
 		x->by_path[i] = &x->entries[i];
-	if (x->n)
-		qsort(x->by_path, x->n, sizeof(*x->by_path), entry_by_path);
+	rsh_sort(x->by_path, x->n, entry_by_path);
 	for (size_t i = 1; i < x->n; i++)
 		if (strcmp(x->by_path[i]->path, x->by_path[i - 1]->path) == 0)
 			return rsh_error_set(err, EBADMSG, "%s: %s is there "
@@ -250,9 +249,8 @@ rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path)
 		.path = (char *)(uintptr_t)path
 	};
 	const struct rsh_manifest_entry *key = &wanted;
-	const struct rsh_manifest_entry **found = x->n == 0 ? NULL :
-		bsearch(&key, x->by_path, x->n, sizeof(*x->by_path),
-			entry_by_path);
+	const struct rsh_manifest_entry **found =
+		rsh_find(&key, x->by_path, x->n, entry_by_path);
 
 	return found ? *found : NULL;
 }

@@ -57,15 +57,11 @@ struct weights_talk {
 	bool wrong;
 };
 
-static int weights_by_claim(const void *a, const void *b)
-{
-	const struct weights_claim *x = a, *y = b;
-
-	return rsh_compare_u64(x->t->side, y->t->side) ?:
-	       strcmp(x->text, y->text) ?:
-	       rsh_compare_u64(x->t->unit, y->t->unit) ?:
-	       rsh_compare_u64(x->t->tensor, y->t->tensor);
-}
+RSH_ORDER(weights_by_claim, struct weights_claim,
+	  rsh_compare_u64(x->t->side, y->t->side) ?:
+	  strcmp(x->text, y->text) ?:
+	  rsh_compare_u64(x->t->unit, y->t->unit) ?:
+	  rsh_compare_u64(x->t->tensor, y->t->tensor))
 
 static char *weights_claim_text(struct weights_work *w,
 				const struct weights_name *n)
@@ -146,8 +142,7 @@ static int weights_check_claims(struct weights_talk *k)
 		if (!c[n++].text)
 			return -ENOMEM;
 	}
-	if (n)
-		qsort(c, n, sizeof(*c), weights_by_claim);
+	rsh_sort(c, n, weights_by_claim);
 	for (uint32_t i = 1, first = 0; i < n; i++) {
 		if (c[i].t->side != c[first].t->side ||
 		    strcmp(c[i].text, c[first].text) != 0)

@@ -163,11 +163,6 @@ static bool weights_is_named(const struct weights_work *w, const char *text)
 	return false;
 }
 
-static int weights_by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Returns the rule of which the table wants tensors below a path where the
  * source has none; NULL: there is none. */
 static const struct rsh_rule *weights_find_lost(struct weights_work *w,
@@ -201,25 +196,17 @@ static int weights_list_named(struct weights_work *w, struct rsh_error *err)
 	for (uint32_t i = 0; i < w->n; i++)
 		if (weights_is_named(w, weights_text(w, i)))
 			w->named[w->n_named++] = weights_text(w, i);
-	if (w->n_named)
-		qsort(w->named, w->n_named, sizeof(*w->named), weights_by_name);
+	rsh_sort(w->named, w->n_named, rsh_by_text);
 	return 0;
 }
 
 /* Refuses to leave out a tensor that has the place of others of the table, as a
  * stack of experts has that of the experts: the model would lack them. */
-static int weights_drop_place(struct weights_work *w, const char *text,
-			      struct rsh_error *err)
+static int weights_drop_place(struct weights_work *w, const char *path,
+			      const char *text, struct rsh_error *err)
 {
-	const char *dot = strrchr(text, '.');
 	const struct rsh_rule *rule;
-	char *path;
 
-	if (!dot)
-		return 0;
-	path = rsh_arena_format(&w->scratch, "%.*s", (int)(dot - text), text);
-	if (!path)
-		return rsh_error_nomem(err);
 	if (weights_list_named(w, err))
 		return -ENOMEM;
 	rule = weights_find_lost(w, path);
@@ -255,7 +242,10 @@ static int weights_drop(struct weights_work *w, uint32_t source,
 				     w->o->table->path, text);
 	if (w->n_dropped++ == 0)
 		w->a_dropped = source;
-	return weights_drop_place(w, text, err);
+	if (!weight)
+		return 0;
+	weight[dot - text] = '\0';
+	return weights_drop_place(w, weight, text, err);
 }
 
 /* ---- tensors of which only the beginning of the name is said ---- */
@@ -410,9 +400,7 @@ static int weights_assign(struct weights_work *w, struct rsh_error *err)
 		     "of bookkeeping have no place in Hugging Face's form");
 	weights_note(w, w->n_dropped, w->a_dropped,
 		     "that no rule names are left out");
-	if (w->matches.n)
-		qsort(w->matches.m, w->matches.n, sizeof(*w->matches.m),
-		      weights_by_instance);
+	rsh_sort(w->matches.m, w->matches.n, weights_by_instance);
 	return 0;
 }
 
@@ -616,8 +604,7 @@ static int weights_check_copies(struct weights_work *w, struct rsh_error *err)
 		weights_spread(u, n, m->numbers, holes);
 		if (weights_print(n, holes, "", text) &&
 		    (!weights_is_wanted(w, text) ||
-		     (w->n_made && bsearch(&key, w->made, w->n_made,
-					   sizeof(key), weights_by_text))))
+		     rsh_find(&key, w->made, w->n_made, weights_by_text)))
 			continue;
 		rc = weights_bad(w, u->rule, err, "%.400s is a copy of what "
 				 "becomes %.400s, which is not there",
@@ -658,8 +645,7 @@ static int weights_make_also(struct weights_work *w, struct rsh_error *err)
 
 static void weights_sort(struct weights_work *w)
 {
-	if (w->n_made)
-		qsort(w->made, w->n_made, sizeof(*w->made), weights_by_text);
+	rsh_sort(w->made, w->n_made, weights_by_text);
 }
 
 static int weights_made_twice(const struct weights_work *w, uint32_t i,

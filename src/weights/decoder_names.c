@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "rsh/plan/param_kind.h"
+#include "rsh/util/text.h"
 
 const char *rsh_decoder_class(const char *json, size_t length)
 {
@@ -39,19 +40,13 @@ const char *rsh_decoder_class(const char *json, size_t length)
 
 static bool decoder_may_have(const char *name)
 {
-	static const char *const begins[] = {
-		"layers.", "embed_tokens.", "norm.",
-	};
-	static const char model[] = "model.", head[] = "lm_head.";
+	static const char model[] = "model.";
 
-	if (strncmp(name, head, strlen(head)) == 0)
+	if (rsh_begins_any(name, "lm_head."))
 		return true;
 	if (strncmp(name, model, strlen(model)) == 0)
 		name += strlen(model);
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-		if (strncmp(name, begins[i], strlen(begins[i])) == 0)
-			return true;
-	return false;
+	return rsh_begins_any(name, "layers.", "embed_tokens.", "norm.");
 }
 
 void rsh_decoder_names_add(struct rsh_decoder_names *d, const char *name)

@@ -83,11 +83,10 @@ static int padding_fits(const struct weights_work *w,
 static const uint64_t *padding_dims(struct weights_work *w,
 				    const struct rsh_offer *o, uint64_t rows)
 {
-	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, o->n_dims);
+	uint64_t *dims = rsh_arena_copy(w->arena, o->dims, o->n_dims);
 
 	if (!dims)
 		return NULL;
-	memcpy(dims, o->dims, o->n_dims * sizeof(*dims));
 	dims[0] = rows;
 	return dims;
 }

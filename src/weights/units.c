@@ -168,15 +168,11 @@ void weights_spread(const struct weights_unit *u, const struct weights_name *n,
 
 /* ---- all units ---- */
 
-static int weights_by_fold(const void *a, const void *b)
-{
-	const struct weights_template *x = a, *y = b;
-
-	return rsh_compare_u64(x->fold, y->fold) ?:
-	       rsh_compare_u64(x->unit, y->unit) ?:
-	       rsh_compare_u64(x->side, y->side) ?:
-	       rsh_compare_u64(x->tensor, y->tensor);
-}
+RSH_ORDER(weights_by_fold, struct weights_template,
+	  rsh_compare_u64(x->fold, y->fold) ?:
+	  rsh_compare_u64(x->unit, y->unit) ?:
+	  rsh_compare_u64(x->side, y->side) ?:
+	  rsh_compare_u64(x->tensor, y->tensor))
 
 static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 			     uint32_t under)

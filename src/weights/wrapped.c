@@ -8,22 +8,15 @@
 
 #include "rsh/plan/param_kind.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 static const char of_model[] = "module.";
 static const char of_state[] = "model.";
 
 bool rsh_name_is_keyed(const char *name)
 {
-	static const char *const words[] = {
-		of_state, "lm_head.", of_model, "_forward_module.",
-	};
-	const size_t n = strlen(of_state);
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strncmp(name, of_state, n) == 0 &&
-		    strncmp(name + n, words[i], strlen(words[i])) == 0)
-			return true;
-	return false;
+	return rsh_begins_any(name, "model.model.", "model.lm_head.",
+			      "model.module.", "model._forward_module.");
 }
 
 /* Returns the length of the wrapper's word at s; 0 if there is none.  No model
@@ -149,8 +142,7 @@ static int unwrap_check(const struct rsh_offers *io, const struct rsh_offer *v,
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < io->n; i++)
 		all[i] = &v[i];
-	if (io->n > 0)
-		qsort(all, io->n, sizeof(*all), by_name);
+	rsh_sort(all, io->n, by_name);
 	for (uint32_t i = 1; i < io->n; i++)
 		if (all[i]->name == all[i - 1]->name)
 			return rsh_error_set(err, EINVAL, "%s and %s would "

@@ -75,12 +75,11 @@ static void ck2_shape(struct ckpt2_reader *r, struct ckpt2_param *p)
 		if (!rsh_json_int(s, 0, INT64_MAX, &dims[n++]))
 			return;
 	}
-	kept = rsh_arena_array(&r->arena, int64_t, n);
+	kept = rsh_arena_copy(&r->arena, dims, n);
 	if (!kept) {
 		rsh_json_nomem(s);
 		return;
 	}
-	memcpy(kept, dims, n * sizeof(*dims));
 	p->pub.n_dims = n;
 	p->pub.dims = kept;
 	p->has_shape = true;
@@ -484,12 +483,7 @@ static void ck2_read_root(struct ckpt2_reader *r)
 	}
 }
 
-static int ck2_by_file_name(const void *a, const void *b)
-{
-	const struct rsh_ckpt2_file *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(ck2_by_file_name, struct rsh_ckpt2_file, strcmp(x->name, y->name))
 
 static int ck2_finish(struct ckpt2_reader *r, struct rsh_ckpt2 **out,
 		      struct rsh_error *err)

@@ -66,12 +66,7 @@ bool rsh_ckpt2_ranks_read(struct json_scan *s, struct ckpt2_numbers *out)
 	return s->rc == 0;
 }
 
-static int ck2_by_rank(const void *a, const void *b)
-{
-	const struct ckpt2_place *x = a, *y = b;
-
-	return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
+RSH_ORDER(ck2_by_rank, struct ckpt2_place, rsh_compare_u64(x->rank, y->rank))
 
 static const struct ckpt2_list *ck2_list_new(struct ckpt2_layouts *l,
 					     const struct ckpt2_numbers *ranks)

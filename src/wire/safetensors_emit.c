@@ -48,12 +48,7 @@ void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
 
 /* ---- the header ---- */
 
-static int compare_entries(const void *a, const void *b)
-{
-	const struct rsh_safetensors_entry *x = a, *y = b;
-
-	return strcmp(x->key, y->key);
-}
+RSH_ORDER(compare_entries, struct rsh_safetensors_entry, strcmp(x->key, y->key))
 
 static int put_metadata(struct rsh_json_text *t,
 			const struct rsh_safetensors_entry *entries, uint32_t n,

@@ -162,12 +162,7 @@ void rsh_weight_map_clear(struct rsh_weight_map *map)
 
 /* ---- writing ---- */
 
-static int compare_weights(const void *a, const void *b)
-{
-	const struct rsh_weight *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(compare_weights, struct rsh_weight, strcmp(x->name, y->name))
 
 static int put_weights(struct rsh_json_text *t, const struct rsh_weight_map *map,
 		       struct rsh_error *err)

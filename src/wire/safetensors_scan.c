@@ -333,15 +333,11 @@ static int check_no_delta(struct scan *s)
 			     "version", s->src->path);
 }
 
-static int compare_tensors(const void *a, const void *b)
-{
-	const struct tensor *x = a, *y = b;
-
-	/* Tensors without elements have equal offsets. */
-	return rsh_compare_u64(x->begin, y->begin) ?:
-	       rsh_compare_u64(x->end, y->end) ?:
-	       rsh_compare_u64(x->place, y->place);
-}
+/* Tensors without elements have equal offsets. */
+RSH_ORDER(compare_tensors, struct tensor,
+	  rsh_compare_u64(x->begin, y->begin) ?:
+	  rsh_compare_u64(x->end, y->end) ?:
+	  rsh_compare_u64(x->place, y->place))
 
 static int add_tensor(struct scan *s, const char *name, const json_t *info)
 {

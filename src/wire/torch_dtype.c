@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "rsh/util/text.h"
 #include "rsh/wire/torch_item.h"
 
 static const struct {
@@ -80,15 +81,9 @@ const char *rsh_torch_storage_name(enum rsh_dtype t)
 
 bool rsh_torch_is_storage(const struct rsh_pickle_value *v)
 {
-	static const char *const modules[] = {
-		"torch", "torch.storage", "torch.cuda",
-	};
-
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
-		if (v->kind == RSH_PV_CLASS &&
-		    strcmp(v->class->module, modules[i]) == 0)
-			return true;
-	return false;
+	return v->kind == RSH_PV_CLASS &&
+	       rsh_is_any(v->class->module, "torch", "torch.storage",
+			  "torch.cuda");
 }
 
 enum rsh_dtype rsh_torch_storage_dtype(const struct rsh_pickle_value *v)

@@ -125,7 +125,6 @@ struct rsh_cache_file_id {
 			 * ctime, file system */
 	bool memory_only;
 };
-#define RSH_CACHE_FILE_WORDS 8
 
 /* A handle is valid as long as the cache. */
 typedef uint32_t rsh_cache_file;

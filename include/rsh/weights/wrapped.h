@@ -16,8 +16,8 @@
  * dot; "module." counts only at the beginning. */
 bool rsh_name_is_wrapped(const char *name);
 /* Returns whether the name begins with the key "model." of a training state,
- * and not with the model's own word: with "model.model.", "model.lm_head." or
- * "model.module.". */
+ * and not with the model's own word: with "model.model.", "model.lm_head.",
+ * "model.module." or "model._forward_module.". */
 bool rsh_name_is_keyed(const char *name);
 
 /* Gives offers the names without wrappers.  "module." and "_forward_module."

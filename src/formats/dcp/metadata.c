@@ -621,11 +621,6 @@ static int dcp_read_named(struct rsh_dcp_reader *r,
 	return rc;
 }
 
-static int dcp_by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Keeps the names of the tensors or values from `first` on, which are those of
  * the pickle so far, and their paths.  They are copied only after the check
  * that no name is repeated, because a small file may repeat a long name very
@@ -638,12 +633,12 @@ static int dcp_keep(struct rsh_dcp_reader *r, void *all, size_t first, size_t n,
 	/* The name is the first member of both. */
 	if (n > first)
 		qsort((char *)all + first * bytes, n - first, bytes,
-		      dcp_by_name);
+		      rsh_by_text);
 	for (size_t i = first; i < n && rc == 0; i++) {
 		char *one = (char *)all + i * bytes;
 		const char **name = (const char **)(void *)one;
 
-		r->name = i + 1 < n && dcp_by_name(one, one + bytes) == 0 ?
+		r->name = i + 1 < n && rsh_by_text(one, one + bytes) == 0 ?
 			  *name : NULL;
 		if (r->name)
 			return dcp_bad(r, "it is there twice");

@@ -8,6 +8,7 @@
 #include "block_file_i.h"
 
 #include <endian.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +16,14 @@
 
 static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '3', '\n' };
 
-enum { FILE_WORDS = RSH_CACHE_FILE_WORDS, KEY_WORDS = FILE_WORDS + 2, KEY_AT = 8, STORED_AT = 88, BYTES_HASH_AT = 96,
-       HASH_AT = 104 };
+enum {
+	FILE_WORDS = offsetof(struct rsh_cache_file_id, memory_only) / 8,
+	KEY_WORDS = FILE_WORDS + 2,
+	KEY_AT = 8,
+	STORED_AT = KEY_AT + 8 * KEY_WORDS,
+	BYTES_HASH_AT = STORED_AT + 8,
+	HASH_AT = BYTES_HASH_AT + 8,
+};
 
 static void block_word_put(uint8_t *at, uint64_t v)
 {
