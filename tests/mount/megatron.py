@@ -562,7 +562,10 @@ def run_changed(tap, trees, directory):
     refused("dictionaries in a model", "odd-extra-state",
             lambda tree: tree["model"].update(
                 more={"weight": tree["model"]["output_layer.weight"]}),
-            "its model has dictionaries in it, such as more")
+            "its model has lists or dictionaries in it, such as more")
+    refused("a list in a model", "odd-extra-state",
+            lambda tree: tree["model"].update(more=[tree["model"]["output_layer.weight"]]),
+            "its model has lists or dictionaries in it, such as more")
     refused("layers that noop_layers do not explain", "ms-llama-noop",
             set_arg("noop_layers", "2"), "the files have 4 layers, and args say 5 without "
             "those of noop_layers")

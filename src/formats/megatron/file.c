@@ -231,10 +231,11 @@ static int file_look(void *ctx, const char *path,
 
 /* ---- tensors ---- */
 
-/* Returns what a tensor is, by its keys. */
+/* Returns what a tensor is, by its keys; the last one may be a number. */
 static enum rsh_megatron_state state_of(const struct rsh_torch_tensor *t)
 {
-	unsigned i = t->n_keys == 3 ? RSH_MEGATRON_STATES - 1 : 0;
+	unsigned i = t->n_keys == 3 && t->keys[2].text ?
+		     RSH_MEGATRON_STATES - 1 : 0;
 
 	while (i > 0 && strcmp(t->keys[2].text,
 			       rsh_megatron_state_names[i]) != 0)
@@ -356,8 +357,9 @@ static int file_take(struct rsh_megatron_file *f,
 			continue;
 		if (t->n_keys > 2 && !is_states)
 			rc = file_blame(f, rsh_arena_format(
-				&f->arena, "its model has dictionaries in it, "
-				"such as %s", t->keys[1].text));
+				&f->arena, "its model has lists or "
+				"dictionaries in it, such as %s",
+				t->keys[1].text));
 		else
 			rc = file_add_tensor(f, of, t, chunk);
 	}

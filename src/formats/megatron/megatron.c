@@ -88,7 +88,7 @@ static int value_take(void *ctx, const struct rsh_torch_value *v,
 
 	(void)ctx;
 	/* Numbers of weights mean nothing without states. */
-	if (rsh_has_suffix(v->name, ".params"))
+	if (!first || rsh_has_suffix(v->name, ".params"))
 		return 0;
 	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
 	for (size_t i = 0; i < sizeof(shown) / sizeof(*shown); i++)
