@@ -71,16 +71,22 @@ bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now)
 
 /* ---- the directory ---- */
 
-/* If the user's home does not exist, it is not created. */
-int rsh_source_make_index_dir(const char *path)
+int rsh_source_check_home(const char *path)
 {
 	const char *home = getenv("HOME");
 	const size_t n = home ? strlen(home) : 0;
-	cleanup_free char *copy = strdup(path);
 
-	if (n && strncmp(path, home, n) == 0 && path[n] == '/' &&
-	    access(home, F_OK) != 0)
-		return -ENOENT;
+	return n && strncmp(path, home, n) == 0 && path[n] == '/' &&
+	       access(home, F_OK) ? -errno : 0;
+}
+
+int rsh_source_make_index_dir(const char *path)
+{
+	cleanup_free char *copy = strdup(path);
+	int rc = rsh_source_check_home(path);
+
+	if (rc)
+		return rc;
 	for (char *p = copy; p && *p; *p = '/') {
 		p = strchrnul(p + 1, '/');
 		if (!*p)

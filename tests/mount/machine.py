@@ -246,6 +246,9 @@ def doctor(m):
     rows = {line[:14].strip(): line for line in run("doctor", env=bare).out.splitlines()}
     check("neither HOME nor XDG_CACHE_HOME is set" in rows["index cache"], rows)
     check("neither HOME nor AWS_SHARED_CREDENTIALS_FILE is set" in rows["credentials"], rows)
+    elsewhere = {"HOME": m.at("no-home"), "XDG_CACHE_HOME": m.at("cache")}
+    said = run("doctor", env=elsewhere).out
+    check(m.at("cache/reshardfs/index: not made yet") in said, said)
     lost = {"HOME": m.at("no-home"), "XDG_CACHE_HOME": ""}
     row = [line for line in run("doctor", env=lost).out.splitlines() if "no-home/.cache" in line]
     check(" none " in row[0] and "No such file or directory" in row[0], row)

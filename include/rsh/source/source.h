@@ -284,6 +284,10 @@ int rsh_strategy_load(const char *path, bool as_listed,
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err);
 
+/* Returns why the user's home, below which a path is, cannot be reached, as a
+ * negative errno: a cache does not create it.  0: it can, or the path is in
+ * another place. */
+int rsh_source_check_home(const char *path);
 /* Makes the directory of the index cache, and those above it, for a caller that
  * must know all writable directories before the tree is opened.  Returns 0 or
  * -errno. */

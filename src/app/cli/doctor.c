@@ -23,6 +23,7 @@
 #include "rsh/app/mount.h"
 #include "rsh/app/mounted.h"
 #include "rsh/fuse/server.h"
+#include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/storage/objects.h"
 #include "rsh/util/compat.h"
@@ -143,12 +144,11 @@ static void doctor_limits(struct rsh_run *run)
 static int doctor_may_make(const char *dir)
 {
 	cleanup_free char *at = strdup(dir);
-	const char *home = getenv("HOME");
 	char *slash = NULL;
+	int rc = rsh_source_check_home(dir);
 
-	/* A home that does not exist is not made either. */
-	if (home && *home && access(home, F_OK))
-		return -errno;
+	if (rc)
+		return rc;
 	while (at && (slash = strrchr(at, '/'))) {
 		*slash = '\0';
 		if (access(slash == at ? "/" : at, W_OK | X_OK) == 0)
