@@ -185,6 +185,7 @@ struct rsh_store *rsh_vfs_store(const struct rsh_vfs *v)
 	return rsh_source_store(v->ops->source(v));
 }
 
+/* Without a path, files are given without one. */
 static int vfs_walk(const struct rsh_vfs *v, uint64_t dir, const char *path,
 		    rsh_vfs_file_fn *fn, void *ctx)
 {
@@ -195,11 +196,11 @@ static int vfs_walk(const struct rsh_vfs *v, uint64_t dir, const char *path,
 	/* The first two entries are the directory and its parent. */
 	for (uint64_t i = 2; rc == 0 && rsh_vfs_entry(v, dir, i, &child, name,
 						      sizeof(name)) == 0; i++) {
-		cleanup_free char *at = rsh_text_format(
+		cleanup_free char *at = !path ? NULL : rsh_text_format(
 			"%s%s%s", path, *path ? "/" : "", name);
 		struct stat st;
 
-		if (!at)
+		if (path && !at)
 			return -ENOMEM;
 		/* What cannot be seen now is not walked. */
 		if (rsh_vfs_stat(v, child, &st) == 0)
@@ -230,7 +231,7 @@ uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
 {
 	uint64_t largest = 0;
 
-	rsh_vfs_each_file(v, vfs_take_size, &largest);
+	vfs_walk(v, RSH_VFS_ROOT, NULL, vfs_take_size, &largest);
 	return largest;
 }
 

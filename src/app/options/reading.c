@@ -19,11 +19,11 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 			   const struct rsh_vfs *vfs, struct rsh_store_io *io,
 			   bool all)
 {
-	uint64_t largest = rsh_vfs_largest(vfs);
+	const bool given = rsh_option_given(o, "keep-free");
+	const uint64_t largest = given ? 0 : rsh_vfs_largest(vfs);
 
-	rsh_store_io_keep_free(io, rsh_option_given(o, "keep-free") ?
-				o->keep_free :
-				largest + largest / 4 + LOADER_BYTES, all);
+	rsh_store_io_keep_free(io, given ? o->keep_free :
+			       largest + largest / 4 + LOADER_BYTES, all);
 }
 
 void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,

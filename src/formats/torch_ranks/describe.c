@@ -705,7 +705,8 @@ void rsh_ranks_judge_files(const void *state, bool optimizer,
 
 		if (f && f->specs.world > world)
 			world = f->specs.world;
-		if ((role == RSH_RANKS_OPTIMIZER) == optimizer &&
+		/* A file that was read is one of its item. */
+		if (!f && (role == RSH_RANKS_OPTIMIZER) == optimizer &&
 		    role != RSH_RANKS_VALUES && !wrong->code &&
 		    rsh_ranks_lowest(st, st->listed[i].item) == st->all.n)
 			rsh_error_set(wrong, ENOENT, "no file such as %s can be "

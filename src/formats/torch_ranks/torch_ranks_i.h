@@ -362,7 +362,7 @@ struct rsh_source_ranks {
 	const char *critic;
 	struct rsh_tc *tc; /* metadata.pkl; NULL: none */
 
-	/* ---- set by rsh_ranks_describe() ---- */
+	/* ---- set by describe ---- */
 	struct rsh_ranks_params params;
 	/* No state of the optimizer is shown: it is of flat parameters. */
 	bool is_flat;
