@@ -437,12 +437,8 @@ static int order_by_layout(const void *a, const void *b)
 
 /* Sorts by the position among the tensors of one layout, which is stored in
  * n_read until reading begins. */
-static int order_by_turn(const void *a, const void *b)
-{
-	const struct rsh_subject *x = a, *y = b;
-
-	return rsh_compare_u64(x->n_read, y->n_read) ?: order_by_layout(a, b);
-}
+RSH_ORDER(order_by_turn, struct rsh_subject,
+	  rsh_compare_u64(x->n_read, y->n_read) ?: order_by_layout(x, y))
 
 void rsh_contents_sort(struct rsh_contents *c)
 {

@@ -220,8 +220,7 @@ static int units_choose(struct loading *l)
 {
 	uint64_t bytes = 0;
 
-	if (l->n)
-		qsort(l->units, l->n, sizeof(*l->units), unit_by_size);
+	rsh_sort(l->units, l->n, unit_by_size);
 	for (size_t i = 0; i < l->n; i++) {
 		struct unit *u = &l->units[i];
 
@@ -295,12 +294,7 @@ static void file_clear(struct rsh_model_file *f)
 	*f = (struct rsh_model_file){ 0 };
 }
 
-static int file_by_name(const void *a, const void *b)
-{
-	const struct rsh_model_file *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(file_by_name, struct rsh_model_file, strcmp(x->name, y->name))
 
 /* Drops the files of units that are left out, and says which these are. */
 static int units_settle(struct loading *l)
@@ -322,8 +316,7 @@ static int units_settle(struct loading *l)
 		if (out->v[i].name)
 			out->v[n++] = out->v[i];
 	out->n = n;
-	if (n)
-		qsort(out->v, n, sizeof(*out->v), file_by_name);
+	rsh_sort(out->v, n, file_by_name);
 	if (left > NAMED_MAX)
 		rsh_text_add(text, sizeof(text), &at, " and %zu more",
 			     left - NAMED_MAX);

@@ -39,13 +39,9 @@ struct rsh_copies {
 			* NULL: the table would be too large */
 };
 
-static int holders_by_place(const void *a, const void *b)
-{
-	const struct placed_holder *x = a, *y = b;
-
-	return rsh_compare_u64(x->place, y->place) ?:
-	       rsh_compare_u64(x->given, y->given);
-}
+RSH_ORDER(holders_by_place, struct placed_holder,
+	  rsh_compare_u64(x->place, y->place) ?:
+	  rsh_compare_u64(x->given, y->given))
 
 static int copies_place(struct rsh_copies *c, const struct rsh_holder *holders)
 {
@@ -126,16 +122,12 @@ void rsh_copies_free(struct rsh_copies *c)
 	free(c);
 }
 
-static int copies_compare(const void *a, const void *b)
-{
-	const struct rsh_copies *x = a, *y = b;
-
-	return rsh_compare_u64((uintptr_t)x->cut, (uintptr_t)y->cut) ?:
-	       rsh_compare_u64(x->n, y->n) ?:
-	       rsh_compare_u64(x->replicas, y->replicas) ?:
-	       (x->n ? memcmp(x->holders, y->holders,
-			      x->n * sizeof(*x->holders)) : 0);
-}
+RSH_ORDER(copies_compare, struct rsh_copies,
+	  rsh_compare_u64((uintptr_t)x->cut, (uintptr_t)y->cut) ?:
+	  rsh_compare_u64(x->n, y->n) ?:
+	  rsh_compare_u64(x->replicas, y->replicas) ?:
+	  (x->n ? memcmp(x->holders, y->holders,
+	  x->n * sizeof(*x->holders)) : 0))
 
 /* Most tensors with the same cut are in the same files, so their copies are
  * equal and are kept once. */

@@ -318,9 +318,7 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 	}
-	if (b->n_used > 0)
-		qsort(b->used_files, b->n_used, sizeof(*b->used_files),
-		      rsh_by_u32);
+	rsh_sort(b->used_files, b->n_used, rsh_by_u32);
 	f->sources = rsh_arena_copy(&p->arena, b->used_files, b->n_used);
 	f->n_sources = b->n_used;
 	return f->sources ? 0 : rsh_error_nomem(err);

@@ -72,8 +72,7 @@ int rsh_source_look_at(const struct rsh_source *s,
 
 	l.listed = !file && rc == 0;
 	rc = rc == -ENOMEM ? rc : 0;
-	if (names.n > 0)
-		qsort(names.v, names.n, sizeof(*names.v), rsh_by_text);
+	rsh_sort(names.v, names.n, rsh_by_text);
 	l.names = (const char *const *)names.v;
 	l.n = names.n;
 	if (rc == 0)

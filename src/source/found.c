@@ -31,8 +31,7 @@ static int path_order(const void *a, const void *b)
 
 void rsh_path_list_sort(struct rsh_path_list *l)
 {
-	if (l->n > 0)
-		qsort(l->v, l->n, sizeof(*l->v), path_order);
+	rsh_sort(l->v, l->n, path_order);
 }
 
 int rsh_path_list_read(struct rsh_path_list *l, const struct rsh_store *store,

@@ -324,18 +324,11 @@ int rsh_values_add_path(struct rsh_values *v, const char *name,
 	return 0;
 }
 
-static int values_path_by_name(const void *a, const void *b)
-{
-	const struct rsh_name_path *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(values_path_by_name, struct rsh_name_path, strcmp(x->name, y->name))
 
 void rsh_values_sort_paths(struct rsh_values *v)
 {
-	if (v->n_paths)
-		qsort(v->paths, v->n_paths, sizeof(*v->paths),
-		      values_path_by_name);
+	rsh_sort(v->paths, v->n_paths, values_path_by_name);
 }
 
 const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,

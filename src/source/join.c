@@ -183,12 +183,7 @@ struct part_name {
 	uint32_t place;
 };
 
-static int part_by_text(const void *a, const void *b)
-{
-	const struct part_name *x = a, *y = b;
-
-	return strcmp(x->text, y->text);
-}
+RSH_ORDER(part_by_text, struct part_name, strcmp(x->text, y->text))
 
 /* Returns for each file of the map its number among the first n files, counted
  * from 1 (0: none).  Returns NULL if out of memory. */

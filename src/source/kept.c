@@ -247,8 +247,7 @@ static void index_dir_remove_oldest(int dirfd, const char *but)
 		strcpy(list[n++].name, name);
 	}
 	closedir(dir);
-	if (n > 0)
-		qsort(list, n, sizeof(*list), index_dir_by_age);
+	rsh_sort(list, n, index_dir_by_age);
 	for (size_t i = 0; i < n; i++)
 		bytes += list[i].bytes;
 	for (size_t i = 0; i < n && bytes > DIR_MAX; i++) {
@@ -369,8 +368,7 @@ static int index_cache_parse(struct rsh_index_cache *c)
 			return -EBADMSG;
 	c->n_blobs = head.n_blobs;
 	c->n_files = head.n_files;
-	if (c->n_files > 0)
-		qsort(c->files, c->n_files, sizeof(*c->files), index_by_key);
+	rsh_sort(c->files, c->n_files, index_by_key);
 	return 0;
 }
 

@@ -503,12 +503,8 @@ int rsh_source_map_each(const char *map,
 
 /* ---- the listing ---- */
 
-static int dir_by_rank(const void *a, const void *b)
-{
-	const struct rsh_rank_dir *x = a, *y = b;
-
-	return rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name);
-}
+RSH_ORDER(dir_by_rank, struct rsh_rank_dir,
+	  rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name))
 
 /* A rank may have a directory in each power-off save, but not two directories
  * in the same place. */

@@ -701,8 +701,7 @@ static int look_anew(struct rsh_save_look *l, struct rsh_error *err)
 			rsh_store_open_error(rsh_source_store(l->root), "", rc,
 					     err);
 	}
-	if (l->out->n > 0)
-		qsort(l->out->v, l->out->n, sizeof(*l->out->v), step_order);
+	rsh_sort(l->out->v, l->out->n, step_order);
 	if (l->out->n_foreign > 0)
 		qsort(l->out->foreign, l->out->n_foreign,
 		      sizeof(*l->out->foreign), foreign_order);

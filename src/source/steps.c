@@ -66,13 +66,9 @@ struct numbered {
 	struct rsh_step_name says;
 };
 
-static int numbered_order(const void *a, const void *b)
-{
-	const struct numbered *x = a, *y = b;
-
-	return strcmp(x->says.series, y->says.series) ?:
-	       rsh_compare_u64(x->file->rank, y->file->rank);
-}
+RSH_ORDER(numbered_order, struct numbered,
+	  strcmp(x->says.series, y->says.series) ?:
+	  rsh_compare_u64(x->file->rank, y->file->rank))
 
 /* Finds the only series of which ranks have several names, and the set of the
  * numbers in which these differ. */
@@ -125,8 +121,7 @@ static int step_numbers_take(struct rsh_listing *l)
 		rsh_step_name_read(l->files[i].base, strlen(l->files[i].base),
 				   &v[i].says);
 	}
-	if (l->n > 1)
-		qsort(v, l->n, sizeof(*v), numbered_order);
+	rsh_sort(v, l->n, numbered_order);
 	if (!numbered_find(v, l->n, &first, &end, &differ))
 		return 0;
 	while (!(differ >> at & 1))
@@ -178,12 +173,8 @@ static int order_candidates(const struct rsh_checkpoint *x,
 			      y->series ? y->series : "");
 }
 
-static int order_by_rank(const void *a, const void *b)
-{
-	const struct rsh_checkpoint *x = a, *y = b;
-
-	return rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name);
-}
+RSH_ORDER(order_by_rank, struct rsh_checkpoint,
+	  rsh_compare_u64(x->rank, y->rank) ?: strcmp(x->name, y->name))
 
 /* Sets the last two numbers of a path. */
 static void order_last_numbers(const char *name, uint64_t out[2])
@@ -229,8 +220,7 @@ static int order_by_candidate(const void *a, const void *b)
 static void listing_sort(struct rsh_listing *l,
 			 int (*order)(const void *a, const void *b))
 {
-	if (l->n > 0)
-		qsort(l->files, l->n, sizeof(*l->files), order);
+	rsh_sort(l->files, l->n, order);
 }
 
 /* Makes the candidates of a listing that is sorted by candidate, except the

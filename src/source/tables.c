@@ -91,12 +91,7 @@ const char *rsh_tables_dir(unsigned i)
 
 /* ---- the list ---- */
 
-static int table_by_name(const void *a, const void *b)
-{
-	const struct rsh_table_at *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(table_by_name, struct rsh_table_at, strcmp(x->name, y->name))
 
 /* Adds the table of that file, unless an earlier directory has one with the
  * same name. */
@@ -138,8 +133,7 @@ int rsh_tables_list(struct rsh_table_list *out)
 		if (dir)
 			closedir(dir);
 	}
-	if (out->n)
-		qsort(out->v, out->n, sizeof(*out->v), table_by_name);
+	rsh_sort(out->v, out->n, table_by_name);
 	return rc;
 }
 

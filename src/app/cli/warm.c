@@ -319,15 +319,13 @@ static int take_share(struct warm *w)
 	size_t n = 0;
 
 	/* One of equal slices is kept. */
-	if (w->n_slices)
-		qsort(w->slices, w->n_slices, sizeof(*w->slices), by_hash);
+	rsh_sort(w->slices, w->n_slices, by_hash);
 	for (size_t i = 0; i < w->n_slices; i++)
 		if (n == 0 || w->slices[i].hash != w->slices[n - 1].hash) {
 			w->slices[n++] = w->slices[i];
 			w->distinct += w->slices[i].part.bytes;
 		}
-	if (n)
-		qsort(w->slices, n, sizeof(*w->slices), slice_order);
+	rsh_sort(w->slices, n, slice_order);
 	from = share_begin(w->distinct, o->share, o->n_shares);
 	end = share_begin(w->distinct, o->share + 1, o->n_shares);
 	for (size_t i = 0; i < n; i++) {
@@ -344,8 +342,7 @@ static int take_share(struct warm *w)
 			return -ENOMEM;
 		w->bytes += p.bytes;
 	}
-	if (w->n_parts)
-		qsort(w->parts, w->n_parts, sizeof(*w->parts), by_place);
+	rsh_sort(w->parts, w->n_parts, by_place);
 	/* Adjacent parts are read together. */
 	n = 0;
 	for (size_t i = 0; i < w->n_parts; i++) {

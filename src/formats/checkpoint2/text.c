@@ -52,12 +52,8 @@ static void layout_add_axis(struct emit_layout *l, uint32_t size,
 		l->mesh[l->n_mesh++] = (struct rsh_grid_axis){ size, stride };
 }
 
-static int axis_by_stride(const void *a, const void *b)
-{
-	const struct rsh_grid_axis *x = a, *y = b;
-
-	return (x->stride < y->stride) - (x->stride > y->stride);
-}
+RSH_ORDER(axis_by_stride, struct rsh_grid_axis,
+	  (x->stride < y->stride) - (x->stride > y->stride))
 
 /* Makes the layout of a tensor.  The optimizer shards are on consecutive ranks
  * among those with the same slice: on the innermost free axes.  The last of

@@ -320,9 +320,7 @@ static int build_values(struct rsh_dcp_builder *b)
 	if (!out)
 		return -ENOMEM;
 	b->d->values = out;
-	if (b->n_values > 0)
-		qsort(b->values, b->n_values, sizeof(*b->values),
-		      build_by_value);
+	rsh_sort(b->values, b->n_values, build_by_value);
 	for (size_t i = 0; i < b->n_values; i++)
 		if (i == 0 || strcmp(b->values[i - 1].name,
 				     b->values[i].name) != 0)

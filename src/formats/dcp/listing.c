@@ -272,14 +272,10 @@ static void dcp_mark_files(const struct rsh_dcp *d, bool *holds)
 	}
 }
 
-static int dcp_by_place(const void *a, const void *b)
-{
-	const struct rsh_dcp_place *x = a, *y = b;
-
-	return rsh_compare_u64(x->file, y->file) ?:
-	       rsh_compare_u64(x->offset, y->offset) ?:
-	       rsh_compare_u64(x->length, y->length);
-}
+RSH_ORDER(dcp_by_place, struct rsh_dcp_place,
+	  rsh_compare_u64(x->file, y->file) ?:
+	  rsh_compare_u64(x->offset, y->offset) ?:
+	  rsh_compare_u64(x->length, y->length))
 
 /* Lists the items of each file, each once. */
 static int dcp_place_all(struct rsh_dcp_source *d)
@@ -307,8 +303,7 @@ static int dcp_place_all(struct rsh_dcp_source *d)
 				};
 		}
 	}
-	if (d->n > 0)
-		qsort(d->places, d->n, sizeof(*d->places), dcp_by_place);
+	rsh_sort(d->places, d->n, dcp_by_place);
 	for (size_t i = 0; i < d->n; i++)
 		if (kept == 0 ||
 		    dcp_by_place(&d->places[kept - 1], &d->places[i]) != 0)

@@ -184,15 +184,11 @@ static int dcp_entry_compare_box(const struct rsh_dcp_entry *x,
 	return order;
 }
 
-static int dcp_entry_compare(const void *a, const void *b)
-{
-	const struct rsh_dcp_entry *x = a, *y = b;
-
-	return dcp_entry_compare_box(x, y) ?:
-	       (x->index > y->index) - (x->index < y->index) ?:
-	       strcmp(x->path, y->path) ?:
-	       rsh_compare_u64(x->offset, y->offset);
-}
+RSH_ORDER(dcp_entry_compare, struct rsh_dcp_entry,
+	  dcp_entry_compare_box(x, y) ?:
+	  (x->index > y->index) - (x->index < y->index) ?:
+	  strcmp(x->path, y->path) ?:
+	  rsh_compare_u64(x->offset, y->offset))
 
 /* Reads a MetadataIndex. */
 static int dcp_read_key(struct rsh_dcp_reader *r,
@@ -338,9 +334,7 @@ static int dcp_read_entries(struct rsh_dcp_reader *r,
 	}
 	if (rc)
 		return rc;
-	if (r->n_entries > 0)
-		qsort(r->entries, r->n_entries, sizeof(*r->entries),
-		      dcp_entry_compare);
+	rsh_sort(r->entries, r->n_entries, dcp_entry_compare);
 	return 0;
 }
 
@@ -505,12 +499,7 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 
 /* ---- planner_data ---- */
 
-static int dcp_planned_by_name(const void *a, const void *b)
-{
-	const struct dcp_planned *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(dcp_planned_by_name, struct dcp_planned, strcmp(x->name, y->name))
 
 /* Returns whether the values are keys, and more than the name alone. */
 static bool dcp_is_path(const struct dcp_planned *p)
@@ -555,9 +544,7 @@ static int dcp_read_planned(struct rsh_dcp_reader *r,
 		};
 		r->n_planned += dcp_is_path(p);
 	}
-	if (r->n_planned)
-		qsort(r->planned, r->n_planned, sizeof(*r->planned),
-		      dcp_planned_by_name);
+	rsh_sort(r->planned, r->n_planned, dcp_planned_by_name);
 	return 0;
 }
 

@@ -108,19 +108,10 @@ static bool flat_place(const struct rsh_torch_tensor *t, uint32_t stage,
 	return text && rsh_number_read(text, strlen(text), group);
 }
 
-static int tensor_by_name(const void *a, const void *b)
-{
-	const struct rsh_ds_tensor *x = a, *y = b;
+RSH_ORDER(tensor_by_name, struct rsh_ds_tensor, strcmp(x->name, y->name))
 
-	return strcmp(x->name, y->name);
-}
-
-static int flat_order(const void *a, const void *b)
-{
-	const struct rsh_ds_flat *x = a, *y = b;
-
-	return rsh_by_u32(&x->group, &y->group) ?: strcmp(x->key, y->key);
-}
+RSH_ORDER(flat_order, struct rsh_ds_flat,
+	  rsh_by_u32(&x->group, &y->group) ?: strcmp(x->key, y->key))
 
 const struct rsh_ds_tensor *rsh_ds_tensor_find(const struct rsh_ds_tensor *v,
 					       uint32_t n, const char *name)

@@ -281,13 +281,9 @@ static int file_add_tensor(struct rsh_megatron_file *f,
 	return f->arena.failed ? -ENOMEM : 0;
 }
 
-static int entry_by_name(const void *a, const void *b)
-{
-	const struct rsh_megatron_entry *x = a, *y = b;
-
-	return rsh_by_u32(&x->chunk, &y->chunk) ?: strcmp(x->name, y->name) ?:
-	       (int)x->state - (int)y->state;
-}
+RSH_ORDER(entry_by_name, struct rsh_megatron_entry,
+	  rsh_by_u32(&x->chunk, &y->chunk) ?: strcmp(x->name, y->name) ?:
+	  (int)x->state - (int)y->state)
 
 const struct rsh_megatron_entry *
 rsh_megatron_find(const struct rsh_megatron_file *f, uint32_t chunk,

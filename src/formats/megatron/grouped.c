@@ -155,12 +155,7 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 
 /* ---- the shape that is shown ---- */
 
-static int folded_by_name(const void *a, const void *b)
-{
-	const struct rsh_megatron_folded *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(folded_by_name, struct rsh_megatron_folded, strcmp(x->name, y->name))
 
 /* Returns how a tensor is folded; NULL: it is not. */
 static const struct rsh_megatron_folded *

@@ -111,13 +111,9 @@ uint32_t rsh_megatron_chunk_order(const struct rsh_source_megatron *st,
 	return chunk * st->pipeline + stage;
 }
 
-static int layer_by_place(const void *a, const void *b)
-{
-	const struct rsh_megatron_layer *x = a, *y = b;
-
-	return rsh_by_u32(&x->chunk, &y->chunk) ?:
-	       rsh_compare_u64(x->number, y->number);
-}
+RSH_ORDER(layer_by_place, struct rsh_megatron_layer,
+	  rsh_by_u32(&x->chunk, &y->chunk) ?:
+	  rsh_compare_u64(x->number, y->number))
 
 static int layers_collect(struct rsh_source_megatron *st)
 {

@@ -518,14 +518,10 @@ static int name_make(const struct rsh_megatron_model *m, const uint32_t *ends,
 	return t->place.written == RSH_NAME_NONE ? -ENOMEM : 0;
 }
 
-static int shown_by_file(const void *a, const void *b)
-{
-	const struct rsh_megatron_shown *x = a, *y = b;
-
-	return rsh_by_u32(&x->place.stage, &y->place.stage) ?:
-	       rsh_by_u32(&x->order, &y->order) ?:
-	       rsh_by_u32(&x->number, &y->number);
-}
+RSH_ORDER(shown_by_file, struct rsh_megatron_shown,
+	  rsh_by_u32(&x->place.stage, &y->place.stage) ?:
+	  rsh_by_u32(&x->order, &y->order) ?:
+	  rsh_by_u32(&x->number, &y->number))
 
 static int places_make(struct rsh_megatron_model *m, const uint32_t *ends,
 		       struct rsh_error *err)

@@ -86,13 +86,9 @@ int rsh_megatron_ref_by_name(const void *a, const void *b)
 	       strcmp(x->e->key, y->e->key);
 }
 
-static int ref_by_chunk(const void *a, const void *b)
-{
-	const struct rsh_megatron_ref *x = a, *y = b;
-
-	return rsh_by_u32(&x->order, &y->order) ?:
-	       rsh_by_u32(&x->file, &y->file);
-}
+RSH_ORDER(ref_by_chunk, struct rsh_megatron_ref,
+	  rsh_by_u32(&x->order, &y->order) ?:
+	  rsh_by_u32(&x->file, &y->file))
 
 /* Checks what slices have in common. */
 static int check_alike(struct rsh_megatron_work *w,

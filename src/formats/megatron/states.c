@@ -60,13 +60,9 @@ struct finding {
 
 /* ---- buffers ---- */
 
-static int buffer_by_number(const void *a, const void *b)
-{
-	const struct buffer *x = a, *y = b;
-
-	return rsh_by_u32(&x->optimizer, &y->optimizer) ?:
-	       rsh_compare_u64(x->number, y->number);
-}
+RSH_ORDER(buffer_by_number, struct buffer,
+	  rsh_by_u32(&x->optimizer, &y->optimizer) ?:
+	  rsh_compare_u64(x->number, y->number))
 
 /* Returns the buffer that keys are of, "0.(types).param" or, of several
  * optimizers, "1.0.(types).param", and its last key; NULL: they are of none. */

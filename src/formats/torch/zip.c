@@ -53,12 +53,8 @@ struct zip_reader {
 
 /* ---- the directory ---- */
 
-static int zip_by_place(const void *a, const void *b)
-{
-	const struct zip_entry *x = a, *y = b;
-
-	return rsh_compare_u64(x->e.local_offset, y->e.local_offset);
-}
+RSH_ORDER(zip_by_place, struct zip_entry,
+	  rsh_compare_u64(x->e.local_offset, y->e.local_offset))
 
 static int zip_by_name(const void *a, const void *b)
 {

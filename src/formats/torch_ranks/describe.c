@@ -532,14 +532,10 @@ static int tensor_take(void *ctx, void *first, size_t n)
 
 /* ---- all tensors ---- */
 
-static int ref_by_name(const void *a, const void *b)
-{
-	const struct ref *x = a, *y = b;
-
-	return strcmp(x->name, y->name) ?: rsh_by_u32(&x->rank, &y->rank) ?:
-	       rsh_by_u32(&x->file, &y->file) ?:
-	       rsh_by_u32(&x->e->piece, &y->e->piece);
-}
+RSH_ORDER(ref_by_name, struct ref,
+	  strcmp(x->name, y->name) ?: rsh_by_u32(&x->rank, &y->rank) ?:
+	  rsh_by_u32(&x->file, &y->file) ?:
+	  rsh_by_u32(&x->e->piece, &y->e->piece))
 
 static int refs_make(struct describing *w)
 {

@@ -166,12 +166,7 @@ static int read_torch(struct rsh_ranks_file *f,
 
 /* ---- safetensors ---- */
 
-static int spec_by_name(const void *a, const void *b)
-{
-	const struct rsh_ranks_spec *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(spec_by_name, struct rsh_ranks_spec, strcmp(x->name, y->name))
 
 /* Takes the tensors of an index; those that metadata.pkl does not name are
  * plain. */

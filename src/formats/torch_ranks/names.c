@@ -105,12 +105,8 @@ static int by_frame(const struct numbered *a, const struct numbered *b)
 	       strcmp(a->name + a->at + a->n, b->name + b->at + b->n);
 }
 
-static int by_frame_and_number(const void *a, const void *b)
-{
-	const struct numbered *x = a, *y = b;
-
-	return by_frame(x, y) ?: rsh_compare_u64(x->number, y->number);
-}
+RSH_ORDER(by_frame_and_number, struct numbered,
+	  by_frame(x, y) ?: rsh_compare_u64(x->number, y->number))
 
 static int group_fill(const struct numbered *v, size_t n,
 		      struct rsh_arena *arena, struct rsh_ranks_group *g)

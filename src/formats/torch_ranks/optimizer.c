@@ -71,21 +71,12 @@ struct param_at {
 	uint32_t number;
 };
 
-static int param_by_storage(const void *a, const void *b)
-{
-	const struct param_at *x = a, *y = b;
+RSH_ORDER(param_by_storage, struct param_at,
+	  rsh_by_u32(&x->of->storage, &y->of->storage) ?:
+	  rsh_compare_u64(x->of->from, y->of->from) ?:
+	  rsh_by_u32(&x->number, &y->number))
 
-	return rsh_by_u32(&x->of->storage, &y->of->storage) ?:
-	       rsh_compare_u64(x->of->from, y->of->from) ?:
-	       rsh_by_u32(&x->number, &y->number);
-}
-
-static int param_by_number(const void *a, const void *b)
-{
-	const struct param_at *x = a, *y = b;
-
-	return rsh_by_u32(&x->number, &y->number);
-}
+RSH_ORDER(param_by_number, struct param_at, rsh_by_u32(&x->number, &y->number))
 
 /* Returns how many parameters the file has, which become the first ones; *all
  * is from malloc.  Returns -ENOMEM if memory is out. */

@@ -81,12 +81,7 @@ static int find_number(const struct parsing *p, const char *key, uint64_t *out)
 			     p->path, key);
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct rsh_changed_name *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(by_name, struct rsh_changed_name, strcmp(x->name, y->name))
 
 static int take_names(const struct parsing *p, json_t *map)
 {

@@ -23,13 +23,9 @@ static const struct rsh_small_file index_file = { "map of a model's parts",
 
 /* ---- names ---- */
 
-static int by_version(const void *a, const void *b)
-{
-	const struct rsh_version_name *x = a, *y = b;
-
-	return rsh_compare_u64(x->version, y->version) ?:
-	       strcmp(x->name, y->name);
-}
+RSH_ORDER(by_version, struct rsh_version_name,
+	  rsh_compare_u64(x->version, y->version) ?:
+	  strcmp(x->name, y->name))
 
 int rsh_version_names_read(struct rsh_version_names *l,
 			   const struct rsh_store *store)

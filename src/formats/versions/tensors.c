@@ -173,12 +173,7 @@ static int open_full(struct opening *o)
 
 /* ---- deltas ---- */
 
-static int entry_order(const void *a, const void *b)
-{
-	const struct rsh_safetensors_entry *x = a, *y = b;
-
-	return strcmp(x->key, y->key);
-}
+RSH_ORDER(entry_order, struct rsh_safetensors_entry, strcmp(x->key, y->key))
 
 static int changed_order(const void *key, const void *member)
 {
