@@ -7,6 +7,10 @@
                           -> {"seconds": S, "bytes": N, "sum": X}
     bench_loading.py slices FILE I N          the I-th of N parts of each tensor
                           -> {"sum": X}
+    bench_loading.py copy DIRECTORY           each tensor is copied, as an engine does whose
+                                              files are mapped
+    bench_loading.py weights SOURCE OPTIONS   the same out of reshardfs.weights()
+                          -> {"seconds": S, "bytes": N, "sum": X}
 """
 
 import json
@@ -69,10 +73,53 @@ def slices(path, i, n):
     return {"sum": found}
 
 
+def mapped_tensors(directory):
+    """The names and tensors of the files, as the loaders of engines give them by default."""
+    from safetensors import safe_open
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".safetensors"):
+            with safe_open(os.path.join(directory, name), framework="pt") as f:
+                for key in f.keys():
+                    yield key, f.get_tensor(key)
+
+
+def copied(tensors):
+    """Copies each tensor to the same memory, which stands for that of a device."""
+    import torch
+    memory, size, found = torch.ones(0, dtype=torch.uint8), 0, 0
+    for _, tensor in tensors:
+        content = tensor.reshape(-1).view(torch.uint8)
+        if len(memory) < len(content):
+            memory = torch.ones(len(content), dtype=torch.uint8)
+        found += touched(memory[:len(content)].copy_(content))
+        size += len(content)
+    return size, found
+
+
+def load_copied(tensors):
+    import torch  # pylint: disable=unused-import  # its import is not measured
+    import safetensors.torch  # pylint: disable=unused-import
+    start = time.perf_counter()
+    size, found = copied(tensors())
+    return {"seconds": time.perf_counter() - start, "sum": found, "bytes": size}
+
+
+def copy(directory):
+    return load_copied(lambda: mapped_tensors(directory))
+
+
+def weights(source, options):
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                                 "python"))
+    import reshardfs
+    return load_copied(lambda: reshardfs.weights(source, **json.loads(options)))
+
+
 def main():
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     verb, words = sys.argv[1], sys.argv[2:]
-    print(json.dumps({"make": make, "load": load, "slices": slices}[verb](*words)))
+    print(json.dumps({"make": make, "load": load, "slices": slices, "copy": copy,
+                      "weights": weights}[verb](*words)))
 
 
 if __name__ == "__main__":

@@ -173,15 +173,15 @@ def s3_mapped(bench):
     return result
 
 
-# ---- transformers ----
+# ---- transformers and engines ----
 
 RANKS = 8
 
 
-@row("from_pretrained", f"from_pretrained() of a model out of {RANKS} ranks, all parameters "
-     "touched", "of plain files", (">=", 0.9), tree="none")
-def from_pretrained(bench):
-    """The plain files are what transformers has saved; the ranks are made of them."""
+@contextlib.contextmanager
+def sharded(bench):
+    """(plain files as transformers saves them, ranks made of them, options that read these
+    ranks as that model) of a model."""
     root = os.path.join(bench.work, "loading")
     plain, ranks = os.path.join(root, "plain"), os.path.join(root, "ranks")
     strategy = os.path.join(root, "ranks.ckpt")
@@ -190,20 +190,54 @@ def from_pretrained(bench):
     with open(strategy, "wb") as f:
         f.write(strategy_bytes(StageFile(0, {
             name: Layout([RANKS], [0, -1]) for name in names})))
-    convert = ["--convert", "qwen3"]
-    subprocess.run([reshardfs_program(), "export", *convert, "--from", "hf", "--format", "ckpt",
-                    "--dst-strategy", strategy, plain, ranks], check=True,
+    subprocess.run([reshardfs_program(), "export", "--convert", "qwen3", "--from", "hf",
+                    "--format", "ckpt", "--dst-strategy", strategy, plain, ranks], check=True,
                    stdout=sys.stderr)
-
-    def load(path):
-        return Sample(**other_python("RSH_HF_PYTHON", "bench_loading.py", ("load", path)))
-
-    with bench.mounted_at(ranks, strategy, None,
-                          [*convert, "--format", "hf", "--model-files", plain,
-                           "--config", os.path.join(plain, "config.json")]) as mount:
-        result = rates(bench.compare(lambda: load(mount.path), lambda: load(plain)))
-    for mine, peer in zip(result.mount, result.peer):
-        if mine.sum != peer.sum:
-            raise Broken("transformers loaded another model")
+    yield plain, ranks, {"src_strategy": strategy, "convert": "qwen3", "model_files": plain,
+                         "config": os.path.join(plain, "config.json")}
     shutil.rmtree(root)
+
+
+def loaded(*words):
+    return Sample(**other_python("RSH_HF_PYTHON", "bench_loading.py", words))
+
+
+def same_loads(bench, mine, peer):
+    result = rates(bench.compare(mine, peer))
+    for one, other in zip(result.mount, result.peer):
+        if one.sum != other.sum:
+            raise Broken("another model was loaded")
     return result
+
+
+def mounted_model(bench, ranks, options):
+    rest = {key: value for key, value in options.items() if key != "src_strategy"}
+    return bench.mounted_at(ranks, options["src_strategy"], None, ["--format", "hf"] + [
+        f"--{key.replace('_', '-')}={value}" for key, value in rest.items()])
+
+
+@row("from_pretrained", f"from_pretrained() of a model out of {RANKS} ranks, all parameters "
+     "touched", "of plain files", (">=", 0.9), tree="none")
+def from_pretrained(bench):
+    with sharded(bench) as (plain, ranks, options), \
+            mounted_model(bench, ranks, options) as mount:
+        return same_loads(bench, lambda: loaded("load", mount.path),
+                          lambda: loaded("load", plain))
+
+
+@row("engine", f"reshardfs.weights() of a model out of {RANKS} ranks, all tensors copied",
+     "safe_open() of plain files", tree="none")
+def engine(bench):
+    with sharded(bench) as (plain, ranks, options):
+        return same_loads(bench, lambda: loaded("weights", ranks, json.dumps(options)),
+                          lambda: loaded("copy", plain))
+
+
+@row("engine_mount", f"reshardfs.weights() of a model out of {RANKS} ranks, all tensors copied",
+     "safe_open() of a new mount of them", (">=", 1.0), tree="none")
+def engine_mount(bench):
+    with sharded(bench) as (_, ranks, options):
+        def mounted():
+            with mounted_model(bench, ranks, options) as mount:
+                return loaded("copy", mount.path)
+        return same_loads(bench, lambda: loaded("weights", ranks, json.dumps(options)), mounted)
