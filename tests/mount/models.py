@@ -323,11 +323,20 @@ def run_twice(tap, models):
     taken = "model.safetensors is taken, as transformers does"
     with tap.test("a model twice: the one file is taken, and the log says so"):
         same(values_shown(root), models.whole, "the parts alone")
-        write(single, safetensors_bytes(other(models.whole)))
-        same(values_shown(root, taken, "both have the same tensors"), other(models.whole),
+        write(single, safetensors_bytes(models.whole))
+        same(values_shown(root, taken, "both have the same tensors, as samples"), models.whole,
              "the one file")
     name = next(n for n, v in models.whole.items() if len(v[1]) == 2)
     dtype, shape, data = models.whole[name]
+    with tap.test("refused: a model twice, of two steps; each is shown if it is SOURCE itself"):
+        write(single, safetensors_bytes(other(models.whole)))
+        demand(expect_failure(root, extra=extra)[1], "there are two models", "-of-00003.safeten",
+               "other values in model.safetensors than in", HF_MAP, "as SOURCE")
+        same(values_shown(single), other(models.whole), "the one file")
+        same(values_shown(os.path.join(root, HF_MAP)), models.whole, "the parts")
+    with tap.test("refused: a model twice, of which one tensor differs"):
+        write(single, safetensors_bytes({**models.whole, name: other(models.whole)[name]}))
+        demand(expect_failure(root, extra=extra)[1], name, "other values in model.safetensors")
     for what, value in (("shape", (dtype, (shape[1] * 2, shape[0]), data * 2)),
                         ("type", ("U8", (*shape, len(data) // (shape[0] * shape[1])), data))):
         with tap.test(f"refused: a model twice, where a tensor has another {what}"):

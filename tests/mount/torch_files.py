@@ -292,6 +292,33 @@ def twice_in_parts(root):
     demand(error_line(said), "sizes is in two of its files", *parts)
 
 
+def whole_and_in_parts(model, directory):
+    """A model in one file and in parts: of two steps it is refused."""
+    root = os.path.join(directory, "whole-and-parts")
+    shutil.copytree(model, root, copy_function=shutil.copyfile)
+    os.chmod(root, 0o755)
+    place = os.path.join(root, "pytorch_model.bin.index.json")
+    one = os.path.join(root, "pytorch_model.bin")
+    wanted = {n: Tensor([[1, n], [2, 3]]) for n in range(3)}
+    parts = sorted(set(json.loads(content(place))["weight_map"].values()))
+    names = ["a", "b", "c"]
+    write(place, json.dumps({"weight_map": {n: parts[i > 1] for i, n in enumerate(names)}})
+          .encode())
+    torch_zip(os.path.join(root, parts[0]), {"a": wanted[0], "b": wanted[1], "c": wanted[0]})
+    torch_zip(os.path.join(root, parts[1]), {"c": wanted[2]})
+    both = dict(zip(names, wanted.values()))
+    torch_zip(one, both)
+    with Alone(root, extra=["--log-level", "info"]) as mount:
+        demand(mount.log(), "pytorch_model.bin is taken, as transformers does", "the same tensors")
+    torch_zip(one, {**both, "c": wanted[0]})
+    _, said = expect_failure(root)
+    demand(error_line(said), "there are two models", "c has other values in pytorch_model.bin than",
+           parts[1], "as SOURCE")
+    for source, value in (one, wanted[0]), (place, wanted[2]):
+        found, _ = shown_of(source, directory)
+        check(found["c"][2] == value.data, source)
+
+
 def run_directories(tap, directory):
     model = os.path.join(DATA, "hf-bin-parts")
     with tap.test("what lies beside the parts"), Alone(model) as mount:
@@ -319,6 +346,8 @@ def run_directories(tap, directory):
         demand(error_line(said), "the map of its parts says")
     with tap.test("a tensor in two parts: the map says which one is read"):
         twice_in_parts(os.path.join(directory, "twice"))
+    with tap.test("a model in one file and in parts"):
+        whole_and_in_parts(model, directory)
     with tap.test("a part that is missing"):
         os.unlink(second)
         _, said = expect_failure(root)

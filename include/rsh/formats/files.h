@@ -80,6 +80,12 @@ int rsh_format_search(const struct rsh_source *s, bool (*is)(const char *),
  * sentence.  The caller owns the map. */
 int rsh_format_load_map(const struct rsh_source *s, const char *name,
 			struct rsh_weight_map *map, struct rsh_error *err);
+/* Compares the one file that has a whole model with the parts that a map beside
+ * it names, and logs that the file is taken.  A map or a part that cannot be
+ * read is only logged.  Returns 0, or -errno with a sentence: -EINVAL if a
+ * tensor has another type or shape, or samples of its values differ. */
+int rsh_format_check_duplicate(const struct rsh_source *s, const char *single,
+			       const char *map_name, struct rsh_error *err);
 
 /* Checks that a step has the file `marker`, which its framework writes last, to
  * its end if it is JSON, and that no file of the step is younger: a directory

@@ -33,138 +33,9 @@
 #define HF_SINGLE "model.safetensors"
 #define TORCH_SINGLE "pytorch_model.bin"
 #define TORCH_MAP "pytorch_model.bin.index.json"
-#define TENSOR_TEXT 160
 /* The first field of a strategy file is a number, and of a checkpoint a
  * message. */
 #define STRATEGY_BEGIN 0x08
-
-/* ---- a model that is there twice ----
- *
- * Whole in one file, which transformers loads, and in parts with a map, which
- * it ignores.  If a tensor differs between them, one of them is out of date,
- * and it is not known which. */
-
-struct twice {
-	const struct rsh_source *s;
-	const char *single, *map_name;
-	struct rsh_names *names; /* of this comparison */
-	struct rsh_ckpt_index *one;
-	uint32_t n_parts, n_read;
-	/* number of tensors that both have, and that only the parts have */
-	uint32_t n_shared, n_more;
-};
-
-/* Reads the header of a file in the root. */
-static int twice_scan(const struct twice *t, const char *name,
-		      struct rsh_ckpt_index **out, struct rsh_error *err)
-{
-	cleanup_format_file struct rsh_format_file f;
-
-	return rsh_format_file_open(t->s, name, &f, err) ?:
-	       rsh_file_scan(rsh_file_type_of(name), &f.bytes, false, t->names,
-			     out, err);
-}
-
-/* Returns a text such as "Float32 [2,3]". */
-static const char *twice_text(const struct rsh_ckpt_index *ix,
-			      const struct rsh_record *r, char *text)
-{
-	size_t at = (size_t)snprintf(text, TENSOR_TEXT, "%s ",
-				     rsh_dtype_name(r->dtype));
-
-	rsh_record_dims_text(ix, r, text + at, TENSOR_TEXT - at);
-	return text;
-}
-
-static int twice_compare_part(struct twice *t, const char *name,
-			      struct rsh_error *err)
-{
-	char here[TENSOR_TEXT], there[TENSOR_TEXT];
-	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_ckpt_index *part;
-	int rc;
-
-	if (strcmp(name, t->single) == 0)
-		return 0;
-	t->n_parts++;
-	rc = twice_scan(t, name, &part, &why);
-	if (rc == -ENOMEM)
-		return rsh_error_nomem(err);
-	if (rc) {
-		rsh_log_info("%s; it is not compared with %s", why.text,
-			     t->single);
-		return 0;
-	}
-	t->n_read++;
-	for (uint32_t i = 0; i < part->n_records && rc == 0; i++) {
-		const struct rsh_record *y = &part->records[i];
-		const struct rsh_record *x = rsh_ckpt_find(t->one, y->name);
-
-		t->n_more += !x;
-		t->n_shared += x != NULL;
-		if (x && (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-			  memcmp(rsh_record_dims(t->one, x),
-				 rsh_record_dims(part, y),
-				 x->n_dims * sizeof(int64_t)) != 0))
-			rc = rsh_error_set(err, EINVAL, "%s: there are two "
-				"models: %s is %s in %s and %s in %s, which %s "
-				"names: move one of them away",
-				rsh_source_path(t->s),
-				rsh_names_text(t->names, y->name),
-				twice_text(t->one, x, here), t->single,
-				twice_text(part, y, there), name, t->map_name);
-	}
-	rsh_ckpt_index_free(part);
-	return rc;
-}
-
-static void twice_tell(const struct twice *t)
-{
-	const uint32_t less = t->one->n_records - t->n_shared;
-
-	if (t->n_parts == 0)
-		return;
-	if (t->n_read == 0)
-		rsh_log_info("%s: %s is taken, as transformers does; none of "
-			     "the parts that %s names can be read",
-			     rsh_source_path(t->s), t->single, t->map_name);
-	else if (t->n_more || less)
-		rsh_log_warning("%s: %s is taken, as transformers does, and "
-				"not the parts that %s names: %u of its "
-				"tensors are in none of those that can be "
-				"read, and it lacks %u of theirs",
-				rsh_source_path(t->s), t->single, t->map_name,
-				less, t->n_more);
-	else
-		rsh_log_info("%s: %s is taken, as transformers does, and not "
-			     "the parts that %s names: both have the same "
-			     "tensors", rsh_source_path(t->s), t->single,
-			     t->map_name);
-}
-
-/* Compares the headers of the parts that a map names with that of the one file
- * that has all, and logs which is used.  Returns 0, or -errno with a sentence:
- * -EINVAL if they have different types or shapes of a tensor. */
-static int model_check_duplicate(const struct rsh_source *s,
-				 const char *single, const char *map_name,
-				 const struct rsh_weight_map *map,
-				 struct rsh_error *err)
-{
-	struct twice t = {
-		.s = s, .single = single, .map_name = map_name,
-		.names = rsh_names_new(),
-	};
-	int rc = t.names ? twice_scan(&t, single, &t.one, err) :
-			   rsh_error_nomem(err);
-
-	for (uint32_t i = 0; rc == 0 && i < map->n_files; i++)
-		rc = twice_compare_part(&t, map->files[i], err);
-	if (rc == 0)
-		twice_tell(&t);
-	rsh_ckpt_index_free(t.one);
-	rsh_names_free(t.names);
-	return rc;
-}
 
 /* Logs that the directory also has the model in PyTorch's files. */
 static void model_tell_torch(const struct rsh_source *s)
@@ -401,18 +272,9 @@ static int model_list_single(struct rsh_source *s, const char *file,
 			     const char *map_name, struct rsh_error *err)
 {
 	const struct rsh_weight_map one = { .n_files = 1, .files = &file };
-	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_weight_map map = { 0 };
-	int rc = 0;
+	int rc = map_name ? rsh_format_check_duplicate(s, file, map_name, err) :
+			    0;
 
-	if (!map_name)
-		;
-	else if (model_load_map(s, map_name, &map, &why)) {
-		rsh_log_warning("%s; %s is taken", why.text, file);
-	} else {
-		rc = model_check_duplicate(s, file, map_name, &map, err);
-		rsh_weight_map_clear(&map);
-	}
 	if (rc == 0 && model_add_parts(s, &one, false))
 		rc = rsh_error_nomem(err);
 	return rc;

@@ -353,8 +353,12 @@ static int torch_model_open(struct rsh_source *s,
 		return rc;
 	if (file)
 		return torch_open_parts(s, file, err);
-	if (rsh_store_look(store, TORCH_SINGLE, &st) == 0)
-		return torch_list_all(s, &single, 1, err);
+	if (rsh_store_look(store, TORCH_SINGLE, &st) == 0) {
+		if (rsh_store_look(store, TORCH_MAP, &st) == 0)
+			rc = rsh_format_check_duplicate(s, single, TORCH_MAP,
+							err);
+		return rc ? rc : torch_list_all(s, &single, 1, err);
+	}
 	if (rsh_store_look(store, TORCH_MAP, &st) == 0)
 		return torch_open_parts(s, TORCH_MAP, err);
 	rc = rsh_format_search(s, torch_is_map, &map, &n, err);
