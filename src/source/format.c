@@ -87,6 +87,8 @@ int rsh_source_look_at(const struct rsh_source *s,
 struct bidding {
 	const struct rsh_format *const *formats;
 	const struct rsh_format *best;
+	const struct rsh_format *other; /* that knows the files by their names,
+					 * too; NULL: none */
 	int bid;
 	bool is_step;
 };
@@ -101,8 +103,13 @@ static int look_for_bids(const struct rsh_look *l, void *ctx)
 
 		b->is_step |= more.is_step;
 		if (bid > b->bid) {
+			if (b->bid >= RSH_BID_MODEL)
+				b->other = b->best;
 			b->bid = bid;
 			b->best = *f;
+		} else if (bid >= RSH_BID_MODEL ||
+			   (bid && (*f)->is_adapter)) {
+			b->other = *f;
 		}
 	}
 	return 0;
@@ -121,8 +128,10 @@ int rsh_source_find_format(struct rsh_source *s,
 	int rc = rsh_source_look_at(s, opts, file, look_for_bids, &b, err);
 
 	s->formats = b.formats;
-	if (rc == 0)
+	if (rc == 0) {
 		s->format = b.best;
+		s->other = b.other;
+	}
 	return rc;
 }
 

@@ -620,6 +620,14 @@ void rsh_source_log_left_out(const struct rsh_source *s)
 			s->first_bad.text, s->n_bad - 1, s->n_files);
 }
 
+void rsh_source_log_other(const struct rsh_source *s)
+{
+	if (s->other)
+		rsh_log_warning("%s: it has two kinds of checkpoint: taking "
+				"the %s, not the %s", s->path,
+				s->format->says, s->other->says);
+}
+
 void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 {
 	*text = '\0';
@@ -639,6 +647,7 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	char choice[256], beside[NAME_MAX + 128];
 
 	rsh_source_log_left_out(s);
+	rsh_source_log_other(s);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));

@@ -149,6 +149,9 @@ struct rsh_source {
 	uint32_t n_listed_ranks; /* from that one on */
 	const struct rsh_format *const *formats; /* formats that made bids */
 	const struct rsh_format *format; /* format of SOURCE */
+	/* The format of other files in SOURCE, which are not read; NULL:
+	 * none. */
+	const struct rsh_format *other;
 	void (*free_state)(void *state);
 	char step_name[256]; /* of a checkpoint that is not one of several; "":
 			      * it has none */

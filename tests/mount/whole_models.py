@@ -627,6 +627,34 @@ def what_is_lost_is_said(directory):
         demand(m.said, "MindSpore's converter refuses a source of which ranks have no valid file")
 
 
+@test
+def two_kinds_of_checkpoint_in_a_directory(directory):
+    """One is shown, and each command says which one is not."""
+    root = os.path.join(directory, "both")
+    distributed = genuine.dcp("torch-2.15/fsdp2")
+    shutil.copytree(distributed, root, copy_function=shutil.copyfile)
+    os.chmod(root, 0o755)
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values_in(QWEN3)))
+    said = "it has two kinds of checkpoint: taking the distributed checkpoint, not the whole model"
+    with Shown(root) as m:
+        demand(m.said, said)
+        both = values_of_model(m.path)
+    with Shown(distributed) as m:
+        check("two kinds" not in m.said and values_of_model(m.path) == both, m.said)
+    for words in (["ls", root], ["plan", root], ["verify", root],
+                  ["export", root, os.path.join(directory, "out")]):
+        got = run(*words)
+        check(got.status == GOOD and got.err.count(said) == 1, repr((words, got)))
+    adapter = os.path.join(directory, "model and adapter")
+    shutil.copytree(QWEN3, adapter, copy_function=shutil.copyfile)
+    os.chmod(adapter, 0o755)
+    write(os.path.join(adapter, "adapter_config.json"), b'{"peft_type": "LORA", "r": 2}')
+    write(os.path.join(adapter, "adapter_model.safetensors"), safetensors_bytes({}))
+    with Shown(adapter) as m:
+        demand(m.said, "taking the whole model, not the adapter of PEFT")
+        check(values_of_model(m.path) == values_in(QWEN3), m.said)
+
+
 def downloaded(hub, name, revision="2abc"):
     """Puts the model of Qwen3 into a cache of Hugging Face; its snapshot."""
     model = os.path.join(hub, "models--" + name.replace("/", "--"))

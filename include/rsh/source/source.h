@@ -194,10 +194,12 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err);
 void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 			       char *text, size_t size);
 /* rsh_source_log_choice() logs what was chosen, if there was a choice, and the
- * ranks without a file of it.  rsh_source_log_left_out() logs in one line the
- * files that were left out. */
+ * ranks without a file of it, and what the two others log.
+ * rsh_source_log_left_out() logs in one line the files that were left out, and
+ * rsh_source_log_other() that SOURCE has files of another format, too. */
 void rsh_source_log_choice(const struct rsh_source *s);
 void rsh_source_log_left_out(const struct rsh_source *s);
+void rsh_source_log_other(const struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
  * stored once.  Files in the index cache are not read, and other files are

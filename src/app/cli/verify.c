@@ -256,6 +256,8 @@ static int verify_best(struct report *r, struct rsh_error *err)
 					    &n);
 	rc = rc ?: rsh_source_open(o->vfs.source, first, n, &files, &source,
 				   err);
+	if (rc == 0)
+		rsh_source_log_other(source);
 	if (rc == 0 && path &&
 	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(source, err);
