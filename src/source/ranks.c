@@ -29,6 +29,7 @@ struct walk {
 	uint64_t dir_epoch, dir_step;
 	size_t n_dir;
 	bool any;   /* a directory of a rank was found */
+	bool usual; /* its name is rank_N, so ckpt_N is not looked for */
 	bool named; /* a file with a matching name was found */
 	bool again; /* the same directories are walked again */
 	bool beyond; /* the directory is that of a rank that does not count */
@@ -319,6 +320,7 @@ static int list_default(struct walk *w, const char *at,
 {
 	int rc = list_rank_dirs(w, at, "rank_{rank}", err);
 
+	w->usual = w->any;
 	if (rc == 0 && !w->any)
 		rc = list_rank_dirs(w, at, "ckpt_{rank}", err);
 	return rc;
@@ -346,7 +348,7 @@ static void log_passed_over(const struct rsh_source *s,
 	if (p->n > 1)
 		snprintf(more, sizeof(more), " (and %u more)", p->n - 1);
 	if (p->n > 0)
-		rsh_log_notice("%s/%s%s%s", s->path, p->first, why, more);
+		rsh_log_warning("%s/%s%s%s", s->path, p->first, why, more);
 }
 
 /* Lists the files in the directories of power-off saves, or only says that
@@ -358,12 +360,15 @@ static int list_power_offs(struct walk *w, bool mention,
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int more = rsh_dir_open(w->source->store, "", &dir), rc = 0;
-	struct passed_over beside = { 0 };
+	struct passed_over beside = { 0 }, unusual = { 0 };
 	uint64_t epoch, step;
 	const char *name;
 	bool any = false, complete;
 
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (mention && w->usual && *name == 'c' &&
+		    rsh_rank_dir_length(name) == strlen(name))
+			pass_over(&unusual, name);
 		if (!rsh_power_off_read(name, &epoch, &step, &complete))
 			continue;
 		if (mention || !complete) {
@@ -381,6 +386,9 @@ static int list_power_offs(struct walk *w, bool mention,
 		log_passed_over(w->source, &beside, " is ignored, since there "
 				"are directories of ranks; it can be mounted "
 				"separately");
+		log_passed_over(w->source, &unusual, " is ignored, since there "
+				"are directories rank_N; use --rank-dir "
+				"'ckpt_{rank}' for it");
 		return 0;
 	}
 	w->any = any;

@@ -77,6 +77,23 @@ def two_halves_of_two_steps_are_no_checkpoint(job):
                         "parameter"])
 
 
+@test
+def directories_of_another_name_are_not_silently_older_or_newer(job):
+    job.save(1, 5)
+    job.save(2, 7, folder="ckpt_{rank}")
+    save = "tft_saved_checkpoints-step_9"
+    job.save(3, 9, folder=save + "/rank_{rank}")
+    said = shows(job, (1, 5), words=[
+        "ckpt_0 is ignored, since there are directories rank_N; use --rank-dir 'ckpt_{rank}' for "
+        "it (and 7 more)",
+        f"{save} is ignored, since there are directories of ranks; it can be mounted separately"])
+    check(said.count("warning") == 2, said)
+    shows(job, (2, 7), "--rank-dir", "ckpt_{rank}")
+    shows(job, (3, 9), source=os.path.join(job.source, save))
+    got = run("plan", "--src-strategy", job.strategy, "--dst-strategy", job.strategy, job.source)
+    check(got.status == GOOD and got.err.count("is ignored, since there are") == 2, repr(got))
+
+
 # ---- how much is said of it ----
 
 def job_of(job, n_ranks):
