@@ -702,8 +702,8 @@ static int step_find(struct rsh_source *s, uint32_t *found,
 		if (rsh_errno_is_unread(-rc))
 			return rsh_failures_unread(s->path, which, &why, err);
 		if (rc) {
-			rsh_log_notice("%s: %s is not complete: %s", s->path,
-				       which, why.text);
+			rsh_log_warning("%s: %s is not complete: %s", s->path,
+					which, why.text);
 			if (i == 0)
 				rsh_error_set(err, ENOENT, "%s: no step in it "
 					      "is complete; %s: %s", s->path,

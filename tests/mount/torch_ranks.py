@@ -273,6 +273,8 @@ def run_steps(tap, trees, directory):
     with tap.test("the step that is chosen, and what is said of the others"):
         said = shown_by(verl)[2]
         demand(said, "global_step_20")
+        got = run("plan", verl)
+        demand(got.err, "warning", "global_step_30 is not complete")
         got = run("ls", verl)
         demand(got.out + got.err, "20", "30", "10")
     with tap.test("--select"):
