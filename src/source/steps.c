@@ -815,6 +815,31 @@ int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
 	return 0;
 }
 
+/* Frameworks write the tracker when the files of a step are written. */
+static void tracked_tell_newer(const struct rsh_source *s, const char *tracker,
+			       uint64_t step)
+{
+	uint32_t n = 0, newest = 0;
+	char which[256], more[48] = "";
+
+	for (uint32_t i = 0; i < s->n_candidates; i++) {
+		const struct rsh_candidate *c = &s->candidates[i];
+
+		if (c->first < c->end &&
+		    s->listing.files[c->first].step.numbers[0] > step &&
+		    n++ == 0)
+			newest = i;
+	}
+	if (n > 1)
+		snprintf(more, sizeof(more), " (and %u more)", n - 1);
+	rsh_source_candidate_text(s, newest, which, sizeof(which));
+	if (n > 0)
+		rsh_log_notice("%s/%s: it names step %llu; %s%s is newer and "
+			       "is not taken, since it may not be complete",
+			       s->path, tracker, (unsigned long long)step,
+			       which, more);
+}
+
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 			   struct rsh_error *err)
 {
@@ -829,6 +854,7 @@ int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 		if (c.first == c.end ||
 		    s->listing.files[c.first].step.numbers[0] != step)
 			continue;
+		tracked_tell_newer(s, tracker, step);
 		rsh_source_put_first(s, i);
 		return 1;
 	}
