@@ -467,6 +467,14 @@ def converted(directory):
             check(content(os.path.join(mount.path, "tokenizer.json")) == b"[]", "tokenizer")
         with Mounted(ranks, extra=[*words_v2, "--model-files", "none"]) as mount:
             check("config.json" not in os.listdir(mount.path), "none")
+        # One of the two options is enough.
+        beside = Beside(directory, {"config.json": config_of(name)})
+        with Mounted(ranks, extra=[*words, "--format", "hf", "--model-files",
+                                   beside.path]) as mount:
+            check(content(os.path.join(mount.path, "config.json")) == config_of(name), name)
+            found = {n: v for p in read_model(mount.path)[1].values()
+                     for n, v in p.values().items()}
+            check(found == values_of_model(name), "--model-files without --config")
         for wrong in (said + 1, said * 2):
             beside = Beside(directory, {"config.json": changed(name, **{key: wrong})})
             _, log = expect_failure(ranks, extra=[*words, "--config", own, "--model-files",

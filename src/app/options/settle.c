@@ -470,19 +470,26 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* The model of a step may have its config.json in a directory below. */
+/* The model of a step may have its config.json in a directory below.  That of
+ * files that are shown beside it is the model's, too. */
 static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_weights_at *w = &o->vfs.weights;
-	cleanup_free char *dir = NULL;
-	const char *path;
-	int rc;
+	const struct rsh_format *f = o->format;
+	cleanup_free char *own = rsh_source_directory(o->vfs.source);
+	cleanup_free char *below = NULL;
+	const char *path, *dir = NULL;
+	int rc = own ? 0 : rsh_error_nomem(err);
 
-	if (!o->format || w->config ||
-	    (!o->format->beside && !o->format->find_beside) ||
-	    (!w->table && !w->dequantise))
+	if (w->config || (!w->table && !w->dequantise))
 		return 0;
-	rc = find_beside(o, &dir, err);
+	if (rc == 0 && f && (f->beside || f->find_beside)) {
+		rc = find_beside(o, &below, err);
+		dir = below;
+	} else if (rc == 0 && rsh_option_given(o, "model-files") &&
+		   !has_entry(&o->vfs, own, RSH_MODEL_CONFIG_NAME)) {
+		dir = o->vfs.model_files;
+	}
 	if (rc || !dir)
 		return rc;
 	path = rsh_arena_format(&o->memory, "%s/" RSH_MODEL_CONFIG_NAME, dir);

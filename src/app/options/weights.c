@@ -108,7 +108,8 @@ const struct rsh_option rsh_weights_rows[] = {
 	  rsh_set_word, .min = 1 + RSH_SIDE_HF, RSH_AT(vfs.weights.from),
 	  .needs = "convert|SOURCE" },
 	{ "config", "FILE|DIR",
-	  "config.json of the model, or its directory (default: SOURCE)",
+	  "config.json of the model, or its directory (default: SOURCE, else "
+	  "--model-files)",
 	  set_config, .opens = true, RSH_AT(vfs.weights.config),
 	  .needs = "SOURCE" },
 	{ "dequantize", "bfloat16|float16|float32",
