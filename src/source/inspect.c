@@ -620,6 +620,11 @@ void rsh_source_log_left_out(const struct rsh_source *s)
 			s->first_bad.text, s->n_bad - 1, s->n_files);
 }
 
+const char *rsh_source_other(const struct rsh_source *s)
+{
+	return s->other ? s->other->says : NULL;
+}
+
 void rsh_source_log_other(const struct rsh_source *s)
 {
 	if (s->other)

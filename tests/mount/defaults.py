@@ -48,7 +48,7 @@ FOLLOWS = {"src-strategy", "dst-strategy", "dst-ranks", "format", "part-size", "
            "config"}
 
 
-LEVELS = {"ls": "warning", "plan": "warning", "export": "warning", "verify": "warning"}
+LEVELS = {"ls": "error", "plan": "warning", "export": "warning", "verify": "warning"}
 
 
 class Kind:

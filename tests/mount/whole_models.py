@@ -641,7 +641,9 @@ def two_kinds_of_checkpoint_in_a_directory(directory):
         both = values_of_model(m.path)
     with Shown(distributed) as m:
         check("two kinds" not in m.said and values_of_model(m.path) == both, m.said)
-    for words in (["ls", root], ["plan", root], ["verify", root],
+    got = run("ls", root)
+    demand(got.out, "two kinds of checkpoint: a mount takes the distributed checkpoint, not the")
+    for words in (["plan", root], ["verify", root],
                   ["export", root, os.path.join(directory, "out")]):
         got = run(*words)
         check(got.status == GOOD and got.err.count(said) == 1, repr((words, got)))

@@ -200,6 +200,8 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 void rsh_source_log_choice(const struct rsh_source *s);
 void rsh_source_log_left_out(const struct rsh_source *s);
 void rsh_source_log_other(const struct rsh_source *s);
+/* Returns what the files of the other format are; NULL: there are none. */
+const char *rsh_source_other(const struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
  * stored once.  Files in the index cache are not read, and other files are

@@ -141,9 +141,10 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 /* Tells people which directories in SOURCE, a whole model, are checkpoints of
  * other formats: what a job saves beside the weights. */
 void rsh_ls_beside(struct rsh_printer *out, const struct rsh_options *o);
-/* Prints the command line that mounts what is listed, if `known`. */
+/* Prints what else is in SOURCE and, if `known`, the command line that mounts
+ * what is listed. */
 void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
-		 bool known);
+		 const struct rsh_source *source, bool known);
 
 /* ---- a whole model in parts ---- */
 

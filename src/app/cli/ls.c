@@ -142,8 +142,6 @@ static int open_directory(const struct rsh_options *o, struct subject *s,
 	int rc;
 
 	rc = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s->source, err);
-	if (s->source)
-		rsh_source_log_other(s->source);
 	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
 					       s->names, &s->strategy,
 					       NULL) == 0)

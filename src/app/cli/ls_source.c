@@ -533,7 +533,7 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
 	if (t->is_model)
 		rsh_ls_beside(out, t->options);
-	rsh_ls_next(out, t->options, next);
+	rsh_ls_next(out, t->options, t->source, next);
 	rsh_json(out, "}");
 	return 0;
 }

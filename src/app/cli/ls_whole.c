@@ -24,7 +24,7 @@
 /* ---- the next command ---- */
 
 void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
-		 bool known)
+		 const struct rsh_source *s, bool known)
 {
 	/* A mount must not hide its SOURCE, which may be a mount itself: a
 	 * directory "mnt", or something in it. */
@@ -41,6 +41,10 @@ void rsh_ls_next(struct rsh_printer *out, const struct rsh_options *o,
 		rsh_text_format("mkdir -p %s && %s", point, mount);
 
 	out->failed |= known && !line;
+	if (rsh_source_other(s))
+		rsh_say(out, "note: it has two kinds of checkpoint: a mount "
+			"takes the %, not the %\n", rsh_source_format(s)->says,
+			rsh_source_other(s));
 	rsh_json(out, "next:%", line);
 	if (line && !out->json)
 		fprintf(out->f, "next: %s\n", line);
@@ -455,7 +459,7 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 		run->status = l.wrong.code ? RSH_EXIT_NO : RSH_EXIT_GOOD;
 		print_whole(out, o, source, &l);
 		model_print_notes(out, &model);
-		rsh_ls_next(out, o, l.wrong.code == 0);
+		rsh_ls_next(out, o, source, l.wrong.code == 0);
 		rsh_json(out, "}");
 		if (l.wrong.code && !out->json)
 			rsh_log_error("%s: %s", o->vfs.source, l.wrong.text);

@@ -213,8 +213,8 @@ static const struct rsh_option message_rows[] = {
 	  "how a line of the log on stderr or in a file is written (default: "
 	  "text)", rsh_set_word, .aside = true, RSH_AT(log_json) },
 	{ "log-level", "error|warning|notice|info|debug",
-	  "lowest level to log (default: notice; warning for ls, plan, export "
-	  "and verify)", rsh_set_word, .aside = true,
+	  "lowest level to log (default: notice; warning for plan, export and "
+	  "verify, error for ls)", rsh_set_word, .aside = true,
 	  RSH_AT(log_level) },
 	{ "quiet", NULL, "log only errors", rsh_set_flag, RSH_AT(quiet),
 	  .aside = true, .letter = 'q' },

@@ -60,11 +60,13 @@ static void set_index_cache(struct rsh_options *o)
 			&o->memory, "%s/.cache/reshardfs/index", home);
 }
 
-/* The answers of these commands have the chosen step and the notes on it. */
+/* The answers of these commands have the chosen step and the notes on it, and
+ * that of `ls` the files that are left out. */
 static enum rsh_log_level level_of_command(enum rsh_command_id id)
 {
 	switch (id) {
 	case RSH_COMMAND_LS:
+		return RSH_LOG_ERROR;
 	case RSH_COMMAND_PLAN:
 	case RSH_COMMAND_EXPORT:
 	case RSH_COMMAND_VERIFY:
