@@ -116,6 +116,7 @@ def conditions(build):
         "no-hyperparallel": lambda: not os.environ.get("RSH_HYPER_PARALLEL"),
         "no-deepspeed": lambda: not os.environ.get("RSH_DEEPSPEED_PYTHON"),
         "no-delta": lambda: not os.environ.get("RSH_DELTA_PYTHON"),
+        "no-sglang": lambda: not os.environ.get("RSH_SGLANG"),
         "no-vllm": lambda: not os.environ.get("RSH_VLLM_PYTHON"),
         "no-transformers-4": lambda: not os.environ.get("RSH_TRANSFORMERS_4"),
         "no-verl": lambda: not os.environ.get("RSH_VERL"),

@@ -41,7 +41,8 @@ HUGGING_FACE = \
 	oracle/megatron_bridge.py \
 	oracle/mindspeed_back.py \
 	oracle/torch_ranks.py \
-	oracle/vllm_loads.py
+	oracle/vllm_loads.py \
+	oracle/other_loaders.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
