@@ -17,7 +17,7 @@
 #define HEAD 6
 #define BOXES_CHECKED 4096
 
-static int read_file(struct fuzz_bytes *b, const struct rsh_ds_reading *how,
+static int read_file(struct fuzz_bytes *b, struct rsh_source_ds *st,
 		     struct rsh_ds_file **out)
 {
 	const struct rsh_byte_source src = { fuzz_pread_within, b, b->size,
@@ -25,8 +25,10 @@ static int read_file(struct fuzz_bytes *b, const struct rsh_ds_reading *how,
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *ix = NULL;
-	int rc = rsh_ds_file_read(&src, how, names, out, &ix, &err);
+	void *read = NULL;
+	int rc = rsh_ds_file_read(st, 0, &src, false, names, &read, &ix, &err);
 
+	*out = read;
 	if (rc) {
 		require((rc == -EBADMSG || rc == -ENOTSUP) && *err.text);
 	} else {
@@ -108,9 +110,9 @@ static bool layout_make(struct rsh_ds_file *model, struct rsh_ds_file *zero,
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_ds_layout layout = { .stage = 0 };
 	struct rsh_ds_file *model = NULL, *zero = NULL, *again = NULL;
-	struct rsh_ds_reading how = { .role = RSH_DS_MODEL };
+	struct rsh_ds_listed listed = { .is.role = RSH_DS_MODEL };
+	struct rsh_source_ds st = { .listed = &listed };
 	struct fuzz_bytes a, b;
 	uint32_t n;
 
@@ -121,20 +123,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	a = (struct fuzz_bytes){ data + HEAD, n };
 	b = (struct fuzz_bytes){ data + HEAD + n, size - HEAD - n };
 	if (data[0] % 4 == 3) {
-		how.role = RSH_DS_STATE;
-		read_file(&a, &how, &model);
+		listed.is.role = RSH_DS_STATE;
+		read_file(&a, &st, &model);
 		rsh_ds_file_free(model);
 		return 0;
 	}
-	how.role = data[0] % 2 ? RSH_DS_MODEL_PART : RSH_DS_MODEL;
-	how.rank = data[1];
-	if (read_file(&a, &how, &model) == 0) {
-		how.role = RSH_DS_OPTIMIZER;
-		if (read_file(&b, &how, &zero) == 0 &&
-		    layout_make(model, zero, &arena, &layout)) {
-			check_layout(&layout);
-			how.layout = &layout;
-			read_file(&b, &how, &again);
+	listed.is.role = data[0] % 2 ? RSH_DS_MODEL_PART : RSH_DS_MODEL;
+	listed.is.rank = data[1];
+	if (read_file(&a, &st, &model) == 0) {
+		listed.is.role = RSH_DS_OPTIMIZER;
+		if (read_file(&b, &st, &zero) == 0 &&
+		    layout_make(model, zero, &arena, &st.layout)) {
+			check_layout(&st.layout);
+			read_file(&b, &st, &again);
 		}
 	}
 	rsh_ds_file_free(again);

@@ -63,21 +63,16 @@ static int check_names(const struct rsh_source_ds *st, struct rsh_error *err)
 
 	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ds_listed *l = &st->listed[i];
+		const bool cut = l->is.tensor > 0 && !st->is_universal;
 
-		const char *kind = l->is.role == RSH_DS_PIPELINE ? "pipeline" :
-				   l->is.tensor > 0 && !st->is_universal ? "ten"
-									   "so"
-									   "r" :
-									   NULL;
-
-		if (kind)
-			return rsh_error_set(err, ENOTSUP,
-					     "%s/%s: it is of a "
+		if (cut || l->is.role == RSH_DS_PIPELINE)
+			return rsh_error_set(err, ENOTSUP, "%s/%s: it is of a "
 					     "%s parallel model: convert it "
 					     "with ds_to_universal.py, and "
-					     "mount the result",
-					     st->all.path, st->all.names[i],
-					     kind);
+					     "mount the result", st->all.path,
+					     st->all.names[i], l->is.role ==
+					     RSH_DS_PIPELINE ? "pipeline" :
+							       "tensor");
 		n_models += l->is.role == RSH_DS_MODEL && l->is.tensor == 0;
 		n_parts += l->is.role == RSH_DS_MODEL_PART &&
 			   l->is.tensor == 0;
@@ -152,17 +147,17 @@ static int say_missing(const struct rsh_source_ds *st, const char *what,
 /* ---- reading ---- */
 
 /* What is wrong with a damaged file is said when it is scanned. */
-static int read_file(const struct rsh_source_ds *st, uint32_t file,
+static int read_file(struct rsh_source_ds *st, uint32_t file,
 		     struct rsh_ds_file **out, struct rsh_error *err)
 {
-	const struct rsh_ds_reading how = { .role = st->listed[file].is.role };
 	cleanup_format_file struct rsh_format_file f;
-	int rc;
+	void *read = NULL;
+	int rc = rsh_format_file_open(st->all.source, st->all.names[file], &f,
+				      err) ?:
+		 rsh_ds_file_read(st, file, &f.bytes, false, NULL, &read, NULL,
+				  err);
 
-	*out = NULL;
-	rc = rsh_format_file_open(st->all.source, st->all.names[file], &f,
-				  err) ?:
-	     rsh_ds_file_read(&f.bytes, &how, NULL, out, NULL, err);
+	*out = read;
 	return rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc :
 	       refuse(st, st->all.names[file], -rc, "it cannot be read, and "
 		      "no other file has what it has", err);
@@ -183,6 +178,8 @@ static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
 	if (rc)
 		return rc;
 	st->head = &st->head_file->head;
+	if (rsh_ds_head_index(st->head))
+		return rsh_error_nomem(err);
 	st->layout.head = st->head;
 	st->is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	return st->head->wrong && !st->is_universal ?
@@ -235,19 +232,21 @@ static int compare_param(struct rsh_source_ds *st, uint32_t file,
 			 const struct rsh_byte_source *model, bool *same,
 			 struct rsh_error *err)
 {
-	const struct rsh_ds_reading how = { .role = RSH_DS_STATE };
 	uint8_t masters[ELEMENTS * 4], found[ELEMENTS * 4];
 	cleanup_format_file struct rsh_format_file f;
 	const struct rsh_ds_tensor *t;
-	struct rsh_ds_file *of = NULL;
+	const struct rsh_ds_file *of;
+	void *read = NULL;
 	int rc = rsh_format_file_open(st->all.source, st->all.names[file],
 				      &f, err) ?:
-		 rsh_ds_file_read(&f.bytes, &how, NULL, &of, NULL, err);
+		 rsh_ds_file_read(st, file, &f.bytes, false, NULL, &read, NULL,
+				  err);
 	enum rsh_codec codec;
 	uint64_t n;
 
 	if (rc)
 		return rc;
+	of = read;
 	t = of->n_tensors ? of->tensors : NULL;
 	codec = t ? rsh_codec_cast(t->dtype, false, weights->dtype) :
 		    RSH_CODEC_COUNT;
@@ -265,7 +264,7 @@ static int compare_param(struct rsh_source_ds *st, uint32_t file,
 		rsh_codec_decode(codec, masters, (size_t)n * 4, masters);
 		*same &= rc == 0 && memcmp(masters, found, bytes) == 0;
 	}
-	rsh_ds_file_free(of);
+	rsh_ds_file_free(read);
 	return rc;
 }
 
@@ -287,7 +286,7 @@ static int masters_compare(struct rsh_source_ds *st, bool *same, struct rsh_erro
 
 		if (l->is.role != RSH_DS_STATE ||
 		    strcmp(l->key, RSH_DS_FP32) != 0 ||
-		    !rsh_ds_param_find(st->head, l->param))
+		    !rsh_ds_param_find(st->head, l->param, false))
 			continue;
 		t = rsh_ds_tensor_find(head->tensors, head->n_tensors,
 				       l->param);
@@ -456,7 +455,7 @@ static bool is_needed(const struct rsh_source_ds *st,
 		return !st->from_module && st->head->has_shapes;
 	case RSH_DS_STATE:
 		return !st->from_module &&
-		       rsh_ds_param_find(st->head, l->param);
+		       rsh_ds_param_find(st->head, l->param, false);
 	case RSH_DS_EXPERT:
 		return true;
 	default:

@@ -207,20 +207,6 @@ static enum rsh_part ds_step_part(const char *path, struct rsh_step_name *out)
 						       RSH_PART_MAYBE;
 }
 
-/* Reads how many ranks have saved, from a file of the optimizer. */
-static int check_world(const struct rsh_byte_source *file, uint32_t *world,
-		       struct rsh_error *err)
-{
-	const struct rsh_ds_reading how = { .role = RSH_DS_OPTIMIZER };
-	struct rsh_ds_file *f;
-	int rc = rsh_ds_file_read(file, &how, NULL, &f, NULL, err);
-
-	if (rc == 0)
-		*world = f->zero.world;
-	rsh_ds_file_free(f);
-	return rc;
-}
-
 /* Checks that each rank of a world has a file of a role. */
 static int check_role(const char *const *names, size_t n, uint32_t world,
 		      enum rsh_ds_role role, const char *path,
@@ -248,9 +234,12 @@ static int ds_step_check(const struct rsh_byte_source *files,
 		      struct rsh_error *err)
 {
 	const char *model = NULL, *optimizer = NULL;
+	struct rsh_ds_listed listed = { .param = NULL };
+	struct rsh_source_ds st = { .listed = &listed };
 	struct rsh_ds_name is;
 	uint32_t world = 0;
 	bool is_3 = false;
+	void *f;
 	int rc = rsh_torch_check_files(files, names, n, full, err);
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -262,7 +251,11 @@ static int ds_step_check(const struct rsh_byte_source *files,
 		if (is.role != RSH_DS_OPTIMIZER || optimizer)
 			continue;
 		optimizer = files[i].path;
-		rc = check_world(&files[i], &world, err);
+		listed.is = is;
+		rc = rsh_ds_file_read(&st, 0, &files[i], false, NULL, &f, NULL,
+				      err);
+		world = rc ? 0 : ((struct rsh_ds_file *)f)->zero.world;
+		rsh_ds_file_free(f);
 	}
 	if (rc == 0 && n > 0 && !model)
 		rc = rsh_error_set(err, ENOENT, "%s: no file of a model is "

@@ -70,6 +70,7 @@ struct rsh_ds_param {
 	 * flat tensor of each rank. */
 	uint64_t at;
 	uint64_t share; /* of ZeRO 3: elements of it that each rank has */
+	bool frozen;
 };
 
 struct rsh_ds_params {
@@ -83,8 +84,10 @@ struct rsh_ds_head {
 	bool has_optimizer;  /* in the same file, of ZeRO 0 */
 	uint32_t n_groups;
 	struct rsh_ds_params *groups;
-	bool has_frozen;
 	struct rsh_ds_params frozen;
+	/* Of the chosen file: all parameters, ascending by name (malloc). */
+	const struct rsh_ds_param **by_name;
+	size_t n_names;
 	uint32_t n_buffers, n_aliases;
 	const char **buffers; /* ascending */
 	struct rsh_ds_alias {
@@ -132,9 +135,11 @@ int rsh_ds_zero_read(const struct rsh_pickle_value *root, const char *path,
  * same order. */
 bool rsh_ds_heads_alike(const struct rsh_ds_head *a,
 			const struct rsh_ds_head *b);
+/* Sets by_name.  Returns 0 or -ENOMEM. */
+int rsh_ds_head_index(struct rsh_ds_head *h);
 /* Returns the parameter of a name; NULL: there is none, or h is NULL. */
 const struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
-					     const char *name);
+					     const char *name, bool frozen);
 bool rsh_ds_is_buffer(const struct rsh_ds_head *h, const char *name);
 
 /* ---- where parameters are (layout.c) ---- */
@@ -213,23 +218,12 @@ struct rsh_ds_file {
 	struct rsh_ds_flat *flats; /* ascending by group and key */
 };
 
-/* How a file is read. */
-struct rsh_ds_reading {
-	enum rsh_ds_role role;
-	uint32_t rank;
-	/* NULL: parts of parameters get no records. */
-	const struct rsh_ds_layout *layout;
-	bool full;
-	/* Of a file of the universal form whose tensor is flat: the parameter;
-	 * else NULL. */
-	const struct rsh_ds_param *param;
-};
-/* Reads a file, and makes its index if `names` is not NULL.  Returns 0 or
- * -errno with a sentence. */
-int rsh_ds_file_read(const struct rsh_byte_source *bytes,
-		     const struct rsh_ds_reading *how, struct rsh_names *names,
-		     struct rsh_ds_file **out, struct rsh_ckpt_index **index,
-		     struct rsh_error *err);
+/* Is `read` of struct rsh_joined_format.  Of the state it uses `listed`, and
+ * what the chosen files say: without it parts of parameters get no records. */
+int rsh_ds_file_read(void *state, uint32_t file,
+		     const struct rsh_byte_source *bytes, bool full,
+		     struct rsh_names *names, void **out,
+		     struct rsh_ckpt_index **index, struct rsh_error *err);
 void rsh_ds_file_free(void *f); /* f may be NULL */
 const struct rsh_ds_tensor *rsh_ds_tensor_find(const struct rsh_ds_tensor *v,
 					       uint32_t n, const char *name);
@@ -290,10 +284,4 @@ int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
 
 int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		  struct rsh_error *err);
-
-/* Is `read` of struct rsh_joined_format. */
-int rsh_ds_listed_read(void *state, uint32_t file,
-		       const struct rsh_byte_source *bytes, bool full,
-		       struct rsh_names *names, void **out,
-		       struct rsh_ckpt_index **index, struct rsh_error *err);
 extern const struct rsh_joined_format rsh_ds_files; /* describe.c */

@@ -25,6 +25,8 @@ struct describing {
 	const char **keys;
 	size_t n_keys, cap_keys;
 	const char *odd; /* a state that is left out; NULL: none */
+	/* Files of the optimizer by rank. */
+	uint32_t world, *file;
 };
 
 /* ---- chunks and tensors ---- */
@@ -105,18 +107,11 @@ static int keys_add(struct describing *w, const char *key)
 
 /* ---- flat groups ---- */
 
-/* Files of the optimizer by rank. */
-struct ranks {
-	uint32_t n;
-	uint32_t *file; /* [n] */
-};
-
 static const struct rsh_ds_flat *rank_flat(const struct describing *w,
-					   const struct ranks *r, uint32_t rank,
-					   uint32_t group, const char *key)
+					   uint32_t rank, uint32_t group,
+					   const char *key)
 {
-	return rsh_ds_flat_find(w->st->all.files[r->file[rank]], group,
-				key);
+	return rsh_ds_flat_find(w->st->all.files[w->file[rank]], group, key);
 }
 
 /* Returns whether the flat tensor of a rank may have this length. */
@@ -134,14 +129,13 @@ static bool is_length(const struct rsh_ds_layout *l, uint32_t group,
 
 /* Checks that all ranks have the flat tensor of a group.  Returns 1 if so, 0 if
  * none has it or it is left out, or -EBADMSG. */
-static int flats_check(struct describing *w, const struct ranks *r,
-		       uint32_t group, const char *key)
+static int flats_check(struct describing *w, uint32_t group, const char *key)
 {
 	const struct rsh_ds_flat *first = NULL;
 	uint32_t n = 0;
 
-	for (uint32_t rank = 0; rank < r->n; rank++) {
-		const struct rsh_ds_flat *f = rank_flat(w, r, rank, group, key);
+	for (uint32_t rank = 0; rank < w->world; rank++) {
+		const struct rsh_ds_flat *f = rank_flat(w, rank, group, key);
 
 		if (!f)
 			continue;
@@ -159,39 +153,37 @@ static int flats_check(struct describing *w, const struct ranks *r,
 			return 0;
 		}
 	}
-	return n == r->n ? 1 : n == 0 ? 0 : -EBADMSG;
+	return n == w->world ? 1 : n == 0 ? 0 : -EBADMSG;
 }
 
 /* Adds what all ranks have of a parameter, or one scalar of rank 0. */
-static int flats_take(struct describing *w, const struct ranks *r,
-		      uint32_t group, const char *key,
+static int flats_take(struct describing *w, uint32_t group, const char *key,
 		      const struct rsh_ds_param *p)
 {
-	const struct rsh_ds_flat *first = rank_flat(w, r, 0, group, key);
+	const struct rsh_ds_flat *first = rank_flat(w, 0, group, key);
 	int rc = 0;
 
 	tensor_begin(w);
 	if (first->is_scalar)
-		return rsh_joined_chunk(w->j, r->file[0], first->record, 0,
+		return rsh_joined_chunk(w->j, w->file[0], first->record, 0,
 					NULL, NULL) ?:
 		       tensor_end(w, p->name, key, first->dtype, 0, p->dims);
-	for (uint32_t rank = 0; rank < r->n && rc == 0; rank++) {
+	for (uint32_t rank = 0; rank < w->world && rc == 0; rank++) {
 		const struct rsh_ds_run run = rsh_ds_run_of(&w->st->layout,
 							    group, p, rank);
 
 		if (run.n > 0)
-			rc = chunks_add_run(w, r->file[rank], key, p, &run);
+			rc = chunks_add_run(w, w->file[rank], key, p, &run);
 	}
 	return rc ?: tensor_end(w, p->name, key, first->dtype, p->n_dims,
 				p->dims);
 }
 
 /* Adds the masters of a group, or its states of one key. */
-static int group_take(struct describing *w, const struct ranks *r,
-		      uint32_t group, const char *key)
+static int group_take(struct describing *w, uint32_t group, const char *key)
 {
 	const struct rsh_ds_params *params = &w->st->head->groups[group];
-	const int is = flats_check(w, r, group, key);
+	const int is = flats_check(w, group, key);
 	int rc = is > 0 && *key ? keys_add(w, key) : 0;
 
 	for (uint32_t i = 0; i < params->n && is && rc >= 0; i++) {
@@ -209,19 +201,18 @@ static int group_take(struct describing *w, const struct ranks *r,
 					      *key ? key : "masters", group,
 					      *key ? "is" : "are");
 		else if (p->elements > 0)
-			rc = flats_take(w, r, group, key, p);
+			rc = flats_take(w, group, key, p);
 	}
 	return rc < 0 ? rc : 0;
 }
 
 /* Adds the states of all keys that any rank has of a group. */
-static int group_take_states(struct describing *w, const struct ranks *r,
-			     uint32_t group)
+static int group_take_states(struct describing *w, uint32_t group)
 {
 	int rc = 0;
 
-	for (uint32_t rank = 0; rank < r->n; rank++) {
-		const struct rsh_ds_file *f = w->st->all.files[r->file[rank]];
+	for (uint32_t rank = 0; rank < w->world; rank++) {
+		const struct rsh_ds_file *f = w->st->all.files[w->file[rank]];
 
 		for (uint32_t i = 0; i < f->n_flats && rc == 0; i++) {
 			const struct rsh_ds_flat *flat = &f->flats[i];
@@ -229,29 +220,11 @@ static int group_take_states(struct describing *w, const struct ranks *r,
 
 			/* Those of an earlier rank were taken. */
 			for (uint32_t k = 0; k < rank && !seen; k++)
-				seen = rank_flat(w, r, k, group, flat->key);
+				seen = rank_flat(w, k, group, flat->key);
 			if (!seen)
-				rc = group_take(w, r, group, flat->key);
+				rc = group_take(w, group, flat->key);
 		}
 	}
-	return rc;
-}
-
-static int zero_take(struct describing *w)
-{
-	const struct rsh_source_ds *st = w->st;
-	cleanup_free uint32_t *file =
-		rsh_alloc_array((size_t)st->layout.world + 1, sizeof(*file));
-	const struct ranks r = { st->layout.world, file };
-	int rc = file ? 0 : -ENOMEM;
-
-	/* The first file of a rank counts. */
-	for (uint32_t i = st->all.n; i-- > 0 && rc == 0;)
-		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
-		    st->listed[i].is.rank < r.n)
-			file[st->listed[i].is.rank] = i;
-	for (uint32_t g = 0; g < st->head->n_groups && rc == 0; g++)
-		rc = group_take(w, &r, g, "") ?: group_take_states(w, &r, g);
 	return rc;
 }
 
@@ -262,7 +235,8 @@ static int universal_take(struct describing *w, uint32_t file)
 {
 	const struct rsh_ds_listed *l = &w->st->listed[file];
 	const struct rsh_ds_file *f = w->st->all.files[file];
-	const struct rsh_ds_param *p = rsh_ds_param_find(w->st->head, l->param);
+	const struct rsh_ds_param *p =
+		rsh_ds_param_find(w->st->head, l->param, false);
 	const bool is_master = strcmp(l->key, RSH_DS_FP32) == 0;
 
 	if (p->elements == 0)
@@ -294,82 +268,22 @@ static bool is_of_module(const struct rsh_source_ds *st,
 	       t->elements > 0;
 }
 
-/* Names of parameters, ascending. */
-struct names {
-	const struct rsh_ds_param **v;
-	size_t n;
-};
-
-static int param_by_name(const void *a, const void *b)
-{
-	const struct rsh_ds_param *const *x = a, *const *y = b;
-
-	return strcmp((*x)->name, (*y)->name);
-}
-
-static int names_make(const struct rsh_ds_head *h, struct names *out)
-{
-	size_t n = 0;
-
-	for (uint32_t g = 0; g < h->n_groups; g++)
-		n += h->groups[g].n;
-	*out = (struct names){ rsh_alloc_array(n + 1, sizeof(*out->v)), 0 };
-	if (!out->v)
-		return -ENOMEM;
-	for (uint32_t g = 0; g < h->n_groups; g++)
-		for (uint32_t i = 0; i < h->groups[g].n; i++)
-			out->v[out->n++] = &h->groups[g].v[i];
-	rsh_sort(out->v, n, param_by_name);
-	return 0;
-}
-
-static const struct rsh_ds_param *names_find(const struct names *all,
-					     const char *name)
-{
-	const struct rsh_ds_param like = { .name = name }, *key = &like;
-	const struct rsh_ds_param *const *found =
-		rsh_find(&key, all->v, all->n, param_by_name);
-
-	return found ? *found : NULL;
-}
-
-static bool has_shape(const struct rsh_ds_param *p,
-		      const struct rsh_ds_tensor *t)
-{
-	return p->n_dims == t->n_dims &&
-	       (p->n_dims == 0 || memcmp(p->dims, t->dims, p->n_dims *
-					 sizeof(*p->dims)) == 0);
-}
-
-/* ZeRO 1 does not list frozen parameters. */
-static bool is_extra(const struct rsh_source_ds *st,
-		     const struct rsh_ds_tensor *t,
-		     const struct rsh_ds_param *p)
-{
-	const struct rsh_ds_head *h = st->head;
-
-	if (p || st->from_module || !h->has_shapes || st->layout.stage < 2 ||
-	    t->elements == 0 || rsh_ds_is_buffer(h, t->name))
-		return false;
-	for (uint32_t i = 0; i < h->frozen.n; i++)
-		if (strcmp(h->frozen.v[i].name, t->name) == 0)
-			return false;
-	return true;
-}
-
 static int module_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
+	const struct rsh_ds_head *h = st->head;
 	const struct rsh_ds_file *f = st->all.files[st->model];
-	struct names all;
-	int rc = names_make(st->head, &all);
+	int rc = 0;
 
 	for (uint32_t i = 0; i < f->n_tensors && rc >= 0; i++) {
 		const struct rsh_ds_tensor *t = &f->tensors[i];
-		const struct rsh_ds_param *p = names_find(&all, t->name);
+		const struct rsh_ds_param *p =
+			rsh_ds_param_find(h, t->name, false);
+		const bool is_buffer = rsh_ds_is_buffer(h, t->name);
 
 		/* A universal form may be that of slices. */
-		if (p && !st->is_3 && !st->is_universal && !has_shape(p, t)) {
+		if (p && !st->is_3 && !st->is_universal &&
+		    !rsh_dims_equal(p->n_dims, p->dims, t->n_dims, t->dims)) {
 			rc = rsh_joined_blame(w->j, t->name, EBADMSG, "%s has "
 					      "another shape of it than its "
 					      "param_shapes says",
@@ -378,13 +292,15 @@ static int module_take(struct describing *w)
 		}
 		if (!is_of_module(st, t, p))
 			continue;
-		if (is_extra(st, t, p))
-			st->extra = t->name;
-		st->n_frozen += !p && !rsh_ds_is_buffer(st->head, t->name) &&
-				st->head->has_shapes && !st->from_module;
+		/* ZeRO 1 does not list frozen parameters. */
+		if (!p && !is_buffer && h->has_shapes && !st->from_module) {
+			st->n_frozen++;
+			if (st->layout.stage > 1 && t->elements > 0 &&
+			    !rsh_ds_param_find(h, t->name, true))
+				st->extra = t->name;
+		}
 		rc = tensor_add_whole(w, t->name, "", st->model, t);
 	}
-	free(all.v);
 	return rc < 0 ? rc : 0;
 }
 
@@ -415,22 +331,6 @@ static int frozen_take(struct describing *w, const struct rsh_ds_param *p)
 	}
 	st->n_frozen++;
 	return rc ?: tensor_end(w, p->name, "", dtype, p->n_dims, p->dims);
-}
-
-static int experts_take(struct describing *w)
-{
-	const struct rsh_source_ds *st = w->st;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_ds_file *f = st->all.files[i];
-
-		for (uint32_t k = 0; k < f->n_tensors && rc == 0 &&
-		     st->listed[i].is.role == RSH_DS_EXPERT; k++)
-			rc = tensor_add_whole(w, f->tensors[k].name, "", i,
-					      &f->tensors[k]);
-	}
-	return rc;
 }
 
 /* Adds a tied parameter whose other name is not there: the module has it, but
@@ -488,7 +388,7 @@ static bool fits_rank(const struct rsh_source_ds *st,
 	for (uint32_t i = 0; i < z->n_slices; i++) {
 		const struct rsh_ds_slice *s = &z->slices[i];
 		const struct rsh_ds_param *p =
-			rsh_ds_param_find(st->head, s->name);
+			rsh_ds_param_find(st->head, s->name, false);
 		struct rsh_ds_run run;
 
 		if (!p || s->group >= st->head->n_groups)
@@ -559,19 +459,34 @@ static int tensors_make(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
 	const struct rsh_ds_params *frozen = &st->head->frozen;
+	const bool masters = !st->from_module && st->head->has_shapes;
 	int rc = module_take(w);
 
 	for (uint32_t i = 0; i < frozen->n && st->is_3 && rc >= 0; i++)
 		if (frozen->v[i].elements > 0)
 			rc = frozen_take(w, &frozen->v[i]);
-	if (rc >= 0 && !st->from_module && st->head->has_shapes &&
-	    !st->is_universal)
-		rc = zero_take(w);
-	for (uint32_t i = 0; i < st->all.n && !st->from_module &&
-	     st->head->has_shapes && rc >= 0; i++)
-		if (st->listed[i].is.role == RSH_DS_STATE)
+	w->world = st->layout.world;
+	w->file = rsh_arena_array(w->arena, uint32_t, w->world);
+	rc = rc < 0 || w->file ? rc : -ENOMEM;
+	/* The first file of a rank counts. */
+	for (uint32_t i = st->all.n; i-- > 0 && rc >= 0;)
+		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
+		    st->listed[i].is.rank < w->world)
+			w->file[st->listed[i].is.rank] = i;
+	for (uint32_t g = 0; g < st->head->n_groups && rc >= 0 && masters &&
+	     !st->is_universal; g++)
+		rc = group_take(w, g, "") ?: group_take_states(w, g);
+	for (uint32_t i = 0; i < st->all.n && rc >= 0; i++) {
+		const struct rsh_ds_file *f = st->all.files[i];
+
+		if (st->listed[i].is.role == RSH_DS_STATE && masters)
 			rc = universal_take(w, i);
-	return rc < 0 ? rc : experts_take(w) ?: aliases_take(w);
+		for (uint32_t k = 0; k < f->n_tensors && rc >= 0 &&
+		     st->listed[i].is.role == RSH_DS_EXPERT; k++)
+			rc = tensor_add_whole(w, f->tensors[k].name, "", i,
+					      &f->tensors[k]);
+	}
+	return rc < 0 ? rc : aliases_take(w);
 }
 
 /* Sets which states are shown, and which are not. */
@@ -650,11 +565,13 @@ static void ds_clear(void *state)
 {
 	struct rsh_source_ds *st = state;
 
+	if (st->head)
+		free(st->head->by_name);
 	rsh_ds_file_free(st->head_file);
 }
 
 const struct rsh_joined_format rsh_ds_files = {
-	.read = rsh_ds_listed_read,
+	.read = rsh_ds_file_read,
 	.free_it = rsh_ds_file_free,
 	.describe = ds_describe,
 	.about = ds_about,

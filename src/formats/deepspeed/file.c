@@ -23,7 +23,7 @@
 /* ---- looking at the object ---- */
 
 struct looking {
-	const struct rsh_ds_reading *how;
+	enum rsh_ds_role role;
 	struct rsh_ds_file *f;
 	bool is_bare; /* the object is one tensor */
 };
@@ -35,7 +35,7 @@ static int file_look(void *ctx, const char *path,
 	struct rsh_ds_file *f = l->f;
 
 	l->is_bare = root->kind == RSH_PV_OBJECT;
-	switch (l->how->role) {
+	switch (l->role) {
 	case RSH_DS_MODEL:
 	case RSH_DS_MODEL_PART:
 		return rsh_ds_head_read(root, path, &f->arena, &f->head, err);
@@ -137,16 +137,13 @@ char *rsh_ds_record(struct rsh_arena *arena, const char *key, const char *name,
 
 /* ---- records ---- */
 
-/* The tensors of which the index has records. */
+/* The tensors of which the index has records, and what makes them. */
 struct records {
+	const struct rsh_source_ds *st;
+	const struct rsh_ds_listed *l;
 	struct rsh_torch_tensor *v;
 	size_t n, cap;
 };
-
-static int records_add(struct records *r, const struct rsh_torch_tensor *t)
-{
-	return rsh_push(r->v, r->n, r->cap, *t);
-}
 
 static void row_major_strides(uint32_t n_dims, const uint64_t *dims,
 			      uint64_t *strides)
@@ -185,7 +182,7 @@ static int records_add_run(struct records *r, struct rsh_torch_file *of,
 		one.strides = dims + p->n_dims;
 		one.elements = rsh_box_elements(&boxes[i]);
 		one.n_keys = 0;
-		if (records_add(r, &one))
+		if (rsh_push(r->v, r->n, r->cap, one))
 			return -ENOMEM;
 		one.from += one.elements;
 	}
@@ -194,11 +191,10 @@ static int records_add_run(struct records *r, struct rsh_torch_file *of,
 
 /* Takes a flat tensor, and what the file has of each parameter of its group. */
 static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
-		     const struct rsh_torch_tensor *t,
-		     const struct rsh_ds_reading *how, struct records *r)
+		     const struct rsh_torch_tensor *t, struct records *r)
 {
+	const struct rsh_ds_layout *layout = &r->st->layout;
 	struct rsh_ds_flat *flat = &f->flats[f->n_flats];
-	const struct rsh_ds_head *head = how->layout ? how->layout->head : NULL;
 	const struct rsh_ds_params *params;
 	uint64_t group;
 	const char *key;
@@ -223,13 +219,14 @@ static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
 		return -ENOMEM;
 	f->n_flats++;
 	if (flat->is_scalar)
-		return records_add(r, t);
-	if (flat->is_odd || !head || head->n_groups != f->zero.n_groups)
+		return rsh_push(r->v, r->n, r->cap, *t);
+	if (flat->is_odd || !layout->piece ||
+	    layout->head->n_groups != f->zero.n_groups)
 		return 0;
-	params = &head->groups[group];
+	params = &layout->head->groups[group];
 	for (uint32_t i = 0; i < params->n && rc == 0; i++) {
 		const struct rsh_ds_run run = rsh_ds_run_of(
-			how->layout, flat->group, &params->v[i], how->rank);
+			layout, flat->group, &params->v[i], r->l->is.rank);
 
 		if (run.n > 0)
 			rc = records_add_run(r, of, t, flat->key,
@@ -240,12 +237,9 @@ static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
 
 /* Takes a tensor of the model. */
 static int take_module(struct rsh_ds_file *f, struct rsh_torch_file *of,
-		       const struct rsh_torch_tensor *t,
-		       const struct rsh_ds_reading *how, struct records *r)
+		       const struct rsh_torch_tensor *t, struct records *r)
 {
-	const struct rsh_ds_head *head = how->layout ? how->layout->head : NULL;
-	const bool contiguous = t->n_dims == 1 &&
-				(t->elements <= 1 || t->strides[0] == 1);
+	const struct rsh_ds_param *p;
 	struct rsh_ds_run run;
 
 	if (t->n_keys != 2 || !t->keys[1].text)
@@ -253,31 +247,27 @@ static int take_module(struct rsh_ds_file *f, struct rsh_torch_file *of,
 	if (is_key(t, 0, MODULE))
 		return keep_tensor(f, of, t, t->keys[1].text,
 				   &f->tensors[f->n_tensors++]) ?:
-		       records_add(r, t);
-	if (how->role != RSH_DS_MODEL_PART || !is_key(t, 0, FRAGMENTS))
+		       rsh_push(r->v, r->n, r->cap, *t);
+	if (r->l->is.role != RSH_DS_MODEL_PART || !is_key(t, 0, FRAGMENTS))
 		return 0;
 	if (keep_tensor(f, of, t, t->keys[1].text,
 			&f->fragments[f->n_fragments++]))
 		return -ENOMEM;
-	for (uint32_t i = 0; head && contiguous && i < head->frozen.n; i++) {
-		const struct rsh_ds_param *p = &head->frozen.v[i];
-
-		if (strcmp(p->name, t->keys[1].text) != 0)
-			continue;
-		run = rsh_ds_share_of(p, how->rank);
-		run.at = 0;
-		return run.n == 0 ? 0 :
-		       records_add_run(r, of, t, RSH_DS_FROZEN, p, &run);
-	}
-	return 0;
+	p = rsh_ds_param_find(r->st->layout.head, t->keys[1].text, true);
+	if (!p || t->n_dims != 1 || (t->elements > 1 && t->strides[0] != 1))
+		return 0;
+	run = rsh_ds_share_of(p, r->l->is.rank);
+	run.at = 0;
+	return run.n == 0 ? 0 :
+	       records_add_run(r, of, t, RSH_DS_FROZEN, p, &run);
 }
 
 /* Takes the tensor of a file of the universal form, which may be flat. */
 static int take_param(struct rsh_ds_file *f, struct rsh_torch_file *of,
-		      const struct rsh_torch_tensor *t,
-		      const struct rsh_ds_reading *how, struct records *r)
+		      const struct rsh_torch_tensor *t, struct records *r)
 {
-	const struct rsh_ds_param *p = how->param;
+	const struct rsh_ds_param *p =
+		rsh_ds_param_find(r->st->head, r->l->param, false);
 	struct rsh_torch_tensor one = *t;
 
 	if (f->n_tensors > 0 || (*t->name && strcmp(t->name, PARAM) != 0))
@@ -296,12 +286,13 @@ static int take_param(struct rsh_ds_file *f, struct rsh_torch_file *of,
 		one.strides = strides;
 	}
 	return keep_tensor(f, of, &one, "", &f->tensors[f->n_tensors++]) ?:
-	       records_add(r, &one);
+	       rsh_push(r->v, r->n, r->cap, one);
 }
 
 static int file_take(struct rsh_ds_file *f, struct rsh_torch_file *of,
-		     const struct rsh_ds_reading *how, struct records *r)
+		     struct records *r)
 {
+	const enum rsh_ds_role role = r->l->is.role;
 	const size_t n = of->n_tensors;
 	int rc = 0;
 
@@ -313,43 +304,21 @@ static int file_take(struct rsh_ds_file *f, struct rsh_torch_file *of,
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct rsh_torch_tensor *t = &of->tensors[i];
 
-		if (how->role == RSH_DS_OPTIMIZER)
-			rc = take_flat(f, of, t, how, r);
-		else if (how->role == RSH_DS_STATE)
-			rc = take_param(f, of, t, how, r);
-		else if (how->role == RSH_DS_EXPERT && t->n_keys == 0)
+		if (role == RSH_DS_OPTIMIZER)
+			rc = take_flat(f, of, t, r);
+		else if (role == RSH_DS_STATE)
+			rc = take_param(f, of, t, r);
+		else if (role == RSH_DS_EXPERT && t->n_keys == 0)
 			rc = keep_tensor(f, of, t, t->name,
 					 &f->tensors[f->n_tensors++]) ?:
-			     records_add(r, t);
-		else if (how->role != RSH_DS_EXPERT)
-			rc = take_module(f, of, t, how, r);
+			     rsh_push(r->v, r->n, r->cap, *t);
+		else if (role != RSH_DS_EXPERT)
+			rc = take_module(f, of, t, r);
 	}
 	rsh_sort(f->tensors, f->n_tensors, tensor_by_name);
 	rsh_sort(f->fragments, f->n_fragments, tensor_by_name);
 	rsh_sort(f->flats, f->n_flats, flat_order);
 	return rc;
-}
-
-/* A tensor of a kind that is not known must not be left out silently. */
-static int check_known(const struct rsh_torch_file *of, const char *path,
-		       const struct rsh_ds_reading *how, struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < of->n_values; i++) {
-		const struct rsh_torch_value *v = &of->values[i];
-		const bool of_model =
-			how->role == RSH_DS_EXPERT ||
-			((how->role == RSH_DS_MODEL ||
-			  how->role == RSH_DS_MODEL_PART) && v->n_keys == 2 &&
-			 v->keys[0].text &&
-			 (strcmp(v->keys[0].text, MODULE) == 0 ||
-			  strcmp(v->keys[0].text, FRAGMENTS) == 0));
-
-		if (v->make && of_model)
-			return rsh_error_set(err, ENOTSUP, "%s: tensor %s is "
-					     "of a kind that is not supported "
-					     "(%s)", path, v->name, v->make);
-	}
-	return 0;
 }
 
 /* ---- reading ---- */
@@ -364,17 +333,18 @@ void rsh_ds_file_free(void *file)
 	free(f);
 }
 
-int rsh_ds_file_read(const struct rsh_byte_source *bytes,
-		     const struct rsh_ds_reading *how, struct rsh_names *names,
-		     struct rsh_ds_file **out, struct rsh_ckpt_index **index,
-		     struct rsh_error *err)
+int rsh_ds_file_read(void *state, uint32_t file,
+		     const struct rsh_byte_source *bytes, bool full,
+		     struct rsh_names *names, void **out,
+		     struct rsh_ckpt_index **index, struct rsh_error *err)
 {
+	const struct rsh_source_ds *st = state;
+	struct records r = { .st = st, .l = &st->listed[file] };
 	struct rsh_ds_file *f = calloc(1, sizeof(*f));
-	struct looking l = { .how = how, .f = f };
+	struct looking l = { .role = r.l->is.role, .f = f };
 	const struct rsh_torch_parts parts = { .ctx = &l, .look = file_look };
 	struct rsh_error why = RSH_ERROR_INIT;
 	char path[RSH_TORCH_ITEM_PATH];
-	struct records r = { .n = 0 };
 	struct rsh_torch_file *of = NULL;
 	int rc;
 
@@ -383,12 +353,25 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 		return rsh_error_nomem(err);
 	rc = rsh_torch_file_read_parts(bytes, &parts, &of, &why);
 	/* The universal form has tensors without a dictionary. */
-	if (rc == -ENOTSUP && l.is_bare && how->role == RSH_DS_STATE)
+	if (rc == -ENOTSUP && l.is_bare && l.role == RSH_DS_STATE)
 		rc = rsh_torch_item_read(bytes, 0, bytes->size, path, &of, err);
 	else if (rc)
 		rsh_error_set(err, -rc, "%s", why.text);
-	rc = rc ?: check_known(of, bytes->path, how, err);
-	if (rc == 0 && file_take(f, of, how, &r))
+	/* A tensor of a kind that is not known must not be left out
+	 * silently. */
+	for (uint32_t i = 0; rc == 0 && i < of->n_values; i++) {
+		const struct rsh_torch_value *v = &of->values[i];
+		const char *of_dict = v->n_keys == 2 ? v->keys[0].text : NULL;
+
+		if (v->make &&
+		    (l.role == RSH_DS_EXPERT ||
+		     ((l.role == RSH_DS_MODEL || l.role == RSH_DS_MODEL_PART) &&
+		      of_dict && rsh_is_any(of_dict, MODULE, FRAGMENTS))))
+			rc = rsh_error_set(err, ENOTSUP, "%s: tensor %s is of "
+					   "a kind that is not supported (%s)",
+					   bytes->path, v->name, v->make);
+	}
+	if (rc == 0 && file_take(f, of, &r))
 		rc = rsh_error_nomem(err);
 	/* No group has two tensors of one key. */
 	for (uint32_t i = 1; i < f->n_flats && rc == 0; i++)
@@ -401,8 +384,7 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 	if (rc == 0 && names) {
 		of->tensors = r.v;
 		of->n_tensors = (uint32_t)r.n;
-		rc = rsh_torch_index(of, bytes, how->full, true, names, index,
-				     err);
+		rc = rsh_torch_index(of, bytes, full, true, names, index, err);
 	}
 	rsh_torch_file_free(of);
 	free(r.v);
@@ -410,25 +392,5 @@ int rsh_ds_file_read(const struct rsh_byte_source *bytes,
 		rsh_ds_file_free(f);
 	else
 		*out = f;
-	return rc;
-}
-
-int rsh_ds_listed_read(void *state, uint32_t file,
-		       const struct rsh_byte_source *bytes, bool full,
-		       struct rsh_names *names, void **out,
-		       struct rsh_ckpt_index **index, struct rsh_error *err)
-{
-	const struct rsh_source_ds *st = state;
-	const struct rsh_ds_listed *l = &st->listed[file];
-	const struct rsh_ds_reading how = {
-		.role = l->is.role, .rank = l->is.rank, .layout = &st->layout,
-		.full = full,
-		.param = l->param && l->is.role == RSH_DS_STATE ?
-			 rsh_ds_param_find(st->head, l->param) : NULL,
-	};
-	struct rsh_ds_file *f;
-	int rc = rsh_ds_file_read(bytes, &how, names, &f, index, err);
-
-	*out = f;
 	return rc;
 }

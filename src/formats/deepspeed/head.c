@@ -101,33 +101,67 @@ static int read_params(const struct reading *r,
 	return rc;
 }
 
-/* No name is twice in all groups. */
-static int check_names(const struct reading *r, const struct rsh_ds_head *h)
+/* An index finds a parameter that is not frozen first. */
+static int param_by_name(const void *a, const void *b)
 {
-	cleanup_free const char **names = NULL;
-	size_t n = h->frozen.n, k = 0;
+	const struct rsh_ds_param *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name) ?:
+	       (int)(*x)->frozen - (int)(*y)->frozen;
+}
+
+int rsh_ds_head_index(struct rsh_ds_head *h)
+{
+	size_t n = h->frozen.n;
 
 	for (uint32_t g = 0; g < h->n_groups; g++)
 		n += h->groups[g].n;
-	names = rsh_alloc_array(n + 1, sizeof(*names));
-	if (!names)
-		return rsh_error_nomem(r->err);
+	h->by_name = rsh_alloc_array(n, sizeof(*h->by_name));
+	if (!h->by_name)
+		return -ENOMEM;
+	h->n_names = 0;
 	for (uint32_t g = 0; g <= h->n_groups; g++) {
-		const struct rsh_ds_params *p = g < h->n_groups ?
-						&h->groups[g] : &h->frozen;
+		struct rsh_ds_params *p = g < h->n_groups ? &h->groups[g] :
+							    &h->frozen;
 
-		/* An empty parameter may be in both. */
-		for (uint32_t i = 0; i < p->n; i++)
-			if (g < h->n_groups || p->v[i].elements > 0)
-				names[k++] = p->v[i].name;
+		for (uint32_t i = 0; i < p->n; i++) {
+			p->v[i].frozen = g == h->n_groups;
+			h->by_name[h->n_names++] = &p->v[i];
+		}
 	}
-	rsh_sort(names, k, rsh_by_text);
-	for (size_t i = 1; i < k; i++)
-		if (strcmp(names[i - 1], names[i]) == 0)
-			return rsh_error_set(r->err, EBADMSG, "%s: damaged: "
-					     "it has parameter %s twice",
-					     r->path, names[i]);
+	rsh_sort(h->by_name, n, param_by_name);
 	return 0;
+}
+
+const struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
+					     const char *name, bool frozen)
+{
+	const struct rsh_ds_param like = { .name = name, .frozen = frozen };
+	const struct rsh_ds_param *key = &like, *const *found =
+		h ? rsh_find(&key, h->by_name, h->n_names, param_by_name) :
+		    NULL;
+
+	return found ? *found : NULL;
+}
+
+/* No name is twice in all groups, but an empty frozen parameter may be in one,
+ * too.  Only the chosen file keeps its index: each rank's has all names. */
+static int check_names(const struct reading *r, struct rsh_ds_head *h)
+{
+	int rc = rsh_ds_head_index(h) ? rsh_error_nomem(r->err) : 0;
+
+	for (size_t i = 1; rc == 0 && i < h->n_names; i++) {
+		const struct rsh_ds_param *p = h->by_name[i];
+
+		if (strcmp(h->by_name[i - 1]->name, p->name) == 0 &&
+		    (!p->frozen || p->elements > 0))
+			rc = rsh_error_set(r->err, EBADMSG, "%s: damaged: it "
+					   "has parameter %s twice", r->path,
+					   p->name);
+	}
+	free(steal_pointer(&h->by_name));
+	h->n_names = 0;
+	return rc;
 }
 
 static int read_groups(const struct reading *r,
@@ -275,25 +309,14 @@ int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 	rsh_pickle_number(rsh_pickle_find(root, "global_steps"), INT64_MAX, &out->step);
 	out->round_robin = robin && robin->kind == RSH_PV_BOOL &&
 			   robin->number;
-	out->has_frozen = !is_absent(frozen);
 	out->has_optimizer = !is_absent(rsh_pickle_find(root, "optimizer"));
 	rc = read_groups(&r, rsh_pickle_find(root, "param_shapes"), out);
-	if (rc == 0 && out->has_frozen)
+	if (rc == 0 && !is_absent(frozen))
 		rc = read_params(&r, frozen, &out->frozen);
 	return rc ?: check_names(&r, out) ?:
 	       read_buffers(&r, rsh_pickle_find(root, "buffer_names"), out) ?:
 	       read_aliases(&r, rsh_pickle_find(root, "shared_params"), out) ?:
 	       read_experts(&r, rsh_pickle_find(root, "num_experts"), out);
-}
-
-const struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
-					     const char *name)
-{
-	for (uint32_t g = 0; h && g < h->n_groups; g++)
-		for (uint32_t i = 0; i < h->groups[g].n; i++)
-			if (strcmp(h->groups[g].v[i].name, name) == 0)
-				return &h->groups[g].v[i];
-	return NULL;
 }
 
 static bool params_alike(const struct rsh_ds_params *a,
@@ -304,9 +327,8 @@ static bool params_alike(const struct rsh_ds_params *a,
 	for (uint32_t i = 0; i < a->n; i++) {
 		const struct rsh_ds_param *p = &a->v[i], *q = &b->v[i];
 
-		if (strcmp(p->name, q->name) != 0 || p->n_dims != q->n_dims ||
-		    (p->n_dims > 0 && memcmp(p->dims, q->dims, p->n_dims *
-					     sizeof(*p->dims)) != 0))
+		if (strcmp(p->name, q->name) != 0 ||
+		    !rsh_dims_equal(p->n_dims, p->dims, q->n_dims, q->dims))
 			return false;
 	}
 	return true;
