@@ -74,29 +74,21 @@ static void check_file(const struct rsh_ranks_file *f, uint64_t size)
 		check_spec(&f->specs.v[i]);
 }
 
-static void ways_clear(struct rsh_ranks_ways *w)
-{
-	pthread_mutex_destroy(&w->lock);
-	rsh_names_free(w->names);
-	rsh_arena_clear(&w->arena);
-	free(w->meshes);
-	free(w->hows);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_bytes b = { data, size };
 	const struct rsh_byte_source src = { fuzz_pread_within, &b, size,
 					     "fuzz" };
 	struct rsh_names *names = rsh_names_new();
-	struct rsh_ranks_ways ways = { .n_meshes = 0 };
+	struct rsh_ranks_listed listed = { .described = NULL };
+	struct rsh_source_ranks st = { .listed = &listed };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *ix = NULL;
-	struct rsh_ranks_file *f;
+	void *f;
 	int rc;
 
-	pthread_mutex_init(&ways.lock, NULL);
-	rc = rsh_ranks_file_read(&src, NULL, &ways, false, names, &f, &ix, &err);
+	pthread_mutex_init(&st.ways.lock, NULL);
+	rc = rsh_ranks_file_read(&st, 0, &src, false, names, &f, &ix, &err);
 	if (rc) {
 		require((rc == -EBADMSG || rc == -ENOTSUP) && *err.text);
 	} else {
@@ -106,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		rsh_ckpt_index_free(ix);
 		rsh_ranks_file_free(f);
 	}
-	ways_clear(&ways);
+	rsh_ranks_ways_clear(&st.ways);
 	rsh_names_free(names);
 	return 0;
 }

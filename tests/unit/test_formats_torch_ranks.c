@@ -271,7 +271,8 @@ static void test_groups(void **state)
 		assert_true(k < n);
 		assert_int_equal(groups[i].n, wanted[k].n);
 		for (uint32_t r = 1; r < groups[i].n; r++)
-			assert_true(groups[i].ranks[r - 1] < groups[i].ranks[r]);
+			assert_true(groups[i].v[r - 1].number <
+				    groups[i].v[r].number);
 	}
 	rsh_arena_clear(&arena);
 }

@@ -49,42 +49,36 @@ static int listed_add(struct rsh_source_ds *st, const char *name)
 
 /* ---- which files there are ---- */
 
-static int refuse(const struct rsh_source_ds *st, const char *name, int code,
-		  const char *what, struct rsh_error *err)
-{
-	return rsh_error_set(err, code, "%s%s%s: %s",
-			     st->all.path, *name ? "/" : "", name, what);
-}
-
 /* Checks what the names say. */
 static int check_names(const struct rsh_source_ds *st, struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
 	uint32_t n_models = 0, n_parts = 0;
 
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_ds_listed *l = &st->listed[i];
-		const bool cut = l->is.tensor > 0 && !st->is_universal;
+	for (uint32_t i = 0; i < j->n; i++) {
+		const struct rsh_ds_name *is = &st->listed[i].is;
+		const bool pipeline = is->role == RSH_DS_PIPELINE;
 
-		if (cut || l->is.role == RSH_DS_PIPELINE)
-			return rsh_error_set(err, ENOTSUP, "%s/%s: it is of a "
-					     "%s parallel model: convert it "
-					     "with ds_to_universal.py, and "
-					     "mount the result", st->all.path,
-					     st->all.names[i], l->is.role ==
-					     RSH_DS_PIPELINE ? "pipeline" :
-							       "tensor");
-		n_models += l->is.role == RSH_DS_MODEL && l->is.tensor == 0;
-		n_parts += l->is.role == RSH_DS_MODEL_PART &&
-			   l->is.tensor == 0;
+		if (pipeline || (is->tensor > 0 && !st->is_universal))
+			return rsh_joined_refuse(
+				j, j->names[i], ENOTSUP, err, "it is of a %s "
+				"parallel model: convert it with "
+				"ds_to_universal.py, and mount the result",
+				pipeline ? "pipeline" : "tensor");
+		n_models += is->role == RSH_DS_MODEL && is->tensor == 0;
+		n_parts += is->role == RSH_DS_MODEL_PART && is->tensor == 0;
 	}
 	if (n_models > 1)
-		return refuse(st, st->all.dir, EBADMSG, "two files are of the "
-			      "model of tensor parallel rank 0", err);
+		return rsh_joined_refuse(j, j->dir, EBADMSG, err, "two files "
+					 "are of the model of tensor parallel "
+					 "rank 0");
 	if (n_models > 0 && n_parts > 0)
-		return refuse(st, st->all.dir, EBADMSG, "files of models of ZeRO 3 "
-			      "and of another stage are side by side", err);
+		return rsh_joined_refuse(j, j->dir, EBADMSG, err, "files of "
+					 "models of ZeRO 3 and of another "
+					 "stage are side by side");
 	return n_models + n_parts > 0 ? 0 :
-	       refuse(st, st->all.dir, ENOENT, "it has no file of a model", err);
+	       rsh_joined_refuse(j, j->dir, ENOENT, err, "it has no file of a "
+				 "model");
 }
 
 /* Returns the file of a role and a rank; all.n: there is none. */
@@ -100,48 +94,42 @@ static uint32_t find_file(const struct rsh_source_ds *st,
 	return i;
 }
 
-/* Checks that each rank below `world` has one file of a role, and no other has
- * one.  *missing is the first rank that has none, or `world`. */
+/* Checks that each rank below `world` has one file of a role, of the `what`,
+ * and no other has one.  With `missing`, which is the first rank that has none
+ * or `world`, ranks may have none. */
 static int check_ranks(const struct rsh_source_ds *st, enum rsh_ds_role role,
-		       uint32_t world, uint32_t *missing,
+		       const char *what, uint32_t world, uint32_t *missing,
 		       struct rsh_error *err)
 {
 	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
+	const struct rsh_joined *j = &st->all;
+	uint32_t first = 0;
 
 	if (!has)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_ds_listed *l = &st->listed[i];
+	for (uint32_t i = 0; i < j->n; i++) {
+		const struct rsh_ds_name *is = &st->listed[i].is;
 
-		if (l->is.role != role || l->is.tensor != 0)
+		if (is->role != role || is->tensor != 0)
 			continue;
-		if (l->is.rank >= world)
-			return rsh_error_set(err, EBADMSG, "%s/%s: %u rank%s "
-					     "wrote the checkpoint, and this "
-					     "is a file of rank %u",
-					     st->all.path,
-					     st->all.names[i], world,
-					     world == 1 ? "" : "s",
-					     l->is.rank);
-		if (has[l->is.rank])
-			return rsh_error_set(err, EBADMSG, "%s/%s: another "
-					     "file is of rank %u, too",
-					     st->all.path,
-					     st->all.names[i], l->is.rank);
-		has[l->is.rank] = true;
+		if (is->rank >= world)
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "%u rank%s wrote "
+				"the checkpoint, and this is a file of rank "
+				"%u", world, world == 1 ? "" : "s", is->rank);
+		if (has[is->rank])
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "another file is "
+				"of rank %u, too", is->rank);
+		has[is->rank] = true;
 	}
-	*missing = 0;
-	while (*missing < world && has[*missing])
-		++*missing;
-	return 0;
-}
-
-static int say_missing(const struct rsh_source_ds *st, const char *what,
-		       uint32_t rank, uint32_t world, struct rsh_error *err)
-{
-	return rsh_error_set(err, ENOENT, "%s%s%s: rank %u of %u has no file "
-			     "of the %s", st->all.path,
-			     *st->all.dir ? "/" : "", st->all.dir, rank, world, what);
+	while (first < world && has[first])
+		first++;
+	if (missing)
+		*missing = first;
+	return missing || first == world ? 0 :
+	       rsh_joined_refuse(j, j->dir, ENOENT, err, "rank %u of %u has "
+				 "no file of the %s", first, world, what);
 }
 
 /* ---- reading ---- */
@@ -159,8 +147,9 @@ static int read_file(struct rsh_source_ds *st, uint32_t file,
 
 	*out = read;
 	return rc == 0 || rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc :
-	       refuse(st, st->all.names[file], -rc, "it cannot be read, and "
-		      "no other file has what it has", err);
+	       rsh_joined_refuse(&st->all, st->all.names[file], -rc, err,
+				 "it cannot be read, and no other file has "
+				 "what it has");
 }
 
 /* Finds and reads the file of the model, of ZeRO 3 that of rank 0. */
@@ -172,8 +161,8 @@ static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
 	if (st->model == st->all.n)
 		st->model = find_file(st, RSH_DS_MODEL_PART, 0);
 	if (st->model == st->all.n)
-		return refuse(st, st->all.dir, ENOENT, "rank 0 has no file of the "
-			      "model", err);
+		return rsh_joined_refuse(&st->all, st->all.dir, ENOENT, err,
+					 "rank 0 has no file of the model");
 	rc = read_file(st, st->model, &st->head_file, err);
 	if (rc)
 		return rc;
@@ -183,38 +172,40 @@ static int choose_model(struct rsh_source_ds *st, struct rsh_error *err)
 	st->layout.head = st->head;
 	st->is_3 = st->listed[st->model].is.role == RSH_DS_MODEL_PART;
 	return st->head->wrong && !st->is_universal ?
-	       refuse(st, st->all.names[st->model], ENOTSUP,
-		      st->head->wrong, err) : 0;
+	       rsh_joined_refuse(&st->all, st->all.names[st->model], ENOTSUP,
+				 err, "%s", st->head->wrong) : 0;
 }
 
 /* Sets where parameters are, from the file of the optimizer of rank 0. */
 static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 			 struct rsh_error *err)
 {
-	const char *name = st->all.names[file];
+	const char *name = st->all.names[file], *wrong = NULL;
 	cleanup_free uint64_t *piece = NULL;
 	struct rsh_ds_file *f = NULL;
-	int rc = read_file(st, file, &f, err);
+	int rc = read_file(st, file, &f, err), code = EBADMSG;
 
-	if (rc == 0 && f->zero.wrong)
-		rc = refuse(st, name, ENOTSUP, f->zero.wrong, err);
-	if (rc == 0 && (f->zero.stage == 3) != st->is_3)
-		rc = refuse(st, name, EBADMSG, "its stage of ZeRO is not that "
-			    "of the model", err);
-	if (rc == 0) {
-		piece = rsh_alloc_array((size_t)f->zero.n_groups + 1,
-					sizeof(*piece));
-		rc = piece ? 0 : rsh_error_nomem(err);
+	if (rc)
+		return rc;
+	piece = rsh_alloc_array((size_t)f->zero.n_groups + 1, sizeof(*piece));
+	if (f->zero.wrong) {
+		wrong = f->zero.wrong;
+		code = ENOTSUP;
+	} else if ((f->zero.stage == 3) != st->is_3) {
+		wrong = "its stage of ZeRO is not that of the model";
+	} else if (!piece) {
+		rc = rsh_error_nomem(err);
 	}
-	for (uint32_t g = 0; rc == 0 && g < f->zero.n_groups; g++) {
+	for (uint32_t g = 0; !rc && !wrong && g < f->zero.n_groups; g++) {
 		const struct rsh_ds_flat *flat = rsh_ds_flat_find(f, g, "");
 
 		if (!flat || flat->is_odd)
-			rc = refuse(st, name, EBADMSG, "damaged: a group has "
-				    "no flat tensor", err);
+			wrong = "damaged: a group has no flat tensor";
 		else
 			piece[g] = flat->elements;
 	}
+	if (wrong)
+		rc = rsh_joined_refuse(&st->all, name, code, err, "%s", wrong);
 	rc = rc ?: rsh_ds_layout_make(st->head, &f->zero, piece, name,
 				      &st->all.arena, &st->layout, err);
 	rsh_ds_file_free(f);
@@ -310,13 +301,14 @@ static bool has_role(const struct rsh_source_ds *st, enum rsh_ds_role role)
 /* Each layer has all of its experts. */
 static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
 	const struct rsh_ds_head *h = st->head;
 	uint32_t n_layers = h->n_layers;
 
 	if (n_layers == 0)
-		return refuse(st, st->all.dir, EBADMSG, "nothing says how many "
-			      "experts there are", err);
-	for (uint32_t i = 0; i < st->all.n; i++)
+		return rsh_joined_refuse(j, j->dir, EBADMSG, err, "nothing "
+					 "says how many experts there are");
+	for (uint32_t i = 0; i < j->n; i++)
 		if (st->listed[i].is.role == RSH_DS_EXPERT &&
 		    st->listed[i].is.layer >= n_layers)
 			n_layers = st->listed[i].is.layer + 1;
@@ -327,20 +319,19 @@ static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
 		for (uint64_t k = 0; k < n; k++) {
 			uint32_t found = 0;
 
-			for (uint32_t i = 0; i < st->all.n; i++)
-				found += st->listed[i].is.role ==
-						 RSH_DS_EXPERT &&
-					 st->listed[i].is.layer == layer &&
-					 st->listed[i].is.expert == k;
+			for (uint32_t i = 0; i < j->n; i++) {
+				const struct rsh_ds_name *is =
+					&st->listed[i].is;
+
+				found += is->role == RSH_DS_EXPERT &&
+					 is->layer == layer && is->expert == k;
+			}
 			if (found != 1)
-				return rsh_error_set(
-					err, found ? EBADMSG : ENOENT, "%s%s%s"
-					": expert %u of layer %u %s",
-					st->all.path,
-					*st->all.dir ? "/" : "", st->all.dir,
-					(uint32_t)k, layer,
-					found ? "is in two files" :
-						"is missing");
+				return rsh_joined_refuse(
+					j, j->dir, found ? EBADMSG : ENOENT,
+					err, "expert %u of layer %u %s",
+					(uint32_t)k, layer, found ?
+					"is in two files" : "is missing");
 		}
 	}
 	return 0;
@@ -350,14 +341,15 @@ static int check_experts(const struct rsh_source_ds *st, struct rsh_error *err)
  * and others have those of the module. */
 static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
 	uint32_t first = find_file(st, RSH_DS_OPTIMIZER, 0), missing = 0;
 	uint32_t world = (uint32_t)rsh_max_u64(st->head->world, 1);
 	int rc = 0;
 
 	if (!st->head->has_shapes &&
 	    (st->is_3 || has_role(st, RSH_DS_OPTIMIZER)))
-		return refuse(st, st->all.names[st->model], EBADMSG,
-			      "damaged: it has no param_shapes", err);
+		return rsh_joined_refuse(j, j->names[st->model], EBADMSG, err,
+					 "damaged: it has no param_shapes");
 	if (!st->head->has_shapes)
 		return 0;
 	if (first < st->all.n)
@@ -366,17 +358,14 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 		return rc;
 	if (first < st->all.n && st->head->world > 0 &&
 	    st->head->world != st->layout.world)
-		return rsh_error_set(err, EBADMSG, "%s/%s: it is of %u ranks, "
-				     "and the model of %u",
-				     st->all.path,
-				     st->all.names[first], st->layout.world,
-				     world);
+		return rsh_joined_refuse(j, j->names[first], EBADMSG, err,
+					 "it is of %u ranks, and the model of "
+					 "%u", st->layout.world, world);
 	world = first < st->all.n ? st->layout.world : world;
-	rc = check_ranks(st, RSH_DS_OPTIMIZER, world, &missing, err);
-	if (rc || missing == world)
+	rc = check_ranks(st, RSH_DS_OPTIMIZER, "optimizer", world,
+			 st->is_3 ? NULL : &missing, err);
+	if (rc || st->is_3 || missing == world)
 		return rc;
-	if (st->is_3)
-		return say_missing(st, "optimizer", missing, world, err);
 	st->lacks_optimizer = true;
 	st->from_module = "files of the optimizer are missing: the weights "
 			  "are those of the module, in the type of the "
@@ -387,29 +376,30 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 /* Each parameter has its masters, and these must be those of the model. */
 static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
+	struct rsh_ds_head *h = st->head;
 	bool same = true;
 	int rc = 0;
 
-	for (uint32_t g = 0; g < st->head->n_groups; g++)
-		for (uint32_t i = 0; i < st->head->groups[g].n; i++) {
-			const struct rsh_ds_param *p =
-				&st->head->groups[g].v[i];
+	for (uint32_t i = 0; i < j->n; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
+		struct rsh_ds_param *p = l->is.role == RSH_DS_STATE &&
+					 strcmp(l->key, RSH_DS_FP32) == 0 ?
+			rsh_ds_param_find(h, l->param, false) : NULL;
 
-			uint32_t k = 0;
+		if (p)
+			p->has_masters = true;
+	}
+	for (uint32_t g = 0; g < h->n_groups; g++)
+		for (uint32_t i = 0; i < h->groups[g].n; i++) {
+			const struct rsh_ds_param *p = &h->groups[g].v[i];
 
-			while (k < st->all.n &&
-			       (st->listed[k].is.role != RSH_DS_STATE ||
-				strcmp(st->listed[k].key, RSH_DS_FP32) != 0 ||
-				strcmp(st->listed[k].param, p->name) != 0))
-				k++;
-			if (p->elements > 0 && k == st->all.n)
+			if (p->elements > 0 && !p->has_masters)
 				return rsh_error_set(
 					err, ENOENT, "%s/%szero/%s/fp32.pt is "
-					"missing",
-					st->all.path,
-					st->all.dir, p->name);
+					"missing", j->path, j->dir, p->name);
 		}
-	if (!st->is_3 && st->head->round_robin && st->head->world > 1)
+	if (!st->is_3 && h->round_robin && h->world > 1)
 		rc = masters_compare(st, &same, err);
 	if (rc == 0 && !same)
 		st->from_module = "DeepSpeed's conversion mixed up the "
@@ -424,10 +414,10 @@ static int choose_weights(struct rsh_source_ds *st, struct rsh_error *err)
 	if (st->is_file) {
 		st->from_module = "SOURCE is the file of the module";
 		return st->head->n_layers > 0 ?
-		       refuse(st, st->all.names[st->model], ENOTSUP,
-			      "experts of the model are in other files: "
-			      "SOURCE is the directory with all files", err) :
-		       0;
+		       rsh_joined_refuse(&st->all, st->all.names[st->model],
+					 ENOTSUP, err, "experts of the model "
+					 "are in other files: SOURCE is the "
+					 "directory with all files") : 0;
 	}
 	if (has_role(st, RSH_DS_EXPERT) || st->head->n_layers > 0) {
 		st->from_module = "the model has experts: masters and the "
@@ -496,7 +486,7 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		&rsh_ds_files, sizeof(*st), s, candidate, &first, &end);
 	cleanup_free char *offloaded = NULL;
 	struct rsh_ds_name is;
-	uint32_t world, missing;
+	uint32_t world;
 	struct rsh_stat at;
 	int rc;
 
@@ -527,8 +517,9 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && !st->is_file &&
 	    rsh_store_look(rsh_source_store(s), offloaded, &at) == 0)
-		rc = refuse(st, offloaded, ENOTSUP, "tensors are in files of "
-			    "NVMe offload, which are not supported", err);
+		rc = rsh_joined_refuse(&st->all, offloaded, ENOTSUP, err,
+				       "tensors are in files of NVMe offload, "
+				       "which are not supported");
 	if (rc)
 		return rc;
 	rc = choose_model(st, err) ?: choose_weights(st, err);
@@ -536,9 +527,8 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 	if (rc == 0 && st->is_3) {
 		world = st->layout.world ? st->layout.world :
 			(uint32_t)rsh_max_u64(st->head->world, 1);
-		rc = check_ranks(st, RSH_DS_MODEL_PART, world, &missing, err);
-		if (rc == 0 && missing < world)
-			rc = say_missing(st, "model", missing, world, err);
+		rc = check_ranks(st, RSH_DS_MODEL_PART, "model", world, NULL,
+				 err);
 		rsh_ds_layout_frozen(st->head, world);
 	}
 	if (rc == 0)

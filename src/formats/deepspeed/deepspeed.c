@@ -41,83 +41,52 @@ static int ds_read(const struct rsh_read_job *job, struct rsh_offers *out,
 
 /* ---- values ---- */
 
-/* What says where tensors are, and what belongs to a job of one size. */
-static bool is_of_layout(const char *key)
-{
-	static const char *const keys[] = {
-		"module", "buffer_names", "optimizer", "param_shapes",
-		"frozen_param_shapes", "frozen_param_fragments",
-		"shared_params", "ds_config", "ds_version", "dp_world_size",
-		"mp_world_size", "checkpoint_parallel_dimensions",
-		"sparse_tensor_module_names", "num_experts",
-		"universal_checkpoint_info",
-	};
-
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (strcmp(keys[i], key) == 0)
-			return true;
-	return false;
-}
-
-/* Returns how many keys are before those that are shown; UINT32_MAX: the value
- * is not shown. */
-static uint32_t keys_skipped(const struct rsh_torch_value *v,
-			     enum rsh_ds_role role)
-{
-	static const char *const before[] = {
-		"optimizer_state_dict", "base_optimizer_state",
-		"param_groups",
-	};
-	const char *first = v->n_keys ? v->keys[0].text : v->name;
-	uint32_t i = 0;
-
-	if (role != RSH_DS_OPTIMIZER && role != RSH_DS_VALUES)
-		return first && !is_of_layout(first) ? 0 : UINT32_MAX;
-	/* Numbers of parameters have no meaning. */
-	if (v->n_keys < 2 || (v->keys[v->n_keys - 1].text &&
-			      strcmp(v->keys[v->n_keys - 1].text, "params") == 0))
-		return UINT32_MAX;
-	while (i + 1 < v->n_keys && v->keys[i].text &&
-	       (strcmp(v->keys[i].text, before[0]) == 0 ||
-		strcmp(v->keys[i].text, before[1]) == 0))
-		i++;
-	return v->keys[i].text && strcmp(v->keys[i].text, before[2]) == 0 ?
-	       i : UINT32_MAX;
-}
-
 /* The values of a file. */
 struct file_values {
 	struct rsh_source_ds *st;
 	enum rsh_ds_role role;
 };
 
-/* Names those of the optimizer optimizer.param_groups.0.lr. */
+/* What says where tensors are, and what belongs to a job of one size, is not
+ * shown.  Names those of the optimizer optimizer.param_groups.0.lr. */
 static int value_take(void *ctx, const struct rsh_torch_value *v,
 		      struct rsh_joined_value *out)
 {
 	const struct file_values *of = ctx;
 	struct rsh_arena *arena = &of->st->all.arena;
-	const uint32_t skipped = keys_skipped(v, of->role);
+	const char *first = v->n_keys ? v->keys[0].text : v->name;
+	const char *rest = v->name, *last;
+	const uint32_t n = v->n_keys;
 	struct rsh_path_key *own;
-	const char *rest = v->name;
+	uint32_t i = 0;
 
-	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
-	if (skipped == UINT32_MAX)
-		return 0;
+	*out = (struct rsh_joined_value){ v->name, v->keys, n };
 	if (of->role != RSH_DS_OPTIMIZER && of->role != RSH_DS_VALUES)
-		return 1;
-	own = rsh_arena_array(arena, struct rsh_path_key,
-			      (size_t)v->n_keys + 1);
+		return first && !rsh_is_any(
+			first, "module", "buffer_names", "optimizer",
+			"param_shapes", "frozen_param_shapes",
+			"frozen_param_fragments", "shared_params", "ds_config",
+			"ds_version", "dp_world_size", "mp_world_size",
+			"checkpoint_parallel_dimensions",
+			"sparse_tensor_module_names", "num_experts",
+			"universal_checkpoint_info");
+	/* Numbers of parameters have no meaning. */
+	last = n > 0 ? v->keys[n - 1].text : NULL;
+	if (n < 2 || (last && strcmp(last, "params") == 0))
+		return 0;
+	while (i + 1 < n && v->keys[i].text &&
+	       rsh_is_any(v->keys[i].text, "optimizer_state_dict",
+			  "base_optimizer_state"))
+		rest += strlen(v->keys[i++].text) + 1;
+	if (!v->keys[i].text || strcmp(v->keys[i].text, "param_groups") != 0)
+		return 0;
+	own = rsh_arena_array(arena, struct rsh_path_key, (size_t)n + 1);
 	if (!own)
 		return -ENOMEM;
 	own[0].text = "optimizer";
-	for (uint32_t i = 0; i < skipped; i++)
-		rest += strlen(v->keys[i].text) + 1;
-	memcpy(own + 1, v->keys + skipped,
-	       (v->n_keys - skipped) * sizeof(*own));
+	memcpy(own + 1, v->keys + i, (n - i) * sizeof(*own));
 	*out = (struct rsh_joined_value){
-		rsh_arena_format(arena, "optimizer.%s", rest), own,
-		v->n_keys - skipped + 1,
+		rsh_arena_format(arena, "optimizer.%s", rest), own, n - i + 1,
 	};
 	return out->name ? 1 : -ENOMEM;
 }
@@ -181,24 +150,17 @@ static int ds_whole(const struct rsh_source *s, struct rsh_error *err)
  * others that belong to its job. */
 static bool ds_is_beside(const char *name, bool is_dir)
 {
-	static const char *const own[] = {
-		RSH_DS_LATEST, RSH_DS_LATEST_UNIVERSAL, "zero_to_fp32.py",
-		"zero_to_torch.py", "trainer_state.json",
-	};
-
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-		if (strcmp(own[i], name) == 0)
-			return false;
-	return !is_dir;
+	return !is_dir && !rsh_is_any(name, RSH_DS_LATEST,
+				      RSH_DS_LATEST_UNIVERSAL,
+				      "zero_to_fp32.py", "zero_to_torch.py",
+				      "trainer_state.json");
 }
 
 /* ---- steps, for --resume ---- */
 
-#define STEP "global_step"
-
 static enum rsh_part ds_step_part(const char *path, struct rsh_step_name *out)
 {
-	const char *file = rsh_step_dir_read(path, STEP, out);
+	const char *file = rsh_step_dir_read(path, "global_step", out);
 	struct rsh_ds_name is;
 
 	if (!file)

@@ -71,6 +71,7 @@ struct rsh_ds_param {
 	uint64_t at;
 	uint64_t share; /* of ZeRO 3: elements of it that each rank has */
 	bool frozen;
+	bool has_masters; /* in a file of the universal form */
 };
 
 struct rsh_ds_params {
@@ -86,7 +87,7 @@ struct rsh_ds_head {
 	struct rsh_ds_params *groups;
 	struct rsh_ds_params frozen;
 	/* Of the chosen file: all parameters, ascending by name (malloc). */
-	const struct rsh_ds_param **by_name;
+	struct rsh_ds_param **by_name;
 	size_t n_names;
 	uint32_t n_buffers, n_aliases;
 	const char **buffers; /* ascending */
@@ -138,8 +139,8 @@ bool rsh_ds_heads_alike(const struct rsh_ds_head *a,
 /* Sets by_name.  Returns 0 or -ENOMEM. */
 int rsh_ds_head_index(struct rsh_ds_head *h);
 /* Returns the parameter of a name; NULL: there is none, or h is NULL. */
-const struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
-					     const char *name, bool frozen);
+struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
+				       const char *name, bool frozen);
 bool rsh_ds_is_buffer(const struct rsh_ds_head *h, const char *name);
 
 /* ---- where parameters are (layout.c) ---- */

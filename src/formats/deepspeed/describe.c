@@ -400,57 +400,47 @@ static bool fits_rank(const struct rsh_source_ds *st,
 	return true;
 }
 
-/* Finds out whether the file of an optimizer is that of another rank; `world`:
- * it is not, or nothing says so. */
-static uint32_t find_rank(const struct rsh_source_ds *st,
-			  const struct rsh_ds_zero *z, uint32_t own)
-{
-	const uint32_t world = st->layout.world;
-	uint32_t rank = 0;
-
-	if (z->n_slices == 0 || st->head->round_robin || fits_rank(st, z, own))
-		return world;
-	while (rank < world && !fits_rank(st, z, rank))
-		rank++;
-	return rank;
-}
-
 /* Checks that files are of one save. */
 static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 {
-	const char *path = st->all.path;
+	const struct rsh_joined *j = &st->all;
+	const struct rsh_ds_layout *layout = &st->layout;
 
-	for (uint32_t i = 0; i < st->all.n; i++) {
-		const struct rsh_ds_listed *l = &st->listed[i];
-		const struct rsh_ds_file *f = st->all.files[i];
-		const char *name = st->all.names[i];
+	for (uint32_t i = 0; i < j->n; i++) {
+		const struct rsh_ds_name *is = &st->listed[i].is;
+		const struct rsh_ds_file *f = j->files[i];
+		const struct rsh_ds_zero *z = f ? &f->zero : NULL;
+		const bool of_optimizer = is->role == RSH_DS_OPTIMIZER;
+		uint32_t rank = layout->world;
 
 		if (!f)
-			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
-					     "read, and no other file has what "
-					     "it has", path, name);
-		if (l->is.role == RSH_DS_OPTIMIZER &&
-		    (f->zero.stage != st->layout.stage ||
-		     f->zero.world != st->layout.world ||
-		     f->zero.n_groups != st->head->n_groups))
-			return rsh_error_set(err, EBADMSG, "%s/%s: it is of "
-					     "another save than other files: "
-					     "its stage, its groups or the "
-					     "number of ranks differ", path, name);
-		if (l->is.role == RSH_DS_OPTIMIZER &&
-		    find_rank(st, &f->zero, l->is.rank) < st->layout.world)
-			return rsh_error_set(err, EBADMSG, "%s/%s: the file is "
-					     "of rank %u, not %u", path, name,
-					     find_rank(st, &f->zero,
-						       l->is.rank),
-					     l->is.rank);
-		if ((l->is.role == RSH_DS_MODEL ||
-		     l->is.role == RSH_DS_MODEL_PART) &&
+			return rsh_joined_refuse(j, j->names[i], ENOENT, err,
+						 "it cannot be read, and no "
+						 "other file has what it has");
+		if (of_optimizer && (z->stage != layout->stage ||
+				     z->world != layout->world ||
+				     z->n_groups != st->head->n_groups))
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of "
+				"another save than other files: its stage, its "
+				"groups or the number of ranks differ");
+		/* It may say that it is that of another rank. */
+		if (of_optimizer && z->n_slices > 0 && !st->head->round_robin &&
+		    !fits_rank(st, z, is->rank))
+			for (rank = 0; rank < layout->world &&
+				       !fits_rank(st, z, rank);)
+				rank++;
+		if (rank < layout->world)
+			return rsh_joined_refuse(j, j->names[i], EBADMSG, err,
+						 "the file is of rank %u, not "
+						 "%u", rank, is->rank);
+		if ((is->role == RSH_DS_MODEL ||
+		     is->role == RSH_DS_MODEL_PART) &&
 		    !rsh_ds_heads_alike(&f->head, st->head))
-			return rsh_error_set(err, EBADMSG, "%s/%s: it is of "
-					     "another save than other files: "
-					     "the step, the number of ranks or "
-					     "the parameters differ", path, name);
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of "
+				"another save than other files: the step, the "
+				"number of ranks or the parameters differ");
 	}
 	return 0;
 }

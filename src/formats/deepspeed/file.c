@@ -145,15 +145,6 @@ struct records {
 	size_t n, cap;
 };
 
-static void row_major_strides(uint32_t n_dims, const uint64_t *dims,
-			      uint64_t *strides)
-{
-	uint64_t n = 1;
-
-	for (uint32_t d = n_dims; d-- > 0; n *= rsh_max_u64(dims[d], 1))
-		strides[d] = n;
-}
-
 /* Adds the boxes of a run of a flat tensor. */
 static int records_add_run(struct records *r, struct rsh_torch_file *of,
 			   const struct rsh_torch_tensor *t, const char *key,
@@ -169,20 +160,14 @@ static int records_add_run(struct records *r, struct rsh_torch_file *of,
 		return 0;
 	one.from += run->at;
 	for (uint32_t i = 0; i < n; i++) {
-		uint64_t *dims = rsh_arena_array(&of->arena_, uint64_t,
-						 2 * (size_t)p->n_dims);
+		const uint64_t *dims = rsh_arena_copy(
+			&of->arena_, boxes[i].size, p->n_dims);
 
 		one.name = rsh_ds_record(&of->arena_, key, p->name, i);
-		if (!dims || !one.name)
-			return -ENOMEM;
-		memcpy(dims, boxes[i].size, p->n_dims * sizeof(*dims));
-		row_major_strides(p->n_dims, dims, dims + p->n_dims);
-		one.n_dims = p->n_dims;
-		one.dims = dims;
-		one.strides = dims + p->n_dims;
-		one.elements = rsh_box_elements(&boxes[i]);
 		one.n_keys = 0;
-		if (rsh_push(r->v, r->n, r->cap, one))
+		if (dims)
+			rsh_torch_reshape(&one, p->n_dims, dims, &of->arena_);
+		if (of->arena_.failed || rsh_push(r->v, r->n, r->cap, one))
 			return -ENOMEM;
 		one.from += one.elements;
 	}
@@ -274,18 +259,10 @@ static int take_param(struct rsh_ds_file *f, struct rsh_torch_file *of,
 		return 0;
 	one.name = PARAM;
 	if (p && p->n_dims != 1 && t->n_dims == 1 && t->strides[0] == 1 &&
-	    t->elements == p->elements) {
-		uint64_t *strides = rsh_arena_array(&of->arena_, uint64_t,
-						    p->n_dims);
-
-		if (!strides)
-			return -ENOMEM;
-		row_major_strides(p->n_dims, p->dims, strides);
-		one.n_dims = p->n_dims;
-		one.dims = p->dims;
-		one.strides = strides;
-	}
-	return keep_tensor(f, of, &one, "", &f->tensors[f->n_tensors++]) ?:
+	    t->elements == p->elements)
+		rsh_torch_reshape(&one, p->n_dims, p->dims, &of->arena_);
+	return of->arena_.failed ? -ENOMEM :
+	       keep_tensor(f, of, &one, "", &f->tensors[f->n_tensors++]) ?:
 	       rsh_push(r->v, r->n, r->cap, one);
 }
 
@@ -351,7 +328,7 @@ int rsh_ds_file_read(void *state, uint32_t file,
 	*out = NULL;
 	if (!f)
 		return rsh_error_nomem(err);
-	rc = rsh_torch_file_read_parts(bytes, &parts, &of, &why);
+	rc = rsh_torch_file_read(bytes, &parts, &of, &why);
 	/* The universal form has tensors without a dictionary. */
 	if (rc == -ENOTSUP && l.is_bare && l.role == RSH_DS_STATE)
 		rc = rsh_torch_item_read(bytes, 0, bytes->size, path, &of, err);

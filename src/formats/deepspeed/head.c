@@ -133,11 +133,12 @@ int rsh_ds_head_index(struct rsh_ds_head *h)
 	return 0;
 }
 
-const struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
-					     const char *name, bool frozen)
+struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
+				       const char *name, bool frozen)
 {
 	const struct rsh_ds_param like = { .name = name, .frozen = frozen };
-	const struct rsh_ds_param *key = &like, *const *found =
+	const struct rsh_ds_param *key = &like;
+	struct rsh_ds_param **found =
 		h ? rsh_find(&key, h->by_name, h->n_names, param_by_name) :
 		    NULL;
 

@@ -12,6 +12,7 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,30 +47,31 @@ static int has_step(const struct rsh_store *store, const char *path)
 /* Returns whether weights of Hugging Face are there, which are preferred. */
 static bool is_of_weights(const char *name)
 {
-	return strcmp(name, "model.safetensors") == 0 ||
-	       strcmp(name, "model.safetensors.index.json") == 0 ||
-	       strcmp(name, "pytorch_model.bin") == 0 ||
-	       strcmp(name, "pytorch_model.bin.index.json") == 0;
+	return rsh_is_any(name, "model.safetensors",
+			  "model.safetensors.index.json", "pytorch_model.bin",
+			  "pytorch_model.bin.index.json");
 }
 
-/* Returns whether a directory with that name may be that of a step: nothing
- * else has such a number at its end, or it is beside a file that says so. */
-static bool may_be_tag(const char *name, bool any)
+/* Nothing else has such a name. */
+static bool is_tag(const char *name, size_t n, uint64_t *step)
 {
-	static const char usual[] = "global_step";
+	(void)n, (void)step;
+	return rsh_begins_any(name, "global_step");
+}
 
-	return strncmp(name, usual, strlen(usual)) == 0 ||
-	       (any && name[0] != '.' && !strchr(name, '.') &&
-		strcmp(name, RSH_DS_LATEST) != 0 &&
-		strcmp(name, RSH_DS_LATEST_UNIVERSAL) != 0);
+/* A directory beside a file that says so may have any name. */
+static bool may_be_tag(const char *name, size_t n, uint64_t *step)
+{
+	return is_tag(name, n, step) ||
+	       (name[0] != '.' && !strchr(name, '.') &&
+		!rsh_is_any(name, RSH_DS_LATEST, RSH_DS_LATEST_UNIVERSAL));
 }
 
 /* Returns whether a file that DeepSpeed writes beside its steps is there. */
 static bool is_mark(const char *name)
 {
-	return strcmp(name, RSH_DS_LATEST) == 0 ||
-	       strcmp(name, RSH_DS_LATEST_UNIVERSAL) == 0 ||
-	       strcmp(name, "zero_to_fp32.py") == 0;
+	return rsh_is_any(name, RSH_DS_LATEST, RSH_DS_LATEST_UNIVERSAL,
+			  "zero_to_fp32.py");
 }
 
 /* Adds the directories of steps in `dir` to a list.  Stops after the first one
@@ -77,7 +79,7 @@ static bool is_mark(const char *name)
 static int tags_list(const struct rsh_store *store, const char *dir,
 		     bool only_one, struct rsh_path_list *out)
 {
-	struct rsh_path_list names = { 0 };
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	int rc = rsh_path_list_read(&names, store, dir);
 	unsigned looked_at = 0;
 	bool any = false;
@@ -86,72 +88,52 @@ static int tags_list(const struct rsh_store *store, const char *dir,
 		any |= is_mark(names.v[i]);
 	for (size_t i = names.n; i-- > 0 && rc == 0;) {
 		cleanup_free char *path = NULL;
-		int has;
 
-		if (!may_be_tag(names.v[i], any) ||
+		if (!(any ? may_be_tag : is_tag)(names.v[i], 0, NULL) ||
 		    (only_one && looked_at++ >= DIRS_LOOKED_AT))
 			continue;
 		path = path_join(dir, names.v[i]);
-		has = path ? has_step(store, path) : -ENOMEM;
-		rc = has > 0 ? rsh_path_list_add(out, names.v[i]) : has;
-		if (has > 0 && only_one)
+		rc = path ? has_step(store, path) : -ENOMEM;
+		if (rc <= 0)
+			continue;
+		rc = rsh_path_list_add(out, names.v[i]);
+		if (only_one)
 			break;
 	}
-	rsh_path_list_clear(&names);
 	return rc;
 }
 
 /* ---- the Trainer ---- */
 
-static bool run_step_read(const char *name, uint64_t *step)
+static bool run_step_read(const char *name, size_t len, uint64_t *step)
 {
 	const size_t n = strlen(RUN_STEP);
 
-	return strncmp(name, RUN_STEP, n) == 0 &&
-	       rsh_number_read(name + n, strlen(name + n), step);
+	return rsh_begins_any(name, RUN_STEP) &&
+	       rsh_number_read(name + n, len - n, step);
 }
 
 /* Returns 1 if a checkpoint-N has steps of DeepSpeed and no weights beside
  * them, 0 if not, or -errno. */
 static int is_run_step(const struct rsh_store *store, const char *dir)
 {
-	struct rsh_path_list tags = { 0 };
+	cleanup_path_list struct rsh_path_list tags = { 0 };
 	cleanup_dir struct rsh_dir *d = NULL;
-	int more = rsh_dir_open(store, dir, &d), rc;
+	int more = rsh_dir_open(store, dir, &d);
 	const char *name;
 	bool any = false;
 
 	while (more >= 0 && (more = rsh_dir_next(d, &name)) > 0) {
 		if (is_of_weights(name))
 			return 0;
-		any |= is_mark(name) || may_be_tag(name, false);
+		any |= is_mark(name) || is_tag(name, 0, NULL);
 	}
 	if (more < 0 || !any)
 		return rsh_errno_is_absent(-more) ? 0 : more;
-	rc = tags_list(store, dir, true, &tags);
-	rc = rc ?: tags.n > 0;
-	rsh_path_list_clear(&tags);
-	return rc;
+	return tags_list(store, dir, true, &tags) ?: tags.n > 0;
 }
 
 /* ---- bidding ---- */
-
-static bool look_is_tag(const char *name)
-{
-	return may_be_tag(name, false);
-}
-
-static bool look_may_be_tag(const char *name)
-{
-	return may_be_tag(name, true);
-}
-
-static bool look_is_run(const char *name)
-{
-	uint64_t step;
-
-	return run_step_read(name, &step);
-}
 
 int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
@@ -169,9 +151,9 @@ int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		return RSH_BID_SURE;
 	return rsh_look_count(l, is_of_weights, &first) == 0 &&
 	       (rsh_joined_look(l, rsh_look_count(l, is_mark, &first) > 0 ?
-				look_may_be_tag : look_is_tag, has_step) ||
-		rsh_joined_look(l, look_is_run, is_run_step)) ? RSH_BID_SURE :
-								RSH_BID_NO;
+				may_be_tag : is_tag, has_step) ||
+		rsh_joined_look(l, run_step_read, is_run_step)) ?
+	       RSH_BID_SURE : RSH_BID_NO;
 }
 
 /* ---- listing ---- */
@@ -195,7 +177,7 @@ static int list_universal(const struct rsh_format_step *d)
 {
 	const struct rsh_store *store = rsh_source_store(d->source);
 	cleanup_free char *zero = path_join(d->dir, ZERO);
-	struct rsh_path_list names = { 0 };
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	int rc = zero ? rsh_path_list_read(&names, store, zero) : -ENOMEM;
 
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
@@ -208,7 +190,6 @@ static int list_universal(const struct rsh_format_step *d)
 		rc = dir ? rsh_format_list_step(&of, state_take) : -ENOMEM;
 		rc = rsh_errno_is_absent(-rc) ? 0 : rc;
 	}
-	rsh_path_list_clear(&names);
 	return rsh_errno_is_absent(-rc) ? 0 : rc;
 }
 
@@ -272,7 +253,7 @@ static int latest_read(const struct rsh_source *s, const char *dir,
 /* Adds the steps in SOURCE. */
 static int list_tags(struct rsh_source *s, struct rsh_error *err)
 {
-	struct rsh_path_list tags = { 0 };
+	cleanup_path_list struct rsh_path_list tags = { 0 };
 	int rc = tags_list(rsh_source_store(s), "", false, &tags);
 
 	if (rc)
@@ -284,7 +265,6 @@ static int list_tags(struct rsh_source *s, struct rsh_error *err)
 			step.n = 0;
 		rc = list_step(s, tags.v[i], tags.v[i], &step, err);
 	}
-	rsh_path_list_clear(&tags);
 	return rc;
 }
 
@@ -294,7 +274,7 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 			 struct rsh_error *err)
 {
 	const struct rsh_step step = { .n = 1, .numbers = { number } };
-	struct rsh_path_list tags = { 0 };
+	cleanup_path_list struct rsh_path_list tags = { 0 };
 	cleanup_free char *latest = NULL, *path = NULL;
 	const char *tag = NULL;
 	int rc = tags_list(rsh_source_store(s), dir, false, &tags);
@@ -310,7 +290,6 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 		rc = path ? list_step(s, path, dir, &step, err) :
 			    rsh_error_nomem(err);
 	}
-	rsh_path_list_clear(&tags);
 	return rc;
 }
 
@@ -320,20 +299,18 @@ static int list_file(struct rsh_source *s, const char *file,
 		     struct rsh_error *err)
 {
 	struct rsh_ds_name is;
+	char part[32] = "";
 
 	rsh_ds_name_read(file, &is);
+	if (is.role == RSH_DS_MODEL)
+		return rsh_format_list_file(s, file) ? rsh_error_nomem(err) : 0;
 	if (is.role == RSH_DS_OPTIMIZER || is.role == RSH_DS_MODEL_PART)
-		return rsh_error_set(err, EINVAL, "%s/%s: it is the part of "
-				     "rank %u of a checkpoint of DeepSpeed: "
-				     "SOURCE is the directory with the files "
-				     "of all ranks", rsh_source_path(s), file,
-				     is.rank);
-	if (is.role != RSH_DS_MODEL)
-		return rsh_error_set(err, EINVAL, "%s/%s: it is a part of a "
-				     "checkpoint of DeepSpeed: SOURCE is the "
-				     "directory with the files of all ranks",
-				     rsh_source_path(s), file);
-	return rsh_format_list_file(s, file) ? rsh_error_nomem(err) : 0;
+		snprintf(part, sizeof(part), " of rank %u", is.rank);
+	return rsh_error_set(err, EINVAL, "%s/%s: it is %s part%s of a "
+			     "checkpoint of DeepSpeed: SOURCE is the "
+			     "directory with the files of all ranks",
+			     rsh_source_path(s), file, *part ? "the" : "a",
+			     part);
 }
 
 /* Returns the first file of a candidate. */
@@ -383,7 +360,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
 	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
-	struct rsh_path_list names = { 0 };
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	int has = has_step(store, ""), rc;
 	uint64_t step;
 
@@ -404,13 +381,12 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
 		int is;
 
-		if (!run_step_read(names.v[i], &step))
+		if (!run_step_read(names.v[i], strlen(names.v[i]), &step))
 			continue;
 		is = is_run_step(store, names.v[i]);
 		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
 		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
 	}
-	rsh_path_list_clear(&names);
 	return rc;
 }
 

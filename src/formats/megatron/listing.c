@@ -60,50 +60,37 @@ static bool dir_read(const char *name, struct rsh_megatron_listed *out)
 
 /* ---- directories ---- */
 
-/* Adds DIR/FILE for each of the directories of ranks that has it. */
-static int add_files(const struct rsh_store *store, const char *step,
-		     const struct rsh_path_list *dirs, const char *file,
+/* Lists the files of the step in a directory: those of the model, then those of
+ * states.  *out is empty for a step of another form.  Returns 0 or -errno. */
+static int step_list(const struct rsh_store *store, const char *dir,
 		     struct rsh_path_list *out)
 {
+	static const char *const kinds[] = {
+		RSH_MEGATRON_FILE, RSH_MEGATRON_OPTIMIZER,
+	};
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	struct rsh_megatron_listed l;
 	struct rsh_stat st;
-	int rc = 0;
-
-	for (size_t i = 0; i < dirs->n && rc == 0; i++) {
-		cleanup_free char *path = NULL;
-
-		if (!dir_read(dirs->v[i], &l))
-			continue;
-		path = rsh_text_format("%s%s/%s", step, dirs->v[i], file);
-		rc = !path ? -ENOMEM : rsh_store_look(store, path, &st);
-		if (rc == 0)
-			rc = rsh_path_list_add(out, path);
-		else if (rsh_errno_is_absent(-rc))
-			rc = 0;
-	}
-	return rc;
-}
-
-/* Lists the files of a step, which is a directory with a slash at its end, or
- * "": those of the model, then those of states.  *out is empty for a step of
- * another form.  Returns 0 or -errno. */
-static int step_list(const struct rsh_store *store, const char *step,
-		     struct rsh_path_list *out)
-{
-	cleanup_free char *path = strndup(step, strlen(step) -
-						(*step != '\0'));
-	struct rsh_path_list names = { 0 };
-	bool other = false;
-	int rc = path ? rsh_path_list_read(&names, store, path) : -ENOMEM;
+	int rc = rsh_path_list_read(&names, store, dir);
 
 	for (size_t i = 0; i < names.n; i++)
-		other |= strcmp(names.v[i], RSH_DCP_METADATA) == 0;
-	if (rc == 0 && !other)
-		rc = add_files(store, step, &names, RSH_MEGATRON_FILE, out);
-	if (rc == 0 && out->n > 0)
-		rc = add_files(store, step, &names, RSH_MEGATRON_OPTIMIZER,
-			       out);
-	rsh_path_list_clear(&names);
+		if (strcmp(names.v[i], RSH_DCP_METADATA) == 0)
+			return rc;
+	for (unsigned k = 0; k < 2 && (k == 0 || out->n > 0); k++)
+		for (size_t i = 0; i < names.n && rc == 0; i++) {
+			cleanup_free char *path = NULL;
+
+			if (!dir_read(names.v[i], &l))
+				continue;
+			path = rsh_text_format("%s%s%s/%s", dir,
+					       *dir ? "/" : "", names.v[i],
+					       kinds[k]);
+			rc = path ? rsh_store_look(store, path, &st) : -ENOMEM;
+			if (rc == 0)
+				rc = rsh_path_list_add(out, path);
+			else if (rsh_errno_is_absent(-rc))
+				rc = 0;
+		}
 	return rc;
 }
 
@@ -113,26 +100,14 @@ static int step_list(const struct rsh_store *store, const char *step,
  * another form, in which the job saves now, 0 if neither, or -errno. */
 static int has_step(const struct rsh_store *store, const char *dir)
 {
-	cleanup_free char *step = rsh_text_format("%s/", dir);
 	cleanup_free char *metadata = rsh_text_format("%s/" RSH_DCP_METADATA,
 						      dir);
-	struct rsh_path_list files = { 0 };
+	cleanup_path_list struct rsh_path_list files = { 0 };
 	struct rsh_stat st;
-	int rc;
 
 	if (*dir && metadata && rsh_store_look(store, metadata, &st) == 0)
 		return 2;
-	rc = step ? step_list(store, *dir ? step : "", &files) : -ENOMEM;
-	rc = rc ?: files.n > 0;
-	rsh_path_list_clear(&files);
-	return rc;
-}
-
-static bool may_be_step(const char *name)
-{
-	uint64_t step;
-
-	return rsh_megatron_step_read(name, strlen(name), &step);
+	return step_list(store, dir, &files) ?: files.n > 0;
 }
 
 int rsh_megatron_bid(const struct rsh_look *l, struct rsh_bid_more *more)
@@ -149,7 +124,8 @@ int rsh_megatron_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		has = has_step(rsh_source_store(l->source), "");
 	rsh_look_fail(l, "", has < 0 ? has : 0);
 	more->is_step = has > 0;
-	return more->is_step || rsh_joined_look(l, may_be_step, has_step) == 1 ?
+	return more->is_step ||
+	       rsh_joined_look(l, rsh_megatron_step_read, has_step) == 1 ?
 	       RSH_BID_SURE : RSH_BID_NO;
 }
 
@@ -163,10 +139,8 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 		s, name, *name ? name : rsh_path_name(rsh_source_path(s)),
 		{ .n = *name != '\0', .numbers = { number } },
 	};
-	cleanup_free char *dir = rsh_text_format("%s%s", name,
-						 *name ? "/" : "");
-	struct rsh_path_list files = { 0 };
-	int rc = dir ? step_list(rsh_source_store(s), dir, &files) : -ENOMEM;
+	cleanup_path_list struct rsh_path_list files = { 0 };
+	int rc = step_list(rsh_source_store(s), name, &files);
 
 	for (size_t i = 0; i < files.n && rc == 0; i++)
 		/* Files of states are after all of the model. */
@@ -174,7 +148,6 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 					  rsh_has_suffix(
 						  files.v[i],
 						  RSH_MEGATRON_OPTIMIZER));
-	rsh_path_list_clear(&files);
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 
@@ -184,7 +157,7 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 static int list_steps(struct rsh_source *s, uint64_t last,
 		      struct rsh_error *err)
 {
-	struct rsh_path_list names = { 0 };
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
 	bool there = last > 0;
 	uint64_t step;
@@ -206,7 +179,6 @@ static int list_steps(struct rsh_source *s, uint64_t last,
 		else
 			rc = list_step(s, names.v[i], step, err);
 	}
-	rsh_path_list_clear(&names);
 	return rc;
 }
 
@@ -248,55 +220,45 @@ int rsh_megatron_open(struct rsh_source *s,
 
 /* ---- the chosen step ---- */
 
-/* Takes the files of the candidate, in whose order they are. */
-static int take_files(struct rsh_source *s, struct rsh_source_megatron *st,
-		      size_t first, size_t end)
-{
-	for (size_t i = first; i < end; i++) {
-		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-		const char *dir = strstr(c->name, "mp_rank");
-
-		/* That of a step that cannot be listed is no file. */
-		if (!dir || !dir_read(dir, &st->listed[st->all.n]))
-			continue;
-		if (!rsh_has_suffix(c->name, RSH_MEGATRON_OPTIMIZER))
-			st->n++;
-		c->rank = rsh_joined_add_file(&st->all, c->name);
-		st->all.dir = rsh_arena_strndup(&st->all.arena, c->name,
-						(size_t)(dir - c->name));
-		if (st->all.arena.failed || c->rank == RSH_DCP_NO_FILE)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-/* Returns the file of the model in the directory of a file. */
-static uint32_t model_beside(const struct rsh_source_megatron *st,
-			     const char *name)
-{
-	const size_t n = (size_t)(strrchr(name, '/') - name) + 1;
-	uint32_t i = 0;
-
-	while (i < st->n && strncmp(st->all.names[i], name, n) != 0)
-		i++;
-	return i < st->n ? i : RSH_MEGATRON_NO_FILE;
-}
-
 int rsh_megatron_choose(struct rsh_source *s, uint32_t candidate,
 			struct rsh_error *err)
 {
 	size_t first, end;
 	struct rsh_source_megatron *st = rsh_joined_choose(
 		&rsh_megatron_files, sizeof(*st), s, candidate, &first, &end);
+	struct rsh_joined *j;
 
 	if (!st)
 		return rsh_error_nomem(err);
-	st->listed = rsh_arena_array(&st->all.arena, struct rsh_megatron_listed,
+	j = &st->all;
+	st->listed = rsh_arena_array(&j->arena, struct rsh_megatron_listed,
 				     end - first);
-	if (!st->listed || take_files(s, st, first, end))
+	/* Files of the candidate are in its order. */
+	for (size_t i = first; i < end && !j->arena.failed; i++) {
+		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
+		const char *dir = strstr(c->name, "mp_rank");
+
+		/* That of a step that cannot be listed is no file. */
+		if (!dir || !dir_read(dir, &st->listed[j->n]))
+			continue;
+		st->n += !rsh_has_suffix(c->name, RSH_MEGATRON_OPTIMIZER);
+		c->rank = rsh_joined_add_file(j, c->name);
+		if (c->rank == RSH_DCP_NO_FILE)
+			return rsh_error_nomem(err);
+		j->dir = rsh_arena_strndup(&j->arena, c->name,
+					   (size_t)(dir - c->name));
+	}
+	if (j->arena.failed)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < st->all.n; i++)
-		st->listed[i].model = i < st->n ? i :
-			model_beside(st, st->all.names[i]);
+	/* The file of the model in the same directory. */
+	for (uint32_t i = 0; i < j->n; i++) {
+		const char *name = j->names[i];
+		const size_t n = (size_t)(strrchr(name, '/') - name) + 1;
+		uint32_t k = i < st->n ? i : 0;
+
+		while (k < st->n && strncmp(j->names[k], name, n) != 0)
+			k++;
+		st->listed[i].model = k < st->n ? k : RSH_MEGATRON_NO_FILE;
+	}
 	return 0;
 }

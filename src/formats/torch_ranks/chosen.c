@@ -85,10 +85,9 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 			v[k].n_models++;
 	}
 	if (n == 0)
-		return rsh_error_set(err, ENOENT, "%s%s%s: it has files of an "
-				     "optimizer, and none of a model",
-				     rsh_source_path(s), *st->all.dir ? "/" : "",
-				     st->all.dir);
+		return rsh_joined_refuse(&st->all, st->all.dir, ENOENT, err,
+					 "it has files of an optimizer, and "
+					 "none of a model");
 	config = config_world(s, st->all.dir);
 	if (n == 1 && config && config != v[0].size)
 		return rsh_error_set(err, EBADMSG, "%s/%sfsdp_config.json says "
@@ -104,12 +103,10 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 		if (v[i].n_models == v[i].size)
 			st->world = v[i].size;
 	if (!st->world)
-		return rsh_error_set(err, EINVAL, "%s%s%s: files of %u and of "
-				     "%u ranks are side by side, and no "
-				     "fsdp_config.json says which are the "
-				     "newer ones", rsh_source_path(s),
-				     *st->all.dir ? "/" : "", st->all.dir, v[0].size,
-				     v[1].size);
+		return rsh_joined_refuse(
+			&st->all, st->all.dir, EINVAL, err, "files of %u and "
+			"of %u ranks are side by side, and no fsdp_config.json "
+			"says which are the newer ones", v[0].size, v[1].size);
 	if (n > 1)
 		rsh_log_notice("%s%s%s: files of several jobs are side by "
 			       "side; those of %u ranks are taken",
@@ -235,8 +232,8 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 					     "files of two saves: SOURCE is a "
 					     "directory with one of them",
 					     rsh_source_path(s),
-					     groups[g - 1].names[0],
-					     groups[g].names[0]);
+					     groups[g - 1].v->name,
+					     groups[g].v->name);
 	for (size_t g = 0; g < n; g++) {
 		const char *stem = strrchr(groups[g].stem, '/');
 
@@ -254,17 +251,17 @@ static int take_groups(struct rsh_source *s, struct rsh_source_ranks *st,
 		c->rank = RSH_RANK_UNKNOWN;
 		for (size_t g = 0; g < n && !l; g++)
 			for (uint32_t k = 0; k < groups[g].n && !l; k++) {
-				const char *name = groups[g].names[k];
-				const char *at = name + groups[g].at;
+				const struct rsh_ranks_numbered *v =
+					&groups[g].v[k];
 
-				if (strcmp(name, c->name) != 0)
+				if (strcmp(v->name, c->name) != 0)
 					continue;
 				l = ranks_add(st, c, (uint32_t)g,
-					      groups[g].ranks[k]);
+					      (uint32_t)v->number);
 				if (!l)
 					return rsh_error_nomem(err);
-				l->at = groups[g].at;
-				l->n = rsh_count_digits(at, strlen(at));
+				l->at = v->at;
+				l->n = v->n;
 			}
 	}
 	return 0;

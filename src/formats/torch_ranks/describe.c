@@ -115,12 +115,6 @@ static int cut_find(struct describing *w, const struct rsh_ranks_how *how,
 
 /* ---- chunks ---- */
 
-static int chunk_add(struct describing *w, const struct ref *r, uint32_t n_dims,
-		     const uint64_t *from, const uint64_t *size)
-{
-	return rsh_joined_chunk(w->j, r->file, r->e->key, n_dims, from, size);
-}
-
 /* Sets the box of the rank at a place in the mesh; `cuts` are those of the axes
  * that are not cut into ranges. */
 static void box_placed(const struct rsh_ranks_how *how,
@@ -197,17 +191,6 @@ static int check_same(struct describing *w, const struct ref *a,
 }
 
 /* ---- one tensor ---- */
-
-/* A plain tensor is whole in each file. */
-static int plain_take(struct describing *w, const struct ref *r, size_t n)
-{
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = (i ? check_same(w, r, &r[i], "is a plain tensor") : 0) ?:
-		     chunk_add(w, &r[i], r[i].e->n_dims, NULL, r[i].e->dims);
-	return rc;
-}
 
 /* Returns the number of the file that a rank should have, beside that of `like`
  * and in its place; RSH_DCP_NO_FILE: it is not known. */
@@ -337,7 +320,8 @@ static int placed_take_mesh(struct describing *w, const struct ref *r, size_t n,
 		has[own->place] = true;
 		box_placed(how, s, cuts, own->place, &box);
 		rc = placed_check(w, &r[i], &box) ?:
-		     chunk_add(w, &r[i], s->n_dims, box.from, box.size);
+		     rsh_joined_chunk(w->j, r[i].file, r[i].e->key, s->n_dims,
+				      box.from, box.size);
 	}
 	return rc;
 }
@@ -421,7 +405,6 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 static int sharded_take(struct describing *w, const struct ref *r, size_t n)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
-	const size_t dims_bytes = s->n_dims * sizeof(*s->dims);
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -429,15 +412,15 @@ static int sharded_take(struct describing *w, const struct ref *r, size_t n)
 		const struct rsh_ranks_box *b = &e->spec->boxes[e->piece];
 		size_t k;
 
-		if (s->n_dims > 0 &&
-		    (e->n_dims != s->n_dims ||
-		     memcmp(e->dims, b->size, dims_bytes) != 0))
+		if (s->n_dims > 0 && !rsh_dims_equal(e->n_dims, e->dims,
+						     s->n_dims, b->size))
 			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s "
 						"has another shape of its "
 						"shard than it says",
 						w->j->names[r[i].file]);
 		k = chunk_find(w, i, b->from, b->size, s->n_dims);
-		rc = chunk_add(w, &r[i], s->n_dims, b->from, b->size);
+		rc = rsh_joined_chunk(w->j, r[i].file, e->key, s->n_dims,
+				      b->from, b->size);
 		if (rc == 0 && k < i)
 			rc = check_same(w, &r[k], &r[i], "has one shard in "
 					"several files");
@@ -487,12 +470,10 @@ static int check_alike(struct describing *w, const struct ref *r, size_t n)
 			what = "one has a part of it, and the other all";
 		else if (r->e->dtype != r[i].e->dtype)
 			what = "they have different types of it";
-		else if (s ? s->n_dims != t->n_dims ||
-			     memcmp(s->dims, t->dims,
-				    s->n_dims * sizeof(*s->dims)) != 0 :
-			     r->e->n_dims != r[i].e->n_dims ||
-			     memcmp(r->e->dims, r[i].e->dims,
-				    r->e->n_dims * sizeof(*r->e->dims)) != 0)
+		else if (s ? !rsh_dims_equal(s->n_dims, s->dims, t->n_dims,
+					     t->dims) :
+			     !rsh_dims_equal(r->e->n_dims, r->e->dims,
+					     r[i].e->n_dims, r[i].e->dims))
 			what = "they have different shapes of it";
 		if (what)
 			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s and "
@@ -518,9 +499,14 @@ static int tensor_take(void *ctx, void *first, size_t n)
 		.n_keys = r->shown.n_keys, .keys = r->shown.keys,
 	};
 	int rc = check_alike(w, r, n) ?:
-		 (!s ? plain_take(w, r, n) :
-		  s->how ? placed_take(w, r, n, axes) : sharded_take(w, r, n));
+		 (!s ? 0 : s->how ? placed_take(w, r, n, axes) :
+				    sharded_take(w, r, n));
 
+	/* A plain tensor is whole in each file. */
+	for (size_t i = 0; i < n && rc == 0 && !s; i++)
+		rc = (i ? check_same(w, r, &r[i], "is a plain tensor") : 0) ?:
+		     rsh_joined_chunk(w->j, r[i].file, r[i].e->key,
+				      r[i].e->n_dims, NULL, r[i].e->dims);
 	if (rc)
 		return rc < 0 ? rc : 0;
 	for (uint32_t d = 0; d < t.n_dims && !t.axes; d++)
@@ -761,7 +747,7 @@ static void ranks_clear(void *state)
 }
 
 const struct rsh_joined_format rsh_ranks_files = {
-	.read = rsh_ranks_kept_read,
+	.read = rsh_ranks_file_read,
 	.free_it = rsh_ranks_file_free,
 	.describe = ranks_describe,
 	.about = ranks_about,

@@ -13,35 +13,9 @@
 
 /* ---- tensors ---- */
 
-/* The storage of a tensor may have more than the tensor, which is padding. */
-static int file_add(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
-		    const struct rsh_torch_tensor *t)
+static bool has_no_piece(const struct rsh_ranks_spec *s)
 {
-	const struct rsh_torch_storage *s = &of->storages[t->storage];
-	const unsigned width = rsh_dtype_size(t->dtype);
-	struct rsh_ranks_entry *e = &f->v[f->n++];
-	struct rsh_torch_layout l;
-	uint8_t *order = NULL;
-
-	rsh_torch_layout(t, &l);
-	if (l.dense && !rsh_torch_is_row_major(l.order, t->n_dims) &&
-	    !(order = rsh_arena_copy(&f->arena, l.order, t->n_dims)))
-		return -ENOMEM;
-	*e = (struct rsh_ranks_entry){
-		.key = rsh_ranks_text_keep(f->specs.ways, t->name),
-		.dtype = t->dtype, .n_dims = t->n_dims,
-		.dims = rsh_ranks_dims_keep(&f->specs, t->dims, t->n_dims),
-		.storage = t->storage, .from = t->from,
-		.has_crc = s->has_crc && t->from == 0 &&
-			   s->bytes == t->elements * width,
-		.crc = s->crc, .offset = s->offset + t->from * width,
-		.bytes = l.span * width, .order = order,
-	};
-	e->name = e->key;
-	/* The file of torch is freed. */
-	e->keys = rsh_path_keys_copy(t->keys, t->n_keys, &f->arena);
-	e->n_keys = t->n_keys;
-	return e->key && e->dims && e->keys ? 0 : -ENOMEM;
+	return !s->how && s->n_boxes == 0;
 }
 
 /* Tensors and specs are in the order of the file.  A piece after the first has
@@ -64,12 +38,34 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 			f->rank = s->v[i].rank;
 	for (uint32_t i = 0; i < of->n_tensors; i++) {
 		const struct rsh_torch_tensor *t = &of->tensors[i];
-		struct rsh_ranks_entry *e = &f->v[f->n];
-		const char *more = strchr(t->name, '\2');
+		const struct rsh_torch_storage *in = &of->storages[t->storage];
+		const unsigned width = rsh_dtype_size(t->dtype);
+		struct rsh_ranks_entry *e = &f->v[f->n++];
+		struct rsh_torch_layout l;
 
-		if (file_add(f, of, t))
+		rsh_torch_layout(t, &l);
+		*e = (struct rsh_ranks_entry){
+			.key = rsh_ranks_text_keep(s->ways, t->name),
+			.dtype = t->dtype, .n_dims = t->n_dims,
+			.dims = rsh_ranks_dims_keep(s, t->dims, t->n_dims),
+			.storage = t->storage, .from = t->from,
+			/* The storage may have padding, too. */
+			.has_crc = in->has_crc && t->from == 0 &&
+				   in->bytes == t->elements * width,
+			.crc = in->crc, .offset = in->offset + t->from * width,
+			.bytes = l.span * width, .n_keys = t->n_keys,
+			.order = l.dense && !rsh_torch_is_row_major(
+						    l.order, t->n_dims) ?
+				 rsh_arena_copy(&f->arena, l.order,
+						t->n_dims) : NULL,
+			/* The file of torch is freed. */
+			.keys = rsh_path_keys_copy(t->keys, t->n_keys,
+						   &f->arena),
+		};
+		e->name = e->key;
+		if (!e->key || f->arena.failed)
 			return rsh_error_nomem(err);
-		if (more && i > 0 && e[-1].spec) {
+		if (strchr(t->name, '\2') && i > 0 && e[-1].spec) {
 			e->spec = e[-1].spec;
 			e->piece = e[-1].piece + 1;
 			e->name = e->spec->name;
@@ -77,7 +73,7 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 		}
 		/* A rank may have no piece of a tensor. */
 		while (at < s->n && s->v[at].name != t->name &&
-		       s->v[at].how == NULL && s->v[at].n_boxes == 0)
+		       has_no_piece(&s->v[at]))
 			at++;
 		if (at < s->n && s->v[at].name == t->name) {
 			e->spec = &s->v[at++];
@@ -85,7 +81,7 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 			s->v[at - 1].name = e->name;
 		}
 	}
-	while (at < s->n && s->v[at].how == NULL && s->v[at].n_boxes == 0)
+	while (at < s->n && has_no_piece(&s->v[at]))
 		at++;
 	if (at < s->n)
 		return rsh_error_set(err, EBADMSG, "%s: tensor %s: damaged: it "
@@ -93,7 +89,7 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 				     s->v[at].name);
 	/* Names of tensors of which the file has no piece. */
 	for (size_t i = 0; i < s->n; i++)
-		if (s->v[i].how == NULL && s->v[i].n_boxes == 0) {
+		if (has_no_piece(&s->v[i])) {
 			s->v[i].name = rsh_ranks_text_keep(s->ways,
 							   s->v[i].name);
 			if (!s->v[i].name)
@@ -129,7 +125,7 @@ static int read_torch(struct rsh_ranks_file *f,
 {
 	const struct rsh_torch_parts parts = { &f->specs, rsh_ranks_spec_take };
 	struct rsh_torch_file *of = NULL;
-	int rc = rsh_torch_file_read_parts(bytes, &parts, &of, err) ?:
+	int rc = rsh_torch_file_read(bytes, &parts, &of, err) ?:
 		 file_take(f, of, bytes->path, err);
 
 	/* All tensors of a file are of one rank. */
@@ -245,12 +241,13 @@ static int read_described(struct rsh_ranks_file *f,
 	return rc;
 }
 
-int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
-			const struct rsh_tc_file *of,
-			struct rsh_ranks_ways *ways, bool full,
-			struct rsh_names *names, struct rsh_ranks_file **out,
+int rsh_ranks_file_read(void *state, uint32_t file,
+			const struct rsh_byte_source *bytes, bool full,
+			struct rsh_names *names, void **out,
 			struct rsh_ckpt_index **index, struct rsh_error *err)
 {
+	struct rsh_source_ranks *st = state;
+	const struct rsh_tc_file *of = st->listed[file].described;
 	struct rsh_ranks_file *f = calloc(1, sizeof(*f));
 	int rc;
 
@@ -258,7 +255,7 @@ int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
 	if (!f)
 		return rsh_error_nomem(err);
 	f->rank = of ? of->rank : UINT32_MAX;
-	f->specs.ways = ways;
+	f->specs.ways = &st->ways;
 	f->specs.arena = &f->arena;
 	rc = of ? read_described(f, bytes, of, full, names, index, err) :
 		  read_torch(f, bytes, full, names, index, err);
@@ -269,16 +266,3 @@ int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
 	return rc;
 }
 
-int rsh_ranks_kept_read(void *state, uint32_t file,
-			const struct rsh_byte_source *bytes, bool full,
-			struct rsh_names *names, void **out,
-			struct rsh_ckpt_index **index, struct rsh_error *err)
-{
-	struct rsh_source_ranks *st = state;
-	struct rsh_ranks_file *f;
-	int rc = rsh_ranks_file_read(bytes, st->listed[file].described,
-				     &st->ways, full, names, &f, index, err);
-
-	*out = f;
-	return rc;
-}

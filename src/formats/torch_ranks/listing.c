@@ -69,16 +69,19 @@ static int has_model(const struct rsh_store *store, const char *step)
 static int look_for_parts(const struct rsh_source *s, const char *name,
 			  uint32_t *rank, uint32_t *world)
 {
-	struct rsh_ranks_ways ways = { .n_meshes = 0 };
+	struct rsh_ranks_listed listed = { .described = NULL };
+	struct rsh_source_ranks st = { .listed = &listed };
 	cleanup_format_file struct rsh_format_file file;
 	struct rsh_error unused = RSH_ERROR_INIT;
-	struct rsh_ranks_file *f = NULL;
+	const struct rsh_ranks_file *f;
+	void *read = NULL;
 	int rc;
 
-	pthread_mutex_init(&ways.lock, NULL);
+	pthread_mutex_init(&st.ways.lock, NULL);
 	rc = rsh_format_file_open(s, name, &file, &unused) ?:
-	     rsh_ranks_file_read(&file.bytes, NULL, &ways, false, NULL, &f,
-				 NULL, &unused);
+	     rsh_ranks_file_read(&st, 0, &file.bytes, false, NULL, &read, NULL,
+				 &unused);
+	f = read;
 	if (rc)
 		rc = rc == -ENOMEM || rsh_errno_is_unread(-rc) ? rc : 0;
 	else if (f->specs.n > 0) {
@@ -94,21 +97,12 @@ static int look_for_parts(const struct rsh_source *s, const char *name,
 		}
 		rc = 1;
 	}
-	rsh_ranks_file_free(f);
-	rsh_ranks_ways_clear(&ways);
+	rsh_ranks_file_free(read);
+	rsh_ranks_ways_clear(&st.ways);
 	return rc;
 }
 
 /* ---- files of any program ---- */
-
-/* Returns whether a directory may be that of a rank: rank3, rank_3, 3. */
-static bool rank_dir_read(const char *name, size_t *at, uint64_t *rank)
-{
-	*at = strncmp(name, "rank_", 5) == 0 ? 5 :
-	      strncmp(name, "rank", 4) == 0 ? 4 : 0;
-	return rsh_digits_read(name + *at, strlen(name + *at),
-			       RSH_MESH_RANKS_MAX, rank);
-}
 
 /* Adds the files of directories of ranks to the names, as DIR/FILE: those that
  * one of the first two directories has. */
@@ -116,14 +110,19 @@ static int list_rank_dirs(const struct rsh_store *store,
 			  const char *const *names, size_t n,
 			  struct rsh_path_list *out)
 {
-	struct rsh_path_list dirs = { 0 }, files = { 0 };
-	size_t at;
+	cleanup_path_list struct rsh_path_list dirs = { 0 }, files = { 0 };
 	uint64_t rank;
 	int rc = 0;
 
-	for (size_t i = 0; i < n && rc == 0; i++)
-		if (rank_dir_read(names[i], &at, &rank))
+	/* rank3, rank_3 or 3 */
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		const char *at = names[i] +
+				 (rsh_begins_any(names[i], "rank_") ? 5 :
+				  rsh_begins_any(names[i], "rank") ? 4 : 0);
+
+		if (rsh_digits_read(at, strlen(at), RSH_MESH_RANKS_MAX, &rank))
 			rc = rsh_path_list_add(&dirs, names[i]);
+	}
 	rsh_path_list_sort(&dirs);
 	for (size_t d = 0; d < dirs.n && d < 2 && rc == 0 && files.n == 0; d++) {
 		bool any = false;
@@ -136,19 +135,17 @@ static int list_rank_dirs(const struct rsh_store *store,
 		if (!any)
 			rsh_path_list_clear(&files);
 	}
-	for (size_t d = 0; d < dirs.n && rc == 0; d++)
-		for (size_t i = 0; i < files.n && rc == 0; i++) {
-			cleanup_free char *path =
-				rsh_text_format("%s/%s", dirs.v[d], files.v[i]);
-			struct rsh_stat st;
+	for (size_t i = 0; i < dirs.n * files.n && rc == 0; i++) {
+		cleanup_free char *path =
+			rsh_text_format("%s/%s", dirs.v[i / files.n],
+					files.v[i % files.n]);
+		struct rsh_stat st;
 
-			if (!path)
-				rc = -ENOMEM;
-			else if (rsh_store_look(store, path, &st) == 0)
-				rc = rsh_path_list_add(out, path);
-		}
-	rsh_path_list_clear(&dirs);
-	rsh_path_list_clear(&files);
+		if (!path)
+			rc = -ENOMEM;
+		else if (rsh_store_look(store, path, &st) == 0)
+			rc = rsh_path_list_add(out, path);
+	}
 	return rc;
 }
 
@@ -159,8 +156,8 @@ static int groups_of_parts(const struct rsh_source *s,
 			   struct rsh_arena *arena,
 			   struct rsh_ranks_group **out, size_t *n_out)
 {
-	struct rsh_path_list all = { 0 };
-	size_t found = 0, kept = 0;
+	cleanup_path_list struct rsh_path_list all = { 0 };
+	size_t found = 0, kept = 0, at, end;
 	uint32_t rank, world;
 	int rc = 0;
 
@@ -173,56 +170,43 @@ static int groups_of_parts(const struct rsh_source *s,
 		const struct rsh_ranks_group *g = &(*out)[i];
 		int is = 0;
 
-		size_t at, end;
-
 		/* Of a single file only a name with a rank is a reason to look
 		 * into it. */
-		if (g->n == 1 && !rsh_rank_in_name(g->names[0],
-						   strlen(g->names[0]), &at,
+		if (g->n == 1 && !rsh_rank_in_name(g->v->name,
+						   strlen(g->v->name), &at,
 						   &end))
 			continue;
 		/* The file of one rank may be damaged. */
 		for (uint32_t k = 0; k < g->n && k < 2 && is == 0; k++)
-			is = look_for_parts(s, g->names[k], &rank, &world);
+			is = look_for_parts(s, g->v[k].name, &rank, &world);
 		rc = is < 0 ? is : 0;
 		if (is > 0 && (g->n > 1 || world > 1))
 			(*out)[kept++] = *g;
 	}
 	*n_out = kept;
-	rsh_path_list_clear(&all);
 	return rc;
 }
 
 /* ---- bidding ---- */
 
-static bool may_be_step(const char *name)
-{
-	uint64_t step;
-
-	return rsh_ranks_step_read(name, strlen(name), &step);
-}
-
-/* Returns whether SOURCE has files of one step, without a read of any. */
-static bool look_has_step(const struct rsh_look *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		if (is_model_name(l->names[i]))
-			return true;
-	for (size_t i = 1; i < N_ROLES; i++)
-		if (rsh_look_has(l, roles[i]))
-			return has_model(rsh_source_store(l->source), "") > 0;
-	return false;
-}
-
 int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_ranks_group *groups;
+	const char *first;
 	uint32_t rank, world;
 	size_t n = 0;
 	int rc;
 
-	more->is_step = !l->file && look_has_step(l);
+	/* Files of one step, without a read of any. */
+	if (!l->file && rsh_look_count(l, is_model_name, &first) > 0)
+		more->is_step = true;
+	for (size_t i = 1; i < N_ROLES && !l->file && !more->is_step; i++)
+		if (rsh_look_has(l, roles[i])) {
+			more->is_step = has_model(rsh_source_store(l->source),
+						  "") > 0;
+			break;
+		}
 	if (!rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	if (l->file) {
@@ -233,7 +217,7 @@ int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		/* Any file of torch.save() is one of PyTorch. */
 		return rc > 0 ? RSH_BID_SURE + 1 : RSH_BID_NO;
 	}
-	if (more->is_step || rsh_joined_look(l, may_be_step, has_model))
+	if (more->is_step || rsh_joined_look(l, rsh_ranks_step_read, has_model))
 		return RSH_BID_SURE;
 	if (rsh_look_has(l, RSH_TC_METADATA)) {
 		struct rsh_error why = RSH_ERROR_INIT;
@@ -307,7 +291,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
 	struct rsh_arena arena = { NULL, 0 };
-	struct rsh_path_list names = { 0 };
+	cleanup_path_list struct rsh_path_list names = { 0 };
 	struct rsh_step step = { .n = 1 };
 	struct rsh_ranks_group *groups;
 	struct rsh_tc *tc = NULL;
@@ -324,10 +308,8 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 					&step.numbers[0]))
 			rc = list_step(s, names.v[i], &step, err);
 	*steps = *steps && rsh_source_n_on_list(s) > 0;
-	if (rc || rsh_source_n_on_list(s) > 0) {
-		rsh_path_list_clear(&names);
+	if (rc || rsh_source_n_on_list(s) > 0)
 		return rc;
-	}
 	/* The files that metadata.pkl names and that exist, or those of any
 	 * program: all groups that have parts, as one step. */
 	if (rsh_store_look(store, RSH_TC_METADATA, &st) == 0) {
@@ -343,12 +325,11 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 		for (size_t i = 0; i < n && rc == 0; i++)
 			for (uint32_t k = 0; k < groups[i].n && rc == 0; k++)
 				rc = rsh_joined_list_file(
-					s, groups[i].names[k], NULL, none, 0);
+					s, groups[i].v[k].name, NULL, none, 0);
 		rc = rc ? rsh_store_open_error(store, "", rc, err) : 0;
 	}
 	rsh_tc_free(tc);
 	rsh_arena_clear(&arena);
-	rsh_path_list_clear(&names);
 	return rc;
 }
 

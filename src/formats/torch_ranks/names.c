@@ -90,82 +90,52 @@ static bool number_find(const char *name, size_t *at, size_t *n)
 	return *n > 0;
 }
 
-/* A name, and the place of the number in it. */
-struct numbered {
-	const char *name;
-	size_t at, n;
-	uint64_t number;
-};
-
 /* Compares what is before and after the numbers. */
-static int by_frame(const struct numbered *a, const struct numbered *b)
+static int by_frame(const struct rsh_ranks_numbered *a,
+		    const struct rsh_ranks_numbered *b)
 {
 	return rsh_compare_u64(a->at, b->at) ?:
 	       strncmp(a->name, b->name, a->at) ?:
 	       strcmp(a->name + a->at + a->n, b->name + b->at + b->n);
 }
 
-RSH_ORDER(by_frame_and_number, struct numbered,
+RSH_ORDER(by_frame_and_number, struct rsh_ranks_numbered,
 	  by_frame(x, y) ?: rsh_compare_u64(x->number, y->number))
-
-static int group_fill(const struct numbered *v, size_t n,
-		      struct rsh_arena *arena, struct rsh_ranks_group *g)
-{
-	size_t stem = v->at;
-
-	while (stem > 0 && strchr("_-.", v->name[stem - 1]))
-		stem--;
-	*g = (struct rsh_ranks_group){
-		.at = v->at, .n = (uint32_t)n,
-		.stem = rsh_arena_strndup(arena, v->name, stem),
-		.names = rsh_arena_array(arena, char *, n),
-		.ranks = rsh_arena_array(arena, uint32_t, n),
-	};
-	if (!g->stem || !g->names || !g->ranks)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		g->ranks[i] = (uint32_t)v[i].number;
-		g->names[i] = rsh_arena_strdup(arena, v[i].name);
-		if (!g->names[i])
-			return -ENOMEM;
-	}
-	return 0;
-}
 
 int rsh_ranks_groups_find(const char *const *names, size_t n,
 			  struct rsh_arena *arena,
 			  struct rsh_ranks_group **out, size_t *n_out)
 {
-	cleanup_free struct numbered *v = rsh_alloc_array(n + 1, sizeof(*v));
-	size_t n_numbered = 0;
+	struct rsh_ranks_numbered *v =
+		rsh_arena_array(arena, struct rsh_ranks_numbered, n);
+	size_t k = 0, begin, end;
 
 	*n_out = 0;
 	*out = rsh_arena_array(arena, struct rsh_ranks_group, n);
-	if (!v || !*out)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		struct numbered *to = &v[n_numbered];
-		size_t begin, end;
-
-		to->name = names[i];
+	for (size_t i = 0; i < n && v; i++)
 		/* Parts of one model are no files of ranks. */
 		if (names[i][0] != '.' && rsh_ranks_has_suffix(names[i]) &&
 		    (!rsh_format_is_part(names[i]) ||
 		     rsh_rank_in_name(names[i], strlen(names[i]), &begin,
 				      &end)) &&
-		    number_find(names[i], &to->at, &to->n) &&
-		    rsh_digits_read(names[i] + to->at, to->n,
-				    RSH_MESH_RANKS_MAX, &to->number))
-			n_numbered++;
-	}
-	rsh_sort(v, n_numbered, by_frame_and_number);
-	for (size_t i = 0, end; i < n_numbered; i = end) {
-		for (end = i + 1; end < n_numbered &&
-		     by_frame(&v[i], &v[end]) == 0;)
+		    number_find(names[i], &v[k].at, &v[k].n) &&
+		    rsh_digits_read(names[i] + v[k].at, v[k].n,
+				    RSH_MESH_RANKS_MAX, &v[k].number))
+			v[k++].name = rsh_arena_strdup(arena, names[i]);
+	if (arena->failed)
+		return -ENOMEM;
+	rsh_sort(v, k, by_frame_and_number);
+	for (size_t i = 0; i < k; i = end) {
+		size_t stem = v[i].at;
+
+		for (end = i + 1; end < k && by_frame(&v[i], &v[end]) == 0;)
 			end++;
-		if (group_fill(&v[i], end - i, arena, &(*out)[*n_out]))
-			return -ENOMEM;
-		++*n_out;
+		while (stem > 0 && strchr("_-.", v[i].name[stem - 1]))
+			stem--;
+		(*out)[(*n_out)++] = (struct rsh_ranks_group){
+			rsh_arena_strndup(arena, v[i].name, stem),
+			(uint32_t)(end - i), &v[i],
+		};
 	}
-	return 0;
+	return arena->failed ? -ENOMEM : 0;
 }

@@ -118,9 +118,8 @@ static bool params_fit(const struct rsh_ranks_file *optimizer,
 		if (number >= n)
 			return false;
 		p = v[number].of->spec;
-		if (e->spec && (e->spec->n_dims != p->n_dims ||
-				memcmp(e->spec->dims, p->dims,
-				       p->n_dims * sizeof(*p->dims)) != 0))
+		if (e->spec && !rsh_dims_equal(e->spec->n_dims, e->spec->dims,
+					       p->n_dims, p->dims))
 			return false;
 	}
 	return true;

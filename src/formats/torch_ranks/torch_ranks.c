@@ -14,6 +14,7 @@
 #include "rsh/formats/steps.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- tensors ---- */
 
@@ -42,12 +43,11 @@ static void tell_missing(const struct rsh_source_ranks *st)
 /* PEFT puts its adapters beside the weights of the model, under other names. */
 static void tell_peft(const struct rsh_source_ranks *st)
 {
-	static const char base[] = "base_model.model.";
 	const struct rsh_dcp *d = st->all.dcp.pub;
 	uint32_t i = 0;
 
 	while (i < d->n_tensors &&
-	       strncmp(d->tensors[i].name, base, strlen(base)) != 0)
+	       !rsh_begins_any(d->tensors[i].name, "base_model.model."))
 		i++;
 	if (i < d->n_tensors)
 		rsh_log_notice("%s: names are those of a model of PEFT, such "
@@ -150,8 +150,7 @@ static int ranks_values(struct rsh_source *s,
 /* The files of a step that are not of ranks: verl's and SkyRL's. */
 static bool is_of_step(const char *name)
 {
-	return strcmp(name, "data.pt") == 0 ||
-	       strcmp(name, "trainer_state.pt") == 0;
+	return rsh_is_any(name, "data.pt", "trainer_state.pt");
 }
 
 /* Knows "global_step_5/", "global_step_5/actor/" and the files in both. */
@@ -168,11 +167,8 @@ static enum rsh_part step_part(const char *path, struct rsh_step_name *out)
 	if (!file)
 		return is_of_step(unit) ? RSH_PART_YES : RSH_PART_MAYBE;
 	if (!file[1])
-		return strncmp(unit, "actor/", 6) == 0 ||
-		       strncmp(unit, "policy/", 7) == 0 ||
-		       strncmp(unit, "critic/", 7) == 0 ||
-		       strncmp(unit, "ref/", 4) == 0 ? RSH_PART_YES :
-						       RSH_PART_NO;
+		return rsh_begins_any(unit, "actor/", "policy/", "critic/",
+				      "ref/") ? RSH_PART_YES : RSH_PART_NO;
 	return rsh_ranks_name_read(file + 1, &parts) ? RSH_PART_YES :
 						       RSH_PART_MAYBE;
 }
@@ -201,26 +197,50 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 			     path, rank, world);
 }
 
-static int check_world(struct rsh_source_ranks *st,
-		       const struct rsh_byte_source *files,
-		       const char *const *names, size_t n, bool full,
-		       struct rsh_error *err)
+static int step_check(const struct rsh_byte_source *files,
+		    const char *const *names, size_t n, bool full,
+		    struct rsh_error *err)
 {
-	struct rsh_names *all = rsh_names_new();
+	static const enum rsh_ranks_role roles[] = {
+		RSH_RANKS_MODEL, RSH_RANKS_OPTIMIZER, RSH_RANKS_VALUES,
+	};
 	struct rsh_error wrong = RSH_ERROR_INIT;
-	int rc = all ? 0 : rsh_error_nomem(err);
+	struct rsh_source_ranks *st;
+	struct rsh_ranks_name parts;
+	struct rsh_names *all;
+	uint32_t world = 0;
+	bool unsummed;
+	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
+		const bool is = rsh_ranks_name_read(names[i], &parts);
+
+		if (!is && is_of_step(names[i]))
+			rc = rsh_torch_check(&files[i], full, &unsummed, err);
+		if (is && world && parts.world != world)
+			return rsh_error_set(err, EINVAL, "%s: files of %u and "
+					     "of %u ranks are side by side",
+					     files[i].path, world, parts.world);
+		world = is ? parts.world : world;
+	}
+	for (size_t i = 0; i < 3 && rc == 0 && world; i++)
+		rc = check_role(names, n, world, roles[i], i > 0,
+				files->path, err);
+	if (rc || !world)
+		return rc;
+	all = rsh_names_new();
+	st = rsh_joined_new(&rsh_ranks_files, sizeof(*st), NULL, n);
+	if (rsh_ranks_state_init(st, n) == 0)
+		st->all.bytes = rsh_arena_array(
+			&st->all.arena, const struct rsh_byte_source *, n);
+	rc = all && st && st->all.bytes ? 0 : rsh_error_nomem(err);
+	for (size_t i = 0; i < n && rc == 0; i++) {
 		struct rsh_ckpt_index *ix = NULL;
-		struct rsh_ranks_name parts;
-		bool unsummed;
 		uint32_t file;
 
-		if (!rsh_ranks_name_read(names[i], &parts) ||
-		    parts.world != st->world) {
-			/* These are no files of ranks. */
+		if (!rsh_ranks_name_read(names[i], &parts))
 			continue;
-		}
+		/* Of values nothing is described. */
 		if (parts.role == RSH_RANKS_VALUES) {
 			rc = rsh_torch_check(&files[i], full, &unsummed, err);
 			continue;
@@ -230,13 +250,14 @@ static int check_world(struct rsh_source_ranks *st,
 			rc = rsh_error_nomem(err);
 			break;
 		}
+		st->world = world;
 		st->all.bytes[file] = &files[i];
 		st->listed[file] = (struct rsh_ranks_listed){
 			.rank = parts.rank,
 			.item = parts.role == RSH_RANKS_OPTIMIZER,
 			.at = parts.at, .n = parts.n,
 		};
-		rc = rsh_ranks_kept_read(st, file, &files[i], full, all,
+		rc = rsh_ranks_file_read(st, file, &files[i], full, all,
 					 &st->all.files[file], &ix, err);
 		if (rc == 0 && ix->n_unsummed)
 			rsh_step_say_unsummed(files[i].path);
@@ -248,52 +269,8 @@ static int check_world(struct rsh_source_ranks *st,
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && wrong.code)
 		rc = rsh_error_set(err, wrong.code, "%s", wrong.text);
-	rsh_names_free(all);
-	return rc;
-}
-
-static int step_check(const struct rsh_byte_source *files,
-		    const char *const *names, size_t n, bool full,
-		    struct rsh_error *err)
-{
-	static const enum rsh_ranks_role roles[] = {
-		RSH_RANKS_MODEL, RSH_RANKS_OPTIMIZER, RSH_RANKS_VALUES,
-	};
-	struct rsh_source_ranks *st;
-	struct rsh_ranks_name parts;
-	uint32_t world = 0;
-	bool unsummed;
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		if (is_of_step(names[i]))
-			rc = rsh_torch_check(&files[i], full, &unsummed, err);
-		if (!rsh_ranks_name_read(names[i], &parts))
-			continue;
-		if (world && parts.world != world)
-			return rsh_error_set(err, EINVAL, "%s: files of %u and "
-					     "of %u ranks are side by side",
-					     files[i].path, world, parts.world);
-		world = parts.world;
-	}
-	if (rc || !world)
-		return rc;
-	for (size_t i = 0; i < 3 && rc == 0; i++)
-		rc = check_role(names, n, world, roles[i], i > 0,
-				files->path, err);
-	if (rc)
-		return rc;
-	st = rsh_joined_new(&rsh_ranks_files, sizeof(*st), NULL, n);
-	if (rsh_ranks_state_init(st, n)) {
-		rsh_joined_free(st);
-		return rsh_error_nomem(err);
-	}
-	st->world = world;
-	st->all.bytes = rsh_arena_array(&st->all.arena,
-					const struct rsh_byte_source *, n);
-	rc = st->all.bytes ? check_world(st, files, names, n, full, err) :
-			 rsh_error_nomem(err);
 	rsh_joined_free(st);
+	rsh_names_free(all);
 	return rc;
 }
 

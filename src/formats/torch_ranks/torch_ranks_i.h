@@ -241,22 +241,14 @@ struct rsh_ranks_file {
 	uint32_t n_groups, n_params;
 };
 
-/* Reads a file, and makes its index if `names` is not NULL.  `of` is NULL, and
- * the file is one of torch.save(), or else it is a safetensors file, of whose
- * tensors metadata.pkl says how they are distributed.  Returns 0 or -errno with
- * a sentence. */
+/* Is `read` of struct rsh_joined_format.  Of the state it uses `listed` and
+ * `ways`. */
 struct rsh_tc_file;
-int rsh_ranks_file_read(const struct rsh_byte_source *bytes,
-			const struct rsh_tc_file *of,
-			struct rsh_ranks_ways *ways, bool full,
-			struct rsh_names *names, struct rsh_ranks_file **out,
-			struct rsh_ckpt_index **index, struct rsh_error *err);
-void rsh_ranks_file_free(void *f); /* f may be NULL */
-/* Is `read` of struct rsh_joined_format. */
-int rsh_ranks_kept_read(void *state, uint32_t file,
+int rsh_ranks_file_read(void *state, uint32_t file,
 			const struct rsh_byte_source *bytes, bool full,
 			struct rsh_names *names, void **out,
 			struct rsh_ckpt_index **index, struct rsh_error *err);
+void rsh_ranks_file_free(void *f); /* f may be NULL */
 /* Returns whether a value is a list of numbers of parameters:
  * param_groups.0.params and so on. */
 bool rsh_ranks_is_params(const struct rsh_torch_value *v);
@@ -310,12 +302,14 @@ bool rsh_ranks_has_suffix(const char *name);
 
 /* Files whose names differ only in one number, which is that of the rank. */
 struct rsh_ranks_group {
-	size_t at;      /* where the number begins */
-	const char *stem;  /* what is before it, without punctuation at the end;
-			    * the arena's */
+	const char *stem; /* what is before it, without punctuation at the
+			   * end */
 	uint32_t n;
-	char **names;   /* [n], ascending by rank; the arena owns them */
-	uint32_t *ranks; /* [n] */
+	struct rsh_ranks_numbered {
+		const char *name;
+		size_t at, n;    /* the digits of the number */
+		uint64_t number; /* the rank */
+	} *v; /* [n], ascending by rank */
 };
 /* Finds the groups of at least two of n names, which ascend, that have a suffix
  * of torch.save(), the same number as the only difference.  Returns 0 or
