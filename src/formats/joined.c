@@ -192,7 +192,7 @@ int rsh_joined_values(struct rsh_joined *j, const char *file,
 	struct rsh_torch_file *f = NULL;
 	struct rsh_stat st = { .size = 0 };
 	int rc = rsh_format_file_open(j->source, file, &opened, &why) ?:
-		 rsh_torch_file_read_parts(&opened.bytes, &parts, &f, &why);
+		 rsh_torch_file_read(&opened.bytes, &parts, &f, &why);
 
 	if (rc) {
 		if (rc != -ENOENT && rc != -ENOMEM)
@@ -295,6 +295,19 @@ int rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
 		rc = take(ctx, at + i * size, end - i);
 	}
 	return rc;
+}
+
+int rsh_joined_refuse(const struct rsh_joined *j, const char *name, int code,
+		      struct rsh_error *err, const char *fmt, ...)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(err, code, "%s%s%s: %s", j->path,
+			     *name ? "/" : "", name, text);
 }
 
 int rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
@@ -509,14 +522,16 @@ int rsh_joined_dir_has(const struct rsh_store *store, const char *dir,
 	return more;
 }
 
-int rsh_joined_look(const struct rsh_look *l, bool (*may_be)(const char *name),
+int rsh_joined_look(const struct rsh_look *l,
+		    bool (*may_be)(const char *name, size_t n, uint64_t *step),
 		    int (*has)(const struct rsh_store *store, const char *dir))
 {
 	unsigned looked_at = 0;
+	uint64_t step;
 	int rc = 0;
 
 	for (size_t i = l->n; i-- > 0 && rc <= 0 && looked_at < LOOKED_AT;) {
-		if (!may_be(l->names[i]))
+		if (!may_be(l->names[i], strlen(l->names[i]), &step))
 			continue;
 		looked_at++;
 		rc = has(rsh_source_store(l->source), l->names[i]);

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_torch_file *f;
 	uint32_t n_unsummed;
-	int rc = rsh_torch_file_read(&src, &f, &err);
+	int rc = rsh_torch_file_read(&src, NULL, &f, &err);
 
 	if (rc) {
 		require((rc == -EBADMSG || rc == -ENOTSUP) && *err.text);

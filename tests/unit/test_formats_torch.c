@@ -19,7 +19,7 @@ static int read_bytes(struct buffer *b, struct rsh_torch_file **f,
 	struct rsh_byte_source src = buffer_source(b);
 
 	*err = (struct rsh_error)RSH_ERROR_INIT;
-	return rsh_torch_file_read(&src, f, err);
+	return rsh_torch_file_read(&src, NULL, f, err);
 }
 
 /* ---- what a file may say ---- */

@@ -135,6 +135,11 @@ int rsh_joined_describe(struct rsh_joined *j, struct rsh_error *err);
  * Stops if it does not return 0, and returns that. */
 int rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
 		    int (*take)(void *ctx, void *first, size_t n), void *ctx);
+/* Sets the sentence "PATH/NAME: ..."; the name of a file or directory is below
+ * SOURCE, or "".  Returns -code. */
+int rsh_joined_refuse(const struct rsh_joined *j, const char *name, int code,
+		      struct rsh_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
 /* Adds a problem of a tensor, whose name lives as long as the description.
  * Returns 1, or -ENOMEM: callers tell a problem from an error so. */
 int rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
@@ -186,7 +191,8 @@ int rsh_joined_dir_has(const struct rsh_store *store, const char *dir,
 		       bool (*is)(const char *name));
 /* Looks into the last entries of SOURCE that may be steps.  `has` returns 1 if
  * one is, 0 if not, or -errno; the first result above 0 is returned. */
-int rsh_joined_look(const struct rsh_look *l, bool (*may_be)(const char *name),
+int rsh_joined_look(const struct rsh_look *l,
+		    bool (*may_be)(const char *name, size_t n, uint64_t *step),
 		    int (*has)(const struct rsh_store *store, const char *dir));
 /* Lists a file of a step and rank.  `label` is NULL: it is SOURCE's name.
  * Returns 0 or -ENOMEM. */

@@ -111,13 +111,6 @@ struct rsh_torch_file {
 	struct rsh_names *names_;
 };
 
-/* Reads the content of a file.  Of a zip archive it reads the end, the
- * directory (if it is longer than that), and data.pkl.  Returns 0, -ENOMEM, the
- * error of pread_fn, or with a sentence that names path and offset: -ENOTSUP if
- * it is a program (TorchScript), a tar archive, an object or a bare tensor; or
- * -EBADMSG. */
-int rsh_torch_file_read(const struct rsh_byte_source *src,
-			struct rsh_torch_file **out, struct rsh_error *err);
 void rsh_torch_file_free(struct rsh_torch_file *f);
 
 /* ---- a file that has one rank's part of each tensor ---- */
@@ -150,12 +143,15 @@ struct rsh_torch_parts {
 		    const struct rsh_pickle_value *root, struct rsh_error *err);
 	bool values_only; /* tensors are not collected */
 };
-/* Does the same as rsh_torch_file_read(), but the file may have parts of
- * tensors; only zip archives can. */
-int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
-			      const struct rsh_torch_parts *parts,
-			      struct rsh_torch_file **out,
-			      struct rsh_error *err);
+/* Reads the content of a file.  Of a zip archive it reads the end, the
+ * directory (if it is longer than that), and data.pkl.  Without `parts` the
+ * file may have no parts of tensors; only zip archives can.  Returns 0,
+ * -ENOMEM, the error of pread_fn, or with a sentence that names path and
+ * offset: -ENOTSUP if it is a program (TorchScript), a tar archive, an object
+ * or a bare tensor; or -EBADMSG. */
+int rsh_torch_file_read(const struct rsh_byte_source *src,
+			const struct rsh_torch_parts *parts,
+			struct rsh_torch_file **out, struct rsh_error *err);
 
 /* ---- an archive within a file: an item of a distributed checkpoint ---- */
 
@@ -189,6 +185,10 @@ struct rsh_torch_layout {
 };
 void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		      struct rsh_torch_layout *out);
+/* Gives a tensor another shape, in row-major order from its first element on;
+ * arena->failed: memory is out. */
+void rsh_torch_reshape(struct rsh_torch_tensor *t, uint32_t n_dims,
+		       const uint64_t *dims, struct rsh_arena *arena);
 
 /* Reads all storages and verifies their checksums.  *n_unsummed is the number
  * of storages without a checksum.  Returns 0, -EBADMSG with a sentence, or the

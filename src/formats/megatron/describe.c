@@ -124,15 +124,21 @@ static int chunks_make(struct rsh_megatron_work *w,
 					RSH_MEGATRON_TOO_MANY);
 }
 
-static int dense_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,
-		      size_t n, struct rsh_dcp_tensor *t)
+/* Makes the tensor of which n refs are slices. */
+static int tensor_take(void *ctx, void *first, size_t n)
 {
+	struct rsh_megatron_work *w = ctx;
 	const struct rsh_source_megatron *st = w->st;
+	struct rsh_megatron_ref *r = first;
+	struct rsh_dcp_tensor t = {
+		.name = r->name, .dtype = r->e->dtype, .n_dims = r->e->n_dims,
+	};
 	struct rsh_megatron_cut c = { .n = 1 }, other;
-	int rc = cut_decide(w, r, &c);
+	int rc = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, &t) :
+				 cut_decide(w, r, &c);
 
 	/* Without a cut all slices are copies. */
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n && rc == 0 && !r->is.grouped; i++) {
 		const uint32_t tensor = st->listed[r[i].file].tensor;
 
 		r[i].piece = c.n == 1 ? 0 : r[i].is.of_expert ?
@@ -141,21 +147,9 @@ static int dense_take(struct rsh_megatron_work *w, struct rsh_megatron_ref *r,
 		if (rc == 0 && (other.n != c.n || other.gated != c.gated))
 			rc = rsh_megatron_blame_unknown(w, &r[i]);
 	}
-	return rc ?: rsh_megatron_slices_check(w, r, n, &c) ?:
-	       chunks_make(w, r, n, &c, t);
-}
-
-/* Makes the tensor of which n refs are slices. */
-static int tensor_take(void *ctx, void *first, size_t n)
-{
-	struct rsh_megatron_work *w = ctx;
-	struct rsh_megatron_ref *r = first;
-	struct rsh_dcp_tensor t = {
-		.name = r->name, .dtype = r->e->dtype, .n_dims = r->e->n_dims,
-	};
-	int rc = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, &t) :
-				 dense_take(w, r, n, &t);
-
+	if (!r->is.grouped)
+		rc = rc ?: rsh_megatron_slices_check(w, r, n, &c) ?:
+		     chunks_make(w, r, n, &c, &t);
 	return rc ? (rc < 0 ? rc : 0) : rsh_joined_tensor(w->j, &t);
 }
 
@@ -286,38 +280,33 @@ static int states_check(struct rsh_megatron_work *w)
 	return rc < 0 ? rc : 0;
 }
 
-/* Decides whether states can be shown. */
-static void states_decide(struct rsh_source_megatron *st)
-{
-	st->no_states = NULL;
-	for (uint32_t i = 0; i < st->all.n && !st->no_states; i++) {
-		const struct rsh_megatron_file *f = st->all.files[i];
-		const char *why = f && i >= st->n ? f->wrong :
-				  f && f->has_optimizer ? "they have numbers "
-				  "in place of names" : NULL;
-
-		if (why)
-			st->no_states = rsh_arena_format(
-				&st->all.arena, "%s: %s", st->all.names[i],
-				why);
-	}
-}
-
 static int megatron_describe(void *state, struct rsh_error *err)
 {
 	struct rsh_source_megatron *st = state;
+	struct rsh_joined *j = &st->all;
 	struct rsh_megatron_work w = {
-		.st = st, .j = &st->all, .arena = &st->all.dcp.pub->arena_,
+		.st = st, .j = j, .arena = &j->dcp.pub->arena_,
 	};
 	int rc = rsh_megatron_mesh_find(st, err);
 
 	if (rc)
 		return rc;
 	st->n_pairs = st->n_folded = 0;
-	states_decide(st);
-	rc = st->all.arena.failed ? -ENOMEM : refs_make(&w) ?:
-	     rsh_joined_each(w.j, w.refs, w.n_refs, sizeof(*w.refs),
-			     tensor_take, &w) ?: states_check(&w);
+	/* Whether states can be shown. */
+	st->no_states = NULL;
+	for (uint32_t i = 0; i < j->n && !st->no_states; i++) {
+		const struct rsh_megatron_file *f = j->files[i];
+		const char *why = f && i >= st->n ? f->wrong :
+				  f && f->has_optimizer ? "they have numbers "
+				  "in place of names" : NULL;
+
+		if (why)
+			st->no_states = rsh_arena_format(&j->arena, "%s: %s",
+							 j->names[i], why);
+	}
+	rc = j->arena.failed ? -ENOMEM : refs_make(&w) ?:
+	     rsh_joined_each(j, w.refs, w.n_refs, sizeof(*w.refs), tensor_take,
+			     &w) ?: states_check(&w);
 	free(w.refs);
 	return rc ? rsh_error_nomem(err) : 0;
 }

@@ -312,7 +312,8 @@ static int file_unfold(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 	if (n == 0)
 		return 0;
 	for (uint32_t i = 0; i < of->n_tensors; i++) {
-		uint64_t *dims;
+		uint64_t dims[2];
+		const uint64_t *kept;
 
 		v[i] = of->tensors[i];
 		rsh_torch_layout(&v[i], &l);
@@ -321,17 +322,14 @@ static int file_unfold(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 		    !rsh_torch_is_row_major(l.order, 2) ||
 		    v[i].dims[1] % n != 0)
 			continue;
-		dims = rsh_arena_array(&of->arena_, uint64_t, 4);
-		if (!dims)
-			return -ENOMEM;
 		dims[0] = v[i].dims[0] * n;
-		dims[1] = dims[2] = v[i].dims[1] / n;
-		dims[3] = 1;
-		v[i].dims = dims;
-		v[i].strides = dims + 2;
+		dims[1] = v[i].dims[1] / n;
+		kept = rsh_arena_copy(&of->arena_, dims, 2);
+		if (kept)
+			rsh_torch_reshape(&v[i], 2, kept, &of->arena_);
 	}
 	of->tensors = v;
-	return 0;
+	return of->arena_.failed ? -ENOMEM : 0;
 }
 
 static int file_take(struct rsh_megatron_file *f,
@@ -491,9 +489,8 @@ int rsh_megatron_file_read(void *state, uint32_t file,
 	else if (is_states)
 		rc = rsh_joined_need(&st->all, model, err);
 	if (rc == 0)
-		rc = is_states ? rsh_torch_file_read(bytes, &of, err) :
-			       rsh_torch_file_read_parts(bytes, &parts, &of,
-							 err);
+		rc = rsh_torch_file_read(bytes, is_states ? NULL : &parts,
+					 &of, err);
 	if (rc == 0 && ((is_states ?
 			 rsh_megatron_states_find(f, st->all.files[model], of) :
 			 file_unfold(f, of)) ||

@@ -16,41 +16,40 @@
 #include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
+#include "rsh/util/text.h"
 
 /* ---- tensors ---- */
-
-/* Adds the command that shows the weights if only states are not complete. */
-static int refuse_tensor(const struct rsh_source_megatron *st, int rc,
-			 struct rsh_error *err)
-{
-	const struct rsh_error is = *err;
-
-	for (size_t i = 0; i < st->all.n_problems; i++)
-		if (!rsh_megatron_is_state(st->all.problems[i].name))
-			return rc;
-	return rsh_error_set(err, -rc, "%s; `reshardfs mount --drop "
-			     "'^optimizer' %s MNT` shows the weights", is.text,
-			     st->all.path);
-}
 
 static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 			 struct rsh_error *err)
 {
 	struct rsh_source_megatron *st = rsh_source_state(job->source);
+	const struct rsh_joined *j = &st->all;
 	const struct rsh_plan_options *o = job->opts;
 	struct rsh_error lost = RSH_ERROR_INIT;
 	int rc = rsh_joined_describe(&st->all, err);
+	size_t i = 0;
 
 	if (rc)
 		return rc;
-	rc = rsh_joined_check(&st->all, o, err);
+	rc = rsh_joined_check(j, o, err);
+	while (rc && i < j->n_problems &&
+	       rsh_megatron_is_state(j->problems[i].name))
+		i++;
+	/* The command shows the weights if only states are not complete. */
+	if (rc && i == j->n_problems) {
+		lost = *err;
+		rsh_error_set(err, -rc, "%s; `reshardfs mount --drop "
+			      "'^optimizer' %s MNT` shows the weights",
+			      lost.text, j->path);
+	}
 	if (rc)
-		return refuse_tensor(st, rc, err);
+		return rc;
 	if (st->no_states &&
 	    (!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")))
 		rsh_log_warning("%s: the states of the optimizer are left out: "
-				"%s", st->all.path, st->no_states);
-	if (rsh_joined_tell_states(&st->all))
+				"%s", j->path, st->no_states);
+	if (rsh_joined_tell_states(j))
 		return rsh_error_nomem(err);
 	rc = rsh_dcp_read(job, out, err);
 	if (rc == 0)
@@ -62,9 +61,9 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	} else if (rc == 0 && st->n_lost > 0) {
 		rsh_log_notice("%s: %zu of %u files of the mesh cannot be "
 			       "read, such as %s; what they have is read from "
-			       "other files", st->all.path, st->n_lost,
-			       st->n + st->all.n_names - st->all.n,
-			       st->all.names[st->lost[0]]);
+			       "other files", j->path, st->n_lost,
+			       st->n + j->n_names - j->n,
+			       j->names[st->lost[0]]);
 	}
 	if (rc == 0 && rsh_megatron_fold(st, job, out)) {
 		rsh_catalogue_free(out->cat);
@@ -80,21 +79,15 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 static int value_take(void *ctx, const struct rsh_torch_value *v,
 		      struct rsh_joined_value *out)
 {
-	static const char *const shown[] = {
-		"iteration", "num_floating_point_operations_so_far",
-		"opt_param_scheduler", "optimizer",
-	};
 	const char *first = v->n_keys ? v->keys[0].text : v->name;
 
 	(void)ctx;
-	/* Numbers of weights mean nothing without states. */
-	if (!first || rsh_has_suffix(v->name, ".params"))
-		return 0;
 	*out = (struct rsh_joined_value){ v->name, v->keys, v->n_keys };
-	for (size_t i = 0; i < sizeof(shown) / sizeof(*shown); i++)
-		if (strcmp(first, shown[i]) == 0)
-			return 1;
-	return 0;
+	/* Numbers of weights mean nothing without states. */
+	return first && !rsh_has_suffix(v->name, ".params") &&
+	       rsh_is_any(first, "iteration",
+			  "num_floating_point_operations_so_far",
+			  "opt_param_scheduler", "optimizer");
 }
 
 /* The values are those of the first file. */
@@ -113,21 +106,16 @@ static int megatron_values(struct rsh_source *s,
 
 /* ---- steps, for --resume ---- */
 
-static const char megatron_mp_rank[] = "mp_rank_";
-
 /* Knows "iter_5/", "iter_5/mp_rank_00/" and "iter_5/mp_rank_00/x.pt". */
 static enum rsh_part megatron_part(const char *path, struct rsh_step_name *out)
 {
 	const char *unit = rsh_step_dir_read(path, RSH_MEGATRON_ITERATION, out);
 	const char *file = unit ? strchr(unit, '/') : NULL;
 
-	if (!unit)
+	if (!unit || (*unit && (!file || !rsh_begins_any(unit, "mp_rank_"))))
 		return RSH_PART_NO;
-	if (!*unit)
-		return RSH_PART_YES;
-	return file &&
-	       strncmp(unit, megatron_mp_rank, strlen(megatron_mp_rank)) == 0 &&
-	       (!file[1] || (file[1] != '.' && rsh_has_suffix(file, ".pt"))) ?
+	return !*unit || !file[1] ||
+	       (file[1] != '.' && rsh_has_suffix(file, ".pt")) ?
 	       RSH_PART_YES : RSH_PART_NO;
 }
 

@@ -15,55 +15,40 @@
 
 /* ---- the args of all files ---- */
 
-/* Sets the first file that can be read. */
-static int find_first(struct rsh_source_megatron *st, struct rsh_error *err)
-{
-	st->first = 0;
-	while (st->first < st->n && !st->all.files[st->first])
-		st->first++;
-	if (st->first < st->n)
-		return 0;
-	return st->n == 0 ?
-	       rsh_error_set(err, ENOENT, "%s: no file of a rank is in it",
-			     st->all.path) : rsh_megatron_refuse_lost(st, 0, err);
-}
-
 static int check_file(const struct rsh_source_megatron *st, uint32_t i,
 		      struct rsh_error *err)
 {
-	const struct rsh_megatron_file *f = rsh_megatron_file_of(st, i);
-	const struct rsh_megatron_file *first =
-		rsh_megatron_file_of(st, st->first);
+	const struct rsh_joined *j = &st->all;
+	const struct rsh_megatron_file *f = j->files[i];
+	const struct rsh_megatron_file *first = j->files[st->first];
 
 	if (!f)
 		return 0;
 	if (f->wrong)
-		return rsh_error_set(err, ENOTSUP, "%s/%s: %s", st->all.path,
-				     st->all.names[i], f->wrong);
+		return rsh_joined_refuse(j, j->names[i], ENOTSUP, err, "%s",
+					 f->wrong);
 	for (unsigned k = 0; k < RSH_MEGATRON_ARGS; k++)
 		if (f->args[k] != first->args[k])
-			return rsh_error_set(
-				err, EBADMSG, "%s/%s: its args have another %s "
-				"than those of %s", st->all.path,
-				st->all.names[i], rsh_megatron_arg_name(k),
-				st->all.names[st->first]);
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "its args have "
+				"another %s than those of %s",
+				rsh_megatron_arg_name(k), j->names[st->first]);
 	return f->n_chunks == first->n_chunks ? 0 :
-	       rsh_error_set(err, EBADMSG, "%s/%s: it has %u chunks of the "
-			     "model, and %s has %u", st->all.path,
-			     st->all.names[i], f->n_chunks,
-			     st->all.names[st->first], first->n_chunks);
+	       rsh_joined_refuse(j, j->names[i], EBADMSG, err, "it has %u "
+				 "chunks of the model, and %s has %u",
+				 f->n_chunks, j->names[st->first],
+				 first->n_chunks);
 }
 
 static int refuse_args(const struct rsh_source_megatron *st, const char *what,
 		       struct rsh_error *err)
 {
-	return rsh_error_set(err, ENOTSUP, "%s/%s: its args say tensor %u, "
-			     "pipeline %u, expert %u, expert tensor parallel "
-			     "size %u and %" PRIu64 " experts: %s",
-			     st->all.path, st->all.names[st->first],
-			     st->tensor, st->pipeline, st->expert,
-			     st->expert_tensor, st->args[RSH_MEGATRON_EXPERTS],
-			     what);
+	return rsh_joined_refuse(&st->all, st->all.names[st->first], ENOTSUP,
+				 err, "its args say tensor %u, pipeline %u, "
+				 "expert %u, expert tensor parallel size %u "
+				 "and %" PRIu64 " experts: %s", st->tensor,
+				 st->pipeline, st->expert, st->expert_tensor,
+				 st->args[RSH_MEGATRON_EXPERTS], what);
 }
 
 static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
@@ -73,11 +58,10 @@ static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 
 	for (unsigned k = RSH_MEGATRON_TENSOR; k <= RSH_MEGATRON_EXPERTS; k++)
 		if (a[k] > RSH_MEGATRON_RANKS_MAX)
-			return rsh_error_set(err, EBADMSG, "%s/%s: its args "
-					     "have a %s that cannot be",
-					     st->all.path,
-					     st->all.names[st->first],
-					     rsh_megatron_arg_name(k));
+			return rsh_joined_refuse(
+				&st->all, st->all.names[st->first], EBADMSG,
+				err, "its args have a %s that cannot be",
+				rsh_megatron_arg_name(k));
 	st->args = a;
 	st->tensor = (uint32_t)a[RSH_MEGATRON_TENSOR];
 	st->pipeline = (uint32_t)a[RSH_MEGATRON_PIPELINE];
@@ -169,6 +153,7 @@ size_t rsh_megatron_layer_number(const struct rsh_source_megatron *st,
 static int layers_check(const struct rsh_source_megatron *st,
 			struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
 	const uint64_t said = st->args[RSH_MEGATRON_LAYERS];
 	const uint64_t noops = st->args[RSH_MEGATRON_NOOPS];
 
@@ -179,29 +164,40 @@ static int layers_check(const struct rsh_source_megatron *st,
 			return rsh_error_set(err, EBADMSG, "%s/%s: layer %zu "
 					     "is missing in chunk %u of the "
 					     "model, which has later layers",
-					     st->all.path, st->all.dir, i - first,
+					     j->path, j->dir, i - first,
 					     st->layers[i].chunk);
 	}
-	if (st->n_layers + noops == said)
-		return 0;
-	return rsh_error_set(err, EBADMSG, "%s/%s: the files have %zu layers, "
-			     "and args say %" PRIu64 "%s",
-			     st->all.path, st->all.dir,
+	return st->n_layers + noops == said ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s/%s: the files have %zu layers, "
+			     "and args say %" PRIu64 "%s", j->path, j->dir,
 			     st->n_layers, said > noops ? said - noops : 0,
 			     noops ? " without those of noop_layers" : "");
 }
 
-/* ---- which files are lost, or of another place ---- */
+/* ---- places of files ---- */
 
 /* A tree that lacks more files is none. */
 #define LOST_MAX 64
 
-/* ---- directories ---- */
+/* Returns a file with this place; RSH_MEGATRON_NO_FILE: there is none. */
+static uint32_t find_place(const struct rsh_source_megatron *st,
+			   const struct rsh_megatron_listed *at, uint32_t from)
+{
+	while (from < st->n && (st->listed[from].tensor != at->tensor ||
+				st->listed[from].stage != at->stage ||
+				st->listed[from].expert != at->expert))
+		from++;
+	return from < st->n ? from : RSH_MEGATRON_NO_FILE;
+}
 
-/* Sets the place of each file by the numbers in the name of its directory. */
+/* Sets the place of each file by the numbers in the name of its directory; no
+ * two have one. */
 static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
 {
-	for (uint32_t i = 0; i < st->all.n; i++) {
+	const struct rsh_joined *j = &st->all;
+	uint32_t k;
+
+	for (uint32_t i = 0; i < j->n; i++) {
 		struct rsh_megatron_listed *l = &st->listed[i];
 		uint32_t n = 0;
 
@@ -217,51 +213,32 @@ static int place_files(struct rsh_source_megatron *st, struct rsh_error *err)
 			return rsh_error_set(
 				err, EBADMSG, "%s/%s is not of the mesh in "
 				"args (tensor %u, pipeline %u, expert %u)",
-				st->all.path, st->all.names[i], st->tensor,
+				j->path, j->names[i], st->tensor,
 				st->pipeline, st->expert);
 	}
-	return 0;
-}
-
-/* Returns a file with this place; RSH_MEGATRON_NO_FILE: there is none. */
-static uint32_t find_place(const struct rsh_source_megatron *st,
-			   const struct rsh_megatron_listed *at, uint32_t from)
-{
-	while (from < st->n && (st->listed[from].tensor != at->tensor ||
-				st->listed[from].stage != at->stage ||
-				st->listed[from].expert != at->expert))
-		from++;
-	return from < st->n ? from : RSH_MEGATRON_NO_FILE;
-}
-
-static int check_doubled(const struct rsh_source_megatron *st,
-			 struct rsh_error *err)
-{
 	for (uint32_t i = 0; i < st->n; i++) {
-		const uint32_t k = find_place(st, &st->listed[i], i + 1);
-
+		k = find_place(st, &st->listed[i], i + 1);
 		if (k != RSH_MEGATRON_NO_FILE)
 			return rsh_error_set(err, EBADMSG, "%s: %s and %s are "
-					     "of the same rank", st->all.path,
-					     st->all.names[i],
-					     st->all.names[k]);
+					     "of the same rank", j->path,
+					     j->names[i], j->names[k]);
 	}
 	return 0;
 }
-
-/* ---- lost files ---- */
 
 int rsh_megatron_refuse_lost(const struct rsh_source_megatron *st,
 			     uint32_t file, struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
+
 	if (file < st->n)
 		return rsh_error_set(err, ENOENT, "%s/%s cannot be read, and "
-				     "has a part of the model", st->all.path,
-				     st->all.names[file]);
+				     "has a part of the model", j->path,
+				     j->names[file]);
 	return rsh_error_set(err, ENOENT, "%s/%s is missing, which the mesh in "
 			     "args has (tensor %u, pipeline %u, expert %u)",
-			     st->all.path, st->all.names[file], st->tensor,
-			     st->pipeline, st->expert);
+			     j->path, j->names[file], st->tensor, st->pipeline,
+			     st->expert);
 }
 
 uint32_t rsh_megatron_sibling(const struct rsh_source_megatron *st,
@@ -280,35 +257,6 @@ uint32_t rsh_megatron_sibling(const struct rsh_source_megatron *st,
 	return found;
 }
 
-/* Adds a place that has no file. */
-static int absent_add(struct rsh_source_megatron *st,
-		      const struct rsh_megatron_listed *at, uint32_t *file)
-{
-	struct rsh_megatron_listed *v = rsh_arena_array(
-		&st->all.arena, struct rsh_megatron_listed,
-		(size_t)st->all.n_names + 1);
-	char stage[16] = "", expert[16] = "";
-	const char *name;
-
-	if (!v)
-		return -ENOMEM;
-	memcpy(v, st->listed, st->all.n_names * sizeof(*v));
-	if (st->pipeline > 1)
-		snprintf(stage, sizeof(stage), "_%03u", at->stage);
-	if (st->expert > 1)
-		snprintf(expert, sizeof(expert), "_%03u", at->expert);
-	name = rsh_arena_format(&st->all.arena, "%smp_rank_%02u%s%s/"
-				RSH_MEGATRON_FILE, st->all.dir, at->tensor,
-				stage, expert);
-	*file = name ? rsh_joined_add_name(&st->all, name) : RSH_DCP_NO_FILE;
-	if (*file == RSH_DCP_NO_FILE)
-		return -ENOMEM;
-	v[*file] = *at;
-	v[*file].model = *file;
-	st->listed = v;
-	return 0;
-}
-
 /* Returns whether the file of a place was read. */
 static bool has_place(const struct rsh_source_megatron *st,
 		      const struct rsh_megatron_listed *at)
@@ -318,15 +266,38 @@ static bool has_place(const struct rsh_source_megatron *st,
 	return file != RSH_MEGATRON_NO_FILE && st->all.files[file];
 }
 
-/* Adds a place to those whose files are lost.  Returns 0, or -errno with a
- * sentence if nobody knows what the file had. */
+/* Adds a place to those whose files are lost; one without a file gets the name
+ * of one.  Returns 0, or -errno with a sentence if nobody knows what the file
+ * had. */
 static int lose(struct rsh_source_megatron *st,
 		const struct rsh_megatron_listed *at, struct rsh_error *err)
 {
+	struct rsh_joined *j = &st->all;
 	uint32_t file = find_place(st, at, 0);
+	char stage[16] = "", expert[16] = "";
 
-	if (file == RSH_MEGATRON_NO_FILE && absent_add(st, at, &file))
-		return rsh_error_nomem(err);
+	if (file == RSH_MEGATRON_NO_FILE) {
+		struct rsh_megatron_listed *v = rsh_arena_array(
+			&j->arena, struct rsh_megatron_listed,
+			(size_t)j->n_names + 1);
+		const char *name;
+
+		if (st->pipeline > 1)
+			snprintf(stage, sizeof(stage), "_%03u", at->stage);
+		if (st->expert > 1)
+			snprintf(expert, sizeof(expert), "_%03u", at->expert);
+		name = rsh_arena_format(&j->arena, "%smp_rank_%02u%s%s/"
+					RSH_MEGATRON_FILE, j->dir, at->tensor,
+					stage, expert);
+		file = v && name ? rsh_joined_add_name(j, name) :
+				   RSH_DCP_NO_FILE;
+		if (file == RSH_DCP_NO_FILE)
+			return rsh_error_nomem(err);
+		memcpy(v, st->listed, file * sizeof(*v));
+		v[file] = *at;
+		v[file].model = file;
+		st->listed = v;
+	}
 	if (st->n_lost == LOST_MAX ||
 	    rsh_megatron_sibling(st, file) == RSH_MEGATRON_NO_FILE)
 		return rsh_megatron_refuse_lost(st, file, err);
@@ -379,54 +350,34 @@ static int check_stage(struct rsh_source_megatron *st, uint32_t stage,
 	return rc;
 }
 
-/* ---- files of another place ---- */
-
 /* Megatron-LM saves the rank of the process, converters none or always the
  * same.  Tensor ranks are next to each other, and stages far apart. */
 static int check_ranks(const struct rsh_source_megatron *st,
 		       struct rsh_error *err)
 {
+	const struct rsh_joined *j = &st->all;
+	const struct rsh_megatron_file *first = j->files[st->first], *f;
 	bool known = false;
 
 	for (uint32_t i = 0; i < st->n; i++) {
-		const struct rsh_megatron_file *f = st->all.files[i];
-
-		known |= f && f->rank != rsh_megatron_file_of(st, st->first)->rank;
+		f = j->files[i];
+		known |= f && f->rank != first->rank;
 	}
 	for (uint32_t i = 0; i < st->n && known; i++) {
-		const struct rsh_megatron_file *f = st->all.files[i];
 		const struct rsh_megatron_listed *l = &st->listed[i];
-		const uint64_t n = f ? f->world / st->pipeline : 0;
 
+		f = j->files[i];
 		if (!f || f->rank >= f->world || f->world % st->pipeline != 0)
 			continue;
 		if (f->rank % st->tensor != l->tensor ||
-		    (!f->stages_inside && f->rank / n != l->stage))
-			return rsh_error_set(
-				err, EBADMSG, "%s/%s: it is of another rank: "
-				"its args say rank %" PRIu64 " of %" PRIu64,
-				st->all.path, st->all.names[i], f->rank,
-				f->world);
+		    (!f->stages_inside &&
+		     f->rank / (f->world / st->pipeline) != l->stage))
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of "
+				"another rank: its args say rank %" PRIu64
+				" of %" PRIu64, f->rank, f->world);
 	}
 	return 0;
-}
-
-/* Returns whether two files of a stage should have different bytes of a
- * tensor. */
-static bool should_differ(const struct rsh_source_megatron *st, uint32_t a,
-			  uint32_t b, const struct rsh_megatron_name *is)
-{
-	const uint32_t t = st->listed[a].tensor, u = st->listed[b].tensor;
-
-	if (is->of_expert)
-		return rsh_megatron_block(st, a) != rsh_megatron_block(st, b) ||
-		       t % st->expert_tensor != u % st->expert_tensor;
-	return t != u && (is->kind == RSH_MEGATRON_ROWS ||
-			  is->kind == RSH_MEGATRON_COLUMNS ||
-			  is->kind == RSH_MEGATRON_GATE ||
-			  is->kind == RSH_MEGATRON_VOCABULARY ||
-			  (is->kind == RSH_MEGATRON_QKV &&
-			   !st->args[RSH_MEGATRON_LATENT]));
 }
 
 /* Returns whether a file is a copy of another one of its stage: all matrices
@@ -436,6 +387,7 @@ static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
 {
 	const struct rsh_megatron_file *f = st->all.files[a];
 	const struct rsh_megatron_file *g = st->all.files[b];
+	const uint32_t t = st->listed[a].tensor, u = st->listed[b].tensor;
 	bool any = false;
 
 	if (!f || !g || f->n != g->n || st->listed[a].stage !=
@@ -448,7 +400,17 @@ static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
 		if (!x->has_crc || !y->has_crc || x->n_dims < 2)
 			continue;
 		rsh_megatron_name_read(x->name, &is);
-		if (!should_differ(st, a, b, &is))
+		/* Experts differ between blocks and expert tensor ranks, others
+		 * between tensor ranks that cut them. */
+		if (is.of_expert ?
+		    rsh_megatron_block(st, a) == rsh_megatron_block(st, b) &&
+			    t % st->expert_tensor == u % st->expert_tensor :
+		    t == u || is.kind == RSH_MEGATRON_UNKNOWN ||
+			    is.kind == RSH_MEGATRON_SAME ||
+			    is.kind == RSH_MEGATRON_Q_DOWN ||
+			    is.kind == RSH_MEGATRON_KV_DOWN ||
+			    (is.kind == RSH_MEGATRON_QKV &&
+			     st->args[RSH_MEGATRON_LATENT]))
 			continue;
 		any = true;
 		if (x->crc != y->crc || x->bytes != y->bytes ||
@@ -458,34 +420,34 @@ static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
 	return any;
 }
 
-/* Sets the places of the files, and which are lost. */
-static int places_find(struct rsh_source_megatron *st,
-			     struct rsh_error *err)
+int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
+			   struct rsh_error *err)
 {
-	int rc = place_files(st, err) ?: check_doubled(st, err);
+	struct rsh_joined *j = &st->all;
+	int rc;
 
+	st->first = 0;
+	while (st->first < st->n && !j->files[st->first])
+		st->first++;
+	if (st->n == 0)
+		return rsh_error_set(err, ENOENT, "%s: no file of a rank is in "
+				     "it", j->path);
+	if (st->first == st->n)
+		return rsh_megatron_refuse_lost(st, 0, err);
+	rc = check_file(st, st->first, err) ?: take_sizes(st, err) ?:
+	     place_files(st, err);
 	st->n_lost = 0;
-	st->all.n_names = st->all.n;
+	j->n_names = j->n;
 	for (uint32_t i = 0; i < st->pipeline && rc == 0; i++)
 		rc = check_stage(st, i, err);
 	rc = rc ?: check_ranks(st, err);
 	for (uint32_t i = 0; i < st->n && rc == 0; i++)
 		for (uint32_t k = i + 1; k < st->n && rc == 0; k++)
 			if (is_twin(st, i, k))
-				rc = rsh_error_set(
-					err, EBADMSG, "%s/%s: it has the "
-					"weights of %s, which is of another "
-					"rank", st->all.path,
-					st->all.names[k], st->all.names[i]);
-	return rc;
-}
-
-int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
-			   struct rsh_error *err)
-{
-	int rc = find_first(st, err) ?: check_file(st, st->first, err) ?:
-		 take_sizes(st, err) ?: places_find(st, err);
-
+				rc = rsh_joined_refuse(
+					j, j->names[k], EBADMSG, err, "it has "
+					"the weights of %s, which is of "
+					"another rank", j->names[i]);
 	for (uint32_t i = 0; i < st->n && rc == 0; i++)
 		rc = check_file(st, i, err);
 	if (rc == 0 && layers_collect(st))

@@ -34,16 +34,6 @@ int rsh_megatron_pair_check(const struct rsh_source_megatron *st,
 			     st->all.names[pair->file[1]]);
 }
 
-/* Returns whether only the bytes say that these are copies. */
-static bool must_compare(const struct rsh_megatron_work *w,
-			 const struct rsh_megatron_ref *a,
-			 const struct rsh_megatron_ref *b)
-{
-	return a->is.kind == RSH_MEGATRON_UNKNOWN ||
-	       (!w->st->args[RSH_MEGATRON_UNTIED] &&
-		strcmp(a->e->name, b->e->name) != 0);
-}
-
 /* Compares a copy of a slice with the first one.  Without checksums this takes
  * reads, which `verify` makes, and the copy is not used. */
 static int check_same(struct rsh_megatron_work *w,
@@ -66,7 +56,11 @@ static int check_same(struct rsh_megatron_work *w,
 	if (!a->e->row_major || !b->e->row_major)
 		return rsh_joined_blame(w->j, a->name, ENOTSUP, "its copies are "
 					  "not stored in row-major order");
-	if (a->e->state || (!summed && !must_compare(w, a, b))) {
+	/* Only the bytes say that a name or a head is the same. */
+	if (a->e->state ||
+	    (!summed && a->is.kind != RSH_MEGATRON_UNKNOWN &&
+	     (st->args[RSH_MEGATRON_UNTIED] ||
+	      strcmp(a->e->name, b->e->name) == 0))) {
 		b->spare = true;
 		return rsh_push(st->pairs, st->n_pairs, st->cap_pairs, pair);
 	}

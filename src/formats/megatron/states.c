@@ -45,7 +45,6 @@ struct view {
 };
 
 struct finding {
-	struct rsh_megatron_file *f;
 	const struct rsh_megatron_file *model;
 	struct rsh_torch_file *of;
 	struct buffer *buffers;
@@ -175,31 +174,20 @@ static int state_add(struct finding *w, const struct rsh_megatron_entry *e,
 {
 	struct rsh_arena *arena = &w->of->arena_;
 	struct rsh_torch_tensor *t = &w->out[w->n_out++];
-	struct rsh_path_key *keys = rsh_arena_array(arena, struct rsh_path_key,
-						    3);
-	uint64_t *strides = rsh_arena_array(arena, uint64_t, e->n_dims);
+	const struct rsh_path_key keys[] = {
+		{ .text = rsh_arena_strndup(arena, e->key,
+					    strcspn(e->key, ".")) },
+		{ .text = e->name },
+		{ .text = rsh_megatron_state_names[state] },
+	};
 
 	*t = *flat;
-	t->name = rsh_arena_format(arena, "%s.%s", e->key,
-				   rsh_megatron_state_names[state]);
-	if (!keys || !strides || !t->name)
-		return -ENOMEM;
-	keys[0].text = rsh_arena_strndup(arena, e->key,
-					 strcspn(e->key, "."));
-	keys[1].text = e->name;
-	keys[2].text = rsh_megatron_state_names[state];
-	t->keys = keys;
+	t->name = rsh_arena_format(arena, "%s.%s", e->key, keys[2].text);
+	t->keys = rsh_arena_copy(arena, keys, 3);
 	t->n_keys = 3;
 	t->from += e->from;
-	t->n_dims = e->n_dims;
-	t->dims = e->dims;
-	t->strides = strides;
-	t->elements = 1;
-	for (uint32_t d = e->n_dims; d-- > 0;) {
-		strides[d] = t->elements;
-		t->elements *= e->dims[d];
-	}
-	return keys[0].text ? 0 : -ENOMEM;
+	rsh_torch_reshape(t, e->n_dims, e->dims, arena);
+	return arena->failed ? -ENOMEM : 0;
 }
 
 /* Adds the states of the weights in a view.  Sets *wrong if they do not fit. */
@@ -263,7 +251,7 @@ int rsh_megatron_states_find(struct rsh_megatron_file *f,
 			     const struct rsh_megatron_file *model,
 			     struct rsh_torch_file *of)
 {
-	struct finding w = { .f = f, .model = model, .of = of };
+	struct finding w = { .model = model, .of = of };
 	const char *wrong = NULL;
 	int rc = buffers_find(&w) ?: views_find(&w);
 

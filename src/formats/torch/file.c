@@ -295,10 +295,9 @@ static struct rsh_torch_reader *reader_new(const struct rsh_byte_source *file,
 	return NULL;
 }
 
-int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
-			      const struct rsh_torch_parts *parts,
-			      struct rsh_torch_file **out,
-			      struct rsh_error *err)
+int rsh_torch_file_read(const struct rsh_byte_source *src,
+			const struct rsh_torch_parts *parts,
+			struct rsh_torch_file **out, struct rsh_error *err)
 {
 	cleanup_reader struct rsh_torch_reader *r =
 		reader_new(src, 0, src->size, src->path, err);
@@ -308,12 +307,6 @@ int rsh_torch_file_read_parts(const struct rsh_byte_source *src,
 		return -ENOMEM;
 	r->parts = parts;
 	return torch_file_read(r) ?: reader_finish(r, out);
-}
-
-int rsh_torch_file_read(const struct rsh_byte_source *src,
-			struct rsh_torch_file **out, struct rsh_error *err)
-{
-	return rsh_torch_file_read_parts(src, NULL, out, err);
 }
 
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,

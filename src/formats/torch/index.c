@@ -82,6 +82,22 @@ void rsh_torch_layout(const struct rsh_torch_tensor *t,
 		out->span += (t->dims[d] - 1) * t->strides[d];
 }
 
+void rsh_torch_reshape(struct rsh_torch_tensor *t, uint32_t n_dims,
+		       const uint64_t *dims, struct rsh_arena *arena)
+{
+	uint64_t *strides = rsh_arena_array(arena, uint64_t, n_dims), n = 1;
+
+	t->n_dims = n_dims;
+	t->dims = dims;
+	t->strides = strides;
+	t->elements = 1;
+	for (uint32_t d = n_dims; strides && d-- > 0;) {
+		strides[d] = n;
+		n *= rsh_max_u64(dims[d], 1);
+		t->elements *= dims[d];
+	}
+}
+
 /* ---- the index ---- */
 
 static int torch_index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_file *f,
@@ -255,7 +271,7 @@ int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	struct rsh_torch_file *f;
-	int rc = rsh_torch_file_read(src, &f, err);
+	int rc = rsh_torch_file_read(src, NULL, &f, err);
 
 	if (rc == 0)
 		rc = rsh_torch_index(f, src, full, true, names, out, err);

@@ -151,48 +151,6 @@ static int torch_make_list(struct rsh_torch_reader *r,
 	return 0;
 }
 
-/* Gets key and value from a pair.  Returns false if it is not a pair. */
-static bool torch_take_pair(const struct rsh_pickle_value *v,
-			    struct rsh_pickle_value pair[2])
-{
-	const struct rsh_pickle_value *from;
-
-	if (v->kind == RSH_PV_TUPLE && v->n == 2)
-		from = v->items;
-	else if (v->kind == RSH_PV_LIST && v->list->n == 2)
-		from = v->list->values;
-	else
-		return false;
-	pair[0] = from[0];
-	pair[1] = from[1];
-	return true;
-}
-
-/* Makes a dictionary from a list of pairs. */
-static int torch_make_pairs(struct rsh_torch_reader *r,
-			    const struct rsh_pickle_list *pairs,
-			    struct rsh_pickle_value *out)
-{
-	const uint32_t n = pairs->n;
-	struct rsh_pickle_value pair[2];
-	int rc = torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
-
-	if (rc)
-		return rc;
-	out->list->values = rsh_arena_array(&r->values, struct rsh_pickle_value,
-					    2 * (size_t)n);
-	if (!out->list->values)
-		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i < n; i++) {
-		if (!torch_take_pair(&pairs->values[i], pair))
-			return rsh_torch_bad(r, r->pickle.at, "a dictionary "
-					     "of values that are not pairs");
-		memcpy(out->list->values + 2 * (size_t)i, pair, sizeof(pair));
-	}
-	out->list->n = out->list->cap = 2 * n;
-	return 0;
-}
-
 /* Makes the result of OrderedDict(), defaultdict(factory, ...), Counter(...)
  * and dict(). */
 static int torch_make_mapping(struct rsh_torch_reader *r,
@@ -201,34 +159,50 @@ static int torch_make_mapping(struct rsh_torch_reader *r,
 {
 	const bool has_factory =
 		strcmp(c->callee->class->name, "defaultdict") == 0;
-	const struct rsh_pickle_value *of = c->args->items + has_factory;
+	const struct rsh_pickle_value *of = c->args->items + has_factory, *pair;
+	struct rsh_pickle_value *to;
+	uint32_t n;
+	int rc;
 
-	if (c->args->n <= (uint32_t)has_factory)
-		return torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
 	if (c->args->n > 1 + (uint32_t)has_factory)
 		return torch_refuse(r, c->callee->class);
-	if (of->kind == RSH_PV_DICT)
+	if (c->args->n > (uint32_t)has_factory && of->kind == RSH_PV_DICT)
 		return torch_make_list(r, RSH_PV_DICT, of->list->values,
 				       of->list->n, out);
-	if (of->kind == RSH_PV_LIST)
-		return torch_make_pairs(r, of->list, out);
-	return torch_refuse(r, c->callee->class);
+	if (c->args->n > (uint32_t)has_factory && of->kind != RSH_PV_LIST)
+		return torch_refuse(r, c->callee->class);
+	rc = torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
+	if (rc || c->args->n <= (uint32_t)has_factory)
+		return rc;
+	/* A list of pairs. */
+	to = rsh_arena_array(&r->values, struct rsh_pickle_value,
+			     2 * (size_t)of->list->n);
+	if (!to)
+		return rsh_error_nomem(r->err);
+	out->list->values = to;
+	for (uint32_t i = 0; i < of->list->n; i++) {
+		pair = rsh_pickle_items(&of->list->values[i], &n);
+		if (!pair || n != 2)
+			return rsh_torch_bad(r, r->pickle.at, "a dictionary "
+					     "of values that are not pairs");
+		*to++ = pair[0];
+		*to++ = pair[1];
+	}
+	out->list->n = out->list->cap = 2 * of->list->n;
+	return 0;
 }
 
 static int torch_make_sequence(struct rsh_torch_reader *r,
 			       const struct rsh_pickle_call *c,
 			       struct rsh_pickle_value *out)
 {
-	const struct rsh_pickle_value *of = c->args->items;
+	uint32_t n = 0;
+	const struct rsh_pickle_value *of =
+		c->args->n ? rsh_pickle_items(c->args->items, &n) : NULL;
 
-	if (c->args->n == 0)
-		return torch_make_list(r, RSH_PV_LIST, NULL, 0, out);
-	if (c->args->n == 1 && of->kind == RSH_PV_LIST)
-		return torch_make_list(r, RSH_PV_LIST, of->list->values,
-				       of->list->n, out);
-	if (c->args->n == 1 && of->kind == RSH_PV_TUPLE)
-		return torch_make_list(r, RSH_PV_LIST, of->items, of->n, out);
-	return torch_refuse(r, c->callee->class);
+	if (c->args->n > 0 && (c->args->n > 1 || !of))
+		return torch_refuse(r, c->callee->class);
+	return torch_make_list(r, RSH_PV_LIST, of, n, out);
 }
 
 /* ---- rules ---- */

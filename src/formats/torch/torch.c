@@ -402,7 +402,7 @@ static int torch_load(const struct rsh_source_torch *t, uint32_t file,
 		      const struct rsh_byte_source *bytes,
 		      struct rsh_torch_file **out, struct rsh_error *err)
 {
-	int rc = rsh_torch_file_read(bytes, out, err);
+	int rc = rsh_torch_file_read(bytes, NULL, out, err);
 
 	if (rc == 0 && t->has_map)
 		rc = torch_leave_copies(t, file, *out, err);

@@ -33,12 +33,9 @@
 
 static void walk_bad(struct rsh_torch_reader *r, const char *what)
 {
-	r->rc = r->rc ?:
-			rsh_error_set(r->err, EBADMSG,
-				      "%s: damaged: %.200s: "
-				      "%s",
-				      r->src.path,
-				      r->n_name ? r->name : "its object", what);
+	r->rc = r->rc ?: rsh_error_set(r->err, EBADMSG, "%s: damaged: %.200s: "
+				       "%s", r->src.path, r->n_name ? r->name :
+				       "its object", what);
 }
 
 static void walk_nomem(struct rsh_torch_reader *r)
@@ -47,22 +44,6 @@ static void walk_nomem(struct rsh_torch_reader *r)
 }
 
 /* ---- files that have only one rank's part of a model ---- */
-
-/* Sets the sentence for a file that has distributed tensors. */
-static void walk_refuse_part(struct rsh_torch_reader *r,
-			     const struct rsh_pickle_class *class)
-{
-	r->rc = r->rc ?:
-			rsh_error_set(r->err, ENOTSUP,
-				      "%s: one rank's part "
-				      "of a model, whose tensors are "
-				      "distributed "
-				      "(%.100s.%.100s): SOURCE is the "
-				      "directory with "
-				      "the files of all ranks (*.pt, *.pth or "
-				      "*.bin)",
-				      r->src.path, class->module, class->name);
-}
 
 /* Returns whether the class makes distributed tensors. */
 static bool walk_is_part(const struct rsh_pickle_class *class)
@@ -127,14 +108,6 @@ static int slice_check_megatron(const struct rsh_torch_reader *r,
 			     PRId64 ": SOURCE is the directory of the "
 			     "iteration, with the mp_rank directories of all "
 			     "ranks", r->src.path, tensor, pipeline, expert);
-}
-
-/* Checks that the object is not one rank's part of a checkpoint of DeepSpeed or
- * Megatron-LM, whatever the file is called. */
-static int walk_check_whole(const struct rsh_torch_reader *r,
-			  const struct rsh_pickle_value *root)
-{
-	return slice_check_deepspeed(r, root) ?: slice_check_megatron(r, root);
 }
 
 /* ---- numbers of a tensor ---- */
@@ -270,15 +243,6 @@ static void walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 		walk_nomem(r);
 }
 
-/* Returns whether the function builds a tensor that torch.save() wrote on an
- * Ascend NPU.  Its arguments are those of _rebuild_tensor_v2, and last a format
- * of the device, which does not change the bytes. */
-static bool walk_is_npu(const struct rsh_pickle_class *class)
-{
-	return strncmp(class->module, "torch_npu.", 10) == 0 &&
-	       strcmp(class->name, "_rebuild_npu_tensor") == 0;
-}
-
 /* Returns whether argument i of a call that builds a tensor marks it as the
  * conjugate or the negative of its elements. */
 static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
@@ -302,10 +266,20 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 	w->args = is ? &made->object->args : NULL;
 	for (unsigned depth = 0; class && !r->rc; depth++) {
 		const char *name = class->name;
-		const bool of_npu = walk_is_npu(class);
+		/* What torch.save() wrote on an Ascend NPU has the arguments
+		 * of _rebuild_tensor_v2, and last a format of the device, which
+		 * does not change the bytes. */
+		const bool of_npu =
+			strncmp(class->module, "torch_npu.", 10) == 0 &&
+			strcmp(name, "_rebuild_npu_tensor") == 0;
 
 		if (walk_is_part(class))
-			walk_refuse_part(r, class);
+			r->rc = r->rc ?: rsh_error_set(
+				r->err, ENOTSUP, "%s: one rank's part of a "
+				"model, whose tensors are distributed "
+				"(%.100s.%.100s): SOURCE is the directory with "
+				"the files of all ranks (*.pt, *.pth or *.bin)",
+				r->src.path, class->module, class->name);
 		if (!of_npu && strcmp(class->module, "torch._utils") != 0 &&
 		    strcmp(class->module, "torch._tensor") != 0)
 			return false;
@@ -348,23 +322,6 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 
 /* ---- names ---- */
 
-/* Adds a key to the name. */
-static void walk_push(struct rsh_torch_reader *r, bool first, const char *text,
-		      size_t n)
-{
-	if (n + 2 > NAME_MAX_BYTES - r->n_name)
-		walk_bad(r, "a name of more than 4096 bytes");
-	else if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
-		walk_nomem(r);
-	if (r->rc)
-		return;
-	if (!first)
-		r->name[r->n_name++] = '.';
-	memcpy(r->name + r->n_name, text, n);
-	r->n_name += n;
-	r->name[r->n_name] = '\0';
-}
-
 /* Writes a tuple of types as Python does: "(torch.bfloat16, torch.float32)".
  * Returns the length, or 0 if it is another tuple. */
 static size_t walk_types_text(const struct rsh_pickle_value *key, char *text,
@@ -387,46 +344,46 @@ static size_t walk_types_text(const struct rsh_pickle_value *key, char *text,
 	return n;
 }
 
+/* Adds a key to the name. */
 static void walk_push_key(struct rsh_torch_reader *r, bool first,
 			  const struct rsh_pickle_value *key)
 {
-	const char *text;
-	char buf[256];
-	size_t n;
+	char buf[256] = "";
+	const char *text = buf;
+	size_t n = 0;
 
-	switch ((enum rsh_pickle_kind)key->kind) {
-	case RSH_PV_TEXT:
+	if (key->kind == RSH_PV_TEXT) {
 		text = key->text;
 		n = key->n;
 		if (memchr(text, '\0', n) || !rsh_is_utf8(text, n))
 			walk_bad(r, "a name that is not UTF-8");
-		break;
-	case RSH_PV_NUMBER:
-		text = buf;
+	} else if (key->kind == RSH_PV_NUMBER) {
 		n = (size_t)snprintf(buf, sizeof(buf), "%" PRId64, key->number);
-		break;
-	case RSH_PV_BOOL:
-		text = key->number ? "True" : "False";
+	} else if (key->kind == RSH_PV_BOOL || key->kind == RSH_PV_NONE) {
+		text = key->kind == RSH_PV_NONE ? "None" :
+		       key->number ? "True" : "False";
 		n = strlen(text);
-		break;
-	case RSH_PV_NONE:
-		text = "None";
-		n = 4;
-		break;
-	default:
-		text = buf;
+	} else {
 		n = key->kind == RSH_PV_TUPLE ?
-			    walk_types_text(key, buf, sizeof(buf)) :
-			    0;
-		if (n > 0 && rsh_is_utf8(buf, n))
-			break;
-		/* A value with such a key cannot be a tensor. */
-		r->unnamed = true;
-		text = "?";
-		n = 1;
+		    walk_types_text(key, buf, sizeof(buf)) : 0;
+		if (n == 0 || !rsh_is_utf8(buf, n)) {
+			/* A value with such a key cannot be a tensor. */
+			r->unnamed = true;
+			text = "?";
+			n = 1;
+		}
 	}
-	if (!r->rc)
-		walk_push(r, first, text, n);
+	if (n + 2 > NAME_MAX_BYTES - r->n_name)
+		walk_bad(r, "a name of more than 4096 bytes");
+	else if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
+		walk_nomem(r);
+	if (r->rc)
+		return;
+	if (!first)
+		r->name[r->n_name++] = '.';
+	memcpy(r->name + r->n_name, text, n);
+	r->n_name += n;
+	r->name[r->n_name] = '\0';
 }
 
 /* Stores the current name, which is valid as long as the file. */
@@ -765,7 +722,8 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	r->rc = r->parts && r->parts->look ?
 			r->parts->look(r->parts->ctx, r->src.path, root,
 				       r->err) :
-			walk_check_whole(r, root);
+			slice_check_deepspeed(r, root) ?:
+			slice_check_megatron(r, root);
 	if (r->rc)
 		return r->rc;
 	/* Only a container has names to show. */

@@ -140,12 +140,11 @@ static int zip_read_entries(struct zip_reader *z)
 		struct rsh_zip_entry e;
 		struct zip_entry *to;
 
-		rc = rsh_zip_read_entry(&r->src, d, at, z->room, &e, r->err);
+		rc = rsh_zip_read_entry(&r->src, d, &at, z->room, &e, r->err);
 		if (rc)
 			break;
 		if (rsh_room(z->entries, z->cap, z->n + 1))
 			return rsh_error_nomem(r->err);
-		at = rsh_zip_next_entry(&e);
 		to = &z->entries[z->n++];
 		*to = (struct zip_entry){ .e = e };
 		to->name = rsh_arena_strndup(&r->values, (const char *)e.name,
@@ -182,20 +181,26 @@ static const struct zip_entry *zip_find_in_root(const struct zip_reader *z,
 	return found ? *found : NULL;
 }
 
+/* Finds "<directory>/data.pkl", the object that torch.load() builds. */
 static int zip_find_object(struct zip_reader *z)
 {
-	struct rsh_torch_reader *r = z->r;
+	static const char name[] = "/data.pkl";
+	const size_t n = sizeof(name) - 1;
 
 	for (size_t i = 0; i < z->n; i++) {
-		if (!rsh_zip_is_torch_object(&z->entries[i].e))
+		struct zip_entry *e = &z->entries[i];
+
+		if (e->e.n_name <= n ||
+		    memcmp(e->name + e->e.n_name - n, name, n) != 0 ||
+		    memchr(e->name, '/', e->e.n_name - n))
 			continue;
 		if (z->object)
-			return rsh_torch_bad(r, z->entries[i].e.at, "a second "
+			return rsh_torch_bad(z->r, e->e.at, "a second "
 					     "data.pkl");
-		z->object = &z->entries[i];
+		z->object = e;
 	}
 	return z->object ? 0 :
-	       rsh_torch_bad(r, z->directory.offset, "a zip archive without "
+	       rsh_torch_bad(z->r, z->directory.offset, "a zip archive without "
 			     "data.pkl");
 }
 

@@ -164,10 +164,11 @@ static bool zip_read_wide_numbers(struct rsh_zip_entry *e)
 }
 
 int rsh_zip_read_entry(const struct rsh_byte_source *src,
-		       const struct rsh_zip_directory *d, uint64_t at,
+		       const struct rsh_zip_directory *d, uint64_t *next,
 		       uint8_t *room, struct rsh_zip_entry *e,
 		       struct rsh_error *err)
 {
+	const uint64_t at = *next;
 	uint8_t h[CENTRAL_BYTES];
 	int rc;
 
@@ -187,6 +188,8 @@ int rsh_zip_read_entry(const struct rsh_byte_source *src,
 		.name = room,
 	};
 	e->extra = room + e->n_name;
+	*next = at + CENTRAL_BYTES + (uint64_t)e->n_name + e->n_extra +
+		e->n_comment;
 	if (rsh_le32(h) != CENTRAL_SIGNATURE || e->disk != 0 ||
 	    d->end - at - CENTRAL_BYTES <
 	    (uint64_t)e->n_name + e->n_extra + e->n_comment)
@@ -239,17 +242,3 @@ int rsh_zip_read_local(const struct rsh_byte_source *src,
 				 "another zip entry", err);
 }
 
-bool rsh_zip_is_torch_object(const struct rsh_zip_entry *e)
-{
-	static const char name[] = "/data.pkl";
-	const size_t n = sizeof(name) - 1;
-
-	return e->n_name > n && memcmp(e->name + e->n_name - n, name, n) == 0 &&
-	       !memchr(e->name, '/', e->n_name - n);
-}
-
-uint64_t rsh_zip_next_entry(const struct rsh_zip_entry *e)
-{
-	return e->at + CENTRAL_BYTES + (uint64_t)e->n_name + e->n_extra +
-	       e->n_comment;
-}

@@ -37,17 +37,15 @@ struct rsh_zip_entry {
 	uint32_t crc;
 };
 
-/* Returns the place of the next entry in the directory. */
-uint64_t rsh_zip_next_entry(const struct rsh_zip_entry *e);
-
 /* This function and those below return 0; -EBADMSG with a sentence that names
  * file and offset; -ENOMEM; or the error of pread_fn. */
 int rsh_zip_read_directory(const struct rsh_byte_source *src,
 			   struct rsh_zip_directory *d, struct rsh_error *err);
-/* Reads the entry at this place of the directory. `room` has RSH_ZIP_ROOM
- * bytes; the name and the extra field are stored there. */
+/* Reads the entry at *at of the directory, which becomes the place of the next
+ * one. `room` has RSH_ZIP_ROOM bytes; the name and the extra field are stored
+ * there. */
 int rsh_zip_read_entry(const struct rsh_byte_source *src,
-		       const struct rsh_zip_directory *d, uint64_t at,
+		       const struct rsh_zip_directory *d, uint64_t *at,
 		       uint8_t *room, struct rsh_zip_entry *e,
 		       struct rsh_error *err);
 /* Reads the local header of an entry.  *content is the offset of the entry's
@@ -57,7 +55,3 @@ int rsh_zip_read_local(const struct rsh_byte_source *src,
 		       const struct rsh_zip_directory *d,
 		       const struct rsh_zip_entry *e, uint8_t *room,
 		       uint64_t *content, struct rsh_error *err);
-
-/* Returns whether an entry is "<directory>/data.pkl", the object that
- * torch.load() builds. */
-bool rsh_zip_is_torch_object(const struct rsh_zip_entry *e);
