@@ -56,6 +56,13 @@ def shown_by(source, *words):
         return found, beside, mount.log()
 
 
+def without_crcs(archive):
+    """A file of torch.save() as it is after set_crc32_options(False)."""
+    entry = b"PK\1\2"
+    first, *rest = archive.split(entry)
+    return entry.join([first, *(e[:12] + bytes(4) + e[16:] for e in rest)])
+
+
 def copy_of(trees, case, directory):
     """A copy that can be damaged."""
     to = tempfile.mkdtemp(dir=directory)
@@ -308,6 +315,14 @@ def run_steps(tap, trees, directory):
                    "1 of 3 directories has it; critic has none")
         for step in 10, 20:
             shutil.rmtree(os.path.join(job, f"global_step_{step}", "critic"))
+    with tap.test("--resume says that the values of a rank have no CRCs"):
+        values = os.path.join(job, "global_step_20", "actor", "extra_state_world_size_2_rank_1.pt")
+        kept = content(values)
+        write(values, without_crcs(kept))
+        with Mounted(job, resume=True, extra=["--check", "full"]) as mount:
+            check(os.readlink(os.path.join(mount.path, "latest")) == "global_step_20", "not 20")
+            check(mount.log().count("the file has no CRCs") == 1, mount.log())
+        write(values, kept)
     with tap.test("the newest step becomes whole while it is shown"), \
             Alone(job, extra=["--steps", "all", "--steps-interval", "1"]) as mount:
         check("global_step_30" not in os.listdir(mount.path), "it is shown")

@@ -209,14 +209,14 @@ static int step_check(const struct rsh_byte_source *files,
 	struct rsh_ranks_name parts;
 	struct rsh_names *all;
 	uint32_t world = 0;
-	bool unsummed;
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		const bool is = rsh_ranks_name_read(names[i], &parts);
 
 		if (!is && is_of_step(names[i]))
-			rc = rsh_torch_check(&files[i], full, &unsummed, err);
+			rc = rsh_torch_check_files(&files[i], &names[i], 1,
+						   full, err);
 		if (is && world && parts.world != world)
 			return rsh_error_set(err, EINVAL, "%s: files of %u and "
 					     "of %u ranks are side by side",
@@ -242,7 +242,8 @@ static int step_check(const struct rsh_byte_source *files,
 			continue;
 		/* Of values nothing is described. */
 		if (parts.role == RSH_RANKS_VALUES) {
-			rc = rsh_torch_check(&files[i], full, &unsummed, err);
+			rc = rsh_torch_check_files(&files[i], &names[i], 1,
+						   full, err);
 			continue;
 		}
 		file = rsh_joined_add_file(&st->all, names[i]);
