@@ -34,81 +34,75 @@ static int tc_bad(const char *path, const char *what, struct rsh_error *err)
 
 /* ---- files ---- */
 
-/* Returns whether a path stays in its directory. */
-static bool is_inside(const char *path)
-{
-	if (*path == '/' || !*path)
-		return false;
-	for (const char *at = path; at; at = strchr(at, '/')) {
-		at += *at == '/';
-		if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || !at[2]))
-			return false;
-	}
-	return true;
-}
-
-static int file_take(struct rsh_tc *tc, const struct rsh_pickle_value *item,
-		     const struct rsh_pickle_value *rank,
-		     const struct rsh_pickle_value *info, const char *path,
-		     struct rsh_error *err)
-{
-	const struct rsh_pickle_value *of = rsh_pickle_find(info, "file_path");
-	struct rsh_tc_file *f = &tc->files[tc->n_files];
-	uint64_t number;
-
-	if (!rsh_pickle_number(rank, RSH_MESH_RANKS_MAX, &number) ||
-	    (info->kind != RSH_PV_NONE &&
-	     (!of || of->kind != RSH_PV_TEXT || strlen(of->text) != of->n)))
-		return tc_bad(path, "a file of a rank without a name", err);
-	*f = (struct rsh_tc_file){
-		.item = item, .rank = (uint32_t)number,
-		.name = of ? rsh_arena_strndup(&tc->arena, of->text, of->n) :
-			rsh_arena_format(&tc->arena, "%s_%u.pt", item->text,
-					 (uint32_t)number),
-	};
-	if (!f->name)
-		return rsh_error_nomem(err);
-	if (!is_inside(f->name))
-		return rsh_error_set(err, EXDEV, "%s: the file %s is outside "
-				     "of the directory", path, f->name);
-	f->has_names = rsh_has_suffix(f->name, ".safetensors");
-	if (!f->has_names && !rsh_has_suffix(f->name, ".pt"))
-		return rsh_error_set(err, ENOTSUP, "%s: the file %s is neither "
-				     "one of torch.save() nor of safetensors",
-				     path, f->name);
-	tc->n_files++;
-	return 0;
-}
-
 static int files_take(struct rsh_tc *tc, const char *path,
 		      struct rsh_error *err)
 {
 	const struct rsh_pickle_list *items = tc->items->list;
-	size_t n = 0;
-	int rc = 0;
+	size_t cap = 0;
 
 	for (uint32_t i = 0; i + 1 < items->n; i += 2) {
-		const struct rsh_pickle_value *of = rsh_pickle_find(
-			&items->values[i + 1], "rank_to_layout_info");
+		const struct rsh_pickle_value *item = &items->values[i];
+		const struct rsh_pickle_value *of =
+			rsh_pickle_find(&item[1], "rank_to_layout_info");
 
-		if (items->values[i].kind != RSH_PV_TEXT ||
-		    strlen(items->values[i].text) != items->values[i].n ||
-		    !of || of->kind != RSH_PV_DICT)
+		if (item->kind != RSH_PV_TEXT ||
+		    strlen(item->text) != item->n || !of ||
+		    of->kind != RSH_PV_DICT)
 			return tc_bad(path, "an item without files", err);
-		n += of->list->n / 2;
+		cap += of->list->n / 2;
 	}
-	tc->files = rsh_arena_array(&tc->arena, struct rsh_tc_file, n);
+	tc->files = rsh_arena_array(&tc->arena, struct rsh_tc_file, cap);
 	if (!tc->files)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i + 1 < items->n; i += 2) {
-		const struct rsh_pickle_list *of = rsh_pickle_find(
-			&items->values[i + 1], "rank_to_layout_info")->list;
+		const struct rsh_pickle_value *item = &items->values[i];
+		const struct rsh_pickle_list *of =
+			rsh_pickle_find(&item[1], "rank_to_layout_info")->list;
 
-		for (uint32_t k = 0; k + 1 < of->n && rc == 0; k += 2)
-			rc = file_take(tc, &items->values[i], &of->values[k],
-				       &of->values[k + 1], path, err);
+		for (uint32_t k = 0; k + 1 < of->n; k += 2) {
+			const struct rsh_pickle_value *info =
+				&of->values[k + 1];
+			const struct rsh_pickle_value *name =
+				rsh_pickle_find(info, "file_path");
+			struct rsh_tc_file *f = &tc->files[tc->n_files++];
+			uint64_t rank;
+			const char *at;
+
+			if (!rsh_pickle_number(&of->values[k],
+					       RSH_MESH_RANKS_MAX, &rank) ||
+			    (info->kind != RSH_PV_NONE &&
+			     (!name || name->kind != RSH_PV_TEXT ||
+			      strlen(name->text) != name->n)))
+				return tc_bad(path, "a file of a rank without "
+					      "a name", err);
+			f->item = item;
+			f->rank = (uint32_t)rank;
+			f->name = at = name ?
+				rsh_arena_strdup(&tc->arena, name->text) :
+				rsh_arena_format(&tc->arena, "%s_%u.pt",
+						 item->text, f->rank);
+			if (!f->name)
+				return rsh_error_nomem(err);
+			/* No part of its path is "..". */
+			while (at && !(strncmp(at, "..", 2) == 0 &&
+				       (at[2] == '/' || !at[2]))) {
+				at = strchr(at, '/');
+				at += at != NULL;
+			}
+			if (at || *f->name == '/' || !*f->name)
+				return rsh_error_set(
+					err, EXDEV, "%s: the file %s is "
+					"outside of the directory", path,
+					f->name);
+			f->has_names = rsh_has_suffix(f->name, ".safetensors");
+			if (!f->has_names && !rsh_has_suffix(f->name, ".pt"))
+				return rsh_error_set(
+					err, ENOTSUP, "%s: the file %s is "
+					"neither one of torch.save() nor of "
+					"safetensors", path, f->name);
+		}
 	}
-	return rc;
+	return 0;
 }
 
 /* ---- reading ---- */

@@ -43,68 +43,29 @@ uint32_t rsh_ranks_lowest(const struct rsh_source_ranks *st, uint32_t item)
 	return found;
 }
 
-/* Returns the lowest rank's file of the items of that role; NULL: there is
- * none. */
-static const struct rsh_ranks_file *lowest_file(const struct rsh_source_ranks *st,
-						enum rsh_ranks_role role)
-{
-	uint32_t found = st->all.n;
-
-	for (uint32_t k = 0; k < st->n_items; k++) {
-		const uint32_t i = st->items[k].role == role ?
-				   rsh_ranks_lowest(st, k) : st->all.n;
-
-		if (i < st->all.n &&
-		    (found == st->all.n ||
-		     st->listed[i].rank < st->listed[found].rank ||
-		     (st->listed[i].rank == st->listed[found].rank &&
-		      i < found)))
-			found = i;
-	}
-	return found < st->all.n ? st->all.files[found] : NULL;
-}
-
 /* ---- parameters ---- */
 
-struct param_at {
-	const struct rsh_ranks_entry *of;
-	uint32_t number;
-};
-
-RSH_ORDER(param_by_storage, struct param_at,
-	  rsh_by_u32(&x->of->storage, &y->of->storage) ?:
-	  rsh_compare_u64(x->of->from, y->of->from) ?:
-	  rsh_by_u32(&x->number, &y->number))
-
-RSH_ORDER(param_by_number, struct param_at, rsh_by_u32(&x->number, &y->number))
-
-/* Returns how many parameters the file has, which become the first ones; *all
- * is from malloc.  Returns -ENOMEM if memory is out. */
-static int64_t params_list(const struct rsh_ranks_file *f,
-			   struct param_at **all)
+/* Compares their places in the file. */
+static int param_by_number(const void *a, const void *b)
 {
-	uint32_t n = 0, kept = 0;
+	const struct rsh_ranks_entry *const *x = a, *const *y = b;
 
-	*all = rsh_alloc_array((size_t)f->n + 1, sizeof(**all));
-	if (!*all)
-		return -1;
-	for (uint32_t i = 0; i < f->n; i++)
-		if (f->v[i].spec && f->v[i].piece == 0)
-			(*all)[n++] = (struct param_at){ &f->v[i], i };
-	rsh_sort(*all, n, param_by_storage);
-	for (uint32_t i = 0; i < n; i++)
-		if (i == 0 ||
-		    (*all)[i].of->storage != (*all)[kept - 1].of->storage ||
-		    (*all)[i].of->from != (*all)[kept - 1].of->from)
-			(*all)[kept++] = (*all)[i];
-	rsh_sort(*all, kept, param_by_number);
-	return kept;
+	return rsh_compare_u64((uintptr_t)*x, (uintptr_t)*y);
+}
+
+static int param_by_storage(const void *a, const void *b)
+{
+	const struct rsh_ranks_entry *const *x = a, *const *y = b;
+
+	return rsh_by_u32(&(*x)->storage, &(*y)->storage) ?:
+	       rsh_compare_u64((*x)->from, (*y)->from) ?:
+	       param_by_number(a, b);
 }
 
 /* Returns whether each state that is as large as a parameter has the shape of
  * the parameter that its number means. */
 static bool params_fit(const struct rsh_ranks_file *optimizer,
-		       const struct param_at *v, uint32_t n)
+		       const struct rsh_ranks_params *params)
 {
 	const char *rest;
 	uint64_t number;
@@ -115,9 +76,9 @@ static bool params_fit(const struct rsh_ranks_file *optimizer,
 
 		if (!state_number(e->name, &number, &rest))
 			continue;
-		if (number >= n)
+		if (number >= params->n)
 			return false;
-		p = v[number].of->spec;
+		p = params->v[number]->spec;
 		if (e->spec && !rsh_dims_equal(e->spec->n_dims, e->spec->dims,
 					       p->n_dims, p->dims))
 			return false;
@@ -125,50 +86,55 @@ static bool params_fit(const struct rsh_ranks_file *optimizer,
 	return true;
 }
 
-/* The states of FSDP1 are those of flat parameters, whose parts have no
- * names. */
-static bool optimizer_is_flat(const struct rsh_ranks_file *model,
-			      const struct rsh_ranks_file *optimizer)
-{
-	const char *rest;
-	uint64_t number;
-	bool any = false;
-
-	if (model->specs.n == 0 || optimizer->specs.n > 0)
-		return false;
-	for (uint32_t i = 0; i < optimizer->n; i++)
-		any |= optimizer->v[i].n_dims == 1 &&
-		       state_number(optimizer->v[i].name, &number, &rest);
-	return any;
-}
-
 int rsh_ranks_params_find(struct rsh_source_ranks *st)
 {
-	const struct rsh_ranks_file *model = lowest_file(st, RSH_RANKS_MODEL);
-	const struct rsh_ranks_file *optimizer =
-		lowest_file(st, RSH_RANKS_OPTIMIZER);
-	cleanup_free struct param_at *all = NULL;
-	int64_t n;
+	const struct rsh_ranks_file *model = NULL, *optimizer = NULL, *f;
+	uint32_t lowest[RSH_RANKS_VALUES] = { UINT32_MAX, UINT32_MAX };
+	struct rsh_ranks_params p = { .n = 0 };
+	uint32_t kept = 0;
+	uint64_t number;
+	const char *rest;
 
+	/* The files of the lowest rank that were read. */
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const enum rsh_ranks_role role = rsh_ranks_role_of(st, i);
+
+		f = st->all.files[i];
+		if (!f || role == RSH_RANKS_VALUES ||
+		    st->listed[i].rank >= lowest[role])
+			continue;
+		lowest[role] = st->listed[i].rank;
+		*(role == RSH_RANKS_MODEL ? &model : &optimizer) = f;
+	}
 	if (!model || !optimizer)
 		return 0;
-	st->is_flat = optimizer_is_flat(model, optimizer);
+	/* The states of FSDP1 are those of flat parameters, whose parts have no
+	 * names. */
+	st->is_flat = false;
+	for (uint32_t i = 0; i < optimizer->n && model->specs.n > 0 &&
+	     optimizer->specs.n == 0; i++)
+		st->is_flat |= optimizer->v[i].n_dims == 1 &&
+			       state_number(optimizer->v[i].name, &number,
+					    &rest);
 	if (st->is_flat || optimizer->n_groups != 1)
 		return 0;
-	n = params_list(model, &all);
-	if (n < 0)
+	p.v = rsh_arena_array(&st->all.arena, const struct rsh_ranks_entry *,
+			      model->n);
+	if (!p.v)
 		return -ENOMEM;
-	if (n != optimizer->n_params || !params_fit(optimizer, all,
-						    (uint32_t)n))
-		return 0;
-	st->params.v = rsh_arena_array(&st->all.arena,
-				       const struct rsh_ranks_entry *,
-				       (size_t)n);
-	if (!st->params.v)
-		return -ENOMEM;
-	for (int64_t i = 0; i < n; i++)
-		st->params.v[i] = all[i].of;
-	st->params.n = (uint32_t)n;
+	for (uint32_t i = 0; i < model->n; i++)
+		if (model->v[i].spec && model->v[i].piece == 0)
+			p.v[p.n++] = &model->v[i];
+	/* Two names of one parameter count once. */
+	rsh_sort(p.v, p.n, param_by_storage);
+	for (uint32_t i = 0; i < p.n; i++)
+		if (i == 0 || p.v[i]->storage != p.v[kept - 1]->storage ||
+		    p.v[i]->from != p.v[kept - 1]->from)
+			p.v[kept++] = p.v[i];
+	p.n = kept;
+	rsh_sort(p.v, p.n, param_by_number);
+	if (p.n == optimizer->n_params && params_fit(optimizer, &p))
+		st->params = p;
 	return 0;
 }
 
