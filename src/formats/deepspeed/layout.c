@@ -31,54 +31,36 @@ static uint64_t share(uint64_t elements, uint32_t world)
 	return elements / world + (elements % world != 0);
 }
 
-/* Sets the places of a group in a vector, or of the shares of each rank in that
- * of ZeRO 3; *end is its length.  Returns false if it has more elements than
- * can be. */
-static bool place_params(struct rsh_ds_params *of,
-			 const struct rsh_ds_layout *l, uint32_t n_paddings,
-			 const uint64_t *paddings, uint64_t *end)
-{
-	*end = 0;
-	for (uint32_t i = 0; i < of->n; i++) {
-		struct rsh_ds_param *p = &of->v[i];
-
-		p->at = *end;
-		if (l->stage == 3)
-			p->share = share(p->elements, l->world);
-		if (!rsh_add_u64(*end, l->stage == 3 ? p->share : p->elements,
-				 end) ||
-		    (i < n_paddings && !rsh_add_u64(*end, paddings[i], end)) ||
-		    *end > INT64_MAX)
-			return false;
-	}
-	return true;
-}
-
 static int layout_group(struct rsh_ds_layout *l, struct rsh_ds_params *of,
 			const struct rsh_ds_zero *z, uint32_t group,
 			const char *path, struct rsh_error *err)
 {
 	const bool is_3 = l->stage == 3;
 	const uint32_t n = z->paddings && !is_3 ? z->n_paddings[group] : 0;
-	uint64_t all;
+	uint64_t end = 0, all;
 
 	if (n != 0 && n != of->n)
 		return layout_bad(path, group, "does not have as many "
 					       "paddings as parameters", err);
-	if (!place_params(of, l, n, n ? z->paddings[group] : NULL,
-			  &l->elements[group]))
-		return layout_bad(path, group, "has more elements than can be",
-				  err);
-	if (is_3)
-		return l->elements[group] == l->piece[group] ?
-			       0 :
-			       layout_bad(path, group,
-					  "does not have the length of "
-					  "its flat tensor",
-					  err);
+	for (uint32_t i = 0; i < of->n; i++) {
+		struct rsh_ds_param *p = &of->v[i];
+
+		p->at = end;
+		if (is_3)
+			p->share = share(p->elements, l->world);
+		if (!rsh_add_u64(end, is_3 ? p->share : p->elements, &end) ||
+		    (n && !rsh_add_u64(end, z->paddings[group][i], &end)) ||
+		    end > INT64_MAX)
+			return layout_bad(path, group, "has more elements than "
+						       "can be", err);
+	}
+	l->elements[group] = end;
+	if (is_3 && end != l->piece[group])
+		return layout_bad(path, group, "does not have the length of "
+					       "its flat tensor", err);
 	/* The length of the last one may lack padding. */
-	if (!rsh_mul_u64(l->piece[group], l->world, &all) ||
-	    all > INT64_MAX || all < l->elements[group])
+	if (!is_3 && (!rsh_mul_u64(l->piece[group], l->world, &all) ||
+		      all > INT64_MAX || all < end))
 		return layout_bad(path, group, "does not have the length of "
 					       "its flat tensors", err);
 	return 0;
@@ -146,40 +128,23 @@ struct rsh_ds_run rsh_ds_run_of(const struct rsh_ds_layout *l, uint32_t group,
 	};
 }
 
-/* Returns the number of elements of one index of dimension d. */
-static uint64_t stride_of(const struct rsh_ds_param *p, uint32_t d)
-{
-	uint64_t n = 1;
-
-	while (++d < p->n_dims)
-		n *= p->dims[d];
-	return n;
-}
-
 /* Sets the largest box of at most n elements that begins at an element. */
 static uint64_t box_at(const struct rsh_ds_param *p, uint64_t at, uint64_t n,
 		       struct rsh_box *out)
 {
-	uint64_t elements = 1;
+	uint64_t stride = 1, elements = 1;
 
 	out->n_dims = p->n_dims;
-	for (uint32_t d = 0, whole = false; d < p->n_dims; d++) {
-		const uint64_t stride = stride_of(p, d);
+	/* Dimensions are whole from the last one up to the one that is cut. */
+	for (uint32_t d = p->n_dims; d-- > 0; stride *= p->dims[d]) {
 		const uint64_t index = at / stride % p->dims[d];
 
 		out->from[d] = index;
-		if (whole) {
-			out->from[d] = 0;
-			out->size[d] = p->dims[d];
-			continue;
-		}
 		out->size[d] = 1;
-		if (at % stride == 0 && stride <= n) {
-			out->size[d] = rsh_min_u64(n / stride,
-						   p->dims[d] - index);
-			elements = out->size[d] * stride;
-			whole = true;
-		}
+		if (at % stride != 0 || stride > n)
+			continue;
+		out->size[d] = rsh_min_u64(n / stride, p->dims[d] - index);
+		elements = out->size[d] * stride;
 	}
 	return elements;
 }
