@@ -62,15 +62,6 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 	       out->width % out->f == 0;
 }
 
-/* Returns whether n experts have no more elements than can be, even if a size
- * is 0. */
-static bool is_countable(const struct sizes *z, uint64_t n)
-{
-	return rsh_mul_u64(n, rsh_max_u64(z->width, z->f), &n) &&
-	       rsh_mul_u64(n, rsh_max_u64(z->hidden, 1), &n) &&
-	       n <= INT64_MAX / RSH_TORCH_ELEMENT_MAX;
-}
-
 static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
 		    const char *name, bool first)
 {
@@ -133,6 +124,7 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 		.n = st->n_blocks * st->expert_tensor,
 	};
 	struct sizes z, other;
+	uint64_t all;
 	int rc;
 
 	if (!sizes_find(st, r, &z))
@@ -146,7 +138,10 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 		    memcmp(&z, &other, sizeof(z)) != 0)
 			return rsh_megatron_blame_unknown(w, &r[i]);
 	}
-	if (!is_countable(&z, z.n * c.n))
+	/* Even if a size is 0. */
+	if (!rsh_mul_u64(z.n * c.n, rsh_max_u64(z.width, z.f), &all) ||
+	    !rsh_mul_u64(all, rsh_max_u64(z.hidden, 1), &all) ||
+	    all > INT64_MAX / RSH_TORCH_ELEMENT_MAX)
 		return rsh_joined_blame(w->j, r->name, EBADMSG,
 					  RSH_MEGATRON_TOO_MANY);
 	rc = rsh_megatron_slices_check(w, r, n, &c);
@@ -154,17 +149,6 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 }
 
 /* ---- the shape that is shown ---- */
-
-RSH_ORDER(folded_by_name, struct rsh_megatron_folded, strcmp(x->name, y->name))
-
-/* Returns how a tensor is folded; NULL: it is not. */
-static const struct rsh_megatron_folded *
-folded_find(const struct rsh_source_megatron *st, const char *name)
-{
-	const struct rsh_megatron_folded key = { .name = name };
-
-	return rsh_find(&key, st->folded, st->n_folded, folded_by_name);
-}
 
 #define FACTORS 5
 
@@ -245,13 +229,17 @@ int rsh_megatron_fold(const struct rsh_source_megatron *st,
 
 /* ---- lists ---- */
 
+RSH_ORDER(folded_by_name, struct rsh_megatron_folded, strcmp(x->name, y->name))
+
 /* A tensor is listed in the shape that is shown, in which its chunks are no
  * boxes. */
 static int list_fold(const struct rsh_list_job *job,
 		     struct rsh_listed_tensor *t)
 {
+	const struct rsh_source_megatron *st = rsh_source_state(job->source);
+	const struct rsh_megatron_folded key = { .name = t->name };
 	const struct rsh_megatron_folded *f =
-		folded_find(rsh_source_state(job->source), t->name);
+		rsh_find(&key, st->folded, st->n_folded, folded_by_name);
 	struct rsh_listed_chunk *chunks;
 
 	if (!f)

@@ -32,21 +32,16 @@
  * model does not have. */
 enum kind { NUMBER, OR_NONE, FLAG, OMITTED };
 
-struct said {
-	const struct rsh_megatron_model *m;
-	const uint64_t *args; /* of SOURCE; NULL: it has none */
-};
-
 /* Returns a number of config.json, or that of an argument of SOURCE; 0: neither
  * has it. */
-static uint64_t known(const struct said *s, const char *key,
+static uint64_t known(const struct rsh_megatron_model *m, const char *key,
 		      enum rsh_megatron_arg arg)
 {
 	uint64_t n;
 
-	if (s->m->config && rsh_model_config_number(s->m->config, key, &n))
+	if (m->config && rsh_model_config_number(m->config, key, &n))
 		return n;
-	return s->args && arg < RSH_MEGATRON_ARGS ? s->args[arg] : 0;
+	return m->args && arg < RSH_MEGATRON_ARGS ? m->args[arg] : 0;
 }
 
 /* Returns the size of a dimension of the first tensor with that end of the
@@ -60,42 +55,10 @@ static uint64_t size_of(const struct rsh_megatron_model *m, const char *end,
 	return 0;
 }
 
-/* Returns the arguments of SOURCE (enum rsh_megatron_arg); NULL: it is not a
- * tree of Megatron's. */
-static const uint64_t *source_args(const struct rsh_source *source)
-{
-	const struct rsh_source_megatron *st = rsh_source_state(source);
-
-	return rsh_source_format(source) == &rsh_megatron_format ? st->args :
-								   NULL;
-}
-
-/* Finds how many heads a model has. */
-static void heads_find(struct rsh_megatron_model *m,
-		       const struct rsh_source *source)
-{
-	const struct said s = { m, source_args(source) };
-
-	m->heads = known(&s, "num_attention_heads", RSH_MEGATRON_HEADS);
-	m->groups = known(&s, "num_key_value_heads", RSH_MEGATRON_GROUPS);
-}
-
-/* Returns the rotary dimensions: those of the down projection beside its
- * rank. */
-static uint64_t rope_of(const struct said *s, uint64_t rank)
-{
-	const uint64_t down = size_of(s->m, ".linear_kv_down_proj.weight", 0);
-
-	return down > rank ? down - rank :
-	       known(s, "qk_rope_head_dim", RSH_MEGATRON_ROPE_DIM);
-}
-
 /* Makes the args of a model: none if the number of heads is not known. */
 static void args_make(const struct rsh_megatron_model *m,
-		      const struct rsh_source *source,
 		      struct rsh_megatron_form *out)
 {
-	const struct said s = { m, source_args(source) };
 	const struct rsh_megatron_wanted *w = m->wanted;
 	const enum kind latent = m->latent ? NUMBER : OMITTED;
 	const enum kind latent_or = m->latent ? OR_NONE : OMITTED;
@@ -103,13 +66,17 @@ static void args_make(const struct rsh_megatron_model *m,
 	const uint64_t groups = m->groups ? m->groups : m->heads;
 	const uint64_t kv = size_of(m, ".linear_kv_up_proj.weight", 1) ?:
 			    size_of(m, ".linear_kv_nope.weight", 1);
+	const uint64_t down = size_of(m, ".linear_kv_down_proj.weight", 0);
+	/* Those of the down projection beside its rank. */
+	const uint64_t rope = down > kv ? down - kv :
+		known(m, "qk_rope_head_dim", RSH_MEGATRON_ROPE_DIM);
 	const uint64_t layers = w->n_chunks > 1 && !w->layers ?
 		m->n_layers / (w->pipeline * w->n_chunks) : 0;
 	const uint64_t channels =
-		known(&s, "head_dim", RSH_MEGATRON_CHANNELS) ?:
+		known(m, "head_dim", RSH_MEGATRON_CHANNELS) ?:
 		(m->latent || m->heads == 0 ? 0 : hidden / m->heads);
 	const uint64_t shared =
-		known(&s, "n_shared_experts", RSH_MEGATRON_ARGS) ?:
+		known(m, "n_shared_experts", RSH_MEGATRON_ARGS) ?:
 		size_of(m, ".shared_experts.", 0) > 0;
 	const struct {
 		const char *name;
@@ -130,24 +97,24 @@ static void args_make(const struct rsh_megatron_model *m,
 		{ "kv_channels", OR_NONE, channels },
 		{ "multi_latent_attention", FLAG, m->latent },
 		{ "q_lora_rank", latent_or,
-		  known(&s, "q_lora_rank", RSH_MEGATRON_Q_RANK) },
+		  known(m, "q_lora_rank", RSH_MEGATRON_Q_RANK) },
 		{ "kv_lora_rank", latent, kv },
-		{ "qk_pos_emb_head_dim", latent, rope_of(&s, kv) },
+		{ "qk_pos_emb_head_dim", latent, rope },
 		{ "qk_head_dim", latent_or,
-		  known(&s, "qk_nope_head_dim", RSH_MEGATRON_ARGS) },
+		  known(m, "qk_nope_head_dim", RSH_MEGATRON_ARGS) },
 		{ "v_head_dim", latent_or,
-		  known(&s, "v_head_dim", RSH_MEGATRON_ARGS) },
+		  known(m, "v_head_dim", RSH_MEGATRON_ARGS) },
 		/* Runs have it True, also with rotary embeddings, unless they
 		 * say --no-position-embedding. */
 		{ "add_position_embedding", FLAG, true },
 		{ "max_position_embeddings", OR_NONE,
-		  known(&s, "max_position_embeddings", RSH_MEGATRON_ARGS) },
+		  known(m, "max_position_embeddings", RSH_MEGATRON_ARGS) },
 		{ "padded_vocab_size", NUMBER,
 		  size_of(m, "embedding.word_embeddings.", 0) },
 		{ "untie_embeddings_and_output_weights", FLAG, m->untied },
 		{ "num_experts", OR_NONE, m->n_experts },
 		{ "first_k_dense_replace", NUMBER,
-		  known(&s, "first_k_dense_replace", RSH_MEGATRON_ARGS) },
+		  known(m, "first_k_dense_replace", RSH_MEGATRON_ARGS) },
 		{ "n_shared_experts", OR_NONE, shared },
 	};
 
@@ -167,23 +134,6 @@ static void args_make(const struct rsh_megatron_model *m,
 
 /* ---- the plan ---- */
 
-/* Notes what the tree that is SOURCE has, and the one that is shown has not. */
-static int note_schedule(const struct rsh_source *source, struct rsh_plan *p,
-			 struct rsh_error *err)
-{
-	const uint64_t *args = source_args(source);
-
-	if (!args || !(args[RSH_MEGATRON_NOOPS] || args[RSH_MEGATRON_DUAL]))
-		return 0;
-	return rsh_blueprint_note(p, rsh_text_format(
-		"SOURCE has %s%s%s, and the tree that is shown has not: its "
-		"run must not ask for it",
-		args[RSH_MEGATRON_NOOPS] ? "noop_layers" : "",
-		args[RSH_MEGATRON_NOOPS] && args[RSH_MEGATRON_DUAL] ?
-		" and " : "", args[RSH_MEGATRON_DUAL] ? "dualpipev" : "")) ?
-		rsh_error_nomem(err) : 0;
-}
-
 static int model_write(struct rsh_megatron_model *m,
 		       const struct rsh_output_job *job, struct rsh_plan **out,
 		       struct rsh_error *err)
@@ -197,6 +147,7 @@ static int model_write(struct rsh_megatron_model *m,
 						   m->n);
 	struct rsh_placed *places = rsh_arena_array(&m->arena, struct rsh_placed,
 						   m->n);
+	bool noops, dual;
 	int rc;
 
 	if (!offers || !places) {
@@ -207,19 +158,29 @@ static int model_write(struct rsh_megatron_model *m,
 		offers[i] = m->v[i].o;
 		places[i] = m->v[i].place;
 	}
-	args_make(m, job->source, &form);
+	args_make(m, &form);
 	opts.form = &form;
 	rc = rsh_write_placed(&(struct rsh_offers){
 		m->cat, offers, (uint32_t)m->n }, &(struct rsh_placement){
 		.n_stages = w->pipeline, .stage_ranks = w->n_ranks,
 		.block_ranks = w->expert_tensor, .n_blocks = w->expert,
-		.places = places }, &opts, out, err) ?:
-	     note_schedule(job->source, *out, err);
-	if (rc || form.n_args > 0)
+		.places = places }, &opts, out, err);
+	if (rc)
 		return rc;
-	return rsh_blueprint_note(*out, rsh_text_format(
-		"the files have no args, since nothing says the number of "
-		"heads (--config)")) ? rsh_error_nomem(err) : 0;
+	/* What the tree that is SOURCE has. */
+	noops = m->args && m->args[RSH_MEGATRON_NOOPS];
+	dual = m->args && m->args[RSH_MEGATRON_DUAL];
+	if (noops || dual)
+		rc = rsh_blueprint_note(*out, rsh_text_format(
+			"SOURCE has %s%s%s, and the tree that is shown has "
+			"not: its run must not ask for it",
+			noops ? "noop_layers" : "", noops && dual ? " and " :
+			"", dual ? "dualpipev" : ""));
+	if (form.n_args == 0)
+		rc = rc ?: rsh_blueprint_note(*out, rsh_text_format(
+			"the files have no args, since nothing says the number "
+			"of heads (--config)"));
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 static int megatron_plan(const struct rsh_output_job *job,
@@ -237,8 +198,11 @@ static int megatron_plan(const struct rsh_output_job *job,
 				       err);
 
 	m.config = config;
-	if (rc == 0)
-		heads_find(&m, job->source);
+	if (rsh_source_format(job->source) == &rsh_megatron_format)
+		m.args = ((const struct rsh_source_megatron *)
+			  rsh_source_state(job->source))->args;
+	m.heads = known(&m, "num_attention_heads", RSH_MEGATRON_HEADS);
+	m.groups = known(&m, "num_key_value_heads", RSH_MEGATRON_GROUPS);
 	rc = rc ?: rsh_megatron_place(&m, job->offers, job->opts, err);
 	if (rc)
 		rsh_catalogue_free(m.cat);
@@ -259,10 +223,6 @@ static int megatron_check_mesh(const struct rsh_output_mesh *mesh,
 }
 
 /* ---- the tree ---- */
-
-struct megatron_shown {
-	char tracker[24];
-};
 
 /* Adds the directories of ranks to that of the step, and a file to each. */
 static int add_ranks(struct rsh_output_tree *t,
@@ -305,7 +265,6 @@ static int add_ranks(struct rsh_output_tree *t,
 
 static int megatron_build(struct rsh_output_tree *t, struct rsh_error *err)
 {
-	struct megatron_shown *s = t->state = calloc(1, sizeof(*s));
 	struct rsh_item *root = rsh_arena_array(&t->tree->arena,
 						struct rsh_item, 2);
 	const struct rsh_row row = {
@@ -314,15 +273,17 @@ static int megatron_build(struct rsh_output_tree *t, struct rsh_error *err)
 	};
 	struct rsh_output_text text = { .mode = 0444 };
 	struct rsh_megatron_wanted w;
-	int rc = s && root ? rsh_megatron_wanted_read(t->mesh, &w, err) :
-			     rsh_error_nomem(err);
+	const char *tracker;
+	int rc = root ? rsh_megatron_wanted_read(t->mesh, &w, err) :
+			rsh_error_nomem(err);
 
 	if (rc)
 		return rc;
-	snprintf(s->tracker, sizeof(s->tracker), "%" PRIu64, w.iteration);
-	text.body = strcmp(w.step, RSH_MEGATRON_RELEASE) == 0 ?
-		    rsh_body_of_text(w.step, strlen(w.step)) :
-		    rsh_body_of_text(s->tracker, strlen(s->tracker));
+	tracker = strcmp(w.step, RSH_MEGATRON_RELEASE) == 0 ? w.step :
+		  rsh_arena_format(&t->tree->arena, "%" PRIu64, w.iteration);
+	if (!tracker)
+		return rsh_error_nomem(err);
+	text.body = rsh_body_of_text(tracker, strlen(tracker));
 	root[0] = (struct rsh_item){ w.step, RSH_NODE_DIR, 0 };
 	root[1] = (struct rsh_item){ RSH_MEGATRON_TRACKER, RSH_NODE_FILE, 0 };
 	if (rsh_output_add_text(t, &text, &root[1].leaf) ||
@@ -343,5 +304,4 @@ const struct rsh_output rsh_output_megatron = {
 	.check_mesh = megatron_check_mesh,
 	.plan = megatron_plan,
 	.build = megatron_build,
-	.free = free,
 };

@@ -69,6 +69,9 @@ struct rsh_megatron_model {
 	/* Heads, and those of keys and values; 0: not known. */
 	uint64_t heads, groups;
 	const struct rsh_model_config *config; /* NULL: there is none */
+	/* Of SOURCE (enum rsh_megatron_arg); NULL: it is no tree of
+	 * Megatron's. */
+	const uint64_t *args;
 };
 
 /* Takes the wanted offers, and finds their names, chunks and experts.  Returns

@@ -81,24 +81,21 @@ static int refuse_size(const struct rsh_megatron_shown *t, uint64_t size,
 static int refuse_shape(const struct rsh_megatron_shown *t,
 			struct rsh_error *err)
 {
-	char dims[64] = "[";
-	size_t at = 1;
+	char dims[64];
 
-	for (uint32_t d = 0; d < t->o.n_dims; d++)
-		rsh_text_add(dims, sizeof(dims), &at, "%s%" PRIu64,
-			     d ? "," : "", t->o.dims[d]);
-	return rsh_error_set(err, EINVAL, "tensor %s: a shape of %s] is not "
+	return rsh_error_set(err, EINVAL, "tensor %s: a shape of %s is not "
 			     "that of Megatron's weight with this name",
-			     t->name, dims);
+			     t->name, rsh_dims_text(t->o.dims, t->o.n_dims,
+						    dims, sizeof(dims)));
 }
 
-static int refuse_unknown(const struct rsh_megatron_shown *t,
+static int refuse_unknown(const struct rsh_megatron_shown *t, const char *what,
 			  struct rsh_error *err)
 {
-	return rsh_error_set(err, ENOTSUP, "tensor %s: nothing says how it is "
-			     "divided over ranks (--drop leaves it out)",
-			     t->name);
+	return rsh_error_set(err, ENOTSUP, "tensor %s: %s (--drop leaves it "
+			     "out)", t->name, what);
 }
+#define HOW_DIVIDED "nothing says how it is divided over ranks"
 
 /* ---- a tensor ---- */
 
@@ -147,7 +144,7 @@ static int cut_gate(struct rsh_megatron_model *m, struct rsh_megatron_shown *t,
 	second = shown_find(m, name);
 	if (!second || second->n_raw != 2 || rows == 0 ||
 	    (rows != second->raw[1] && rows != 2 * second->raw[1]))
-		return refuse_unknown(t, err);
+		return refuse_unknown(t, HOW_DIVIDED, err);
 	if (rows == second->raw[1])
 		return cut_over(m, t, 0, n, err);
 	if (rows / 2 % n != 0)
@@ -255,8 +252,9 @@ static int cut_make(struct rsh_megatron_model *m, struct rsh_megatron_shown *t,
 		return cut_grouped(m, t, err);
 	switch (t->again ? RSH_MEGATRON_VOCABULARY : t->is.kind) {
 	case RSH_MEGATRON_UNKNOWN:
-		return n > 1 || w->expert > 1 ? refuse_unknown(t, err) :
-						cut_over(m, t, 0, 1, err);
+		return n > 1 || w->expert > 1 ?
+		       refuse_unknown(t, HOW_DIVIDED, err) :
+		       cut_over(m, t, 0, 1, err);
 	case RSH_MEGATRON_SAME:
 		return cut_over(m, t, 0, 1, err);
 	case RSH_MEGATRON_QKV:
@@ -304,48 +302,6 @@ static int model_add(struct rsh_megatron_model *m, const struct rsh_offer *o,
 	t->raw = o->dims;
 	t->name = rsh_names_text(m->cat->names, id);
 	rsh_megatron_name_read(t->name, &t->is);
-	return 0;
-}
-
-static int model_take(struct rsh_megatron_model *m,
-		      const struct rsh_offers *offers,
-		      const struct rsh_plan_options *opts,
-		      struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < offers->n; i++) {
-		const struct rsh_offer *o = &offers->v[i];
-		const char *name = rsh_names_text(m->cat->names, o->name);
-		const char *other = opts->rename ?
-				    opts->rename(opts->ctx, name) : NULL;
-
-		if (opts->wanted && !opts->wanted(opts->ctx, name))
-			continue;
-		if (model_add(m, o, other ? other : name))
-			return rsh_error_nomem(err);
-	}
-	if (m->n == 0)
-		return rsh_error_set(err, EINVAL, "no parameter is left "
-				     "(parameters are selected by their names "
-				     "before --rename)");
-	return 0;
-}
-
-/* Makes the index of names. */
-static int model_index(struct rsh_megatron_model *m, struct rsh_error *err)
-{
-	m->n_names = rsh_names_count(m->cat->names);
-	m->by_name = rsh_arena_array(&m->arena, uint32_t, m->n_names);
-	if (!m->by_name)
-		return rsh_error_nomem(err);
-	for (size_t i = 0; i < m->n; i++) {
-		uint32_t *place = &m->by_name[m->v[i].o.name];
-
-		if (*place)
-			return rsh_error_set(err, EINVAL, "renaming gives two "
-					     "parameters the name %s",
-					     m->v[i].name);
-		*place = (uint32_t)i + 1;
-	}
 	return 0;
 }
 
@@ -445,15 +401,11 @@ static int find_chunk(const struct rsh_megatron_model *m, const uint32_t *ends,
 		t->order++;
 	if (t->is.after_layer)
 		return 0;
-	if (strncmp(t->name, "embedding.", strlen("embedding.")) == 0)
-		t->order = t->again ? last : 0;
-	else if (t->is.kind != RSH_MEGATRON_UNKNOWN || last == 0)
+	if (t->again || !rsh_begins_any(t->name, "embedding."))
 		t->order = last;
-	else
-		return rsh_error_set(err, ENOTSUP, "tensor %s: nothing says "
-				     "which stage has it (--drop leaves it "
-				     "out)", t->name);
-	return 0;
+	return t->order == 0 || t->again ||
+	       t->is.kind != RSH_MEGATRON_UNKNOWN ? 0 :
+	       refuse_unknown(t, "nothing says which stage has it", err);
 }
 
 /* The last stage has the embedding again: as the head, if it has no other one,
@@ -553,11 +505,35 @@ int rsh_megatron_place(struct rsh_megatron_model *m,
 {
 	const uint32_t n = m->wanted->pipeline * m->wanted->n_chunks;
 	uint32_t *ends = rsh_arena_array(&m->arena, uint32_t, n);
-	int rc = ends ? model_take(m, offers, opts, err) : rsh_error_nomem(err);
+	int rc;
 
-	rc = rc ?: model_index(m, err);
-	if (rc)
-		return rc;
+	for (uint32_t i = 0; i < offers->n; i++) {
+		const struct rsh_offer *o = &offers->v[i];
+		const char *name = rsh_names_text(m->cat->names, o->name);
+		const char *other = opts->rename ?
+				    opts->rename(opts->ctx, name) : NULL;
+
+		if ((!opts->wanted || opts->wanted(opts->ctx, name)) &&
+		    model_add(m, o, other ? other : name))
+			return rsh_error_nomem(err);
+	}
+	if (m->n == 0)
+		return rsh_error_set(err, EINVAL, "no parameter is left "
+				     "(parameters are selected by their names "
+				     "before --rename)");
+	m->n_names = rsh_names_count(m->cat->names);
+	m->by_name = rsh_arena_array(&m->arena, uint32_t, m->n_names);
+	if (!ends || !m->by_name)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < m->n; i++) {
+		uint32_t *place = &m->by_name[m->v[i].o.name];
+
+		if (*place)
+			return rsh_error_set(err, EINVAL, "renaming gives two "
+					     "parameters the name %s",
+					     m->v[i].name);
+		*place = (uint32_t)i + 1;
+	}
 	rc = model_look(m, err) ?: check_layers(m, err) ?:
 	     rsh_megatron_wanted_divide(m->wanted, m->n_layers, ends, err) ?:
 	     check_experts(m, err) ?: add_copies(m, err) ?:

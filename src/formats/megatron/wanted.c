@@ -25,28 +25,22 @@ static uint32_t divisor_of(uint32_t a, uint32_t b)
  * weights. */
 static int check_axes(const struct rsh_mesh *m, struct rsh_error *err)
 {
-	static const char *const known[] = {
-		"mp", "pp", "ep", "etp", "vp", "dp", "cp",
-	};
-
 	for (uint32_t i = 0; i < m->n; i++) {
-		bool found = false;
+		const char *name = m->axes[i].name;
 
-		for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
-			found |= strcmp(m->axes[i].name, known[k]) == 0;
-		if (strncmp(m->axes[i].name, "dual", 4) == 0 ||
-		    strncmp(m->axes[i].name, "noop", 4) == 0)
+		if (rsh_begins_any(name, "dual", "noop"))
 			return rsh_error_set(err, EINVAL, "--dst-mesh: "
 					     "--format megatron writes no "
 					     "dualpipev and no noop layers of "
 					     "MindSpeed-LLM (%s): its converter "
 					     "makes them of the model without "
-					     "--format", m->axes[i].name);
-		if (!found)
+					     "--format", name);
+		if (!rsh_is_any(name, "mp", "pp", "ep", "etp", "vp", "dp",
+				"cp"))
 			return rsh_error_set(err, EINVAL, "--dst-mesh: "
 					     "--format megatron has no axis "
 					     "%s, but tp, pp, ep, etp, vp, dp "
-					     "and cp", m->axes[i].name);
+					     "and cp", name);
 	}
 	return 0;
 }
@@ -151,17 +145,13 @@ int rsh_megatron_wanted_divide(const struct rsh_megatron_wanted *w,
 			       struct rsh_error *err)
 {
 	const uint32_t n = w->pipeline * w->n_chunks;
-	int rc = 0;
+	int rc = w->layers ? read_layers(w->layers, n, ends, err) : 0;
 
-	if (w->layers) {
-		rc = read_layers(w->layers, n, ends, err);
-		if (rc == 0 && ends[n - 1] != n_layers)
-			rc = rsh_error_set(err, EINVAL, "--pipeline-layers: "
-					   "\"%s\" has %u layers, and the "
-					   "model has %u", w->layers,
-					   ends[n - 1], n_layers);
-		return rc;
-	}
+	if (w->layers)
+		return rc || ends[n - 1] == n_layers ? rc :
+		       rsh_error_set(err, EINVAL, "--pipeline-layers: \"%s\" "
+				     "has %u layers, and the model has %u",
+				     w->layers, ends[n - 1], n_layers);
 	if (n_layers % n != 0 || (n_layers == 0 && n > 1))
 		return rsh_error_set(err, EINVAL, "the model has %u layers, "
 				     "which cannot be divided equally over %u "
