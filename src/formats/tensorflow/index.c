@@ -42,12 +42,6 @@ struct tf_check {
 	struct rsh_error *err;
 };
 
-struct tf_block {
-	uint64_t at;        /* offset in the file */
-	uint8_t *data;      /* owned */
-	size_t n;           /* bytes before the restart points */
-};
-
 typedef int tf_entry_fn(struct tf_check *c, uint64_t at, bool empty_key,
 			const uint8_t *value, size_t n);
 
@@ -97,10 +91,14 @@ static bool tf_take_handle(const uint8_t **p, const uint8_t *end,
 	       tf_take_varint(p, end, &out->bytes);
 }
 
-static int tf_read_block(struct tf_check *c, const struct tf_handle *h,
-			 struct tf_block *b)
+/* Checks a block, and calls fn for its entries; NULL: nothing is called. */
+static int tf_each_entry(struct tf_check *c, const struct tf_handle *h,
+			 tf_entry_fn *fn)
 {
 	const struct rsh_byte_source *src = c->src;
+	cleanup_free uint8_t *data = NULL;
+	const uint8_t *p, *end;
+	uint64_t shared, own, n_value, key_bytes = 0;
 	uint32_t n_restarts;
 	size_t n;
 	int rc;
@@ -110,51 +108,34 @@ static int tf_read_block(struct tf_check *c, const struct tf_handle *h,
 		return rsh_bytes_damaged(src, h->offset, "a block outside "
 					 "the file", c->err);
 	n = (size_t)h->bytes;
-	b->at = h->offset;
-	b->data = malloc(n + TRAILER_BYTES);
-	if (!b->data)
+	data = malloc(n + TRAILER_BYTES);
+	if (!data)
 		return rsh_error_nomem(c->err);
-	rc = rsh_bytes_read(src, b->data, n + TRAILER_BYTES, h->offset, c->err);
+	rc = rsh_bytes_read(src, data, n + TRAILER_BYTES, h->offset, c->err);
 	if (rc)
 		return rc;
-	if (tf_unmask(rsh_le32(b->data + n + 1)) !=
-	    tf_crc32c(0, b->data, n + 1))
+	if (tf_unmask(rsh_le32(data + n + 1)) != tf_crc32c(0, data, n + 1))
 		return rsh_bytes_damaged(src, h->offset, "a block that does "
 					 "not match its CRC", c->err);
 	/* TensorFlow writes its indexes without compression. */
-	if (b->data[n] != 0)
+	if (data[n] != 0)
 		return rsh_bytes_damaged(src, h->offset, "a compressed block, "
 					 "which TensorFlow does not write",
 					 c->err);
-	n_restarts = rsh_le32(b->data + n - 4);
+	n_restarts = rsh_le32(data + n - 4);
 	if (n_restarts > (n - 4) / 4)
 		return rsh_bytes_damaged(src, h->offset, "a block with too "
 					 "many restart points", c->err);
-	b->n = n - 4 - 4 * (size_t)n_restarts;
-	return 0;
-}
-
-static int tf_each_entry(struct tf_check *c, const struct tf_handle *h,
-			 tf_entry_fn *fn)
-{
-	cleanup_free uint8_t *data = NULL;
-	struct tf_block b = { 0 };
-	const uint8_t *p, *end;
-	uint64_t shared, own, n_value, key_bytes = 0;
-	int rc = tf_read_block(c, h, &b);
-
-	data = b.data;
-	if (rc)
-		return rc;
-	for (p = data, end = data + b.n; p < end; p += n_value) {
-		const uint64_t at = b.at + (uint64_t)(p - data);
+	end = data + n - 4 - 4 * (size_t)n_restarts;
+	for (p = data; fn && p < end; p += n_value) {
+		const uint64_t at = h->offset + (uint64_t)(p - data);
 
 		if (!tf_take_varint(&p, end, &shared) ||
 		    !tf_take_varint(&p, end, &own) ||
 		    !tf_take_varint(&p, end, &n_value) || shared > key_bytes ||
 		    own > (uint64_t)(end - p) ||
 		    n_value > (uint64_t)(end - p) - own)
-			return rsh_bytes_damaged(c->src, at, "no entry of a "
+			return rsh_bytes_damaged(src, at, "no entry of a "
 						 "table", c->err);
 		key_bytes = shared + own;
 		p += own;
@@ -257,7 +238,6 @@ int rsh_tf_index_check(const struct rsh_byte_source *index,
 	uint8_t footer[FOOTER_BYTES];
 	const uint8_t *p = footer, *end = footer + HANDLES_BYTES;
 	struct tf_handle meta, blocks;
-	struct tf_block unused = { 0 };
 	int rc;
 
 	if (index->size < FOOTER_BYTES)
@@ -272,12 +252,8 @@ int rsh_tf_index_check(const struct rsh_byte_source *index,
 		return rsh_bytes_damaged(index, index->size - FOOTER_BYTES,
 					 "truncated, or not an index of "
 					 "TensorFlow: no footer", err);
-	rc = tf_read_block(&c, &meta, &unused);
-	free(unused.data);
-	if (rc == 0)
-		rc = tf_each_entry(&c, &blocks, tf_check_block);
-	if (rc == 0 && !c.has_header)
-		rc = rsh_bytes_damaged(index, 0, "an index without header",
-				       err);
-	return rc;
+	return tf_each_entry(&c, &meta, NULL) ?:
+	       tf_each_entry(&c, &blocks, tf_check_block) ?:
+	       c.has_header ? 0 :
+	       rsh_bytes_damaged(index, 0, "an index without header", err);
 }

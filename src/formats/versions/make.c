@@ -45,7 +45,9 @@ struct pass {
 	const struct rsh_version_chain *c;
 	const struct rsh_made_tensor *t;
 	struct start start;
-	uint32_t n;                   /* deltas, with those of the start */
+	/* Deltas first .. n-1 are compared; those that the start does not have
+	 * are applied. */
+	uint32_t first, n;
 	struct rsh_change **changes;  /* [n]; NULL: it is not open */
 	struct rsh_summing *sums;     /* [n]; NULL: they are not compared */
 };
@@ -152,47 +154,6 @@ static const struct rsh_version_link *link_of(const struct rsh_version_chain *c,
 	return &c->links.v[p->delta];
 }
 
-static int open_change(const struct rsh_version_chain *c,
-		       const struct rsh_made_tensor *t, uint32_t i,
-		       struct rsh_change **out)
-{
-	const struct rsh_frame_place at = rsh_patch_place(c, &t->patches[i]);
-
-	return rsh_change_open(&at, link_of(c, &t->patches[i])->index.form,
-			       t->bytes, out);
-}
-
-/* Sets the sentence about a delta that could not be applied. */
-static int refuse_change(const struct rsh_version_chain *c,
-			 const struct rsh_made_tensor *t, uint32_t i, int rc,
-			 struct rsh_error *err)
-{
-	const char *name = link_of(c, &t->patches[i])->name;
-
-	if (rc == -EBADMSG)
-		return rsh_error_set(err, EBADMSG, "%s/%s: the delta of %s is "
-				     "damaged", rsh_store_root(c->inputs), name,
-				     t->name);
-	return rsh_error_set(err, -rc, "%s/%s: %s: %s",
-			     rsh_store_root(c->inputs), name, t->name,
-			     strerror(-rc));
-}
-
-static int compare_sum(const struct rsh_version_chain *c,
-		       const struct rsh_made_tensor *t, uint32_t i,
-		       const char *is, struct rsh_error *err)
-{
-	const struct rsh_patch *p = &t->patches[i];
-	const struct rsh_version_link *link = link_of(c, p);
-
-	if (strcmp(p->sum, is) == 0)
-		return 0;
-	return rsh_error_set(err, EKEYREJECTED, "%s/%s: %s has the checksum %s "
-			     "(%s), and the trainer wrote %s",
-			     rsh_store_root(c->inputs), link->name, t->name, is,
-			     rsh_sum_forms[link->index.sum], p->sum);
-}
-
 /* A tensor without a checksum cannot be verified. */
 static int check_sums(const struct rsh_version_chain *c,
 		      const struct rsh_made_tensor *t, uint32_t n,
@@ -205,52 +166,6 @@ static int check_sums(const struct rsh_version_chain *c,
 					     link_of(c, &t->patches[i])->name,
 					     t->name);
 	return 0;
-}
-
-/* ---- a tensor that is kept ---- */
-
-/* Applies one delta to a tensor in memory, unless it `has` that. */
-static int apply_one(const struct rsh_version_chain *c,
-		     const struct rsh_made_tensor *t, uint32_t i, bool has,
-		     bool compare, uint8_t *bytes, struct rsh_error *err)
-{
-	struct rsh_summing sum = { .xxh3 = NULL };
-	struct rsh_change *change = NULL;
-	char text[RSH_SUM_TEXT];
-	int rc = (has ? 0 : open_change(c, t, i, &change)) ?:
-		 (compare ? rsh_summing_begin(&sum, link_of(c, &t->patches[i])->
-					      index.sum) : 0);
-
-	for (uint64_t at = 0; rc == 0 && at < t->bytes; at += WINDOW_BYTES) {
-		const size_t n = rsh_min_u64(WINDOW_BYTES, t->bytes - at);
-
-		rc = has ? 0 : rsh_change_apply(change, bytes + at, n);
-		if (rc == 0 && compare)
-			rsh_summing_add(&sum, bytes + at, n);
-	}
-	rsh_change_close(change);
-	rsh_summing_end(&sum, text);
-	if (rc)
-		return refuse_change(c, t, i, rc, err);
-	return compare ? compare_sum(c, t, i, text, err) : 0;
-}
-
-static int make_whole(const struct rsh_version_chain *c,
-		      const struct rsh_made_tensor *t, bool compare,
-		      uint8_t *bytes, struct rsh_error *err)
-{
-	struct start s;
-	unsigned i = 0;
-	int rc;
-
-	do {
-		s = start_at(c, t, i);
-		rc = read_start(c, t, &s, 0, bytes, t->bytes, err);
-		for (uint32_t k = first_compared(&s, t->n_patches);
-		     rc == 0 && k < t->n_patches; k++)
-			rc = apply_one(c, t, k, k < s.n, compare, bytes, err);
-	} while (start_again(c, &s, rc, &i));
-	return rc;
 }
 
 /* ---- a tensor that is made window by window ---- */
@@ -278,33 +193,44 @@ static int pass_open(struct pass *p, bool compare)
 	p->sums = compare ? calloc((size_t)p->n + 1, sizeof(*p->sums)) : NULL;
 	if (!p->changes || (compare && !p->sums))
 		rc = -ENOMEM;
-	for (uint32_t i = first_compared(&p->start, p->n); rc == 0 && i < p->n;
-	     i++)
-		rc = (i < p->start.n ? 0 :
-		      open_change(p->c, p->t, i, &p->changes[i])) ?:
-		     (compare ? rsh_summing_begin(&p->sums[i], link_of(p->c,
-					&p->t->patches[i])->index.sum) : 0);
+	for (uint32_t i = p->first; rc == 0 && i < p->n; i++) {
+		const struct rsh_patch *patch = &p->t->patches[i];
+		const struct rsh_version_index *x = &link_of(p->c, patch)->index;
+		const struct rsh_frame_place at = rsh_patch_place(p->c, patch);
+
+		if (i >= p->start.n)
+			rc = rsh_change_open(&at, x->form, p->t->bytes,
+					     &p->changes[i]);
+		if (rc == 0 && compare)
+			rc = rsh_summing_begin(&p->sums[i], x->sum);
+	}
 	if (rc)
 		pass_close(p);
 	return rc;
 }
 
-/* Makes the next window. */
-static int pass_window(struct pass *p, uint64_t at, uint8_t *buf, size_t len,
-		       struct rsh_error *err)
+/* Changes the next bytes. */
+static int pass_apply(struct pass *p, uint8_t *buf, size_t len,
+		      struct rsh_error *err)
 {
-	int rc = read_start(p->c, p->t, &p->start, at, buf, len, err);
+	for (uint32_t i = p->first; i < p->n; i++) {
+		const char *name = link_of(p->c, &p->t->patches[i])->name;
+		int rc = i < p->start.n ? 0 :
+			 rsh_change_apply(p->changes[i], buf, len);
 
-	for (uint32_t i = first_compared(&p->start, p->n); rc == 0 && i < p->n;
-	     i++) {
-		if (i >= p->start.n)
-			rc = rsh_change_apply(p->changes[i], buf, len);
+		if (rc == -EBADMSG)
+			return rsh_error_set(err, EBADMSG, "%s/%s: the delta "
+					     "of %s is damaged",
+					     rsh_store_root(p->c->inputs), name,
+					     p->t->name);
 		if (rc)
-			return refuse_change(p->c, p->t, i, rc, err);
+			return rsh_error_set(err, -rc, "%s/%s: %s: %s",
+					     rsh_store_root(p->c->inputs), name,
+					     p->t->name, strerror(-rc));
 		if (p->sums)
 			rsh_summing_add(&p->sums[i], buf, len);
 	}
-	return rc;
+	return 0;
 }
 
 /* A part of a tensor that a reader wants. */
@@ -325,31 +251,42 @@ static void give(const struct wanted *w, uint64_t at, const uint8_t *window,
 		       end - from);
 }
 
-/* Makes a tensor once, compares its checksums, and keeps what is wanted. */
-static int make_pass(const struct rsh_version_chain *c,
-		     const struct rsh_made_tensor *t, struct start start,
-		     uint32_t n, const struct wanted *w, struct rsh_error *err)
+/* Makes a tensor once, compares its checksums, and keeps what is wanted.  With
+ * `whole`, which has the bytes of the start, all of it is made there. */
+static int make_pass(struct pass *p, bool compare, uint8_t *whole,
+		     const struct wanted *w, struct rsh_error *err)
 {
-	cleanup_free uint8_t *window = malloc(WINDOW_BYTES);
-	struct pass p = { .c = c, .t = t, .start = start, .n = n };
-	int rc = window ? pass_open(&p, true) : -ENOMEM;
+	cleanup_free uint8_t *window = whole ? NULL : malloc(WINDOW_BYTES);
+	int rc = whole || window ? pass_open(p, compare) : -ENOMEM;
 
 	if (rc)
 		return rsh_error_nomem(err);
-	for (uint64_t at = 0; rc == 0 && at < t->bytes; at += WINDOW_BYTES) {
-		const size_t len = rsh_min_u64(WINDOW_BYTES, t->bytes - at);
+	for (uint64_t at = 0; rc == 0 && at < p->t->bytes; at += WINDOW_BYTES) {
+		const size_t len = rsh_min_u64(WINDOW_BYTES, p->t->bytes - at);
+		uint8_t *buf = whole ? whole + at : window;
 
-		rc = pass_window(&p, at, window, len, err);
+		rc = (whole ? 0 : read_start(p->c, p->t, &p->start, at, buf,
+					     len, err)) ?:
+		     pass_apply(p, buf, len, err);
 		if (rc == 0 && w)
-			give(w, at, window, len);
+			give(w, at, buf, len);
 	}
-	for (uint32_t i = first_compared(&start, n); rc == 0 && i < n; i++) {
+	for (uint32_t i = p->first; rc == 0 && compare && i < p->n; i++) {
+		const struct rsh_patch *patch = &p->t->patches[i];
+		const struct rsh_version_link *link = link_of(p->c, patch);
 		char text[RSH_SUM_TEXT];
 
-		rsh_summing_end(&p.sums[i], text);
-		rc = compare_sum(c, t, i, text, err);
+		rsh_summing_end(&p->sums[i], text);
+		if (strcmp(patch->sum, text) != 0)
+			rc = rsh_error_set(err, EKEYREJECTED, "%s/%s: %s has "
+					   "the checksum %s (%s), and the "
+					   "trainer wrote %s",
+					   rsh_store_root(p->c->inputs),
+					   link->name, p->t->name, text,
+					   rsh_sum_forms[link->index.sum],
+					   patch->sum);
 	}
-	pass_close(&p);
+	pass_close(p);
 	return rc;
 }
 
@@ -357,7 +294,8 @@ int rsh_version_verify(struct rsh_version_chain *c, struct rsh_made_tensor *t,
 		       uint32_t n, struct rsh_error *err)
 {
 	return check_sums(c, t, n, err) ?:
-	       make_pass(c, t, (struct start){ .n = 0 }, n, NULL, err);
+	       make_pass(&(struct pass){ .c = c, .t = t, .n = n }, true, NULL,
+			 NULL, err);
 }
 
 /* ---- makers ---- */
@@ -496,6 +434,7 @@ static int maker_begin(struct maker *m, uint64_t at, struct rsh_error *err)
 		.c = m->chain, .t = m->tensor, .n = m->tensor->n_patches,
 		.start = start_at(m->chain, m->tensor, m->start),
 	};
+	m->pass.first = first_compared(&m->pass.start, m->pass.n);
 	return pass_open(&m->pass, false) ? rsh_error_nomem(err) : 0;
 }
 
@@ -507,8 +446,9 @@ static int maker_go_to(struct maker *m, uint64_t end, struct rsh_error *err)
 		const size_t n = rsh_min_u64(WINDOW_BYTES,
 					     m->tensor->bytes - m->made);
 
-		rc = pass_window(&m->pass, m->made,
-				 m->bytes + m->made % m->cap, n, err);
+		rc = read_start(m->chain, m->tensor, &m->pass.start, m->made,
+				m->bytes + m->made % m->cap, n, err) ?:
+		     pass_apply(&m->pass, m->bytes + m->made % m->cap, n, err);
 		m->made += n;
 		if (m->made > m->cap && m->made - m->cap > m->from)
 			m->from = m->made - m->cap;
@@ -541,28 +481,43 @@ static int maker_read(struct maker *m, const struct wanted *w,
 static int maker_serve(struct maker *m, const struct wanted *w,
 		       struct rsh_error *err)
 {
+	const struct rsh_version_chain *c = m->chain;
 	struct rsh_made_tensor *t = m->tensor;
 	const bool compare = !atomic_load(&t->verified);
-	struct start s;
-	int rc = compare ? check_sums(m->chain, t, t->n_patches, err) : 0;
+	struct pass p = { .c = c, .t = t };
+	unsigned i = 0;
+	int rc = compare ? check_sums(c, t, t->n_patches, err) : 0;
 
 	if (rc)
 		return rc;
-	if (!is_kept_whole(m->chain, t)) {
+	if (!is_kept_whole(c, t)) {
 		if (!compare)
 			return maker_read(m, w, err);
+		p.n = t->n_patches;
 		do {
-			s = start_at(m->chain, t, m->start);
-			rc = make_pass(m->chain, t, s, t->n_patches, w, err);
-		} while (start_again(m->chain, &s, rc, &m->start));
+			p.start = start_at(c, t, m->start);
+			p.first = first_compared(&p.start, p.n);
+			rc = make_pass(&p, true, NULL, w, err);
+		} while (start_again(c, &p.start, rc, &m->start));
 	} else if (m->made < t->bytes) {
-		rc = make_whole(m->chain, t, compare, m->bytes, err);
+		/* One delta after the other, so that one frame is open. */
+		do {
+			p.start = start_at(c, t, i);
+			p.first = first_compared(&p.start, t->n_patches);
+			rc = read_start(c, t, &p.start, 0, m->bytes, t->bytes,
+					err);
+			for (; rc == 0 && p.first < t->n_patches; p.first++) {
+				p.n = p.first + 1;
+				rc = make_pass(&p, compare, m->bytes, NULL,
+					       err);
+			}
+		} while (start_again(c, &p.start, rc, &i));
 		m->made = rc ? 0 : t->bytes;
 	}
 	if (rc)
 		return rc;
 	atomic_store(&t->verified, true);
-	if (is_kept_whole(m->chain, t))
+	if (is_kept_whole(c, t))
 		memcpy(w->buf, m->bytes + w->at, w->len);
 	return 0;
 }

@@ -155,39 +155,20 @@ static int take_whole(struct opening *o, uint32_t file,
 	return 0;
 }
 
-static int open_full(struct opening *o)
-{
-	struct rsh_version_links *l = &o->c->links;
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && i < l->n_files; i++) {
-		struct rsh_ckpt_index *ix = NULL;
-		uint32_t file;
-
-		rc = read_input(o, l->full, l->files[i], &file, &ix, NULL) ?:
-		     take_whole(o, file, ix);
-		rsh_ckpt_index_free(ix);
-	}
-	return rc;
-}
-
 /* ---- deltas ---- */
 
-RSH_ORDER(entry_order, struct rsh_safetensors_entry, strcmp(x->key, y->key))
+RSH_ORDER(changed_order, struct rsh_changed_name, strcmp(x->name, y->name))
 
-static int changed_order(const void *key, const void *member)
-{
-	return strcmp(key, ((const struct rsh_changed_name *)member)->name);
-}
+RSH_ORDER(entry_order, struct rsh_safetensors_entry, strcmp(x->key, y->key))
 
 /* Checks one tensor of file number `of` of a delta. */
 static int check_record(struct opening *o, const struct rsh_version_link *link,
 			uint32_t of, const struct rsh_record *r)
 {
 	const char *name = rsh_names_text(o->c->all_names, r->name);
-	const struct rsh_changed_name *known = link->index.n_names ?
-		bsearch(name, link->index.names, link->index.n_names,
-			sizeof(*known), changed_order) : NULL;
+	const struct rsh_changed_name key = { .name = name };
+	const struct rsh_changed_name *known = rsh_find(
+		&key, link->index.names, link->index.n_names, changed_order);
 
 	if (!known || known->file != of)
 		return rsh_error_set(o->err, EBADMSG, "%s: %s has %s, which "
@@ -360,21 +341,6 @@ static int check_size(const struct rsh_version_chain *c,
 			     "began with" : "");
 }
 
-/* Each size costs a request of an object, so there only reads find them. */
-static int check_sizes(const struct rsh_version_chain *c,
-		       struct rsh_error *err)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < c->n_tensors &&
-	     !rsh_store_is_remote(c->inputs); i++)
-		for (uint32_t k = 0; rc == 0 && k < c->tensors[i].n_patches;
-		     k++)
-			rc = check_size(c, &c->tensors[i],
-					&c->tensors[i].patches[k], err);
-	return rc;
-}
-
 /* ---- the base ---- */
 
 /* Returns the smallest tensor of the first delta that has a checksum and is
@@ -424,25 +390,6 @@ static int probe_base(struct rsh_version_chain *c, struct rsh_error *err)
 	return rc ? rsh_error_set(err, -rc, "%s", why.text) : 0;
 }
 
-/* A page of the kernel has several small tensors, and the damage of one would
- * make the others unreadable. */
-static int verify_small(struct rsh_version_chain *c, struct rsh_error *err)
-{
-	int rc = 0;
-
-	if (rsh_store_is_remote(c->inputs))
-		return 0;
-	for (uint32_t i = 0; rc == 0 && i < c->n_tensors; i++)
-		if (c->tensors[i].bytes <= SMALL_BYTES)
-			rc = rsh_version_verify(c, &c->tensors[i],
-						c->tensors[i].n_patches, err);
-	if (rc == -EKEYREJECTED) {
-		rc = -EBADMSG;
-		err->code = EBADMSG;
-	}
-	return rc;
-}
-
 /* ---- versions in the cache ---- */
 
 static int find_earlier(struct rsh_version_chain *c, struct rsh_error *err)
@@ -468,15 +415,42 @@ static int find_earlier(struct rsh_version_chain *c, struct rsh_error *err)
 static int open_all(struct opening *o)
 {
 	struct rsh_version_chain *c = o->c;
-	int rc = add_inputs(o) ?: open_full(o);
+	const bool remote = rsh_store_is_remote(c->inputs);
+	int rc = add_inputs(o);
 
+	for (uint32_t i = 0; rc == 0 && i < c->links.n_files; i++) {
+		struct rsh_ckpt_index *ix = NULL;
+		uint32_t file;
+
+		rc = read_input(o, c->links.full, c->links.files[i], &file, &ix,
+				NULL) ?: take_whole(o, file, ix);
+		rsh_ckpt_index_free(ix);
+	}
 	for (uint32_t i = c->links.n; rc == 0 && i-- > 0;)
 		rc = open_delta(o, i);
 	if (rc == 0 && rsh_store_start(c->inputs))
 		rc = rsh_error_nomem(o->err);
-	return rc ?: make_tensors(o) ?: check_sizes(c, o->err) ?:
-	       probe_base(c, o->err) ?: verify_small(c, o->err) ?:
-	       find_earlier(c, o->err);
+	rc = rc ?: make_tensors(o);
+	/* Each size costs a request of an object, so there only reads find
+	 * them. */
+	for (uint32_t i = 0; i < c->n_tensors && !remote; i++)
+		for (uint32_t k = 0; rc == 0 && k < c->tensors[i].n_patches;
+		     k++)
+			rc = check_size(c, &c->tensors[i],
+					&c->tensors[i].patches[k], o->err);
+	rc = rc ?: probe_base(c, o->err);
+	/* A page of the kernel has several small tensors, and the damage of one
+	 * would make the others unreadable. */
+	for (uint32_t i = 0; rc == 0 && i < c->n_tensors && !remote; i++)
+		if (c->tensors[i].bytes <= SMALL_BYTES)
+			rc = rsh_version_verify(c, &c->tensors[i],
+						c->tensors[i].n_patches,
+						o->err);
+	if (rc == -EKEYREJECTED) {
+		rc = -EBADMSG;
+		o->err->code = EBADMSG;
+	}
+	return rc ?: find_earlier(c, o->err);
 }
 
 int rsh_version_chain_open(const struct rsh_versions_place *at,
