@@ -61,22 +61,6 @@ static bool is_of_weights(const char *name)
 	       strcmp(name, "reshardfs-manifest.jsonl") == 0;
 }
 
-static int own_files_list(const struct rsh_source *s, struct rsh_names **out)
-{
-	*out = s ? rsh_names_new() : NULL;
-	if (s && !*out)
-		return -ENOMEM;
-	for (uint32_t i = 0; s && i < rsh_source_n_files(s); i++) {
-		struct rsh_source_file_info info;
-
-		rsh_source_file_info(s, i, &info);
-		if (rsh_names_add(*out, info.name, strlen(info.name)) ==
-		    RSH_NAME_NONE)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
 /* Notes the first reason to leave a unit out.  Returns 0 or -ENOMEM. */
 __attribute__((format(printf, 2, 3)))
 static int unit_leave(struct unit *u, const char *fmt, ...)
@@ -206,14 +190,8 @@ static int units_add(struct loading *l, struct rsh_dir *dir, const char *name)
 
 /* ---- what is read ---- */
 
-static int unit_by_size(const void *a, const void *b)
-{
-	const struct unit *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? -1 : 1;
-	return strcmp(x->name, y->name);
-}
+RSH_ORDER(unit_by_size, struct unit,
+	  rsh_compare_u64(x->bytes, y->bytes) ?: strcmp(x->name, y->name))
 
 /* Small files are those that a model needs, so they have precedence. */
 static int units_choose(struct loading *l)
@@ -349,7 +327,16 @@ static int directory_load(const struct rsh_model_files_at *at,
 	if (rsh_model_files_own(&(struct rsh_model_files_at){
 		.dir = at->dir, .source = at->source })) {
 		opts.place = at->store->place;
-		rc = own_files_list(at->own, &l.own);
+		l.own = at->own ? rsh_names_new() : NULL;
+		rc = at->own && !l.own ? -ENOMEM : 0;
+	}
+	for (uint32_t i = 0; l.own && i < rsh_source_n_files(at->own); i++) {
+		struct rsh_source_file_info info;
+
+		rsh_source_file_info(at->own, i, &info);
+		if (rsh_names_add(l.own, info.name, strlen(info.name)) ==
+		    RSH_NAME_NONE)
+			rc = -ENOMEM;
 	}
 	if (rc) {
 		rsh_names_free(l.own);
