@@ -4,7 +4,6 @@
 #include "config.h"
 
 #include "rsh/formats/files.h"
-#include "rsh/formats/steps.h"
 
 #include <errno.h>
 #include <stdatomic.h>

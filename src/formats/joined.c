@@ -40,6 +40,13 @@ void *rsh_joined_new(const struct rsh_joined_format *format, size_t size,
 	return NULL;
 }
 
+void rsh_joined_file_free(void *file)
+{
+	if (file)
+		rsh_arena_clear(file);
+	free(file);
+}
+
 void rsh_joined_free(void *state)
 {
 	struct rsh_joined *j = state;
@@ -47,7 +54,7 @@ void rsh_joined_free(void *state)
 	if (!j)
 		return;
 	for (uint32_t i = 0; j->files && i < j->n; i++)
-		j->format->free_it(j->files[i]);
+		rsh_joined_file_free(j->files[i]);
 	if (j->format->clear)
 		j->format->clear(j);
 	rsh_dcp_free(j->dcp.pub);
@@ -104,7 +111,7 @@ static bool joined_keep(struct rsh_joined *j, uint32_t file, void *read)
 	}
 	has = j->files[file];
 	pthread_mutex_unlock(&j->lock);
-	j->format->free_it(read);
+	rsh_joined_file_free(read);
 	return has;
 }
 
@@ -159,34 +166,13 @@ static int load_file(void *ctx, size_t i, struct rsh_error *err)
 
 /* ---- values ---- */
 
-static int parts_ignore(void *ctx, const char *path, const char *name,
-			const struct rsh_pickle_value *args,
-			const struct rsh_pickle_value **pieces, uint32_t *n,
-			struct rsh_error *err)
-{
-	(void)ctx, (void)path, (void)name, (void)args, (void)pieces, (void)err;
-	*n = 0;
-	return 0;
-}
-
-static int object_ignore(void *ctx, const char *path,
-			 const struct rsh_pickle_value *root,
-			 struct rsh_error *err)
-{
-	(void)ctx, (void)path, (void)root, (void)err;
-	return 0;
-}
-
 int rsh_joined_values(struct rsh_joined *j, const char *file,
 		      const struct rsh_plan_options *opts,
 		      int (*take)(void *ctx, const struct rsh_torch_value *v,
 				  struct rsh_joined_value *out),
 		      void *ctx, struct rsh_values *out)
 {
-	static const struct rsh_torch_parts parts = {
-		.take = parts_ignore, .look = object_ignore,
-		.values_only = true,
-	};
+	static const struct rsh_torch_parts parts = { .values_only = true };
 	cleanup_format_file struct rsh_format_file opened;
 	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_torch_file *f = NULL;
@@ -252,6 +238,8 @@ int rsh_joined_describe(struct rsh_joined *j, struct rsh_error *err)
 	j->n_problems = j->n_tensors = j->n_chunks = 0;
 	j->n_names = j->n;
 	rc = j->format->describe(j, err);
+	if (rc == 0 && d->arena_.failed)
+		rc = rsh_error_nomem(err);
 	if (rc)
 		return rc;
 	rsh_sort(j->tensors, j->n_tensors, rsh_joined_by_name);
@@ -281,20 +269,18 @@ static const char *name_at(const char *v, size_t i, size_t size)
 	return name;
 }
 
-int rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
-		    int (*take)(void *ctx, void *first, size_t n), void *ctx)
+void rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
+		     void (*take)(void *ctx, void *first, size_t n), void *ctx)
 {
 	char *at = v;
-	int rc = 0;
 
-	for (size_t i = 0, end; i < n && rc == 0; i = end) {
+	for (size_t i = 0, end; i < n && !j->dcp.pub->arena_.failed; i = end) {
 		for (end = i + 1; end < n && strcmp(name_at(at, end, size),
 						    name_at(at, i, size)) == 0;)
 			end++;
 		j->n_chunks = 0;
-		rc = take(ctx, at + i * size, end - i);
+		take(ctx, at + i * size, end - i);
 	}
-	return rc;
 }
 
 int rsh_joined_refuse(const struct rsh_joined *j, const char *name, int code,
@@ -310,9 +296,10 @@ int rsh_joined_refuse(const struct rsh_joined *j, const char *name, int code,
 			     *name ? "/" : "", name, text);
 }
 
-int rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
-		     const char *fmt, ...)
+bool rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
+		      const char *fmt, ...)
 {
+	struct rsh_arena *arena = &j->dcp.pub->arena_;
 	char text[RSH_ERROR_TEXT_MAX];
 	struct rsh_joined_problem p = { name, code, NULL };
 	va_list ap;
@@ -320,42 +307,44 @@ int rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	p.text = rsh_arena_format(&j->dcp.pub->arena_, "tensor %s: %s", name,
-				  text);
-	return p.text ? rsh_push(j->problems, j->n_problems, j->cap_problems,
-				 p) ?: 1 : -ENOMEM;
+	p.text = name ? rsh_arena_format(arena, "tensor %s: %s", name, text) :
+			NULL;
+	if (p.text && rsh_push(j->problems, j->n_problems, j->cap_problems, p))
+		arena->failed = true;
+	return true;
 }
 
-int rsh_joined_chunk(struct rsh_joined *j, uint32_t file, const char *key,
-		     uint32_t n_dims, const uint64_t *from,
-		     const uint64_t *size)
+void rsh_joined_chunk(struct rsh_joined *j, uint32_t file, const char *key,
+		      uint32_t n_dims, const uint64_t *from,
+		      const uint64_t *size)
 {
-	uint64_t *box = rsh_arena_array(&j->dcp.pub->arena_, uint64_t,
-					2 * (size_t)n_dims);
+	struct rsh_arena *arena = &j->dcp.pub->arena_;
+	uint64_t *box = rsh_arena_array(arena, uint64_t, 2 * (size_t)n_dims);
 	const struct rsh_dcp_chunk c = {
 		.from = box, .size = box + n_dims, .file = file, .key = key,
 		.length = RSH_DCP_BY_NAME,
 	};
 
-	if (!box)
-		return -ENOMEM;
-	for (uint32_t d = 0; d < n_dims; d++) {
+	for (uint32_t d = 0; d < n_dims && box; d++) {
 		box[d] = from ? from[d] : 0;
 		box[n_dims + d] = size[d];
 	}
-	return rsh_push(j->chunks, j->n_chunks, j->cap_chunks, c);
+	if (!box || rsh_push(j->chunks, j->n_chunks, j->cap_chunks, c))
+		arena->failed = true;
 }
 
-int rsh_joined_tensor(struct rsh_joined *j, const struct rsh_dcp_tensor *t)
+void rsh_joined_tensor(struct rsh_joined *j, const struct rsh_dcp_tensor *t)
 {
+	struct rsh_arena *arena = &j->dcp.pub->arena_;
 	struct rsh_dcp_tensor own = *t;
 
 	own.n_chunks = (uint32_t)j->n_chunks;
-	own.chunks = rsh_arena_copy(&j->dcp.pub->arena_, j->chunks,
-				    j->n_chunks);
+	own.chunks = rsh_arena_copy(arena, j->chunks, j->n_chunks);
 	j->n_chunks = 0;
-	return own.chunks ? rsh_push(j->tensors, j->n_tensors, j->cap_tensors,
-				     own) : -ENOMEM;
+	/* Memory is out for the name, too. */
+	if (!arena->failed &&
+	    rsh_push(j->tensors, j->n_tensors, j->cap_tensors, own))
+		arena->failed = true;
 }
 
 int rsh_joined_same_bytes(const struct rsh_joined *j, const uint32_t file[2],

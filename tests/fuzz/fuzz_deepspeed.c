@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] % 4 == 3) {
 		listed.is.role = RSH_DS_STATE;
 		read_file(&a, &st, &model);
-		rsh_ds_file_free(model);
+		rsh_joined_file_free(model);
 		return 0;
 	}
 	listed.is.role = data[0] % 2 ? RSH_DS_MODEL_PART : RSH_DS_MODEL;
@@ -138,9 +138,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			read_file(&b, &st, &again);
 		}
 	}
-	rsh_ds_file_free(again);
-	rsh_ds_file_free(zero);
-	rsh_ds_file_free(model);
+	rsh_joined_file_free(again);
+	rsh_joined_file_free(zero);
+	rsh_joined_file_free(model);
 	rsh_arena_clear(&arena);
 	return 0;
 }

@@ -88,8 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += sizeof(first);
 		size -= sizeof(first);
 		if (read_file(st, 0, data, first, names)) {
-			const uint64_t *args =
-				rsh_megatron_file_of(st, 0)->args;
+			const struct rsh_megatron_file *f = st->all.files[0];
+			const uint64_t *args = f->args;
 
 			for (unsigned i = 0; i < 2; i++)
 				listed[i].n_numbers +=

@@ -74,10 +74,11 @@ static void check_cut(const struct rsh_ranks_how *h, const uint8_t *order,
 
 	assert_int_equal(rsh_ranks_cut_axis(h, 0, size, &budget, &cut), 0);
 	for (uint32_t place = 0; place < h->mesh->n; place++) {
-		const uint32_t piece = rsh_ranks_cut_piece(h, 0, place);
 		struct plain_list wanted;
-		uint64_t n = 0;
+		uint64_t n = 0, from, length;
+		uint32_t piece;
 
+		rsh_ranks_cut_range(h, 0, size, place, &piece, &from, &length);
 		plain_cut(h, order, size, place, &wanted);
 		assert_true(piece < cut.n);
 		assert_int_equal(cut.length[piece], wanted.n);

@@ -16,15 +16,17 @@
 /* What a format does with its files.  `state` begins with a struct
  * rsh_joined. */
 struct rsh_joined_format {
-	/* Reads a file, and makes its index if `names` is not NULL.  Any thread
-	 * may call it.  Returns 0 or -errno with a sentence. */
+	/* Reads a file, and makes its index if `names` is not NULL.  *out
+	 * begins with an arena, which owns all that was read.  Any thread may
+	 * call it.  Returns 0 or -errno with a sentence. */
 	int (*read)(void *state, uint32_t file,
 		    const struct rsh_byte_source *bytes, bool full,
 		    struct rsh_names *names, void **out,
 		    struct rsh_ckpt_index **index, struct rsh_error *err);
-	void (*free_it)(void *file); /* may be NULL */
 	/* Adds all tensors of the files that were read; one with a problem is
-	 * not in the description.  Returns 0 or -errno with a sentence. */
+	 * not in the description.  Returns 0 or -errno with a sentence; if
+	 * memory is out, the arena of the description has failed, which is
+	 * asked once. */
 	int (*describe)(void *state, struct rsh_error *err);
 	/* Says what it is, for people; NULL: memory is out. */
 	const char *(*about)(const void *state, struct rsh_arena *arena);
@@ -84,6 +86,7 @@ struct rsh_joined {
 void *rsh_joined_new(const struct rsh_joined_format *format, size_t size,
 		     const struct rsh_source *source, size_t n);
 void rsh_joined_free(void *state); /* state may be NULL */
+void rsh_joined_file_free(void *file); /* file may be NULL */
 /* Makes and keeps the state of a candidate, whose files are `first` to `end` of
  * the list. */
 void *rsh_joined_choose(const struct rsh_joined_format *format, size_t size,
@@ -131,29 +134,29 @@ static inline bool rsh_dims_equal(uint32_t n, const uint64_t *a, uint32_t m,
 /* Describes the files that were read, once. */
 int rsh_joined_describe(struct rsh_joined *j, struct rsh_error *err);
 /* Calls `take` for each run of elements with the same name, which is their
- * first member (const char *), in an array that ascends by it, without chunks.
- * Stops if it does not return 0, and returns that. */
-int rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
-		    int (*take)(void *ctx, void *first, size_t n), void *ctx);
+ * first member (const char *), in an array that ascends by it, without
+ * chunks, until memory is out. */
+void rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
+		     void (*take)(void *ctx, void *first, size_t n), void *ctx);
 /* Sets the sentence "PATH/NAME: ..."; the name of a file or directory is below
  * SOURCE, or "".  Returns -code. */
 int rsh_joined_refuse(const struct rsh_joined *j, const char *name, int code,
 		      struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 /* Adds a problem of a tensor, whose name lives as long as the description.
- * Returns 1, or -ENOMEM: callers tell a problem from an error so. */
-int rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
-		     const char *fmt, ...)
+ * Returns true, as functions do that find one. */
+bool rsh_joined_blame(struct rsh_joined *j, const char *name, int code,
+		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Adds a box of the next tensor, which a file has under the name `key`; `from`
- * is NULL: it begins at 0.  Returns 0 or -ENOMEM. */
-int rsh_joined_chunk(struct rsh_joined *j, uint32_t file, const char *key,
-		     uint32_t n_dims, const uint64_t *from,
-		     const uint64_t *size);
+ * is NULL: it begins at 0. */
+void rsh_joined_chunk(struct rsh_joined *j, uint32_t file, const char *key,
+		      uint32_t n_dims, const uint64_t *from,
+		      const uint64_t *size);
 /* Orders tensors, for qsort(). */
 int rsh_joined_by_name(const void *a, const void *b);
-/* Adds a tensor, with the chunks that were added.  Returns 0 or -ENOMEM. */
-int rsh_joined_tensor(struct rsh_joined *j, const struct rsh_dcp_tensor *t);
+/* Adds a tensor, with the chunks that were added. */
+void rsh_joined_tensor(struct rsh_joined *j, const struct rsh_dcp_tensor *t);
 /* Compares n bytes of two files.  Returns 0 or -errno with a sentence. */
 int rsh_joined_same_bytes(const struct rsh_joined *j, const uint32_t file[2],
 			  const uint64_t offset[2], uint64_t n, bool *same,

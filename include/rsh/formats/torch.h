@@ -141,7 +141,9 @@ struct rsh_torch_parts {
 	 * 0, or -errno with a sentence. */
 	int (*look)(void *ctx, const char *path,
 		    const struct rsh_pickle_value *root, struct rsh_error *err);
-	bool values_only; /* tensors are not collected */
+	/* Tensors are not collected, so they may be parts, and so may the
+	 * file. */
+	bool values_only;
 };
 /* Reads the content of a file.  Of a zip archive it reads the end, the
  * directory (if it is longer than that), and data.pkl.  Without `parts` the

@@ -11,7 +11,6 @@
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
-#include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/wire/bytes.h"

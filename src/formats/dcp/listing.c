@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "rsh/formats/files.h"
-#include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

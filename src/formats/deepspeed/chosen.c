@@ -181,13 +181,13 @@ static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 			 struct rsh_error *err)
 {
 	const char *name = st->all.names[file], *wrong = NULL;
-	cleanup_free uint64_t *piece = NULL;
+	uint64_t *piece;
 	struct rsh_ds_file *f = NULL;
 	int rc = read_file(st, file, &f, err), code = EBADMSG;
 
 	if (rc)
 		return rc;
-	piece = rsh_alloc_array((size_t)f->zero.n_groups + 1, sizeof(*piece));
+	piece = rsh_arena_array(&st->all.arena, uint64_t, f->zero.n_groups);
 	if (f->zero.wrong) {
 		wrong = f->zero.wrong;
 		code = ENOTSUP;
@@ -208,7 +208,7 @@ static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 		rc = rsh_joined_refuse(&st->all, name, code, err, "%s", wrong);
 	rc = rc ?: rsh_ds_layout_make(st->head, &f->zero, piece, name,
 				      &st->all.arena, &st->layout, err);
-	rsh_ds_file_free(f);
+	rsh_joined_file_free(f);
 	return rc;
 }
 
@@ -255,7 +255,7 @@ static int compare_param(struct rsh_source_ds *st, uint32_t file,
 		rsh_codec_decode(codec, masters, (size_t)n * 4, masters);
 		*same &= rc == 0 && memcmp(masters, found, bytes) == 0;
 	}
-	rsh_ds_file_free(read);
+	rsh_joined_file_free(read);
 	return rc;
 }
 

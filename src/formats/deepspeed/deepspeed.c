@@ -10,7 +10,6 @@
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
-#include "rsh/formats/steps.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -217,7 +216,7 @@ static int ds_step_check(const struct rsh_byte_source *files,
 		rc = rsh_ds_file_read(&st, 0, &files[i], false, NULL, &f, NULL,
 				      err);
 		world = rc ? 0 : ((struct rsh_ds_file *)f)->zero.world;
-		rsh_ds_file_free(f);
+		rsh_joined_file_free(f);
 	}
 	if (rc == 0 && n > 0 && !model)
 		rc = rsh_error_set(err, ENOENT, "%s: no file of a model is "

@@ -151,13 +151,14 @@ struct rsh_ds_layout {
 	const struct rsh_ds_head *head;
 	/* [head->n_groups], of ZeRO 1 and 2: elements of the vector that each
 	 * rank has; of ZeRO 3 elements of the flat tensor of a rank. */
-	uint64_t *piece;
+	const uint64_t *piece;
 	/* Of ZeRO 1 and 2: without the padding at its end. */
 	uint64_t *elements;
 };
 
 /* Sets where each parameter is.  `piece` has the lengths of the flat tensors of
- * rank 0.  Returns 0, -ENOMEM, or -EBADMSG with a sentence. */
+ * rank 0, and lives as long as the layout.  Returns 0, -ENOMEM, or -EBADMSG
+ * with a sentence. */
 int rsh_ds_layout_make(struct rsh_ds_head *h, const struct rsh_ds_zero *z,
 		       const uint64_t *piece, const char *path,
 		       struct rsh_arena *arena, struct rsh_ds_layout *out,
@@ -225,7 +226,6 @@ int rsh_ds_file_read(void *state, uint32_t file,
 		     const struct rsh_byte_source *bytes, bool full,
 		     struct rsh_names *names, void **out,
 		     struct rsh_ckpt_index **index, struct rsh_error *err);
-void rsh_ds_file_free(void *f); /* f may be NULL */
 const struct rsh_ds_tensor *rsh_ds_tensor_find(const struct rsh_ds_tensor *v,
 					       uint32_t n, const char *name);
 const struct rsh_ds_flat *rsh_ds_flat_find(const struct rsh_ds_file *f,

@@ -32,24 +32,21 @@ struct describing {
 /* ---- chunks and tensors ---- */
 
 /* Adds the boxes of a run. */
-static int chunks_add_run(struct describing *w, uint32_t file, const char *key,
-			  const struct rsh_ds_param *p,
-			  const struct rsh_ds_run *run)
+static void chunks_add_run(struct describing *w, uint32_t file, const char *key,
+			   const struct rsh_ds_param *p,
+			   const struct rsh_ds_run *run)
 {
 	struct rsh_box boxes[RSH_DS_BOXES_MAX];
 	const uint32_t n = rsh_ds_run_boxes(p, run, boxes);
-	int rc = 0;
 
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		/* All ranks call them alike. */
 		if (!w->records[i])
 			w->records[i] = rsh_ds_record(w->arena, key,
 						      p->name, i);
-		rc = !w->records[i] ? -ENOMEM :
-		     rsh_joined_chunk(w->j, file, w->records[i], p->n_dims,
-			       boxes[i].from, boxes[i].size);
+		rsh_joined_chunk(w->j, file, w->records[i], p->n_dims,
+				 boxes[i].from, boxes[i].size);
 	}
-	return rc;
 }
 
 static void tensor_begin(struct describing *w)
@@ -60,9 +57,9 @@ static void tensor_begin(struct describing *w)
 
 /* Adds the tensor of the chunks: a parameter, or its state of one key, which is
  * optimizer.state.NAME.KEY. */
-static int tensor_end(struct describing *w, const char *name, const char *key,
-		      enum rsh_dtype dtype, uint32_t n_dims,
-		      const uint64_t *dims)
+static void tensor_end(struct describing *w, const char *name, const char *key,
+		       enum rsh_dtype dtype, uint32_t n_dims,
+		       const uint64_t *dims)
 {
 	struct rsh_dcp_tensor t = {
 		.name = name, .dtype = dtype, .n_dims = n_dims, .dims = dims,
@@ -77,32 +74,30 @@ static int tensor_end(struct describing *w, const char *name, const char *key,
 					  name, key);
 		t.keys = rsh_arena_copy(w->arena, keys, 4);
 		t.n_keys = 4;
-		if (!t.name || !t.keys)
-			return -ENOMEM;
 	}
-	return rsh_joined_tensor(w->j, &t);
+	rsh_joined_tensor(w->j, &t);
 }
 
 /* Adds a tensor that a file has whole. */
-static int tensor_add_whole(struct describing *w, const char *name,
-			    const char *key, uint32_t file,
-			    const struct rsh_ds_tensor *t)
+static void tensor_add_whole(struct describing *w, const char *name,
+			     const char *key, uint32_t file,
+			     const struct rsh_ds_tensor *t)
 {
 	tensor_begin(w);
-	return rsh_joined_chunk(w->j, file, t->record, t->n_dims, NULL,
-				t->dims) ?:
-	       tensor_end(w, name, key, t->dtype, t->n_dims, t->dims);
+	rsh_joined_chunk(w->j, file, t->record, t->n_dims, NULL, t->dims);
+	tensor_end(w, name, key, t->dtype, t->n_dims, t->dims);
 }
 
 /* ---- the optimizer ---- */
 
 /* Notes the key of a state that is shown. */
-static int keys_add(struct describing *w, const char *key)
+static void keys_add(struct describing *w, const char *key)
 {
 	for (size_t i = 0; i < w->n_keys; i++)
 		if (strcmp(w->keys[i], key) == 0)
-			return 0;
-	return rsh_push(w->keys, w->n_keys, w->cap_keys, key);
+			return;
+	if (rsh_push(w->keys, w->n_keys, w->cap_keys, key))
+		w->arena->failed = true;
 }
 
 /* ---- flat groups ---- */
@@ -157,64 +152,56 @@ static int flats_check(struct describing *w, uint32_t group, const char *key)
 }
 
 /* Adds what all ranks have of a parameter, or one scalar of rank 0. */
-static int flats_take(struct describing *w, uint32_t group, const char *key,
-		      const struct rsh_ds_param *p)
+static void flats_take(struct describing *w, uint32_t group, const char *key,
+		       const struct rsh_ds_param *p)
 {
 	const struct rsh_ds_flat *first = rank_flat(w, 0, group, key);
-	int rc = 0;
+	const bool one = first->is_scalar;
 
 	tensor_begin(w);
-	if (first->is_scalar)
-		return rsh_joined_chunk(w->j, w->file[0], first->record, 0,
-					NULL, NULL) ?:
-		       tensor_end(w, p->name, key, first->dtype, 0, p->dims);
-	for (uint32_t rank = 0; rank < w->world && rc == 0; rank++) {
+	if (one)
+		rsh_joined_chunk(w->j, w->file[0], first->record, 0, NULL,
+				 NULL);
+	for (uint32_t rank = 0; rank < w->world && !one; rank++) {
 		const struct rsh_ds_run run = rsh_ds_run_of(&w->st->layout,
 							    group, p, rank);
 
 		if (run.n > 0)
-			rc = chunks_add_run(w, w->file[rank], key, p, &run);
+			chunks_add_run(w, w->file[rank], key, p, &run);
 	}
-	return rc ?: tensor_end(w, p->name, key, first->dtype, p->n_dims,
-				p->dims);
+	tensor_end(w, p->name, key, first->dtype, one ? 0 : p->n_dims, p->dims);
 }
 
 /* Adds the masters of a group, or its states of one key. */
-static int group_take(struct describing *w, uint32_t group, const char *key)
+static void group_take(struct describing *w, uint32_t group, const char *key)
 {
 	const struct rsh_ds_params *params = &w->st->head->groups[group];
 	const int is = flats_check(w, group, key);
-	int rc = is > 0 && *key ? keys_add(w, key) : 0;
 
-	for (uint32_t i = 0; i < params->n && is && rc >= 0; i++) {
+	if (is > 0 && *key)
+		keys_add(w, key);
+	for (uint32_t i = 0; i < params->n && is; i++) {
 		const struct rsh_ds_param *p = &params->v[i];
-		const char *name = !*key || is > 0 ? p->name :
-			rsh_arena_format(w->arena, "optimizer.state.%s.%s",
-					 p->name, key);
 
-		if (!name)
-			return -ENOMEM;
 		if (is < 0)
-			rc = rsh_joined_blame(w->j, name, EBADMSG, "%s of "
-					      "group %u %s not on all ranks of "
-					      "one type and length",
-					      *key ? key : "masters", group,
-					      *key ? "is" : "are");
+			rsh_joined_blame(w->j, *key ? rsh_arena_format(
+				w->arena, "optimizer.state.%s.%s", p->name,
+				key) : p->name, EBADMSG, "%s of group %u %s "
+				"not on all ranks of one type and length",
+				*key ? key : "masters", group,
+				*key ? "is" : "are");
 		else if (p->elements > 0)
-			rc = flats_take(w, group, key, p);
+			flats_take(w, group, key, p);
 	}
-	return rc < 0 ? rc : 0;
 }
 
 /* Adds the states of all keys that any rank has of a group. */
-static int group_take_states(struct describing *w, uint32_t group)
+static void group_take_states(struct describing *w, uint32_t group)
 {
-	int rc = 0;
-
 	for (uint32_t rank = 0; rank < w->world; rank++) {
 		const struct rsh_ds_file *f = w->st->all.files[w->file[rank]];
 
-		for (uint32_t i = 0; i < f->n_flats && rc == 0; i++) {
+		for (uint32_t i = 0; i < f->n_flats; i++) {
 			const struct rsh_ds_flat *flat = &f->flats[i];
 			bool seen = flat->group != group || !*flat->key;
 
@@ -222,75 +209,61 @@ static int group_take_states(struct describing *w, uint32_t group)
 			for (uint32_t k = 0; k < rank && !seen; k++)
 				seen = rank_flat(w, k, group, flat->key);
 			if (!seen)
-				rc = group_take(w, group, flat->key);
+				group_take(w, group, flat->key);
 		}
 	}
-	return rc;
 }
 
 /* ---- the universal form ---- */
 
 /* Adds the tensor of a file below zero/. */
-static int universal_take(struct describing *w, uint32_t file)
+static void universal_take(struct describing *w, uint32_t file)
 {
 	const struct rsh_ds_listed *l = &w->st->listed[file];
 	const struct rsh_ds_file *f = w->st->all.files[file];
 	const struct rsh_ds_param *p =
 		rsh_ds_param_find(w->st->head, l->param, false);
-	const bool is_master = strcmp(l->key, RSH_DS_FP32) == 0;
+	const char *key = strcmp(l->key, RSH_DS_FP32) == 0 ? "" : l->key;
 
-	if (p->elements == 0)
-		return 0;
-	if (f->n_tensors == 0)
-		return rsh_joined_blame(w->j, p->name, EBADMSG, "%s has no "
-					"tensor", w->j->names[file]);
-	return (is_master ? 0 : keys_add(w, l->key)) ?:
-	       tensor_add_whole(w, p->name, is_master ? "" : l->key, file,
-				f->tensors);
+	if (p->elements > 0 && f->n_tensors == 0)
+		rsh_joined_blame(w->j, p->name, EBADMSG, "%s has no tensor",
+				 w->j->names[file]);
+	if (p->elements == 0 || f->n_tensors == 0)
+		return;
+	if (*key)
+		keys_add(w, key);
+	tensor_add_whole(w, p->name, key, file, f->tensors);
 }
 
 /* ---- the module ---- */
 
-/* Returns whether a tensor of the module is one of the model.  `p` is the
- * parameter of its name: the module of ZeRO 3 has no element of these. */
-static bool is_of_module(const struct rsh_source_ds *st,
-			 const struct rsh_ds_tensor *t,
-			 const struct rsh_ds_param *p)
-{
-	if (st->from_module)
-		return true;
-	if (p && p->elements > 0)
-		return false;
-	for (uint32_t i = 0; i < st->head->n_aliases; i++)
-		if (strcmp(st->head->aliases[i].name, t->name) == 0)
-			return false;
-	return !st->is_3 || rsh_ds_is_buffer(st->head, t->name) ||
-	       t->elements > 0;
-}
-
-static int module_take(struct describing *w)
+static void module_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
 	const struct rsh_ds_head *h = st->head;
 	const struct rsh_ds_file *f = st->all.files[st->model];
-	int rc = 0;
 
-	for (uint32_t i = 0; i < f->n_tensors && rc >= 0; i++) {
+	for (uint32_t i = 0; i < f->n_tensors; i++) {
 		const struct rsh_ds_tensor *t = &f->tensors[i];
 		const struct rsh_ds_param *p =
 			rsh_ds_param_find(h, t->name, false);
 		const bool is_buffer = rsh_ds_is_buffer(h, t->name);
+		/* The module of ZeRO 3 has no element of a parameter. */
+		bool is_other = (p && p->elements > 0) ||
+				(st->is_3 && !is_buffer && t->elements == 0);
 
 		/* A universal form may be that of slices. */
 		if (p && !st->is_3 && !st->is_universal &&
 		    !rsh_dims_equal(p->n_dims, p->dims, t->n_dims, t->dims)) {
-			rc = rsh_joined_blame(w->j, t->name, EBADMSG, "%s has "
-					      "another shape of it than its "
-					      "param_shapes says",
-					      w->j->names[st->model]);
+			rsh_joined_blame(w->j, t->name, EBADMSG, "%s has "
+					 "another shape of it than its "
+					 "param_shapes says",
+					 w->j->names[st->model]);
 			continue;
 		}
-		if (!is_of_module(st, t, p))
+		for (uint32_t k = 0; k < h->n_aliases; k++)
+			is_other |= strcmp(h->aliases[k].name, t->name) == 0;
+		if (is_other && !st->from_module)
 			continue;
 		/* ZeRO 1 does not list frozen parameters. */
 		if (!p && !is_buffer && h->has_shapes && !st->from_module) {
@@ -299,20 +272,18 @@ static int module_take(struct describing *w)
 			    !rsh_ds_param_find(h, t->name, true))
 				st->extra = t->name;
 		}
-		rc = tensor_add_whole(w, t->name, "", st->model, t);
+		tensor_add_whole(w, t->name, "", st->model, t);
 	}
-	return rc < 0 ? rc : 0;
 }
 
 /* Adds the frozen parameters of ZeRO 3, of which each rank has a share. */
-static int frozen_take(struct describing *w, const struct rsh_ds_param *p)
+static void frozen_take(struct describing *w, const struct rsh_ds_param *p)
 {
 	struct rsh_source_ds *st = w->st;
 	enum rsh_dtype dtype = RSH_DTYPE_UNKNOWN;
-	int rc = 0;
 
 	tensor_begin(w);
-	for (uint32_t i = 0; i < st->all.n && rc == 0; i++) {
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ds_file *f = st->all.files[i];
 		const struct rsh_ds_run run =
 			rsh_ds_share_of(p, st->listed[i].is.rank);
@@ -322,61 +293,56 @@ static int frozen_take(struct describing *w, const struct rsh_ds_param *p)
 			continue;
 		t = rsh_ds_tensor_find(f->fragments, f->n_fragments, p->name);
 		if (!t || t->n_dims != 1 || t->elements < run.n ||
-		    (dtype != RSH_DTYPE_UNKNOWN && t->dtype != dtype))
-			return rsh_joined_blame(w->j, p->name, EBADMSG, "%s does "
-						"not have its share of it",
-						w->j->names[i]);
+		    (dtype != RSH_DTYPE_UNKNOWN && t->dtype != dtype)) {
+			rsh_joined_blame(w->j, p->name, EBADMSG, "%s does not "
+					 "have its share of it",
+					 w->j->names[i]);
+			return;
+		}
 		dtype = t->dtype;
-		rc = chunks_add_run(w, i, RSH_DS_FROZEN, p, &run);
+		chunks_add_run(w, i, RSH_DS_FROZEN, p, &run);
 	}
 	st->n_frozen++;
-	return rc ?: tensor_end(w, p->name, "", dtype, p->n_dims, p->dims);
-}
-
-/* Adds a tied parameter whose other name is not there: the module has it, but
- * not that of ZeRO 3. */
-static int alias_take_lone(struct describing *w, const struct rsh_ds_alias *a)
-{
-	const struct rsh_source_ds *st = w->st;
-	const struct rsh_ds_file *f = st->all.files[st->model];
-	const struct rsh_ds_tensor *t =
-		rsh_ds_tensor_find(f->tensors, f->n_tensors, a->name);
-
-	if (st->is_3 || !t)
-		return rsh_joined_blame(w->j, a->name, EBADMSG, "it is tied to "
-					"%s, which is not there", a->of);
-	return tensor_add_whole(w, a->name, "", st->model, t);
+	tensor_end(w, p->name, "", dtype, p->n_dims, p->dims);
 }
 
 /* Shows tied parameters under both names; those of the module are in it under
  * both. */
-static int aliases_take(struct describing *w)
+static void aliases_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
+	const struct rsh_ds_file *f = st->all.files[st->model];
 	const size_t n = w->j->n_tensors;
-	int rc = 0;
 
 	rsh_sort(w->j->tensors, n, rsh_joined_by_name);
-	for (uint32_t i = 0; i < st->head->n_aliases && rc >= 0; i++) {
+	for (uint32_t i = 0; i < st->head->n_aliases; i++) {
 		const struct rsh_ds_alias *a = &st->head->aliases[i];
 		const struct rsh_dcp_tensor like = { .name = a->of };
 		const struct rsh_dcp_tensor *of = rsh_find(
 			&like, w->j->tensors, n, rsh_joined_by_name);
+		const struct rsh_ds_tensor *t;
 		struct rsh_dcp_tensor copy;
 
 		st->n_aliases++;
 		if (st->from_module)
 			continue;
-		if (!of) {
-			rc = alias_take_lone(w, a);
+		if (of) {
+			copy = *of;
+			copy.name = a->name;
+			if (rsh_push(w->j->tensors, w->j->n_tensors,
+				     w->j->cap_tensors, copy))
+				w->arena->failed = true;
 			continue;
 		}
-		copy = *of;
-		copy.name = a->name;
-		rc = rsh_push(w->j->tensors, w->j->n_tensors,
-			      w->j->cap_tensors, copy);
+		/* Its other name is not there: the module has it, but not that
+		 * of ZeRO 3. */
+		t = rsh_ds_tensor_find(f->tensors, f->n_tensors, a->name);
+		if (st->is_3 || !t)
+			rsh_joined_blame(w->j, a->name, EBADMSG, "it is tied "
+					 "to %s, which is not there", a->of);
+		else
+			tensor_add_whole(w, a->name, "", st->model, t);
 	}
-	return rc < 0 ? rc : 0;
 }
 
 /* ---- all files ---- */
@@ -445,42 +411,45 @@ static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 	return 0;
 }
 
-static int tensors_make(struct describing *w)
+static void tensors_make(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
 	const struct rsh_ds_params *frozen = &st->head->frozen;
 	const bool masters = !st->from_module && st->head->has_shapes;
-	int rc = module_take(w);
 
-	for (uint32_t i = 0; i < frozen->n && st->is_3 && rc >= 0; i++)
+	module_take(w);
+	for (uint32_t i = 0; i < frozen->n && st->is_3; i++)
 		if (frozen->v[i].elements > 0)
-			rc = frozen_take(w, &frozen->v[i]);
+			frozen_take(w, &frozen->v[i]);
 	w->world = st->layout.world;
 	w->file = rsh_arena_array(w->arena, uint32_t, w->world);
-	rc = rc < 0 || w->file ? rc : -ENOMEM;
+	if (!w->file)
+		return;
 	/* The first file of a rank counts. */
-	for (uint32_t i = st->all.n; i-- > 0 && rc >= 0;)
+	for (uint32_t i = st->all.n; i-- > 0;)
 		if (st->listed[i].is.role == RSH_DS_OPTIMIZER &&
 		    st->listed[i].is.rank < w->world)
 			w->file[st->listed[i].is.rank] = i;
-	for (uint32_t g = 0; g < st->head->n_groups && rc >= 0 && masters &&
-	     !st->is_universal; g++)
-		rc = group_take(w, g, "") ?: group_take_states(w, g);
-	for (uint32_t i = 0; i < st->all.n && rc >= 0; i++) {
+	for (uint32_t g = 0; g < st->head->n_groups && masters &&
+	     !st->is_universal; g++) {
+		group_take(w, g, "");
+		group_take_states(w, g);
+	}
+	for (uint32_t i = 0; i < st->all.n; i++) {
 		const struct rsh_ds_file *f = st->all.files[i];
 
 		if (st->listed[i].is.role == RSH_DS_STATE && masters)
-			rc = universal_take(w, i);
-		for (uint32_t k = 0; k < f->n_tensors && rc >= 0 &&
+			universal_take(w, i);
+		for (uint32_t k = 0; k < f->n_tensors &&
 		     st->listed[i].is.role == RSH_DS_EXPERT; k++)
-			rc = tensor_add_whole(w, f->tensors[k].name, "", i,
-					      &f->tensors[k]);
+			tensor_add_whole(w, f->tensors[k].name, "", i,
+					 &f->tensors[k]);
 	}
-	return rc < 0 ? rc : aliases_take(w);
+	aliases_take(w);
 }
 
 /* Sets which states are shown, and which are not. */
-static int say_states(struct describing *w)
+static void say_states(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
 	char text[512] = "";
@@ -497,7 +466,7 @@ static int say_states(struct describing *w)
 	else if (!st->head->has_shapes && st->head->has_optimizer)
 		st->left_out = "the optimizer's states have numbers in place "
 			       "of names, and are not shown";
-	return st->states && st->left_out ? 0 : -ENOMEM;
+	w->arena->failed |= st->all.arena.failed;
 }
 
 static int ds_describe(void *state, struct rsh_error *err)
@@ -516,9 +485,10 @@ static int ds_describe(void *state, struct rsh_error *err)
 		return rc;
 	st->n_frozen = st->n_aliases = 0;
 	st->extra = NULL;
-	rc = tensors_make(&w) ?: say_states(&w);
+	tensors_make(&w);
+	say_states(&w);
 	free(w.keys);
-	return rc ? rsh_error_nomem(err) : 0;
+	return 0;
 }
 
 /* Says what it is: "DeepSpeed 0.19.8, ZeRO 3 of 2 ranks, step 2; ...". */
@@ -557,12 +527,11 @@ static void ds_clear(void *state)
 
 	if (st->head)
 		free(st->head->by_name);
-	rsh_ds_file_free(st->head_file);
+	rsh_joined_file_free(st->head_file);
 }
 
 const struct rsh_joined_format rsh_ds_files = {
 	.read = rsh_ds_file_read,
-	.free_it = rsh_ds_file_free,
 	.describe = ds_describe,
 	.about = ds_about,
 	.clear = ds_clear,

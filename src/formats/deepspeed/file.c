@@ -300,16 +300,6 @@ static int file_take(struct rsh_ds_file *f, struct rsh_torch_file *of,
 
 /* ---- reading ---- */
 
-void rsh_ds_file_free(void *file)
-{
-	struct rsh_ds_file *f = file;
-
-	if (!f)
-		return;
-	rsh_arena_clear(&f->arena);
-	free(f);
-}
-
 int rsh_ds_file_read(void *state, uint32_t file,
 		     const struct rsh_byte_source *bytes, bool full,
 		     struct rsh_names *names, void **out,
@@ -366,7 +356,7 @@ int rsh_ds_file_read(void *state, uint32_t file,
 	rsh_torch_file_free(of);
 	free(r.v);
 	if (rc)
-		rsh_ds_file_free(f);
+		rsh_joined_file_free(f);
 	else
 		*out = f;
 	return rc;

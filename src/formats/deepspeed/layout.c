@@ -75,19 +75,17 @@ int rsh_ds_layout_make(struct rsh_ds_head *h, const struct rsh_ds_zero *z,
 
 	*out = (struct rsh_ds_layout){
 		.stage = z->stage, .world = z->world, .head = h,
-		.piece = rsh_arena_array(arena, uint64_t, h->n_groups),
+		.piece = piece,
 		.elements = rsh_arena_array(arena, uint64_t, h->n_groups),
 	};
-	if (!out->piece || !out->elements)
+	if (!out->elements)
 		return rsh_error_nomem(err);
 	if (z->n_groups != h->n_groups)
 		return rsh_error_set(err, EBADMSG, "%s: the optimizer has %u "
 				     "groups of parameters, and the model %u",
 				     path, z->n_groups, h->n_groups);
-	for (uint32_t g = 0; g < h->n_groups && rc == 0; g++) {
-		out->piece[g] = piece[g];
+	for (uint32_t g = 0; g < h->n_groups && rc == 0; g++)
 		rc = layout_group(out, &h->groups[g], z, g, path, err);
-	}
 	return rc;
 }
 

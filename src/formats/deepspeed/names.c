@@ -10,39 +10,10 @@
 #include "rsh/util/files.h"
 #include "rsh/util/text.h"
 
-static bool skip_number(const char **at, uint32_t *out)
-{
-	const size_t n = rsh_count_digits(*at, strlen(*at));
-	uint64_t number;
-
-	if (!rsh_digits_read(*at, n, RSH_DS_RANKS_MAX, &number))
-		return false;
-	*out = (uint32_t)number;
-	*at += n;
-	return true;
-}
-
-/* A name is one of these: texts, and numbers, which are set. */
-static bool read_kind(const char *at, enum rsh_ds_role role, const char *form,
-		      struct rsh_ds_name *out)
-{
-	out->role = role;
-	for (; *form; form++) {
-		uint32_t *number = *form == 'R' ? &out->rank :
-				   *form == 'T' ? &out->tensor :
-				   *form == 'L' ? &out->layer :
-				   *form == 'E' ? &out->expert : NULL;
-
-		if (number ? !skip_number(&at, number) : *at++ != *form)
-			return false;
-	}
-	return !*at;
-}
-
 bool rsh_ds_name_read(const char *name, struct rsh_ds_name *out)
 {
-	/* R: the rank, T: that of tensor parallel, L: the layer, E: the
-	 * expert */
+	/* Texts and numbers; R: the rank, T: that of tensor parallel, L: the
+	 * layer, E: the expert */
 	static const struct {
 		enum rsh_ds_role role;
 		const char *form;
@@ -63,8 +34,26 @@ bool rsh_ds_name_read(const char *name, struct rsh_ds_name *out)
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		*out = (struct rsh_ds_name){ .role = RSH_DS_OTHER };
-		if (read_kind(name, kinds[i].role, kinds[i].form, out))
+		const char *form = kinds[i].form, *at = name;
+
+		*out = (struct rsh_ds_name){ .role = kinds[i].role };
+		for (; *form; form++) {
+			uint32_t *number = *form == 'R' ? &out->rank :
+					   *form == 'T' ? &out->tensor :
+					   *form == 'L' ? &out->layer :
+					   *form == 'E' ? &out->expert : NULL;
+			const size_t n = number ?
+				rsh_count_digits(at, strlen(at)) : 1;
+			uint64_t v;
+
+			if (number ? !rsh_digits_read(at, n, RSH_DS_RANKS_MAX,
+						      &v) : *at != *form)
+				break;
+			if (number)
+				*number = (uint32_t)v;
+			at += n;
+		}
+		if (!*form && !*at)
 			return true;
 	}
 	return false;

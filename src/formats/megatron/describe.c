@@ -19,11 +19,11 @@
 
 /* ---- how a tensor is cut ---- */
 
-/* Decides how a tensor is cut, from any of its slices.  Returns 0, 1 after a
- * problem, or -ENOMEM. */
-static int cut_decide(struct rsh_megatron_work *w,
-		      const struct rsh_megatron_ref *r,
-		      struct rsh_megatron_cut *out)
+/* Decides how a tensor is cut, from any of its slices.  As others it returns
+ * true after a problem. */
+static bool cut_decide(struct rsh_megatron_work *w,
+		       const struct rsh_megatron_ref *r,
+		       struct rsh_megatron_cut *out)
 {
 	const struct rsh_source_megatron *st = w->st;
 	const uint64_t *a = st->args;
@@ -47,7 +47,7 @@ static int cut_decide(struct rsh_megatron_work *w,
 		return rsh_megatron_blame_unknown(w, r);
 	if (kind == RSH_MEGATRON_SAME || out->n == 1) {
 		out->n = 1;
-		return 0;
+		return false;
 	}
 	down = kind == RSH_MEGATRON_Q_DOWN || kind == RSH_MEGATRON_KV_DOWN;
 	if (kind == RSH_MEGATRON_UNKNOWN || r->e->n_dims == 0 ||
@@ -62,70 +62,65 @@ static int cut_decide(struct rsh_megatron_work *w,
 	out->gated = kind == RSH_MEGATRON_GATE &&
 		     r->e->gate == RSH_MEGATRON_GATED;
 	out->uneven = kind == RSH_MEGATRON_VOCABULARY;
-	return 0;
+	return false;
 }
 
 /* ---- one tensor ---- */
 
 /* Adds the chunk of a slice that begins at `at` or, of gate and up, the chunks
  * of both halves. */
-static int chunks_add(struct rsh_megatron_work *w,
-		      const struct rsh_megatron_ref *r,
-		      const struct rsh_megatron_cut *c, uint64_t at)
+static void chunks_add(struct rsh_megatron_work *w,
+		       const struct rsh_megatron_ref *r,
+		       const struct rsh_megatron_cut *c, uint64_t at)
 {
 	const uint32_t n_dims = r->e->n_dims;
 	const bool halves = c->gated && c->n > 1;
 	uint64_t from[RSH_MAX_DIMS] = { 0 }, size[RSH_MAX_DIMS];
-	int rc = 0;
 
 	memcpy(size, r->e->dims, n_dims * sizeof(*size));
 	if (halves)
 		size[0] /= 2;
-	for (unsigned i = 0; i < 1u + halves && rc == 0; i++) {
-		const char *key = i == 0 ? r->e->key :
-			rsh_arena_format(w->arena, "%s" RSH_MEGATRON_UP,
-					 r->e->key);
-
+	for (unsigned i = 0; i < 1u + halves; i++) {
 		if (c->n > 1)
 			from[c->axis] = halves ?
 				(i * c->n + r->piece) * size[0] : at;
-		rc = key ? rsh_joined_chunk(w->j, r->file, key, n_dims, from,
-					    size) : -ENOMEM;
+		rsh_joined_chunk(w->j, r->file, i == 0 ? r->e->key :
+				 rsh_arena_format(w->arena, "%s"
+						  RSH_MEGATRON_UP, r->e->key),
+				 n_dims, from, size);
 	}
-	return rc;
 }
 
 /* Makes the chunks of a tensor, whose slices ascend. */
-static int chunks_make(struct rsh_megatron_work *w,
-		       const struct rsh_megatron_ref *r, size_t n,
-		       const struct rsh_megatron_cut *c,
-		       struct rsh_dcp_tensor *t)
+static bool chunks_make(struct rsh_megatron_work *w,
+			const struct rsh_megatron_ref *r, size_t n,
+			const struct rsh_megatron_cut *c,
+			struct rsh_dcp_tensor *t)
 {
 	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
 	uint64_t at = 0;
 	bool many = false;
-	int rc = dims ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	if (!dims)
+		return true;
+	for (size_t i = 0; i < n; i++) {
 		if (c->n > 1 && i > 0 && r[i].piece != r[i - 1].piece)
 			many |= !rsh_add_u64(at, r[i - 1].e->dims[c->axis],
 					     &at);
 		if (!r[i].spare)
-			rc = chunks_add(w, &r[i], c, at);
+			chunks_add(w, &r[i], c, at);
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			dims[d] = r[i].e->dims[d];
 		if (c->n > 1)
 			many |= !rsh_add_u64(dims[c->axis], at, &dims[c->axis]);
 	}
 	t->dims = dims;
-	return rc || (!many && rsh_dcp_is_countable(t)) ?
-		       rc :
-		       rsh_joined_blame(w->j, r->name, EBADMSG,
-					RSH_MEGATRON_TOO_MANY);
+	return (many || !rsh_dcp_is_countable(t)) &&
+	       rsh_joined_blame(w->j, r->name, EBADMSG, RSH_MEGATRON_TOO_MANY);
 }
 
 /* Makes the tensor of which n refs are slices. */
-static int tensor_take(void *ctx, void *first, size_t n)
+static void tensor_take(void *ctx, void *first, size_t n)
 {
 	struct rsh_megatron_work *w = ctx;
 	const struct rsh_source_megatron *st = w->st;
@@ -134,30 +129,29 @@ static int tensor_take(void *ctx, void *first, size_t n)
 		.name = r->name, .dtype = r->e->dtype, .n_dims = r->e->n_dims,
 	};
 	struct rsh_megatron_cut c = { .n = 1 }, other;
-	int rc = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, &t) :
-				 cut_decide(w, r, &c);
+	bool wrong = r->is.grouped ? rsh_megatron_grouped_take(w, r, n, &t) :
+				     cut_decide(w, r, &c);
 
 	/* Without a cut all slices are copies. */
-	for (size_t i = 0; i < n && rc == 0 && !r->is.grouped; i++) {
+	for (size_t i = 0; i < n && !wrong && !r->is.grouped; i++) {
 		const uint32_t tensor = st->listed[r[i].file].tensor;
 
 		r[i].piece = c.n == 1 ? 0 : r[i].is.of_expert ?
 			     tensor % st->expert_tensor : tensor;
-		rc = cut_decide(w, &r[i], &other);
-		if (rc == 0 && (other.n != c.n || other.gated != c.gated))
-			rc = rsh_megatron_blame_unknown(w, &r[i]);
+		wrong = cut_decide(w, &r[i], &other) ||
+			((other.n != c.n || other.gated != c.gated) &&
+			 rsh_megatron_blame_unknown(w, &r[i]));
 	}
-	if (!r->is.grouped)
-		rc = rc ?: rsh_megatron_slices_check(w, r, n, &c) ?:
-		     chunks_make(w, r, n, &c, &t);
-	return rc ? (rc < 0 ? rc : 0) : rsh_joined_tensor(w->j, &t);
+	if (!wrong && (r->is.grouped ||
+		       (!rsh_megatron_slices_check(w, r, n, &c) &&
+			!chunks_make(w, r, n, &c, &t))))
+		rsh_joined_tensor(w->j, &t);
 }
 
 /* ---- all tensors ---- */
 
-/* Sets the name that a tensor has in the whole model.  Returns 0, 1 after a
- * problem, or -ENOMEM. */
-static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
+/* Sets the name that a tensor has in the whole model. */
+static bool ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 {
 	const struct rsh_source_megatron *st = w->st;
 	struct rsh_arena *arena = w->arena;
@@ -174,7 +168,7 @@ static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 		r->name = rsh_arena_format(arena, "%s"
 					   "embedding.word_embeddings.weight",
 					   state);
-		return r->name ? 0 : -ENOMEM;
+		return !r->name;
 	}
 	if (r->is.n > 0) {
 		local = st->args[RSH_MEGATRON_EXPERTS] / st->n_blocks;
@@ -196,7 +190,7 @@ static int ref_name(struct rsh_megatron_work *w, struct rsh_megatron_ref *r)
 	r->name = rsh_arena_format(arena, "%s%s%.*s%s%s", state, before,
 				   (int)(end - name), name, expert,
 				   r->is.n ? end + r->is.n : "");
-	return r->name ? 0 : -ENOMEM;
+	return !r->name;
 }
 
 /* Returns the file of which `file` has the names, or had them; NULL: it is not
@@ -213,24 +207,22 @@ file_like(const struct rsh_source_megatron *st, uint32_t file, uint32_t *like)
 	return *like < st->all.n ? st->all.files[*like] : NULL;
 }
 
-static int refs_make(struct rsh_megatron_work *w)
+static void refs_make(struct rsh_megatron_work *w)
 {
 	const struct rsh_source_megatron *st = w->st;
 	const struct rsh_megatron_file *f;
 	size_t n = 0;
 	uint32_t like;
-	int rc = 0;
 
 	for (uint32_t i = 0; i < st->all.n_names; i++) {
 		f = file_like(st, i, &like);
 		n += f ? f->n : 0;
 	}
 	w->refs = rsh_alloc_array(n + 1, sizeof(*w->refs));
-	if (!w->refs)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < st->all.n_names; i++) {
+	w->arena->failed |= !w->refs;
+	for (uint32_t i = 0; i < st->all.n_names && w->refs; i++) {
 		f = file_like(st, i, &like);
-		for (uint32_t k = 0; f && k < f->n && rc >= 0; k++) {
+		for (uint32_t k = 0; f && k < f->n; k++) {
 			struct rsh_megatron_ref *r = &w->refs[w->n_refs];
 
 			*r = (struct rsh_megatron_ref){
@@ -241,23 +233,19 @@ static int refs_make(struct rsh_megatron_work *w)
 					f->v[k].chunk),
 			};
 			rsh_megatron_name_read(f->v[k].name, &r->is);
-			rc = ref_name(w, r);
-			w->n_refs += rc == 0;
+			w->n_refs += !ref_name(w, r);
 		}
 	}
 	rsh_sort(w->refs, w->n_refs, rsh_megatron_ref_by_name);
-	return rc < 0 ? rc : 0;
 }
 
 /* If some weights have states, each parameter has them. */
-static int states_check(struct rsh_megatron_work *w)
+static void states_check(struct rsh_megatron_work *w)
 {
 	const size_t n = w->j->n_tensors, n_problems = w->j->n_problems;
-	int rc = 0;
+	const bool any = w->st->all.n > w->st->n && !w->st->no_states;
 
-	if (w->st->all.n == w->st->n || w->st->no_states)
-		return 0;
-	for (size_t i = 0; i < n && rc >= 0; i++) {
+	for (size_t i = 0; i < n && any; i++) {
 		const char *of = w->j->tensors[i].name;
 		struct rsh_dcp_tensor key;
 		size_t k = 0;
@@ -268,16 +256,15 @@ static int states_check(struct rsh_megatron_work *w)
 		key.name = rsh_arena_format(w->arena, RSH_MEGATRON_STATE
 					    "exp_avg.%s", of);
 		if (!key.name)
-			return -ENOMEM;
+			return;
 		while (k < n_problems &&
 		       strcmp(w->j->problems[k].name, key.name) != 0)
 			k++;
 		if (k == n_problems && !rsh_find(&key, w->j->tensors, n,
 						 rsh_joined_by_name))
-			rc = rsh_joined_blame(w->j, key.name, ENOENT, "no file "
-					      "has it");
+			rsh_joined_blame(w->j, key.name, ENOENT, "no file has "
+					 "it");
 	}
-	return rc < 0 ? rc : 0;
 }
 
 static int megatron_describe(void *state, struct rsh_error *err)
@@ -304,11 +291,12 @@ static int megatron_describe(void *state, struct rsh_error *err)
 			st->no_states = rsh_arena_format(&j->arena, "%s: %s",
 							 j->names[i], why);
 	}
-	rc = j->arena.failed ? -ENOMEM : refs_make(&w) ?:
-	     rsh_joined_each(j, w.refs, w.n_refs, sizeof(*w.refs), tensor_take,
-			     &w) ?: states_check(&w);
+	w.arena->failed |= j->arena.failed;
+	refs_make(&w);
+	rsh_joined_each(j, w.refs, w.n_refs, sizeof(*w.refs), tensor_take, &w);
+	states_check(&w);
 	free(w.refs);
-	return rc ? rsh_error_nomem(err) : 0;
+	return 0;
 }
 
 static const char *megatron_about(const void *state, struct rsh_arena *arena)
@@ -366,7 +354,6 @@ static void megatron_clear(void *state)
 
 const struct rsh_joined_format rsh_megatron_files = {
 	.read = rsh_megatron_file_read,
-	.free_it = rsh_megatron_file_free,
 	.describe = megatron_describe,
 	.about = megatron_about,
 	.is_state = is_state,

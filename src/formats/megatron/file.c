@@ -106,16 +106,9 @@ static bool read_arg(enum rsh_megatron_arg arg,
 		v->number <= NUMBER_MAX);
 }
 
-/* Sets why the file cannot be used, unless something else was wrong before. */
-static int file_blame(struct rsh_megatron_file *f, const char *text)
-{
-	if (!f->wrong)
-		f->wrong = text;
-	return text ? 0 : -ENOMEM;
-}
-
-static int read_args(struct rsh_megatron_file *f,
-		     const struct rsh_pickle_value *args)
+/* Returns why the file cannot be used, or NULL, as the next function does. */
+static const char *read_args(struct rsh_megatron_file *f,
+			     const struct rsh_pickle_value *args)
 {
 	const struct rsh_pickle_value *tied, *blocks, *inside;
 	uint64_t rank, world;
@@ -124,14 +117,14 @@ static int read_args(struct rsh_megatron_file *f,
 	if (args && args->kind == RSH_PV_OBJECT)
 		args = &args->object->state;
 	if (!args || args->kind != RSH_PV_DICT)
-		return file_blame(f, "it has no args, which say the tensor and "
-				     "pipeline parallel sizes");
+		return "it has no args, which say the tensor and pipeline "
+		       "parallel sizes";
 	for (unsigned i = 0; i < RSH_MEGATRON_ARGS; i++)
 		if (!read_arg(i, rsh_pickle_find(args, arg_names[i]),
 			      &f->args[i]))
-			return file_blame(f, rsh_arena_format(
-				&f->arena, "its args have an unknown form of "
-				"%s", arg_names[i]));
+			return rsh_arena_format(&f->arena, "its args have an "
+						"unknown form of %s",
+						arg_names[i]);
 	inside = rsh_pickle_find(args, "use_tp_pp_dp_mapping");
 	if (rsh_pickle_number(rsh_pickle_find(args, "world_size"), NUMBER_MAX,
 			      &world) &&
@@ -151,13 +144,12 @@ static int read_args(struct rsh_megatron_file *f,
 		f->args[RSH_MEGATRON_UNTIED] = tied->number ? 2 : 1;
 	blocks = rsh_pickle_find(args, "moe_mlp_glu_interleave_size");
 	if (blocks && blocks->kind != RSH_PV_NONE)
-		return file_blame(f, "rows of gate and up alternate in it "
-				     "(moe_mlp_glu_interleave_size), which is "
-				     "not supported");
+		return "rows of gate and up alternate in it "
+		       "(moe_mlp_glu_interleave_size), which is not supported";
 	return f->args[RSH_MEGATRON_TENSOR] && f->args[RSH_MEGATRON_PIPELINE] &&
-	       f->args[RSH_MEGATRON_LAYERS] ? 0 :
-	       file_blame(f, "its args do not say the tensor and pipeline "
-			     "parallel sizes and the number of layers");
+	       f->args[RSH_MEGATRON_LAYERS] ? NULL :
+	       "its args do not say the tensor and pipeline parallel sizes and "
+	       "the number of layers";
 }
 
 /* ---- the object of the file ---- */
@@ -175,14 +167,11 @@ static bool is_chunk(const char *key, size_t len, uint32_t *chunk)
 	return true;
 }
 
-static int read_chunks(struct rsh_megatron_file *f,
-		       const struct rsh_pickle_value *root)
+static const char *read_chunks(struct rsh_megatron_file *f,
+			       const struct rsh_pickle_value *root)
 {
 	uint32_t chunk, last = 0;
 
-	/* Without args something is wrong already. */
-	if (root->kind != RSH_PV_DICT)
-		return 0;
 	for (uint32_t i = 0; i + 1 < root->list->n; i += 2) {
 		const struct rsh_pickle_value *key = &root->list->values[i];
 
@@ -192,16 +181,15 @@ static int read_chunks(struct rsh_megatron_file *f,
 		f->n_chunks++;
 		last = chunk > last ? chunk : last;
 		if (key[1].kind != RSH_PV_DICT)
-			return file_blame(f, "its model is not a dictionary");
+			return "its model is not a dictionary";
 		if (rsh_pickle_find(&key[1], "language_model"))
-			return file_blame(f, "it has a model from before "
-					     "Megatron-Core (language_model), "
-					     "which is not supported");
+			return "it has a model from before Megatron-Core "
+			       "(language_model), which is not supported";
 	}
 	if (f->n_chunks == 0)
-		return file_blame(f, "it has no model");
-	return f->n_chunks == last + 1 ? 0 :
-	       file_blame(f, "a chunk of the model is missing in it");
+		return "it has no model";
+	return f->n_chunks == last + 1 ? NULL :
+	       "a chunk of the model is missing in it";
 }
 
 /* Whatever is wrong is said when all files are known. */
@@ -209,24 +197,19 @@ static int file_look(void *ctx, const char *path,
 		     const struct rsh_pickle_value *root, struct rsh_error *err)
 {
 	struct rsh_megatron_file *f = ctx;
-	const struct rsh_pickle_value *version =
+	const struct rsh_pickle_value *v =
 		rsh_pickle_find(root, "checkpoint_version");
-	int rc;
+	const double version = !v ? 0 : v->kind == RSH_PV_REAL ? v->real :
+			       v->kind == RSH_PV_NUMBER ? (double)v->number : 0;
 
 	(void)path;
-	rc = read_args(f, rsh_pickle_find(root, "args"));
-	if (rc == 0 && !(version && ((version->kind == RSH_PV_REAL &&
-				      version->real == 3) ||
-				     (version->kind == RSH_PV_NUMBER &&
-				      version->number == 3))))
-		rc = file_blame(f, rsh_arena_format(
-			&f->arena, "its checkpoint_version is %.1f, and only "
-			"3.0 is supported",
-			!version ? 0 : version->kind == RSH_PV_REAL ?
-			version->real : version->kind == RSH_PV_NUMBER ?
-			(double)version->number : 0));
-	rc = rc ?: read_chunks(f, root);
-	return rc ? rsh_error_nomem(err) : 0;
+	f->wrong = read_args(f, rsh_pickle_find(root, "args"));
+	if (!f->wrong)
+		f->wrong = version == 3 ? read_chunks(f, root) :
+			   rsh_arena_format(&f->arena, "its checkpoint_version "
+					    "is %.1f, and only 3.0 is "
+					    "supported", version);
+	return f->arena.failed ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- tensors ---- */
@@ -349,13 +332,13 @@ static int file_take(struct rsh_megatron_file *f,
 				    strcmp(t->keys[0].text, "optimizer") == 0;
 		if (!is_in_chunk(t->keys, t->n_keys, &chunk))
 			continue;
-		if (t->n_keys > 2 && !is_states)
-			rc = file_blame(f, rsh_arena_format(
+		if (t->n_keys <= 2 || is_states)
+			rc = file_add_tensor(f, of, t, chunk);
+		else if (!f->wrong)
+			f->wrong = rsh_arena_format(
 				&f->arena, "its model has lists or "
 				"dictionaries in it, such as %s",
-				t->keys[1].text));
-		else
-			rc = file_add_tensor(f, of, t, chunk);
+				t->keys[1].text);
 	}
 	for (uint32_t i = 0; i < of->n_values && rc == 0; i++) {
 		const struct rsh_torch_value *v = &of->values[i];
@@ -365,15 +348,15 @@ static int file_take(struct rsh_megatron_file *f,
 			continue;
 		*e = (struct rsh_megatron_entry){
 			.key = rsh_arena_strdup(&f->arena, v->name),
-			.make = rsh_arena_strdup(&f->arena, v->make ? v->make :
-								      "no "
-								      "tensor"),
+			.make = v->make ? rsh_arena_strdup(&f->arena, v->make) :
+					  "no tensor",
 			.chunk = chunk,
 		};
 		e->name = e->key ? strchr(e->key, '.') + 1 : NULL;
-		rc = f->arena.failed ? -ENOMEM : 0;
 		f->n++;
 	}
+	if (f->arena.failed)
+		return -ENOMEM;
 	rsh_sort(f->v, f->n, entry_by_name);
 	return rc;
 }
@@ -456,16 +439,6 @@ static int file_split(struct rsh_megatron_file *f, struct rsh_torch_file *of)
 
 /* ---- reading ---- */
 
-void rsh_megatron_file_free(void *file)
-{
-	struct rsh_megatron_file *f = file;
-
-	if (!f)
-		return;
-	rsh_arena_clear(&f->arena);
-	free(f);
-}
-
 int rsh_megatron_file_read(void *state, uint32_t file,
 			   const struct rsh_byte_source *bytes, bool full,
 			   struct rsh_names *names, void **out,
@@ -501,7 +474,7 @@ int rsh_megatron_file_read(void *state, uint32_t file,
 				     err);
 	rsh_torch_file_free(of);
 	if (rc)
-		rsh_megatron_file_free(f);
+		rsh_joined_file_free(f);
 	else
 		*out = f;
 	return rc;

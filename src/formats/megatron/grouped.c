@@ -62,8 +62,8 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 	       out->width % out->f == 0;
 }
 
-static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
-		    const char *name, bool first)
+static void fold_add(struct rsh_megatron_work *w, const struct sizes *z,
+		     const char *name, bool first)
 {
 	struct rsh_source_megatron *st = w->st;
 	const uint64_t ranks = st->expert_tensor, n = z->n * st->n_blocks;
@@ -71,9 +71,11 @@ static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
 
 	/* The rows of one tensor rank are in order. */
 	if (!first && ranks == 1)
-		return 0;
-	if (rsh_room(st->folded, st->cap_folded, st->n_folded + 1))
-		return -ENOMEM;
+		return;
+	if (rsh_room(st->folded, st->cap_folded, st->n_folded + 1)) {
+		w->arena->failed = true;
+		return;
+	}
 	f = &st->folded[st->n_folded++];
 	*f = (struct rsh_megatron_folded){
 		.name = name, .first = first, .n = z->n, .hidden = z->hidden,
@@ -83,25 +85,22 @@ static int fold_add(struct rsh_megatron_work *w, const struct sizes *z,
 	f->dims[1] = first ? n * ranks * z->width : z->hidden;
 	f->by_bytes[0] = first ? n * z->hidden : f->dims[0];
 	f->by_bytes[1] = first ? ranks * z->width : f->dims[1];
-	return 0;
 }
 
-static int chunks_make(struct rsh_megatron_work *w,
-		       const struct rsh_megatron_ref *r, size_t n,
-		       const struct sizes *z, struct rsh_dcp_tensor *t)
+static void chunks_make(struct rsh_megatron_work *w,
+			const struct rsh_megatron_ref *r, size_t n,
+			const struct sizes *z, struct rsh_dcp_tensor *t)
 {
 	const struct rsh_source_megatron *st = w->st;
 	const uint32_t ranks = st->expert_tensor;
 	const bool first = r->is.grouped == 1;
-	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, 2);
-	int rc = 0;
+	const uint64_t dims[] = {
+		r->e->dims[0] * st->n_blocks * (first ? 1 : ranks),
+		r->e->dims[1] * (first ? ranks : 1),
+	};
 
-	if (!dims)
-		return -ENOMEM;
-	dims[0] = r->e->dims[0] * st->n_blocks * (first ? 1 : ranks);
-	dims[1] = r->e->dims[1] * (first ? ranks : 1);
-	t->dims = dims;
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	t->dims = rsh_arena_copy(w->arena, dims, 2);
+	for (size_t i = 0; i < n; i++) {
 		const uint64_t *own = r[i].e->dims;
 		const uint64_t from[] = {
 			(first ? r[i].piece / ranks : r[i].piece) * own[0],
@@ -109,15 +108,15 @@ static int chunks_make(struct rsh_megatron_work *w,
 		};
 
 		if (!r[i].spare)
-			rc = rsh_joined_chunk(w->j, r[i].file, r[i].e->key, 2,
-					      from, own);
+			rsh_joined_chunk(w->j, r[i].file, r[i].e->key, 2, from,
+					 own);
 	}
-	return rc ?: fold_add(w, z, t->name, first);
+	fold_add(w, z, t->name, first);
 }
 
-int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
-			      struct rsh_megatron_ref *r, size_t n,
-			      struct rsh_dcp_tensor *t)
+bool rsh_megatron_grouped_take(struct rsh_megatron_work *w,
+			       struct rsh_megatron_ref *r, size_t n,
+			       struct rsh_dcp_tensor *t)
 {
 	const struct rsh_source_megatron *st = w->st;
 	const struct rsh_megatron_cut c = {
@@ -125,7 +124,6 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 	};
 	struct sizes z, other;
 	uint64_t all;
-	int rc;
 
 	if (!sizes_find(st, r, &z))
 		return rsh_megatron_blame_unknown(w, r);
@@ -144,8 +142,10 @@ int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 	    all > INT64_MAX / RSH_TORCH_ELEMENT_MAX)
 		return rsh_joined_blame(w->j, r->name, EBADMSG,
 					  RSH_MEGATRON_TOO_MANY);
-	rc = rsh_megatron_slices_check(w, r, n, &c);
-	return rc ?: chunks_make(w, r, n, &z, t);
+	if (rsh_megatron_slices_check(w, r, n, &c))
+		return true;
+	chunks_make(w, r, n, &z, t);
+	return false;
 }
 
 /* ---- the shape that is shown ---- */

@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
-#include "rsh/formats/steps.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/text.h"

@@ -136,7 +136,6 @@ int rsh_megatron_file_read(void *state, uint32_t file,
 			   struct rsh_names *names, void **out,
 			   struct rsh_ckpt_index **index,
 			   struct rsh_error *err);
-void rsh_megatron_file_free(void *file); /* file may be NULL */
 extern const struct rsh_joined_format rsh_megatron_files; /* describe.c */
 /* Returns the tensor of a chunk with that name; NULL: it has none. */
 const struct rsh_megatron_entry *
@@ -188,6 +187,13 @@ void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out);
 /* Writes the name of the second matrix beside a linear_fc1.  Returns false if
  * the name is not that of one. */
 bool rsh_megatron_second_name(const char *name, char *out, size_t max);
+
+/* Returns the name of the directory of a place, "mp_rank_01_003", if there are
+ * so many stages and expert ranks; NULL: memory is out. */
+struct rsh_megatron_listed;
+const char *rsh_megatron_dir(struct rsh_arena *arena,
+			     const struct rsh_megatron_listed *at,
+			     uint32_t pipeline, uint32_t expert);
 
 /* ---- a source (listing.c) ---- */
 
@@ -257,12 +263,6 @@ struct rsh_source_megatron {
 	size_t n_folded, cap_folded;
 };
 
-static inline const struct rsh_megatron_file *
-rsh_megatron_file_of(const struct rsh_source_megatron *st, uint32_t file)
-{
-	return st->all.files[file];
-}
-
 /* Returns which of the n_blocks of experts a file has. */
 static inline uint32_t rsh_megatron_block(const struct rsh_source_megatron *st,
 					  uint32_t file)
@@ -329,8 +329,8 @@ struct rsh_megatron_work {
 /* Orders them by name, piece and file. */
 int rsh_megatron_ref_by_name(const void *a, const void *b);
 #define RSH_MEGATRON_TOO_MANY "it has more elements than can be"
-int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
-			       const struct rsh_megatron_ref *r);
+bool rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
+				const struct rsh_megatron_ref *r);
 /* The slices of a tensor, in their order. */
 struct rsh_megatron_cut {
 	uint32_t n;    /* slices */
@@ -340,18 +340,18 @@ struct rsh_megatron_cut {
 };
 /* Sorts slices by their pieces, and checks that each of c->n pieces is there,
  * that copies are equal, and that all have one type and shape.  Copies that
- * were not compared are spare, and pairs of `st`.  Returns 0, 1 after a
- * problem, or -ENOMEM. */
-int rsh_megatron_slices_check(struct rsh_megatron_work *w,
-			      struct rsh_megatron_ref *r, size_t n,
-			      const struct rsh_megatron_cut *c);
+ * were not compared are spare, and pairs of `st`.  Returns true after a
+ * problem. */
+bool rsh_megatron_slices_check(struct rsh_megatron_work *w,
+			       struct rsh_megatron_ref *r, size_t n,
+			       const struct rsh_megatron_cut *c);
 /* ---- experts in weight1 and weight2 (grouped.c) ---- */
 
-/* Makes the tensor of which n refs are slices.  Returns 0, 1 after a problem,
- * or -ENOMEM. */
-int rsh_megatron_grouped_take(struct rsh_megatron_work *w,
-			      struct rsh_megatron_ref *r, size_t n,
-			      struct rsh_dcp_tensor *t);
+/* Makes the tensor of which n refs are slices.  Returns true after a
+ * problem. */
+bool rsh_megatron_grouped_take(struct rsh_megatron_work *w,
+			       struct rsh_megatron_ref *r, size_t n,
+			       struct rsh_dcp_tensor *t);
 /* Says where offers of such tensors have their elements in the catalogue, and
  * gives them their shape. */
 int rsh_megatron_fold(const struct rsh_source_megatron *st,

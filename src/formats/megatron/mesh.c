@@ -53,7 +53,8 @@ static int refuse_args(const struct rsh_source_megatron *st, const char *what,
 
 static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 {
-	const uint64_t *a = rsh_megatron_file_of(st, st->first)->args;
+	const struct rsh_megatron_file *first = st->all.files[st->first];
+	const uint64_t *a = first->args;
 	uint64_t n_blocks, expert_tensor;
 
 	for (unsigned k = RSH_MEGATRON_TENSOR; k <= RSH_MEGATRON_EXPERTS; k++)
@@ -67,7 +68,7 @@ static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 	st->pipeline = (uint32_t)a[RSH_MEGATRON_PIPELINE];
 	st->expert = a[RSH_MEGATRON_EXPERT] ?
 		     (uint32_t)a[RSH_MEGATRON_EXPERT] : 1;
-	st->n_chunks = rsh_megatron_file_of(st, st->first)->n_chunks;
+	st->n_chunks = first->n_chunks;
 	rsh_megatron_expert_sizes(a, &n_blocks, &expert_tensor);
 	st->n_blocks = (uint32_t)n_blocks;
 	st->expert_tensor = (uint32_t)expert_tensor;
@@ -274,21 +275,16 @@ static int lose(struct rsh_source_megatron *st,
 {
 	struct rsh_joined *j = &st->all;
 	uint32_t file = find_place(st, at, 0);
-	char stage[16] = "", expert[16] = "";
 
 	if (file == RSH_MEGATRON_NO_FILE) {
 		struct rsh_megatron_listed *v = rsh_arena_array(
 			&j->arena, struct rsh_megatron_listed,
 			(size_t)j->n_names + 1);
-		const char *name;
+		const char *dir = rsh_megatron_dir(&j->arena, at, st->pipeline,
+						   st->expert);
+		const char *name = !dir ? NULL : rsh_arena_format(
+			&j->arena, "%s%s/" RSH_MEGATRON_FILE, j->dir, dir);
 
-		if (st->pipeline > 1)
-			snprintf(stage, sizeof(stage), "_%03u", at->stage);
-		if (st->expert > 1)
-			snprintf(expert, sizeof(expert), "_%03u", at->expert);
-		name = rsh_arena_format(&j->arena, "%smp_rank_%02u%s%s/"
-					RSH_MEGATRON_FILE, j->dir, at->tensor,
-					stage, expert);
 		file = v && name ? rsh_joined_add_name(j, name) :
 				   RSH_DCP_NO_FILE;
 		if (file == RSH_DCP_NO_FILE)

@@ -19,43 +19,40 @@ struct pattern {
 
 /* Names after the prefix of a layer.  The first that fits decides. */
 static const struct pattern of_layers[] = {
-	{ "*.layer_norm_weight", RSH_MEGATRON_SAME, false },
-	{ "*.layer_norm_bias", RSH_MEGATRON_SAME, false },
-	{ "*layernorm.weight", RSH_MEGATRON_SAME, false },
-	{ "*layernorm.bias", RSH_MEGATRON_SAME, false },
-	{ "post_attn_norm.weight", RSH_MEGATRON_SAME, false },
-	{ "self_attention.linear_qkv.weight", RSH_MEGATRON_QKV, false },
-	{ "self_attention.linear_qkv.bias", RSH_MEGATRON_QKV, false },
-	{ "self_attention.linear_proj.weight", RSH_MEGATRON_COLUMNS, false },
-	{ "self_attention.linear_proj.bias", RSH_MEGATRON_SAME, false },
-	{ "self_attention.linear_q_proj.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_q_proj.bias", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_q_up_proj.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_kv_up_proj.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_q_down_proj.weight", RSH_MEGATRON_Q_DOWN,
-	  false },
-	{ "self_attention.linear_kv_down_proj.weight", RSH_MEGATRON_KV_DOWN,
-	  false },
+	{ "*.layer_norm_weight", RSH_MEGATRON_SAME },
+	{ "*.layer_norm_bias", RSH_MEGATRON_SAME },
+	{ "*layernorm.weight", RSH_MEGATRON_SAME },
+	{ "*layernorm.bias", RSH_MEGATRON_SAME },
+	{ "post_attn_norm.weight", RSH_MEGATRON_SAME },
+	{ "self_attention.linear_qkv.weight", RSH_MEGATRON_QKV },
+	{ "self_attention.linear_qkv.bias", RSH_MEGATRON_QKV },
+	{ "self_attention.linear_proj.weight", RSH_MEGATRON_COLUMNS },
+	{ "self_attention.linear_proj.bias", RSH_MEGATRON_SAME },
+	{ "self_attention.linear_q_proj.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_q_proj.bias", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_q_up_proj.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_kv_up_proj.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_q_down_proj.weight", RSH_MEGATRON_Q_DOWN },
+	{ "self_attention.linear_kv_down_proj.weight", RSH_MEGATRON_KV_DOWN },
 	/* of MindSpeed-LLM */
-	{ "self_attention.linear_qk_nope.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_qk_rope.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_kv_nope.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.linear_v.weight", RSH_MEGATRON_ROWS, false },
-	{ "self_attention.core_attention.softmax_offset", RSH_MEGATRON_ROWS,
-	  false },
-	{ "self_attention.dsa_indexer.*", RSH_MEGATRON_SAME, false },
-	{ "mlp.linear_fc1.weight", RSH_MEGATRON_GATE, false },
-	{ "mlp.linear_fc1.bias", RSH_MEGATRON_GATE, false },
-	{ "mlp.linear_fc2.weight", RSH_MEGATRON_COLUMNS, false },
-	{ "mlp.linear_fc2.bias", RSH_MEGATRON_SAME, false },
-	{ "mlp.shared_experts.linear_fc1.weight", RSH_MEGATRON_GATE, false },
-	{ "mlp.shared_experts.linear_fc1.bias", RSH_MEGATRON_GATE, false },
-	{ "mlp.shared_experts.linear_fc2.weight", RSH_MEGATRON_COLUMNS, false },
-	{ "mlp.shared_experts.linear_fc2.bias", RSH_MEGATRON_SAME, false },
-	{ "mlp.shared_experts.gate_weight", RSH_MEGATRON_SAME, false },
-	{ "mlp.router.weight", RSH_MEGATRON_SAME, false },
-	{ "mlp.router.bias", RSH_MEGATRON_SAME, false },
-	{ "mlp.router.expert_bias", RSH_MEGATRON_SAME, false },
+	{ "self_attention.linear_qk_nope.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_qk_rope.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_kv_nope.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.linear_v.weight", RSH_MEGATRON_ROWS },
+	{ "self_attention.core_attention.softmax_offset", RSH_MEGATRON_ROWS },
+	{ "self_attention.dsa_indexer.*", RSH_MEGATRON_SAME },
+	{ "mlp.linear_fc1.weight", RSH_MEGATRON_GATE },
+	{ "mlp.linear_fc1.bias", RSH_MEGATRON_GATE },
+	{ "mlp.linear_fc2.weight", RSH_MEGATRON_COLUMNS },
+	{ "mlp.linear_fc2.bias", RSH_MEGATRON_SAME },
+	{ "mlp.shared_experts.linear_fc1.weight", RSH_MEGATRON_GATE },
+	{ "mlp.shared_experts.linear_fc1.bias", RSH_MEGATRON_GATE },
+	{ "mlp.shared_experts.linear_fc2.weight", RSH_MEGATRON_COLUMNS },
+	{ "mlp.shared_experts.linear_fc2.bias", RSH_MEGATRON_SAME },
+	{ "mlp.shared_experts.gate_weight", RSH_MEGATRON_SAME },
+	{ "mlp.router.weight", RSH_MEGATRON_SAME },
+	{ "mlp.router.bias", RSH_MEGATRON_SAME },
+	{ "mlp.router.expert_bias", RSH_MEGATRON_SAME },
 	{ "mlp.experts.local_experts.*.linear_fc1.weight", RSH_MEGATRON_GATE,
 	  true },
 	{ "mlp.experts.local_experts.*.linear_fc1.bias", RSH_MEGATRON_GATE,
@@ -71,29 +68,29 @@ static const struct pattern of_layers[] = {
 	/* Grouped: the kind is not used. */
 	{ "mlp.experts.weight1", RSH_MEGATRON_GATE, true },
 	{ "mlp.experts.weight2", RSH_MEGATRON_ROWS, true },
-	{ NULL, RSH_MEGATRON_UNKNOWN, false },
+	{ NULL, RSH_MEGATRON_UNKNOWN },
 };
 
 static const struct pattern of_model[] = {
-	{ "embedding.word_embeddings.weight", RSH_MEGATRON_VOCABULARY, false },
-	{ "embedding.position_embeddings.weight", RSH_MEGATRON_SAME, false },
-	{ "embedding.tokentype_embeddings.weight", RSH_MEGATRON_SAME, false },
-	{ "output_layer.weight", RSH_MEGATRON_VOCABULARY, false },
-	{ "output_layer.bias", RSH_MEGATRON_VOCABULARY, false },
-	{ "decoder.final_layernorm.weight", RSH_MEGATRON_SAME, false },
-	{ "decoder.final_layernorm.bias", RSH_MEGATRON_SAME, false },
-	{ "mtp.layers.*.enorm.weight", RSH_MEGATRON_SAME, false },
-	{ "mtp.layers.*.enorm.bias", RSH_MEGATRON_SAME, false },
-	{ "mtp.layers.*.hnorm.weight", RSH_MEGATRON_SAME, false },
-	{ "mtp.layers.*.hnorm.bias", RSH_MEGATRON_SAME, false },
-	{ "mtp.layers.*.eh_proj.weight", RSH_MEGATRON_ROWS, false },
-	{ "mtp.layers.*.final_layernorm.weight", RSH_MEGATRON_SAME, false },
-	{ "mtp.layers.*.final_layernorm.bias", RSH_MEGATRON_SAME, false },
+	{ "embedding.word_embeddings.weight", RSH_MEGATRON_VOCABULARY },
+	{ "embedding.position_embeddings.weight", RSH_MEGATRON_SAME },
+	{ "embedding.tokentype_embeddings.weight", RSH_MEGATRON_SAME },
+	{ "output_layer.weight", RSH_MEGATRON_VOCABULARY },
+	{ "output_layer.bias", RSH_MEGATRON_VOCABULARY },
+	{ "decoder.final_layernorm.weight", RSH_MEGATRON_SAME },
+	{ "decoder.final_layernorm.bias", RSH_MEGATRON_SAME },
+	{ "mtp.layers.*.enorm.weight", RSH_MEGATRON_SAME },
+	{ "mtp.layers.*.enorm.bias", RSH_MEGATRON_SAME },
+	{ "mtp.layers.*.hnorm.weight", RSH_MEGATRON_SAME },
+	{ "mtp.layers.*.hnorm.bias", RSH_MEGATRON_SAME },
+	{ "mtp.layers.*.eh_proj.weight", RSH_MEGATRON_ROWS },
+	{ "mtp.layers.*.final_layernorm.weight", RSH_MEGATRON_SAME },
+	{ "mtp.layers.*.final_layernorm.bias", RSH_MEGATRON_SAME },
 	/* of MindSpeed-LLM */
-	{ "final_layernorm.weight", RSH_MEGATRON_SAME, false },
-	{ "final_layernorm.bias", RSH_MEGATRON_SAME, false },
-	{ "mtp.final_layernorms.*.weight", RSH_MEGATRON_SAME, false },
-	{ NULL, RSH_MEGATRON_UNKNOWN, false },
+	{ "final_layernorm.weight", RSH_MEGATRON_SAME },
+	{ "final_layernorm.bias", RSH_MEGATRON_SAME },
+	{ "mtp.final_layernorms.*.weight", RSH_MEGATRON_SAME },
+	{ NULL, RSH_MEGATRON_UNKNOWN },
 };
 
 /* Returns what follows a prefix and a number, which is set; NULL: the name does
@@ -175,4 +172,18 @@ bool rsh_megatron_second_name(const char *name, char *out, size_t max)
 	snprintf(out, max, "%.*slinear_fc2.weight%s", at ? (int)(at - name) : 0,
 		 name, rest + strcspn(rest, "0123456789"));
 	return at;
+}
+
+const char *rsh_megatron_dir(struct rsh_arena *arena,
+			     const struct rsh_megatron_listed *at,
+			     uint32_t pipeline, uint32_t expert)
+{
+	char stage[16] = "", of_experts[16] = "";
+
+	if (pipeline > 1)
+		snprintf(stage, sizeof(stage), "_%03u", at->stage);
+	if (expert > 1)
+		snprintf(of_experts, sizeof(of_experts), "_%03u", at->expert);
+	return rsh_arena_format(arena, "mp_rank_%02u%s%s", at->tensor, stage,
+				of_experts);
 }

@@ -243,17 +243,14 @@ static int add_ranks(struct rsh_output_tree *t,
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t r = i % w->n_ranks;
-		char stage[16] = "", expert[16] = "";
+		const struct rsh_megatron_listed at = {
+			.tensor = r % w->tensor, .stage = i / w->n_ranks,
+			.expert = r / w->expert_tensor % w->expert,
+		};
 
-		if (w->pipeline > 1)
-			snprintf(stage, sizeof(stage), "_%03" PRIu32,
-				 i / w->n_ranks);
-		if (w->expert > 1)
-			snprintf(expert, sizeof(expert), "_%03" PRIu32,
-				 r / w->expert_tensor % w->expert);
-		dirs[i] = (struct rsh_item){ rsh_arena_format(
-			arena, "mp_rank_%02" PRIu32 "%s%s", r % w->tensor,
-			stage, expert), RSH_NODE_DIR, 0 };
+		dirs[i] = (struct rsh_item){
+			rsh_megatron_dir(arena, &at, w->pipeline, w->expert),
+			RSH_NODE_DIR, 0 };
 		files[i] = (struct rsh_item){ RSH_MEGATRON_FILE, RSH_NODE_FILE,
 					      i };
 		if (!dirs[i].name)

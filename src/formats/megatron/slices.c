@@ -9,8 +9,8 @@
 
 #include "rsh/util/mem.h"
 
-int rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
-			       const struct rsh_megatron_ref *r)
+bool rsh_megatron_blame_unknown(struct rsh_megatron_work *w,
+				const struct rsh_megatron_ref *r)
 {
 	return rsh_joined_blame(w->j, r->name, ENOTSUP, "nothing says how "
 				  "its slices are joined (--drop leaves it "
@@ -36,9 +36,9 @@ int rsh_megatron_pair_check(const struct rsh_source_megatron *st,
 
 /* Compares a copy of a slice with the first one.  Without checksums this takes
  * reads, which `verify` makes, and the copy is not used. */
-static int check_same(struct rsh_megatron_work *w,
-		      const struct rsh_megatron_ref *a,
-		      struct rsh_megatron_ref *b)
+static bool check_same(struct rsh_megatron_work *w,
+		       const struct rsh_megatron_ref *a,
+		       struct rsh_megatron_ref *b)
 {
 	struct rsh_source_megatron *st = w->st;
 	const struct rsh_megatron_pair pair = {
@@ -52,21 +52,19 @@ static int check_same(struct rsh_megatron_work *w,
 	b->spare = b->lost;
 	if (b->lost || (a->e->row_major && b->e->row_major && summed &&
 			a->e->crc == b->e->crc))
-		return 0;
+		return false;
 	if (!a->e->row_major || !b->e->row_major)
-		return rsh_joined_blame(w->j, a->name, ENOTSUP, "its copies are "
-					  "not stored in row-major order");
+		return rsh_joined_blame(w->j, a->name, ENOTSUP, "its copies "
+					"are not stored in row-major order");
 	/* Only the bytes say that a name or a head is the same. */
-	if (a->e->state ||
-	    (!summed && a->is.kind != RSH_MEGATRON_UNKNOWN &&
-	     (st->args[RSH_MEGATRON_UNTIED] ||
-	      strcmp(a->e->name, b->e->name) == 0))) {
-		b->spare = true;
-		return rsh_push(st->pairs, st->n_pairs, st->cap_pairs, pair);
-	}
-	rc = rsh_megatron_pair_check(st, &pair, &why);
-	return rc == -ENOMEM || rc == 0 ? rc :
-	       rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
+	b->spare = a->e->state ||
+		   (!summed && a->is.kind != RSH_MEGATRON_UNKNOWN &&
+		    (st->args[RSH_MEGATRON_UNTIED] ||
+		     strcmp(a->e->name, b->e->name) == 0));
+	rc = b->spare ? rsh_push(st->pairs, st->n_pairs, st->cap_pairs, pair) :
+			rsh_megatron_pair_check(st, &pair, &why);
+	w->arena->failed |= rc == -ENOMEM;
+	return rc && rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
 }
 
 /* ---- all slices of a tensor ---- */
@@ -85,8 +83,8 @@ RSH_ORDER(ref_by_chunk, struct rsh_megatron_ref,
 	  rsh_by_u32(&x->file, &y->file))
 
 /* Checks what slices have in common. */
-static int check_alike(struct rsh_megatron_work *w,
-		       const struct rsh_megatron_ref *r, size_t n,
+static bool check_alike(struct rsh_megatron_work *w,
+			const struct rsh_megatron_ref *r, size_t n,
 		       const struct rsh_megatron_cut *c)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -112,13 +110,13 @@ static int check_alike(struct rsh_megatron_work *w,
 		    r[i].order != r->order)
 			return rsh_megatron_blame_unknown(w, r);
 	}
-	return 0;
+	return false;
 }
 
 /* All files of a stage have the same dense tensors, and those of a block of
  * experts the same experts. */
-static int check_everywhere(struct rsh_megatron_work *w,
-			    const struct rsh_megatron_ref *r, size_t n)
+static bool check_everywhere(struct rsh_megatron_work *w,
+			     const struct rsh_megatron_ref *r, size_t n)
 {
 	const struct rsh_source_megatron *st = w->st;
 	const uint32_t stage = st->listed[r->file].stage;
@@ -138,37 +136,38 @@ static int check_everywhere(struct rsh_megatron_work *w,
 						  "has", st->all.names[i],
 						  w->j->names[r->file]);
 	}
-	return 0;
+	return false;
 }
 
-int rsh_megatron_slices_check(struct rsh_megatron_work *w,
-			      struct rsh_megatron_ref *r, size_t n,
-			      const struct rsh_megatron_cut *c)
+bool rsh_megatron_slices_check(struct rsh_megatron_work *w,
+			       struct rsh_megatron_ref *r, size_t n,
+			       const struct rsh_megatron_cut *c)
 {
 	uint32_t next = 0;
 	size_t first = 0;
-	int rc = 0;
 
 	rsh_sort(r, n, ref_by_chunk);
 	/* One expert rank has the states of dense weights. */
-	for (size_t i = r->e->state ? n : 0, end; i < n && rc == 0; i = end) {
+	for (size_t i = r->e->state ? n : 0, end; i < n; i = end) {
 		for (end = i + 1; end < n && r[end].order == r[i].order;)
 			end++;
-		rc = check_everywhere(w, &r[i], end - i);
+		if (check_everywhere(w, &r[i], end - i))
+			return true;
 	}
 	rsh_sort(r, n, rsh_megatron_ref_by_name);
-	rc = rc ?: check_alike(w, r, n, c);
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	if (check_alike(w, r, n, c))
+		return true;
+	for (size_t i = 0; i < n; i++) {
 		if (r[i].piece != r[first].piece)
 			first = i;
-		if (first < i)
-			rc = check_same(w, &r[first], &r[i]);
-		else if (r[i].piece != next++)
-			rc = rsh_joined_blame(w->j, r->name, ENOENT, "no file "
-						"has slice %u of %u", next - 1,
-						c->n);
+		if (first < i && check_same(w, &r[first], &r[i]))
+			return true;
+		if (first == i && r[i].piece != next++) {
+			next--;
+			break;
+		}
 	}
-	return rc || next == c->n ? rc :
-	       rsh_joined_blame(w->j, r->name, ENOENT, "no file has slice %u of "
-				  "%u", next, c->n);
+	return next < c->n &&
+	       rsh_joined_blame(w->j, r->name, ENOENT, "no file has slice %u "
+				"of %u", next, c->n);
 }

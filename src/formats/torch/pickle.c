@@ -245,7 +245,8 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 
 	if (c->callee->kind != RSH_PV_CLASS)
 		return 0;
-	if (r->parts && r->parts->take && torch_is_odd_getattr(c))
+	if (r->parts && (r->parts->take || r->parts->values_only) &&
+	    torch_is_odd_getattr(c))
 		return torch_refuse(r, c->callee->class);
 	switch (torch_find(c->callee->class)) {
 	case MAPPING:

@@ -13,7 +13,6 @@
 
 #include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
-#include "rsh/formats/steps.h"
 #include "rsh/formats/torch.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"

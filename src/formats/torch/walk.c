@@ -599,7 +599,8 @@ static void walk_object(struct rsh_torch_reader *r,
 {
 	const bool values_only = r->parts && r->parts->values_only;
 	const struct rsh_pickle_value *part =
-		r->parts && r->parts->take ? walk_part_args(v) : NULL;
+		values_only || (r->parts && r->parts->take) ?
+		walk_part_args(v) : NULL;
 	struct walk_tensor w = { .args = NULL };
 
 	if (part && !values_only)
@@ -722,6 +723,7 @@ int rsh_torch_walk(struct rsh_torch_reader *r,
 	r->rc = r->parts && r->parts->look ?
 			r->parts->look(r->parts->ctx, r->src.path, root,
 				       r->err) :
+		r->parts && r->parts->values_only ? 0 :
 			slice_check_deepspeed(r, root) ?:
 			slice_check_megatron(r, root);
 	if (r->rc)

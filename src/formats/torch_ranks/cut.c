@@ -224,48 +224,30 @@ void rsh_ranks_cut_clear(struct rsh_ranks_cut *c)
 	*c = (struct rsh_ranks_cut){ .n = 0 };
 }
 
-static void cut_coordinate(const struct rsh_ranks_how *h, uint32_t place,
-			   uint32_t *coordinate)
-{
-	for (uint32_t d = h->mesh->n_dims; d-- > 0;
-	     place /= h->mesh->dims[d])
-		coordinate[d] = place % h->mesh->dims[d];
-}
-
-uint32_t rsh_ranks_cut_piece(const struct rsh_ranks_how *h, uint32_t axis,
-			     uint32_t place)
-{
-	uint32_t coordinate[RSH_MESH_DIMS_MAX], n, piece = 0;
-	uint8_t dims[RSH_MESH_DIMS_MAX];
-	bool strided;
-
-	cut_coordinate(h, place, coordinate);
-	cut_dims(h, axis, dims, &n, &strided);
-	for (uint32_t i = 0; i < n; i++)
-		piece = piece * h->mesh->dims[dims[i]] + coordinate[dims[i]];
-	return piece;
-}
-
 bool rsh_ranks_cut_range(const struct rsh_ranks_how *h, uint32_t axis,
-			 uint64_t size, uint32_t place, uint64_t *from,
-			 uint64_t *length)
+			 uint64_t size, uint32_t place, uint32_t *piece,
+			 uint64_t *from, uint64_t *length)
 {
+	const struct rsh_ranks_mesh *m = h->mesh;
 	uint32_t coordinate[RSH_MESH_DIMS_MAX], n;
 	uint8_t dims[RSH_MESH_DIMS_MAX];
 	bool strided;
 
-	cut_coordinate(h, place, coordinate);
+	for (uint32_t d = m->n_dims; d-- > 0; place /= m->dims[d])
+		coordinate[d] = place % m->dims[d];
 	cut_dims(h, axis, dims, &n, &strided);
+	*piece = 0;
 	*from = 0;
 	*length = size;
-	for (uint32_t i = 0; i < n && !strided; i++) {
-		const uint64_t piece = cut_ceil(*length,
-						h->mesh->dims[dims[i]]);
-		const uint64_t begin = rsh_min_u64(
-			*length, piece * coordinate[dims[i]]);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t d = dims[i];
+		const uint64_t each = cut_ceil(*length, m->dims[d]);
+		const uint64_t begin = rsh_min_u64(*length,
+						   each * coordinate[d]);
 
+		*piece = *piece * m->dims[d] + coordinate[d];
 		*from += begin;
-		*length = rsh_min_u64(piece, *length - begin);
+		*length = rsh_min_u64(each, *length - begin);
 	}
 	return !strided;
 }

@@ -32,6 +32,7 @@ struct ref {
 
 /* An axis as it is cut; tensors of one size and way share it. */
 struct known_cut {
+	struct known_cut *next;
 	const struct rsh_ranks_how *how;
 	uint32_t axis;
 	uint64_t size;
@@ -46,8 +47,7 @@ struct describing {
 	struct rsh_arena *arena; /* of the description */
 	struct ref *refs;
 	size_t n_refs;
-	struct known_cut *cuts;
-	size_t n_cuts, cap_cuts;
+	struct known_cut *cuts; /* the newest first */
 	uint64_t budget;
 };
 
@@ -89,28 +89,25 @@ static int cut_place(struct describing *w, struct known_cut *k)
 static int cut_find(struct describing *w, const struct rsh_ranks_how *how,
 		    uint32_t axis, uint64_t size, struct known_cut **out)
 {
-	struct known_cut *k;
+	struct known_cut *k = w->cuts;
 	int rc;
 
-	for (size_t i = w->n_cuts; i-- > 0;) {
-		*out = &w->cuts[i];
-		if ((*out)->how == how && (*out)->axis == axis &&
-		    (*out)->size == size)
-			return 0;
-	}
-	if (rsh_room(w->cuts, w->cap_cuts, w->n_cuts + 1))
+	while (k && (k->how != how || k->axis != axis || k->size != size))
+		k = k->next;
+	*out = k;
+	if (k)
+		return 0;
+	*out = k = rsh_arena_array(w->arena, struct known_cut, 1);
+	if (!k)
 		return -ENOMEM;
-	k = &w->cuts[w->n_cuts];
-	*k = (struct known_cut){ how, axis, size, .from = NULL };
+	*k = (struct known_cut){ w->cuts, how, axis, size, .from = NULL };
 	rc = rsh_ranks_cut_axis(how, axis, size, &w->budget, &k->cut) ?:
 	     cut_place(w, k);
-	if (rc) {
+	if (rc)
 		rsh_ranks_cut_clear(&k->cut);
-		return rc;
-	}
-	w->n_cuts++;
-	*out = k;
-	return 0;
+	else
+		w->cuts = k;
+	return rc;
 }
 
 /* ---- chunks ---- */
@@ -122,17 +119,15 @@ static void box_placed(const struct rsh_ranks_how *how,
 		       struct known_cut *const *cuts, uint32_t place,
 		       struct rsh_box *out)
 {
-	out->n_dims = s->n_dims;
-	for (uint32_t d = 0; d < s->n_dims; d++) {
-		uint32_t piece;
+	uint32_t piece;
 
-		if (rsh_ranks_cut_range(how, d, s->dims[d], place,
-					&out->from[d], &out->size[d]))
-			continue;
-		piece = rsh_ranks_cut_piece(how, d, place);
-		out->from[d] = cuts[d]->from[piece];
-		out->size[d] = cuts[d]->cut.length[piece];
-	}
+	out->n_dims = s->n_dims;
+	for (uint32_t d = 0; d < s->n_dims; d++)
+		if (!rsh_ranks_cut_range(how, d, s->dims[d], place, &piece,
+					 &out->from[d], &out->size[d])) {
+			out->from[d] = cuts[d]->from[piece];
+			out->size[d] = cuts[d]->cut.length[piece];
+		}
 }
 
 /* Returns the first chunk before `end` that has a box; `end`: there is none. */
@@ -149,22 +144,23 @@ static size_t chunk_find(const struct describing *w, size_t end,
 	return i;
 }
 
-/* Returns whether a box has no elements, or a chunk before `end` has it. */
-static bool box_is_held(const struct describing *w, size_t end,
-			const uint64_t *from, const uint64_t *size,
-			uint32_t n_dims)
+/* Returns whether a box has no elements, or a chunk has it. */
+static bool box_is_held(const struct describing *w, const uint64_t *from,
+			const uint64_t *size, uint32_t n_dims)
 {
 	for (uint32_t d = 0; d < n_dims; d++)
 		if (size[d] == 0)
 			return true;
-	return chunk_find(w, end, from, size, n_dims) < end;
+	return chunk_find(w, w->j->n_chunks, from, size, n_dims) <
+	       w->j->n_chunks;
 }
 
 /* ---- copies of which nothing says that they are equal ---- */
 
-/* Compares the checksums of two copies, or their bytes if there are none. */
-static int check_same(struct describing *w, const struct ref *a,
-		      const struct ref *b, const char *what)
+/* Compares the checksums of two copies, or their bytes if there are none.  As
+ * others it returns true after a problem. */
+static bool check_same(struct describing *w, const struct ref *a,
+		       const struct ref *b, const char *what)
 {
 	const struct rsh_ranks_entry *x = a->e, *y = b->e;
 	struct rsh_error why = RSH_ERROR_INIT;
@@ -180,11 +176,9 @@ static int check_same(struct describing *w, const struct ref *a,
 				a->file, b->file }, (uint64_t[]){
 				x->offset, y->offset }, x->bytes, &same, &why);
 	}
-	if (rc == -ENOMEM || same)
-		return rc;
-	if (rc)
-		return rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
-	return rsh_joined_blame(w->j, a->name, EBADMSG, "it %s, and differs "
+	w->arena->failed |= rc != 0;
+	return !same &&
+	       rsh_joined_blame(w->j, a->name, EBADMSG, "it %s, and differs "
 				"between %s and %s: nothing says how these are "
 				"joined (--drop leaves it out)", what,
 				w->j->names[a->file], w->j->names[b->file]);
@@ -214,66 +208,60 @@ static uint32_t missing_file(struct describing *w, uint32_t like, uint32_t rank)
 }
 
 /* Finds the cuts of the axes that are not cut into ranges. */
-static int cuts_find(struct describing *w, const struct ref *r,
-		     const struct rsh_ranks_how *how, struct known_cut **cuts)
+static bool cuts_find(struct describing *w, const struct ref *r,
+		      const struct rsh_ranks_how *how, struct known_cut **cuts)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
-	size_t at[RSH_MAX_DIMS] = { 0 };
-	struct known_cut *found = NULL;
 	uint64_t from, n;
+	uint32_t piece;
 	int rc = 0;
 
-	for (uint32_t d = 0; d < s->n_dims && rc == 0; d++) {
-		if (rsh_ranks_cut_range(how, d, s->dims[d], 0, &from, &n))
-			continue;
-		rc = cut_find(w, how, d, s->dims[d], &found);
-		if (rc == 0)
-			at[d] = 1 + (size_t)(found - w->cuts);
-	}
-	/* The array may have moved. */
 	for (uint32_t d = 0; d < s->n_dims && rc == 0; d++)
-		cuts[d] = at[d] ? &w->cuts[at[d] - 1] : NULL;
-	return rc != -EFBIG ? rc :
-	       rsh_joined_blame(w->j, r->name, EBADMSG, "damaged: it is cut into "
-				"too many pieces");
+		if (!rsh_ranks_cut_range(how, d, s->dims[d], 0, &piece, &from,
+					 &n))
+			rc = cut_find(w, how, d, s->dims[d], &cuts[d]);
+	w->arena->failed |= rc == -ENOMEM;
+	return rc && rsh_joined_blame(w->j, r->name, EBADMSG, "damaged: it is "
+				      "cut into too many pieces");
 }
 
 /* Adds the first parts of ranks of a mesh that have no file, if no other rank
  * has them: a message names one, and the others are elements in no chunk. */
-static int placed_add_missing(struct describing *w, const struct ref *r,
-			      size_t n, const struct rsh_ranks_how *how)
+static void placed_add_missing(struct describing *w, const struct ref *r,
+			       size_t n, const struct rsh_ranks_how *how)
 {
 	struct known_cut *cuts[RSH_MAX_DIMS] = { NULL };
 	const uint32_t n_dims = r->e->spec->n_dims;
 	cleanup_free bool *has = calloc(how->mesh->n, sizeof(*has));
 	const struct ref *like = NULL;
 	struct rsh_box box;
-	int rc = has ? cuts_find(w, r, how, cuts) : -ENOMEM;
 
-	for (size_t i = 0; i < n && rc == 0; i++)
+	w->arena->failed |= !has;
+	if (!has || cuts_find(w, r, how, cuts))
+		return;
+	for (size_t i = 0; i < n; i++)
 		if (r[i].e->spec->how == how &&
 		    r[i].e->spec->place != UINT32_MAX) {
 			has[r[i].e->spec->place] = true;
 			like = &r[i];
 		}
-	for (uint32_t place = 0, missing = 0; rc == 0 && like &&
-	     place < how->mesh->n && missing < MISSING_MAX; place++) {
+	for (uint32_t place = 0, missing = 0; like && place < how->mesh->n &&
+	     missing < MISSING_MAX; place++) {
 		if (has[place])
 			continue;
 		box_placed(how, r->e->spec, cuts, place, &box);
-		if (box_is_held(w, w->j->n_chunks, box.from, box.size, n_dims))
+		if (box_is_held(w, box.from, box.size, n_dims))
 			continue;
 		missing++;
-		rc = rsh_joined_chunk(w->j, missing_file(
+		rsh_joined_chunk(w->j, missing_file(
 			w, like->file, how->mesh->ranks[place]), NULL, n_dims,
 			box.from, box.size);
 	}
-	return rc;
 }
 
 /* Checks that the file has what the placements say. */
-static int placed_check(struct describing *w, const struct ref *r,
-			const struct rsh_box *box)
+static bool placed_check(struct describing *w, const struct ref *r,
+			 const struct rsh_box *box)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
 	char has[256], says[256];
@@ -285,7 +273,7 @@ static int placed_check(struct describing *w, const struct ref *r,
 	}
 	/* Of nothing fully_shard() saves any shape without elements. */
 	if (fits || (none && r->e->bytes == 0))
-		return 0;
+		return false;
 	rsh_dims_text(r->e->dims, r->e->n_dims, has, sizeof(has));
 	rsh_dims_text(box->size, s->n_dims, says, sizeof(says));
 	return rsh_joined_blame(w->j, r->name, EBADMSG, "%s has %s of it, and its "
@@ -294,36 +282,39 @@ static int placed_check(struct describing *w, const struct ref *r,
 }
 
 /* Takes the tensors of one mesh: those of the n refs that have this way. */
-static int placed_take_mesh(struct describing *w, const struct ref *r, size_t n,
-			    const struct rsh_ranks_how *how,
-			    struct rsh_dcp_axis *axes)
+static bool placed_take_mesh(struct describing *w, const struct ref *r,
+			     size_t n, const struct rsh_ranks_how *how,
+			     struct rsh_dcp_axis *axes)
 {
 	struct known_cut *cuts[RSH_MAX_DIMS] = { NULL };
 	const struct rsh_ranks_spec *s = r->e->spec;
 	struct rsh_box box;
 	cleanup_free bool *has = calloc(how->mesh->n, sizeof(*has));
-	int rc = has ? cuts_find(w, r, how, cuts) : -ENOMEM;
 
-	for (uint32_t d = 0; d < s->n_dims && rc == 0; d++)
+	w->arena->failed |= !has;
+	if (!has || cuts_find(w, r, how, cuts))
+		return true;
+	for (uint32_t d = 0; d < s->n_dims; d++)
 		axes[d] = cuts[d] ? cuts[d]->runs :
 				    (struct rsh_dcp_axis){ 0, NULL };
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct rsh_ranks_spec *own = r[i].e->spec;
 
 		if (own->how != how || own->place == UINT32_MAX)
 			continue;
 		if (has[own->place])
-			return rsh_joined_blame(w->j, r->name, EBADMSG, "two files "
-						"are of rank %u, such as %s",
-						own->rank,
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "two "
+						"files are of rank %u, such as "
+						"%s", own->rank,
 						w->j->names[r[i].file]);
 		has[own->place] = true;
 		box_placed(how, s, cuts, own->place, &box);
-		rc = placed_check(w, &r[i], &box) ?:
-		     rsh_joined_chunk(w->j, r[i].file, r[i].e->key, s->n_dims,
-				      box.from, box.size);
+		if (placed_check(w, &r[i], &box))
+			return true;
+		rsh_joined_chunk(w->j, r[i].file, r[i].e->key, s->n_dims,
+				 box.from, box.size);
 	}
-	return rc;
+	return false;
 }
 
 /* Returns the entry of which a chunk was made.  Two entries of one file may
@@ -338,44 +329,43 @@ static const struct ref *ref_of_chunk(const struct ref *r,
 
 /* Compares the chunks of a mesh, from `first` on, with those of the meshes
  * before it. */
-static int meshes_compare(struct describing *w, const struct ref *r,
-			  uint32_t n_dims, size_t first)
+static bool meshes_compare(struct describing *w, const struct ref *r,
+			   uint32_t n_dims, size_t first)
 {
 	const struct rsh_dcp_chunk *v = w->j->chunks;
-	const struct ref *a, *b;
-	int rc = 0;
 
-	for (size_t i = first; i < w->j->n_chunks && rc == 0; i++) {
+	for (size_t i = first; i < w->j->n_chunks; i++) {
 		const size_t k = chunk_find(w, first, v[i].from, v[i].size,
 					    n_dims);
 
-		if (k == first)
-			continue;
-		a = ref_of_chunk(r, &v[k]);
-		b = ref_of_chunk(r, &v[i]);
-		rc = check_same(w, a, b, "is distributed over several groups "
-				"of ranks");
+		if (k < first &&
+		    check_same(w, ref_of_chunk(r, &v[k]),
+			       ref_of_chunk(r, &v[i]), "is distributed over "
+			       "several groups of ranks"))
+			return true;
 	}
-	return rc;
+	return false;
 }
 
-static int placed_take(struct describing *w, const struct ref *r, size_t n,
-		       struct rsh_dcp_axis *axes)
+static bool placed_take(struct describing *w, const struct ref *r, size_t n,
+			struct rsh_dcp_axis *axes)
 {
 	const struct rsh_ranks_how *first = r->e->spec->how;
 	cleanup_free const struct rsh_ranks_how **hows =
 		rsh_alloc_array(n, sizeof(*hows));
 	size_t n_hows = 0;
-	int rc = hows ? 0 : -ENOMEM;
 
+	w->arena->failed |= !hows;
+	if (!hows)
+		return true;
 	for (uint32_t d = 0; d < first->mesh->n_dims; d++)
 		if (first->placements[d].kind == RSH_RANKS_PARTIAL)
-			return rsh_joined_blame(w->j, r->name, ENOTSUP, "each rank "
-						"has one summand of it "
+			return rsh_joined_blame(w->j, r->name, ENOTSUP, "each "
+						"rank has one summand of it "
 						"(Partial), and they were not "
 						"added before it was saved "
 						"(--drop leaves it out)");
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct rsh_ranks_how *how = r[i].e->spec->how;
 		const size_t n_before = w->j->n_chunks;
 		size_t k = n_hows;
@@ -386,28 +376,27 @@ static int placed_take(struct describing *w, const struct ref *r, size_t n,
 			continue;
 		hows[n_hows++] = how;
 		if (!rsh_ranks_how_alike(first, how))
-			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s and %s "
-						"say that it is distributed in "
-						"different ways",
+			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s "
+						"and %s say that it is "
+						"distributed in different ways",
 						w->j->names[r->file],
 						w->j->names[r[i].file]);
-		rc = placed_take_mesh(w, r, n, how, axes);
-		if (rc == 0 && n_before > 0)
-			rc = meshes_compare(w, r, r->e->spec->n_dims,
-					    n_before);
+		if (placed_take_mesh(w, r, n, how, axes) ||
+		    (n_before > 0 && meshes_compare(w, r, r->e->spec->n_dims,
+						    n_before)))
+			return true;
 	}
-	for (size_t i = 0; i < n_hows && rc == 0; i++)
-		rc = placed_add_missing(w, r, n, hows[i]);
-	return rc;
+	for (size_t i = 0; i < n_hows; i++)
+		placed_add_missing(w, r, n, hows[i]);
+	return false;
 }
 
 /* A ShardedTensor says its boxes itself, and those of all ranks. */
-static int sharded_take(struct describing *w, const struct ref *r, size_t n)
+static bool sharded_take(struct describing *w, const struct ref *r, size_t n)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
-	int rc = 0;
 
-	for (size_t i = 0; i < n && rc == 0; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct rsh_ranks_entry *e = r[i].e;
 		const struct rsh_ranks_box *b = &e->spec->boxes[e->piece];
 		size_t k;
@@ -418,28 +407,26 @@ static int sharded_take(struct describing *w, const struct ref *r, size_t n)
 						"has another shape of its "
 						"shard than it says",
 						w->j->names[r[i].file]);
-		k = chunk_find(w, i, b->from, b->size, s->n_dims);
-		rc = rsh_joined_chunk(w->j, r[i].file, e->key, s->n_dims,
-				      b->from, b->size);
-		if (rc == 0 && k < i)
-			rc = check_same(w, &r[k], &r[i], "has one shard in "
-					"several files");
+		k = chunk_find(w, w->j->n_chunks, b->from, b->size, s->n_dims);
+		rsh_joined_chunk(w->j, r[i].file, e->key, s->n_dims, b->from,
+				 b->size);
+		if (k < i && check_same(w, &r[k], &r[i], "has one shard in "
+					"several files"))
+			return true;
 	}
-	for (uint32_t i = 0; i < s->n_all && rc == 0; i++) {
+	for (uint32_t i = 0; i < s->n_all; i++) {
 		const struct rsh_ranks_box *b = &s->all[i];
 
-		if (!box_is_held(w, w->j->n_chunks, b->from, b->size,
-				 s->n_dims))
-			rc = rsh_joined_chunk(w->j, missing_file(
-				w, r->file, b->rank), NULL, s->n_dims, b->from,
-				b->size);
+		if (!box_is_held(w, b->from, b->size, s->n_dims))
+			rsh_joined_chunk(w->j, missing_file(w, r->file,
+							    b->rank), NULL,
+					 s->n_dims, b->from, b->size);
 	}
-	return rc;
+	return false;
 }
 
-/* Checks that all files say the same type and shape.  Returns 0, 1 after a
- * problem, or -ENOMEM. */
-static int check_alike(struct describing *w, const struct ref *r, size_t n)
+/* Checks that all files say the same type and shape. */
+static bool check_alike(struct describing *w, const struct ref *r, size_t n)
 {
 	const struct rsh_ranks_spec *s = r->e->spec;
 
@@ -482,11 +469,11 @@ static int check_alike(struct describing *w, const struct ref *r, size_t n)
 						w->j->names[r[i].file],
 						what);
 	}
-	return 0;
+	return false;
 }
 
 /* Makes the tensor that n refs are parts of. */
-static int tensor_take(void *ctx, void *first, size_t n)
+static void tensor_take(void *ctx, void *first, size_t n)
 {
 	struct describing *w = ctx;
 	const struct ref *r = first;
@@ -498,22 +485,22 @@ static int tensor_take(void *ctx, void *first, size_t n)
 		.dims = s ? s->dims : r->e->dims,
 		.n_keys = r->shown.n_keys, .keys = r->shown.keys,
 	};
-	int rc = check_alike(w, r, n) ?:
-		 (!s ? 0 : s->how ? placed_take(w, r, n, axes) :
-				    sharded_take(w, r, n));
 
+	if (check_alike(w, r, n) ||
+	    (s && (s->how ? placed_take(w, r, n, axes) :
+			    sharded_take(w, r, n))))
+		return;
 	/* A plain tensor is whole in each file. */
-	for (size_t i = 0; i < n && rc == 0 && !s; i++)
-		rc = (i ? check_same(w, r, &r[i], "is a plain tensor") : 0) ?:
-		     rsh_joined_chunk(w->j, r[i].file, r[i].e->key,
-				      r[i].e->n_dims, NULL, r[i].e->dims);
-	if (rc)
-		return rc < 0 ? rc : 0;
+	for (size_t i = 0; i < n && !s; i++) {
+		if (i && check_same(w, r, &r[i], "is a plain tensor"))
+			return;
+		rsh_joined_chunk(w->j, r[i].file, r[i].e->key, r[i].e->n_dims,
+				 NULL, r[i].e->dims);
+	}
 	for (uint32_t d = 0; d < t.n_dims && !t.axes; d++)
-		if (axes[d].n > 0 &&
-		    !(t.axes = rsh_arena_copy(w->arena, axes, t.n_dims)))
-			return -ENOMEM;
-	return rsh_joined_tensor(w->j, &t);
+		if (axes[d].n > 0)
+			t.axes = rsh_arena_copy(w->arena, axes, t.n_dims);
+	rsh_joined_tensor(w->j, &t);
 }
 
 /* ---- all tensors ---- */
@@ -611,14 +598,14 @@ static int ranks_describe(void *state, struct rsh_error *err)
 
 	if (rc)
 		return rc;
-	rc = rsh_ranks_params_find(st) ?: refs_make(&w) ?:
-	     rsh_joined_each(w.j, w.refs, w.n_refs, sizeof(*w.refs),
-			     tensor_take, &w);
+	if (rsh_ranks_params_find(st) || refs_make(&w))
+		w.arena->failed = true;
+	rsh_joined_each(w.j, w.refs, w.n_refs, sizeof(*w.refs), tensor_take,
+			&w);
 	free(w.refs);
-	for (size_t i = 0; i < w.n_cuts; i++)
-		rsh_ranks_cut_clear(&w.cuts[i].cut);
-	free(w.cuts);
-	return rc ? rsh_error_nomem(err) : 0;
+	for (; w.cuts; w.cuts = w.cuts->next)
+		rsh_ranks_cut_clear(&w.cuts->cut);
+	return 0;
 }
 
 /* ---- what is wrong with a description ---- */
@@ -748,7 +735,6 @@ static void ranks_clear(void *state)
 
 const struct rsh_joined_format rsh_ranks_files = {
 	.read = rsh_ranks_file_read,
-	.free_it = rsh_ranks_file_free,
 	.describe = ranks_describe,
 	.about = ranks_about,
 	.is_state = ranks_is_state,

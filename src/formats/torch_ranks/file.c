@@ -24,14 +24,11 @@ static int file_take(struct rsh_ranks_file *f, const struct rsh_torch_file *of,
 		     const char *path, struct rsh_error *err)
 {
 	struct rsh_ranks_specs *s = &f->specs;
-	struct rsh_ranks_spec *fits =
-		realloc(s->v, (s->n + 1) * sizeof(*s->v));
 	size_t at = 0;
 
 	f->v = rsh_arena_array(&f->arena, struct rsh_ranks_entry,
 			       of->n_tensors);
-	s->v = fits ? fits : s->v;
-	if (!f->v || !fits)
+	if (!f->v)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < s->n; i++)
 		if (f->rank == UINT32_MAX)
@@ -107,15 +104,14 @@ bool rsh_ranks_is_params(const struct rsh_torch_value *v)
 
 /* ---- reading ---- */
 
-void rsh_ranks_file_free(void *file)
+/* Moves the specs, which have grown, to the memory of the file. */
+static int specs_keep(struct rsh_ranks_specs *s, int rc, struct rsh_error *err)
 {
-	struct rsh_ranks_file *f = file;
+	void *grown = s->v;
 
-	if (!f)
-		return;
-	free(f->specs.v);
-	rsh_arena_clear(&f->arena);
-	free(f);
+	s->v = rsh_arena_copy(s->arena, s->v, s->n);
+	free(grown);
+	return rc || s->v ? rc : rsh_error_nomem(err);
 }
 
 static int read_torch(struct rsh_ranks_file *f,
@@ -125,8 +121,10 @@ static int read_torch(struct rsh_ranks_file *f,
 {
 	const struct rsh_torch_parts parts = { &f->specs, rsh_ranks_spec_take };
 	struct rsh_torch_file *of = NULL;
-	int rc = rsh_torch_file_read(bytes, &parts, &of, err) ?:
-		 file_take(f, of, bytes->path, err);
+	int rc = rsh_torch_file_read(bytes, &parts, &of, err);
+
+	rc = specs_keep(&f->specs, rc, err) ?:
+	     file_take(f, of, bytes->path, err);
 
 	/* All tensors of a file are of one rank. */
 	for (size_t i = 0; i < f->specs.n && rc == 0; i++) {
@@ -215,10 +213,11 @@ static int read_described(struct rsh_ranks_file *f,
 {
 	struct rsh_names *own = names ? names : rsh_names_new();
 	struct rsh_ckpt_index *ix = NULL;
-	int rc = own ? rsh_tc_specs(of, bytes->path, &f->specs, err) ?:
-		       rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full, own,
-				     &ix, err) : rsh_error_nomem(err);
+	int rc = own ? rsh_tc_specs(of, bytes->path, &f->specs, err) :
+		       rsh_error_nomem(err);
 
+	rc = specs_keep(&f->specs, rc, err) ?:
+	     rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full, own, &ix, err);
 	if (rc == 0 && f->specs.n)
 		rsh_sort(f->specs.v, f->specs.n, spec_by_name);
 	if (rc == 0 && described_take(f, ix, own))
@@ -260,7 +259,7 @@ int rsh_ranks_file_read(void *state, uint32_t file,
 	rc = of ? read_described(f, bytes, of, full, names, index, err) :
 		  read_torch(f, bytes, full, names, index, err);
 	if (rc)
-		rsh_ranks_file_free(f);
+		rsh_joined_file_free(f);
 	else
 		*out = f;
 	return rc;

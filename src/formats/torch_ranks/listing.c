@@ -97,7 +97,7 @@ static int look_for_parts(const struct rsh_source *s, const char *name,
 		}
 		rc = 1;
 	}
-	rsh_ranks_file_free(read);
+	rsh_joined_file_free(read);
 	rsh_ranks_ways_clear(&st.ways);
 	return rc;
 }

@@ -119,7 +119,8 @@ struct rsh_ranks_spec {
 struct rsh_ranks_specs {
 	struct rsh_ranks_ways *ways;
 	struct rsh_arena *arena; /* owns what is read */
-	struct rsh_ranks_spec *v; /* in the order of the file; from malloc */
+	/* In the order of the file; from malloc while they are read. */
+	struct rsh_ranks_spec *v;
 	size_t n, cap;
 	/* The last mesh, which most tensors share, and where it was read. */
 	const void *seen;
@@ -196,14 +197,12 @@ int rsh_ranks_cut_axis(const struct rsh_ranks_how *h, uint32_t axis,
 		       uint64_t size, uint64_t *budget,
 		       struct rsh_ranks_cut *out);
 void rsh_ranks_cut_clear(struct rsh_ranks_cut *c);
-/* Does the same for one rank, whose piece is a range.  Returns false if a
- * factor divides the axis itself, so that pieces have several runs. */
+/* Sets the piece that the rank at a place in the mesh has, and its range.
+ * Returns false if a factor divides the axis itself, so that pieces have
+ * several runs. */
 bool rsh_ranks_cut_range(const struct rsh_ranks_how *h, uint32_t axis,
-			 uint64_t size, uint32_t place, uint64_t *from,
-			 uint64_t *length);
-/* Returns the piece of the axis that the rank at a place in the mesh has. */
-uint32_t rsh_ranks_cut_piece(const struct rsh_ranks_how *h, uint32_t axis,
-			     uint32_t place);
+			 uint64_t size, uint32_t place, uint32_t *piece,
+			 uint64_t *from, uint64_t *length);
 
 /* ---- one file (file.c) ---- */
 
@@ -248,7 +247,6 @@ int rsh_ranks_file_read(void *state, uint32_t file,
 			const struct rsh_byte_source *bytes, bool full,
 			struct rsh_names *names, void **out,
 			struct rsh_ckpt_index **index, struct rsh_error *err);
-void rsh_ranks_file_free(void *f); /* f may be NULL */
 /* Returns whether a value is a list of numbers of parameters:
  * param_groups.0.params and so on. */
 bool rsh_ranks_is_params(const struct rsh_torch_value *v);
