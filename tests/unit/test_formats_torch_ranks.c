@@ -203,6 +203,50 @@ static void test_cut_has_a_budget(void **state)
 	rsh_ranks_cut_clear(&cut);
 }
 
+/* ---- copies ---- */
+
+static ssize_t read_nothing(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	(void)ctx, (void)buf, (void)len, (void)offset;
+	return -EIO;
+}
+
+/* Two copies that cannot be compared are a problem of the tensor. */
+static void test_copies_that_cannot_be_read(void **state)
+{
+	static const uint64_t dims[] = { 4 };
+	static const struct rsh_byte_source src = {
+		read_nothing, NULL, 64, "broken",
+	};
+	const struct rsh_byte_source *bytes[] = { &src, &src };
+	struct rsh_source_ranks *st = rsh_joined_new(
+		&rsh_ranks_files, sizeof(*st), NULL, 2);
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(rsh_ranks_state_init(st, 2), 0);
+	st->all.bytes = bytes;
+	for (uint32_t i = 0; i < 2; i++) {
+		struct rsh_ranks_file *f = calloc(1, sizeof(*f));
+
+		assert_non_null(f);
+		f->v = rsh_arena_array(&f->arena, struct rsh_ranks_entry, 1);
+		f->n = 1;
+		f->rank = UINT32_MAX;
+		*f->v = (struct rsh_ranks_entry){
+			.name = "w", .key = "w", .dtype = RSH_DTYPE_FLOAT32,
+			.n_dims = 1, .dims = dims, .bytes = 16,
+		};
+		rsh_joined_add_file(&st->all, i ? "b" : "a");
+		st->listed[i].rank = i;
+		st->all.files[i] = f;
+	}
+	assert_int_equal(rsh_joined_describe(&st->all, &err), 0);
+	assert_int_equal(st->all.n_problems, 1);
+	assert_int_equal(st->all.problems[0].code, EIO);
+	rsh_joined_free(st);
+}
+
 /* ---- names ---- */
 
 static void test_names(void **state)
@@ -285,6 +329,7 @@ int main(void)
 		cmocka_unit_test(test_cut_strided),
 		cmocka_unit_test(test_cut_by_factor),
 		cmocka_unit_test(test_cut_has_a_budget),
+		cmocka_unit_test(test_copies_that_cannot_be_read),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_groups),
 	};

@@ -176,7 +176,9 @@ static bool check_same(struct describing *w, const struct ref *a,
 				a->file, b->file }, (uint64_t[]){
 				x->offset, y->offset }, x->bytes, &same, &why);
 	}
-	w->arena->failed |= rc != 0;
+	w->arena->failed |= rc == -ENOMEM;
+	if (rc)
+		return rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
 	return !same &&
 	       rsh_joined_blame(w->j, a->name, EBADMSG, "it %s, and differs "
 				"between %s and %s: nothing says how these are "
