@@ -256,26 +256,12 @@ int rsh_format_load_map(const struct rsh_source *s, const char *name,
 	return rsh_weight_map_parse(data, len, path, map, err);
 }
 
-/* Other markers are written under another name first, or are read anyway. */
-static int check_json_ended(const struct rsh_source *s, const char *marker,
-			    struct rsh_error *err)
-{
-	cleanup_format_file struct rsh_format_file f = { .path = NULL };
-	bool ended = false;
-	int rc = rsh_format_file_open(s, marker, &f, err) ?:
-		 rsh_json_is_ended(&f.bytes, &ended, err);
-
-	if (rc || ended)
-		return rc;
-	return rsh_error_set(err, EBADMSG, "%s: its %s, which is written last, "
-			     "does not end: the save has not ended, or it was "
-			     "cut off", rsh_source_path(s), marker);
-}
-
 int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 			    struct rsh_error *err)
 {
+	cleanup_format_file struct rsh_format_file json = { .path = NULL };
 	struct rsh_source_file_info f;
+	bool ended = false;
 	struct rsh_stat st;
 	int rc = rsh_store_look(rsh_source_store(s), marker, &st);
 
@@ -294,8 +280,16 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 				     "without its times", rsh_source_path(s),
 				     f.name, marker);
 	}
-	return rsh_has_suffix(marker, ".json") ?
-	       check_json_ended(s, marker, err) : 0;
+	/* Other markers are written under another name first, or are read
+	 * anyway. */
+	if (!rsh_has_suffix(marker, ".json"))
+		return 0;
+	rc = rsh_format_file_open(s, marker, &json, err) ?:
+	     rsh_json_is_ended(&json.bytes, &ended, err);
+	return rc || ended ? rc :
+	       rsh_error_set(err, EBADMSG, "%s: its %s, which is written last, "
+			     "does not end: the save has not ended, or it was "
+			     "cut off", rsh_source_path(s), marker);
 }
 
 int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)

@@ -125,7 +125,8 @@ struct rsh_ds_zero {
 	const char *wrong;
 };
 
-/* These copy what they read.  Return 0, or -errno with a sentence. */
+/* These copy what they read.  Return 0, or -errno with a sentence;
+ * arena->failed: memory is out. */
 int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 		     struct rsh_arena *arena, struct rsh_ds_head *out,
 		     struct rsh_error *err);

@@ -33,17 +33,14 @@ static int file_look(void *ctx, const char *path,
 {
 	struct looking *l = ctx;
 	struct rsh_ds_file *f = l->f;
+	int rc = 0;
 
 	l->is_bare = root->kind == RSH_PV_OBJECT;
-	switch (l->role) {
-	case RSH_DS_MODEL:
-	case RSH_DS_MODEL_PART:
-		return rsh_ds_head_read(root, path, &f->arena, &f->head, err);
-	case RSH_DS_OPTIMIZER:
-		return rsh_ds_zero_read(root, path, &f->arena, &f->zero, err);
-	default:
-		return 0;
-	}
+	if (l->role == RSH_DS_MODEL || l->role == RSH_DS_MODEL_PART)
+		rc = rsh_ds_head_read(root, path, &f->arena, &f->head, err);
+	else if (l->role == RSH_DS_OPTIMIZER)
+		rc = rsh_ds_zero_read(root, path, &f->arena, &f->zero, err);
+	return rc || !f->arena.failed ? rc : rsh_error_nomem(err);
 }
 
 /* ---- what is kept ---- */

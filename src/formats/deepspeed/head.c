@@ -65,10 +65,8 @@ static int read_shape(const struct reading *r, const struct rsh_pickle_value *v,
 	    (v->kind != RSH_PV_LIST && v->kind != RSH_PV_TUPLE))
 		return read_bad(r, "the shape of a parameter");
 	dims = rsh_arena_array(r->arena, uint64_t, out->n_dims);
-	if (!dims)
-		return rsh_error_nomem(r->err);
 	out->elements = 1;
-	for (uint32_t d = 0; d < out->n_dims; d++) {
+	for (uint32_t d = 0; d < out->n_dims && dims; d++) {
 		if (!rsh_pickle_number(&items[d], NUMBER_MAX, &dims[d]) ||
 		    !rsh_mul_u64(all, rsh_max_u64(dims[d], 1), &all) ||
 		    all > NUMBER_MAX)
@@ -89,9 +87,7 @@ static int read_params(const struct reading *r,
 	if (v->kind != RSH_PV_DICT)
 		return read_bad(r, "shapes of parameters are not a dictionary");
 	out->v = rsh_arena_array(r->arena, struct rsh_ds_param, v->list->n / 2);
-	if (!out->v)
-		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i + 1 < v->list->n && rc == 0; i += 2) {
+	for (uint32_t i = 0; i + 1 < v->list->n && rc == 0 && out->v; i += 2) {
 		struct rsh_ds_param *p = &out->v[out->n++];
 
 		p->name = name_of(r, &v->list->values[i]);
@@ -181,7 +177,7 @@ static int read_groups(const struct reading *r,
 	out->groups = rsh_arena_array(r->arena, struct rsh_ds_params,
 				      out->n_groups);
 	if (!out->groups)
-		return rsh_error_nomem(r->err);
+		out->n_groups = 0;
 	for (uint32_t g = 0; g < out->n_groups && rc == 0; g++)
 		rc = read_params(r, &items[g], &out->groups[g]);
 	return rc;
@@ -197,16 +193,14 @@ static int read_buffers(const struct reading *r,
 	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 
 	out->buffers = rsh_arena_array(r->arena, const char *, n);
-	if (!out->buffers)
-		return rsh_error_nomem(r->err);
-	for (; out->n_buffers < n; out->n_buffers++) {
+	for (; out->n_buffers < n && out->buffers; out->n_buffers++) {
 		const char *name = name_of(r, &items[out->n_buffers]);
 
 		if (!name)
 			return read_bad(r, "the name of a buffer");
 		out->buffers[out->n_buffers] = name;
 	}
-	rsh_sort(out->buffers, n, rsh_by_text);
+	rsh_sort(out->buffers, out->n_buffers, rsh_by_text);
 	return 0;
 }
 
@@ -225,9 +219,7 @@ static int read_aliases(const struct reading *r,
 		return read_bad(r, "shared_params is not a dictionary");
 	out->aliases = rsh_arena_array(r->arena, struct rsh_ds_alias,
 				       v->list->n / 2);
-	if (!out->aliases)
-		return rsh_error_nomem(r->err);
-	for (uint32_t i = 0; i + 1 < v->list->n; i += 2) {
+	for (uint32_t i = 0; i + 1 < v->list->n && out->aliases; i += 2) {
 		struct rsh_ds_alias *a = &out->aliases[out->n_aliases++];
 
 		a->name = name_of(r, &v->list->values[i]);
@@ -274,11 +266,10 @@ static int read_experts(const struct reading *r,
 	const struct rsh_pickle_value *items = rsh_pickle_items(v, &n);
 
 	out->experts = rsh_arena_array(r->arena, uint64_t, (size_t)n + 1);
-	if (!out->experts)
-		return rsh_error_nomem(r->err);
-	if (rsh_pickle_number(v, RSH_DS_RANKS_MAX, &out->experts[0]))
+	if (out->experts &&
+	    rsh_pickle_number(v, RSH_DS_RANKS_MAX, &out->experts[0]))
 		out->n_layers = out->experts[0] > 0;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && out->experts; i++) {
 		if (!rsh_pickle_number(&items[i], RSH_DS_RANKS_MAX,
 			       &out->experts[i]))
 			return read_bad(r, "the number of experts");
@@ -381,18 +372,14 @@ static int read_paddings(const struct reading *r,
 				   "number of groups");
 	out->n_paddings = rsh_arena_array(r->arena, uint32_t, n);
 	out->paddings = rsh_arena_array(r->arena, uint64_t *, n);
-	if (!out->n_paddings || !out->paddings)
-		return rsh_error_nomem(r->err);
-	for (uint32_t g = 0; g < n; g++) {
+	for (uint32_t g = 0; g < n && !r->arena->failed; g++) {
 		const struct rsh_pickle_value *items =
 			rsh_pickle_items(&groups[g], &out->n_paddings[g]);
 		uint64_t *to = rsh_arena_array(r->arena, uint64_t,
 					       out->n_paddings[g]);
 
-		if (!to)
-			return rsh_error_nomem(r->err);
 		out->paddings[g] = to;
-		for (uint32_t i = 0; i < out->n_paddings[g]; i++)
+		for (uint32_t i = 0; i < out->n_paddings[g] && to; i++)
 			if (!rsh_pickle_number(&items[i], NUMBER_MAX, &to[i]))
 				return read_bad(r, "param_alignment_paddings "
 						   "has a value that is not a padding");
@@ -413,9 +400,7 @@ static int read_slices(const struct reading *r,
 	for (uint32_t g = 0; g < n_groups; g++)
 		n += groups[g].kind == RSH_PV_DICT ? groups[g].list->n / 2 : 0;
 	out->slices = rsh_arena_array(r->arena, struct rsh_ds_slice, n);
-	if (!out->slices)
-		return rsh_error_nomem(r->err);
-	for (uint32_t g = 0; g < n_groups && n > 0; g++) {
+	for (uint32_t g = 0; g < n_groups && n > 0 && out->slices; g++) {
 		const struct rsh_pickle_list *l =
 			groups[g].kind == RSH_PV_DICT ? groups[g].list : NULL;
 

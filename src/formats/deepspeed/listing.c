@@ -250,24 +250,6 @@ static int latest_read(const struct rsh_source *s, const char *dir,
 	return *out ? 0 : rsh_error_nomem(err);
 }
 
-/* Adds the steps in SOURCE. */
-static int list_tags(struct rsh_source *s, struct rsh_error *err)
-{
-	cleanup_path_list struct rsh_path_list tags = { 0 };
-	int rc = tags_list(rsh_source_store(s), "", false, &tags);
-
-	if (rc)
-		rc = rsh_store_open_error(rsh_source_store(s), "", rc, err);
-	for (size_t i = 0; i < tags.n && rc == 0; i++) {
-		struct rsh_step step = { .n = 1 };
-
-		if (!rsh_ds_step_read(tags.v[i], &step.numbers[0]))
-			step.n = 0;
-		rc = list_step(s, tags.v[i], tags.v[i], &step, err);
-	}
-	return rc;
-}
-
 /* Adds the step of a checkpoint-N: the one that `latest` names, or the newest
  * one. */
 static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
@@ -360,7 +342,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
 	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
-	cleanup_path_list struct rsh_path_list names = { 0 };
+	cleanup_path_list struct rsh_path_list names = { 0 }, tags = { 0 };
 	int has = has_step(store, ""), rc;
 	uint64_t step;
 
@@ -370,11 +352,20 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	if (has > 0)
 		return list_step(s, "", rsh_path_name(rsh_source_path(s)),
 				 &none, err);
-	rc = list_tags(s, err);
-	if (rc || rsh_source_n_on_list(s) > 0) {
-		*steps = true;
-		return rc;
+	/* The steps in SOURCE. */
+	rc = tags_list(store, "", false, &tags);
+	if (rc)
+		rc = rsh_store_open_error(store, "", rc, err);
+	for (size_t i = 0; i < tags.n && rc == 0; i++) {
+		struct rsh_step of = { .n = 1 };
+
+		if (!rsh_ds_step_read(tags.v[i], &of.numbers[0]))
+			of.n = 0;
+		rc = list_step(s, tags.v[i], tags.v[i], &of, err);
 	}
+	*steps = rc || rsh_source_n_on_list(s) > 0;
+	if (*steps)
+		return rc;
 	rc = rsh_path_list_read(&names, store, "");
 	if (rc)
 		rc = rsh_store_open_error(store, "", rc, err);

@@ -153,24 +153,36 @@ static int list_step(struct rsh_source *s, const char *name, uint64_t number,
 
 /* ---- opening ---- */
 
-/* Later steps than `last`, which the tracker names, are not listed. */
-static int list_steps(struct rsh_source *s, uint64_t last,
+int rsh_megatron_open(struct rsh_source *s,
+		      const struct rsh_source_options *opts,
 		      struct rsh_error *err)
 {
 	cleanup_path_list struct rsh_path_list names = { 0 };
-	int rc = rsh_path_list_read(&names, rsh_source_store(s), "");
-	bool there = last > 0;
-	uint64_t step;
+	uint64_t last = UINT64_MAX, step;
+	size_t first, end;
+	int tracked = 0, rc = list_step(s, "", 0, err);
+	const bool steps = rc == 0 && rsh_source_n_on_list(s) == 0;
+	bool there;
 
-	if (rc)
+	if (steps && opts->select == RSH_SELECT_NEWEST)
+		tracked = rsh_source_read_tracker(s, RSH_MEGATRON_TRACKER,
+						  RSH_MEGATRON_RELEASE, &last,
+						  err);
+	rc = tracked < 0 ? tracked : rc;
+	if (steps && rc == 0)
+		rc = rsh_path_list_read(&names, rsh_source_store(s), "");
+	if (steps && rc && tracked >= 0)
 		rc = rsh_store_open_error(rsh_source_store(s), "", rc, err);
+	last = tracked > 0 ? last : UINT64_MAX;
+	there = last > 0;
 	for (size_t i = 0; i < names.n; i++)
 		there |= strcmp(names.v[i], RSH_MEGATRON_RELEASE) == 0;
 	for (size_t i = 0; i < names.n && rc == 0; i++) {
 		if (!rsh_megatron_step_read(names.v[i], strlen(names.v[i]),
 					    &step))
 			continue;
-		/* The release that the tracker names may be gone. */
+		/* Later steps than the tracker's are not listed; the release
+		 * that it names may be gone. */
 		if (there && step > last)
 			rsh_log_notice("%s/%s: the tracker names an older "
 				       "step, so this one was not saved "
@@ -179,32 +191,12 @@ static int list_steps(struct rsh_source *s, uint64_t last,
 		else
 			rc = list_step(s, names.v[i], step, err);
 	}
-	return rc;
-}
-
-int rsh_megatron_open(struct rsh_source *s,
-		      const struct rsh_source_options *opts,
-		      struct rsh_error *err)
-{
-	uint64_t last = UINT64_MAX;
-	size_t first, end;
-	int tracked = 0, rc = list_step(s, "", 0, err);
-
-	if (rc == 0 && rsh_source_n_on_list(s) == 0) {
-		if (opts->select == RSH_SELECT_NEWEST)
-			tracked = rsh_source_read_tracker(
-				s, RSH_MEGATRON_TRACKER, RSH_MEGATRON_RELEASE,
-				&last, err);
-		rc = tracked < 0 ? tracked :
-		     list_steps(s, tracked ? last : UINT64_MAX, err);
-	}
 	if (rc == 0 && rsh_source_n_on_list(s) == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: no iteration in it has a "
 				   RSH_MEGATRON_FILE, rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
 	if (rc == 0 && tracked) {
-		/* Later steps than the tracker's are not listed, so it is the
-		 * first. */
+		/* So it is the first. */
 		rsh_source_candidate_range(s, 0, &first, &end);
 		if (first == end ||
 		    rsh_source_on_list(s, first)->step.numbers[0] != last)

@@ -207,19 +207,6 @@ static int torch_make_sequence(struct rsh_torch_reader *r,
 
 /* ---- rules ---- */
 
-/* _rebuild_from_type_v2(function, type, arguments, state) would call the
- * function in its arguments. */
-static bool torch_rebuilds_known(const struct rsh_pickle_call *c)
-{
-	const struct rsh_pickle_value *of = c->args->items;
-
-	if (!rsh_pickle_is_class(c->callee, "torch._tensor",
-				 "_rebuild_from_type_v2"))
-		return true;
-	return c->args->n > 0 && of->kind == RSH_PV_CLASS &&
-	       torch_find(of->class) == INERT;
-}
-
 /* Returns whether a call of getattr() is another than that by which the pickle
  * of a ShardedTensor names a class in a class; files of ranks have it for
  * nothing else. */
@@ -256,11 +243,14 @@ static int torch_call(void *ctx, const struct rsh_pickle_call *c,
 	case REFUSED:
 		return torch_refuse(r, c->callee->class);
 	case INERT:
-		if (torch_rebuilds_known(c))
+		/* This would call the function in its arguments. */
+		if (!rsh_pickle_is_class(c->callee, "torch._tensor",
+					 "_rebuild_from_type_v2"))
 			return 0;
-		return torch_refuse(r, c->args->n > 0 &&
-				    of->kind == RSH_PV_CLASS ? of->class :
-				    c->callee->class);
+		if (c->args->n == 0 || of->kind != RSH_PV_CLASS)
+			return torch_refuse(r, c->callee->class);
+		return torch_find(of->class) == INERT ? 0 :
+		       torch_refuse(r, of->class);
 	case UNKNOWN:
 		break;
 	}

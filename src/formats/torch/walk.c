@@ -243,15 +243,6 @@ static void walk_add_tensor(struct rsh_torch_reader *r, const char *name,
 		walk_nomem(r);
 }
 
-/* Returns whether argument i of a call that builds a tensor marks it as the
- * conjugate or the negative of its elements. */
-static bool walk_is_marked(const struct rsh_pickle_value *args, uint32_t i)
-{
-	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
-		return false;
-	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
-}
-
 /* Parses the call that made a value.  Returns whether the callee is one of
  * torch's functions that build tensors.  Functions that wrap a tensor are
  * followed to the tensor. */
@@ -262,6 +253,7 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 	const bool is = made->kind == RSH_PV_OBJECT;
 	const struct rsh_pickle_class *class = is ? made->object->class : NULL;
 	const struct rsh_pickle_value *v;
+	uint32_t mark;
 
 	w->args = is ? &made->object->args : NULL;
 	for (unsigned depth = 0; class && !r->rc; depth++) {
@@ -291,8 +283,13 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 		if (w->has_dtype || of_npu ||
 		    strcmp(name, "_rebuild_tensor_v2") == 0 ||
 		    strcmp(name, "_rebuild_tensor") == 0) {
-			if (!of_npu &&
-			    walk_is_marked(w->args, w->has_dtype ? 7 : 6))
+			/* An argument may mark it as the conjugate or the
+			 * negative of its elements. */
+			mark = w->has_dtype ? 7 : 6;
+			if (!of_npu && mark < w->args->n &&
+			    v[mark].kind != RSH_PV_NONE &&
+			    (v[mark].kind != RSH_PV_DICT ||
+			     v[mark].list->n > 0))
 				w->make = "conjugate or negative";
 			return true;
 		}

@@ -99,17 +99,6 @@ static struct {
 	uint64_t bytes; /* of the directories of files that are being read */
 } listed = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0 };
 
-/* Waits until others read few files, or none. */
-static void listed_enter(struct rsh_torch_reader *r, uint64_t bytes)
-{
-	pthread_mutex_lock(&listed.lock);
-	while (listed.bytes > 0 && listed.bytes + bytes > LISTED_BYTES)
-		pthread_cond_wait(&listed.less, &listed.lock);
-	listed.bytes += bytes;
-	pthread_mutex_unlock(&listed.lock);
-	r->listed_bytes = bytes;
-}
-
 void rsh_torch_listed_leave(struct rsh_torch_reader *r)
 {
 	if (r->listed_bytes == 0)
@@ -133,7 +122,14 @@ static int zip_read_entries(struct zip_reader *z)
 		return rsh_torch_bad(r, at, "a zip directory of more than "
 				     "1 GiB");
 	if (!r->is_item) {
-		listed_enter(r, d->bytes);
+		/* Waits until others read few files, or none. */
+		pthread_mutex_lock(&listed.lock);
+		while (listed.bytes > 0 &&
+		       listed.bytes + d->bytes > LISTED_BYTES)
+			pthread_cond_wait(&listed.less, &listed.lock);
+		listed.bytes += d->bytes;
+		pthread_mutex_unlock(&listed.lock);
+		r->listed_bytes = d->bytes;
 		rc = rsh_torch_view_load(&r->view, at, d->bytes, r->err);
 	}
 	for (uint64_t i = 0; i < n && rc == 0; i++) {

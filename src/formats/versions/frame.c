@@ -83,25 +83,6 @@ size_t rsh_frame_memory(const struct rsh_frame_place *at)
 	return FRAME_MEMORY + at->chunk;
 }
 
-/* Reads more of the file, if all that was read is used. */
-static int frame_fill(struct frame *f)
-{
-	const size_t n = (size_t)rsh_min_u64(f->at.chunk,
-					     f->at.length - f->read);
-	int rc;
-
-	if (f->in.pos < f->in.size || n == 0)
-		return 0;
-	rc = f->at.read(f->at.ctx, f->at.file, f->at.offset + f->read, f->buf,
-			n);
-	if (rc)
-		return rc;
-	f->read += n;
-	f->in.pos = 0;
-	f->in.size = n;
-	return 0;
-}
-
 /* Inflates some bytes.  *n is how many there may be, then how many there are;
  * 0: the frame has ended. */
 static int frame_inflate(struct frame *f, uint8_t *buf, size_t *n)
@@ -109,12 +90,23 @@ static int frame_inflate(struct frame *f, uint8_t *buf, size_t *n)
 	ZSTD_outBuffer out = { buf, *n, 0 };
 
 	while (out.pos == 0 && !f->ended) {
-		size_t left;
-		int rc = frame_fill(f);
-		const size_t used = f->in.pos;
+		size_t left, used;
 
-		if (rc)
-			return rc;
+		/* Reads more of the file, if all that was read is used. */
+		left = (size_t)rsh_min_u64(f->at.chunk,
+					   f->at.length - f->read);
+		if (f->in.pos == f->in.size && left > 0) {
+			int rc = f->at.read(f->at.ctx, f->at.file,
+					    f->at.offset + f->read, f->buf,
+					    left);
+
+			if (rc)
+				return rc;
+			f->read += left;
+			f->in.pos = 0;
+			f->in.size = left;
+		}
+		used = f->in.pos;
 		left = ZSTD_decompressStream(f->z, &out, &f->in);
 		if (ZSTD_isError(left))
 			return ZSTD_getErrorCode(left) ==
@@ -153,18 +145,6 @@ static int frame_read(struct frame *f, uint8_t *buf, size_t n)
 			return -EBADMSG;
 		buf += part;
 		n -= part;
-	}
-	return rc;
-}
-
-static int frame_skip(struct frame *f, uint64_t n)
-{
-	uint8_t unused[READY_BYTES];
-	int rc = 0;
-
-	for (size_t part; rc == 0 && n > 0; n -= part) {
-		part = (size_t)rsh_min_u64(n, sizeof(unused));
-		rc = frame_read(f, unused, part);
 	}
 	return rc;
 }
@@ -251,18 +231,6 @@ void rsh_change_close(struct rsh_change *c)
 	free(c);
 }
 
-static int apply_xor(struct rsh_change *c, uint8_t *p, size_t n)
-{
-	int rc;
-
-	if (rsh_room(c->buf, c->cap, n))
-		return -ENOMEM;
-	rc = frame_read(c->content, c->buf, n);
-	for (size_t i = 0; rc == 0 && i < n; i++)
-		p[i] ^= c->buf[i];
-	return rc;
-}
-
 /* Reads the next position, which is greater than the last one. */
 static int next_position(struct rsh_change *c, uint64_t least)
 {
@@ -278,7 +246,8 @@ static int next_position(struct rsh_change *c, uint64_t least)
 
 static int begin_overwrite(struct rsh_change *c)
 {
-	uint8_t count[POSITION_BYTES];
+	uint8_t count[POSITION_BYTES], unused[READY_BYTES];
+	uint64_t before;
 	int rc = frame_read(c->content, count, sizeof(count));
 
 	c->begun = true;
@@ -288,8 +257,11 @@ static int begin_overwrite(struct rsh_change *c)
 	c->count = c->left = rsh_le32(count);
 	if (c->count > c->bytes)
 		return -EBADMSG;
-	rc = frame_skip(c->values,
-			POSITION_BYTES + (uint64_t)c->count * POSITION_BYTES);
+	before = POSITION_BYTES + (uint64_t)c->count * POSITION_BYTES;
+	for (size_t part; rc == 0 && before > 0; before -= part) {
+		part = (size_t)rsh_min_u64(before, sizeof(unused));
+		rc = frame_read(c->values, unused, part);
+	}
 	return rc || c->left == 0 ? rc : next_position(c, 0);
 }
 
@@ -310,14 +282,18 @@ static int apply_overwrite(struct rsh_change *c, uint8_t *p, size_t n)
 
 int rsh_change_apply(struct rsh_change *c, uint8_t *p, size_t n)
 {
-	int rc = c->form == RSH_DELTA_XOR ? apply_xor(c, p, n) :
-					    apply_overwrite(c, p, n);
+	const bool xor = c->form == RSH_DELTA_XOR;
+	int rc = !xor ? apply_overwrite(c, p, n) :
+		 rsh_room(c->buf, c->cap, n) ?: frame_read(c->content, c->buf,
+							   n);
 
+	for (size_t i = 0; xor && rc == 0 && i < n; i++)
+		p[i] ^= c->buf[i];
 	c->at += n;
 	if (rc || c->at < c->bytes)
 		return rc;
 	/* The values end the content. */
-	return frame_end(c->form == RSH_DELTA_XOR ? c->content : c->values);
+	return frame_end(xor ? c->content : c->values);
 }
 
 /* ---- checksums ---- */

@@ -51,14 +51,6 @@ int rsh_version_names_read(struct rsh_version_names *l,
 	return rc;
 }
 
-static const char *names_find(const struct rsh_version_names *l,
-			      uint64_t version)
-{
-	const size_t i = rsh_first(k, l->n, l->v[k].version < version);
-
-	return i < l->n && l->v[i].version == version ? l->v[i].name : NULL;
-}
-
 void rsh_version_names_clear(struct rsh_version_names *l)
 {
 	for (size_t i = 0; i < l->n; i++)
@@ -205,7 +197,11 @@ static int find_links(const struct rsh_versions_place *at, uint64_t version,
 	if (rc < 0)
 		return rsh_store_open_error(l->store, "", rc, err);
 	for (uint64_t n = version; n > 0; n--) {
-		const char *name = names_find(&l->names, n);
+		const size_t i = rsh_first(k, l->names.n,
+					   l->names.v[k].version < n);
+		const char *name = i < l->names.n &&
+				   l->names.v[i].version == n ?
+				   l->names.v[i].name : NULL;
 
 		if (!name && l->n == 0)
 			return rsh_error_set(err, ENOENT, "%s: version %"
