@@ -19,7 +19,7 @@
 #define NUMBER_MAX (INT64_C(1) << 31)
 #define CHUNKS_MAX 4096
 
-static const char *const arg_names[RSH_MEGATRON_ARGS] = {
+const char *const rsh_megatron_arg_names[RSH_MEGATRON_ARGS] = {
 	[RSH_MEGATRON_TENSOR] = "tensor_model_parallel_size",
 	[RSH_MEGATRON_PIPELINE] = "pipeline_model_parallel_size",
 	[RSH_MEGATRON_EXPERT] = "expert_model_parallel_size",
@@ -39,11 +39,6 @@ static const char *const arg_names[RSH_MEGATRON_ARGS] = {
 	[RSH_MEGATRON_CHANNELS] = "kv_channels",
 	[RSH_MEGATRON_PADDED] = "padded_vocab_size",
 };
-
-const char *rsh_megatron_arg_name(enum rsh_megatron_arg arg)
-{
-	return arg_names[arg];
-}
 
 void rsh_megatron_expert_sizes(const uint64_t *args, uint64_t *n_blocks,
 			       uint64_t *expert_tensor)
@@ -119,12 +114,13 @@ static const char *read_args(struct rsh_megatron_file *f,
 	if (!args || args->kind != RSH_PV_DICT)
 		return "it has no args, which say the tensor and pipeline "
 		       "parallel sizes";
-	for (unsigned i = 0; i < RSH_MEGATRON_ARGS; i++)
-		if (!read_arg(i, rsh_pickle_find(args, arg_names[i]),
-			      &f->args[i]))
+	for (unsigned i = 0; i < RSH_MEGATRON_ARGS; i++) {
+		const char *name = rsh_megatron_arg_names[i];
+
+		if (!read_arg(i, rsh_pickle_find(args, name), &f->args[i]))
 			return rsh_arena_format(&f->arena, "its args have an "
-						"unknown form of %s",
-						arg_names[i]);
+						"unknown form of %s", name);
+	}
 	inside = rsh_pickle_find(args, "use_tp_pp_dp_mapping");
 	if (rsh_pickle_number(rsh_pickle_find(args, "world_size"), NUMBER_MAX,
 			      &world) &&
@@ -137,7 +133,7 @@ static const char *read_args(struct rsh_megatron_file *f,
 	}
 	/* An absent argument is told from False. */
 	tied = rsh_pickle_find(args, "tie_word_embeddings");
-	if (rsh_pickle_find(args, arg_names[RSH_MEGATRON_UNTIED]))
+	if (rsh_pickle_find(args, rsh_megatron_arg_names[RSH_MEGATRON_UNTIED]))
 		f->args[RSH_MEGATRON_UNTIED] =
 			f->args[RSH_MEGATRON_UNTIED] ? 1 : 2;
 	else if (tied && tied->kind == RSH_PV_BOOL)

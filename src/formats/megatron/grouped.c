@@ -24,25 +24,18 @@
 
 /* ---- joining ---- */
 
-/* What a rank has. */
-struct sizes {
-	uint64_t n;     /* experts */
-	uint64_t hidden;
-	uint64_t width; /* columns of an expert in weight1 */
-	uint64_t f;     /* rows of an expert in weight2 */
-};
-
 /* Finds the sizes from both tensors of a file.  Returns false if they do not
  * fit. */
 static bool sizes_find(const struct rsh_source_megatron *st,
-		       const struct rsh_megatron_ref *r, struct sizes *out)
+		       const struct rsh_megatron_ref *r,
+		       struct rsh_megatron_group *out)
 {
 	const struct rsh_megatron_file *f = st->all.files[r->like];
 	const struct rsh_megatron_entry *one, *two;
 	char name[4096];
 	const size_t n = strlen(r->e->name) - 1;
 
-	*out = (struct sizes){
+	*out = (struct rsh_megatron_group){
 		.n = st->args[RSH_MEGATRON_EXPERTS] / st->n_blocks,
 	};
 	snprintf(name, sizeof(name), "%.*s1", (int)n, r->e->name);
@@ -62,8 +55,9 @@ static bool sizes_find(const struct rsh_source_megatron *st,
 	       out->width % out->f == 0;
 }
 
-static void fold_add(struct rsh_megatron_work *w, const struct sizes *z,
-		     const char *name, bool first)
+static void fold_add(struct rsh_megatron_work *w,
+		     const struct rsh_megatron_group *z, const char *name,
+		     bool first)
 {
 	struct rsh_source_megatron *st = w->st;
 	const uint64_t ranks = st->expert_tensor, n = z->n * st->n_blocks;
@@ -78,8 +72,7 @@ static void fold_add(struct rsh_megatron_work *w, const struct sizes *z,
 	}
 	f = &st->folded[st->n_folded++];
 	*f = (struct rsh_megatron_folded){
-		.name = name, .first = first, .n = z->n, .hidden = z->hidden,
-		.width = z->width, .f = z->f,
+		.name = name, .first = first, .z = *z,
 	};
 	f->dims[0] = first ? z->hidden : n * ranks * z->f;
 	f->dims[1] = first ? n * ranks * z->width : z->hidden;
@@ -89,7 +82,8 @@ static void fold_add(struct rsh_megatron_work *w, const struct sizes *z,
 
 static void chunks_make(struct rsh_megatron_work *w,
 			const struct rsh_megatron_ref *r, size_t n,
-			const struct sizes *z, struct rsh_dcp_tensor *t)
+			const struct rsh_megatron_group *z,
+			struct rsh_dcp_tensor *t)
 {
 	const struct rsh_source_megatron *st = w->st;
 	const uint32_t ranks = st->expert_tensor;
@@ -122,7 +116,7 @@ bool rsh_megatron_grouped_take(struct rsh_megatron_work *w,
 	const struct rsh_megatron_cut c = {
 		.n = st->n_blocks * st->expert_tensor,
 	};
-	struct sizes z, other;
+	struct rsh_megatron_group z, other;
 	uint64_t all;
 
 	if (!sizes_find(st, r, &z))
@@ -157,33 +151,34 @@ static uint32_t factors_of(const struct rsh_source_megatron *st,
 			   const struct rsh_megatron_folded *of, bool by_bytes,
 			   struct rsh_factor *f)
 {
-	const uint64_t ranks = st->expert_tensor, all = of->n * st->n_blocks;
+	const struct rsh_megatron_group *z = &of->z;
+	const uint64_t ranks = st->expert_tensor, all = z->n * st->n_blocks;
 	uint32_t n = 0;
 
 	if (!of->first) {
 		f[n++] = (struct rsh_factor){
-			st->n_blocks, of->n * ranks * of->f,
-			of->n * ranks * of->f, 0, 0 };
+			st->n_blocks, z->n * ranks * z->f,
+			z->n * ranks * z->f, 0, 0 };
 		f[n++] = (struct rsh_factor){
-			of->n, ranks * of->f, of->f, 0, 0 };
+			z->n, ranks * z->f, z->f, 0, 0 };
 		f[n++] = (struct rsh_factor){
-			ranks, of->f, of->n * of->f, 0, 0 };
-		f[n++] = (struct rsh_factor){ of->f, 1, 1, 0, 0 };
-		f[n++] = (struct rsh_factor){ of->hidden, 1, 1, 1, 1 };
+			ranks, z->f, z->n * z->f, 0, 0 };
+		f[n++] = (struct rsh_factor){ z->f, 1, 1, 0, 0 };
+		f[n++] = (struct rsh_factor){ z->hidden, 1, 1, 1, 1 };
 		return n;
 	}
 	if (by_bytes) {
-		f[n++] = (struct rsh_factor){ all * of->hidden, 1, 1, 0, 0 };
+		f[n++] = (struct rsh_factor){ all * z->hidden, 1, 1, 0, 0 };
 	} else {
 		/* A row of h has the columns of all experts. */
-		f[n++] = (struct rsh_factor){ of->hidden, 1, all, 0, 0 };
+		f[n++] = (struct rsh_factor){ z->hidden, 1, all, 0, 0 };
 		f[n++] = (struct rsh_factor){
-			all, ranks * of->width, 1, 1, 0 };
+			all, ranks * z->width, 1, 1, 0 };
 	}
 	f[n++] = (struct rsh_factor){
-		of->width / of->f, ranks * of->f, of->f, 1, 1 };
-	f[n++] = (struct rsh_factor){ ranks, of->f, of->width, 1, 1 };
-	f[n++] = (struct rsh_factor){ of->f, 1, 1, 1, 1 };
+		z->width / z->f, ranks * z->f, z->f, 1, 1 };
+	f[n++] = (struct rsh_factor){ ranks, z->f, z->width, 1, 1 };
+	f[n++] = (struct rsh_factor){ z->f, 1, 1, 1, 1 };
 	return n;
 }
 

@@ -151,8 +151,7 @@ int rsh_megatron_states_find(struct rsh_megatron_file *f,
  * each of these is cut. */
 void rsh_megatron_expert_sizes(const uint64_t *args, uint64_t *n_blocks,
 			       uint64_t *expert_tensor);
-/* Returns the name of an argument. */
-const char *rsh_megatron_arg_name(enum rsh_megatron_arg arg);
+extern const char *const rsh_megatron_arg_names[RSH_MEGATRON_ARGS];
 
 /* ---- names (names.c) ---- */
 
@@ -222,10 +221,12 @@ struct rsh_megatron_pair {
 struct rsh_megatron_folded {
 	const char *name;
 	bool first; /* it is weight1 */
-	uint64_t n; /* experts of a rank */
-	uint64_t hidden;
-	uint64_t width; /* columns of an expert in a rank's weight1 */
-	uint64_t f;     /* rows of an expert in a rank's weight2 */
+	struct rsh_megatron_group {
+		uint64_t n; /* experts of a rank */
+		uint64_t hidden;
+		uint64_t width; /* columns of an expert in weight1 */
+		uint64_t f;     /* rows of an expert in weight2 */
+	} z;
 	/* The shape that is shown, and that of the bytes. */
 	uint64_t dims[2], by_bytes[2];
 };

@@ -32,7 +32,7 @@ static int check_file(const struct rsh_source_megatron *st, uint32_t i,
 			return rsh_joined_refuse(
 				j, j->names[i], EBADMSG, err, "its args have "
 				"another %s than those of %s",
-				rsh_megatron_arg_name(k), j->names[st->first]);
+				rsh_megatron_arg_names[k], j->names[st->first]);
 	return f->n_chunks == first->n_chunks ? 0 :
 	       rsh_joined_refuse(j, j->names[i], EBADMSG, err, "it has %u "
 				 "chunks of the model, and %s has %u",
@@ -62,7 +62,7 @@ static int take_sizes(struct rsh_source_megatron *st, struct rsh_error *err)
 			return rsh_joined_refuse(
 				&st->all, st->all.names[st->first], EBADMSG,
 				err, "its args have a %s that cannot be",
-				rsh_megatron_arg_name(k));
+				rsh_megatron_arg_names[k]);
 	st->args = a;
 	st->tensor = (uint32_t)a[RSH_MEGATRON_TENSOR];
 	st->pipeline = (uint32_t)a[RSH_MEGATRON_PIPELINE];

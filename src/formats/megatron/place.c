@@ -156,11 +156,6 @@ static int cut_gate(struct rsh_megatron_model *m, struct rsh_megatron_shown *t,
 
 /* ---- experts in weight1 and weight2 ---- */
 
-struct group_sizes {
-	uint64_t n, hidden, width, f; /* as in grouped.c, of all experts */
-	bool folded; /* weight1 has the shape that Megatron has */
-};
-
 /* Finds the tensor of the same layer with another end of the name. */
 static const struct rsh_megatron_shown *
 group_find(const struct rsh_megatron_model *m,
@@ -176,7 +171,7 @@ group_find(const struct rsh_megatron_model *m,
 
 static bool group_measure(const struct rsh_megatron_model *m,
 			  const struct rsh_megatron_shown *t,
-			  struct group_sizes *z)
+			  struct rsh_megatron_group *z, bool *folded)
 {
 	const struct rsh_megatron_shown *one = group_find(m, t,
 							  "experts.weight1");
@@ -191,15 +186,15 @@ static bool group_measure(const struct rsh_megatron_model *m,
 		return false;
 	a = one->raw;
 	b = two->raw;
-	*z = (struct group_sizes){ .n = router->o.dims[0] };
+	*z = (struct rsh_megatron_group){ .n = router->o.dims[0] };
 	if (one->n_raw != 2 || two->n_raw != 2 || b[0] % z->n != 0 ||
 	    b[0] == 0 || b[1] == 0)
 		return false;
 	z->hidden = b[1];
 	z->f = b[0] / z->n;
-	z->folded = a[0] == z->hidden && z->n > 1;
-	z->width = z->folded ? a[1] / z->n : a[1];
-	return (z->folded ? a[1] % z->n == 0 : a[0] / z->n == z->hidden &&
+	*folded = a[0] == z->hidden && z->n > 1;
+	z->width = *folded ? a[1] / z->n : a[1];
+	return (*folded ? a[1] % z->n == 0 : a[0] / z->n == z->hidden &&
 					       a[0] % z->n == 0) &&
 	       (z->width == z->f || (z->width / 2 == z->f &&
 				     z->width % 2 == 0));
@@ -209,11 +204,12 @@ static int cut_grouped(struct rsh_megatron_model *m,
 		       struct rsh_megatron_shown *t, struct rsh_error *err)
 {
 	const struct rsh_megatron_wanted *w = m->wanted;
-	struct group_sizes z;
+	struct rsh_megatron_group z;
+	bool folded; /* weight1 has the shape that Megatron has */
 	uint32_t d;
 	int rc = 0;
 
-	if (!group_measure(m, t, &z))
+	if (!group_measure(m, t, &z, &folded))
 		return refuse_shape(t, err);
 	if (z.n % w->expert != 0 || z.n > UINT32_MAX)
 		return rsh_error_set(err, EINVAL, "tensor %s: %" PRIu64 " "
@@ -224,7 +220,7 @@ static int cut_grouped(struct rsh_megatron_model *m,
 	if (z.f % w->expert_tensor != 0)
 		return refuse_size(t, z.f, "columns of an expert",
 				   w->expert_tensor, true, err);
-	if (t->is.grouped == 1 && z.folded) {
+	if (t->is.grouped == 1 && folded) {
 		rc = divide(m, t, 1, z.width, err);
 		if (rc == 0 && rsh_offer_join(m->cat, &m->arena, &t->o, 0))
 			rc = rsh_error_nomem(err);

@@ -27,7 +27,6 @@ struct cut_list {
 
 /* This is a cut while it is made. */
 struct cutting {
-	const struct rsh_ranks_how *how;
 	uint8_t dims[RSH_MESH_DIMS_MAX]; /* of the mesh, that cut the axis */
 	uint32_t n_dims;
 	bool strided; /* factors divide the list */
@@ -118,29 +117,6 @@ static int list_cut(struct cutting *c, const struct cut_list *of,
 	return rc;
 }
 
-static int cut_piece(struct cutting *c, uint64_t size, uint32_t piece,
-		     struct cut_list *out)
-{
-	struct cut_list of = { .n = 0 };
-	uint32_t rest = 1;
-	int rc = list_add(c, &of, 0, size);
-
-	for (uint32_t i = 0; i < c->n_dims; i++)
-		rest *= c->how->mesh->dims[c->dims[i]];
-	for (uint32_t i = 0; i < c->n_dims && rc == 0; i++) {
-		const uint32_t d = c->dims[i], n = c->how->mesh->dims[d];
-		struct cut_list to = { .n = 0 };
-
-		rest /= n;
-		rc = list_cut(c, &of, &c->how->placements[d], n,
-			      piece / rest % n, &to);
-		free(of.v);
-		of = to;
-	}
-	*out = of;
-	return rc;
-}
-
 /* Finds the dimensions of the mesh that cut the axis, in the order in which
  * they do.  A strided shard says that others, which come later and have so many
  * ranks as its factor, cut before it: fully_shard() over tensor parallel.  If
@@ -187,7 +163,7 @@ int rsh_ranks_cut_axis(const struct rsh_ranks_how *h, uint32_t axis,
 		       uint64_t size, uint64_t *budget,
 		       struct rsh_ranks_cut *out)
 {
-	struct cutting c = { .how = h, .budget = budget };
+	struct cutting c = { .budget = budget };
 	int rc = 0;
 
 	*out = (struct rsh_ranks_cut){
@@ -200,8 +176,19 @@ int rsh_ranks_cut_axis(const struct rsh_ranks_how *h, uint32_t axis,
 	out->first[0] = 0;
 	for (uint32_t i = 0; i < out->n && rc == 0; i++) {
 		struct cut_list l = { .n = 0 };
+		uint32_t rest = out->n;
 
-		rc = cut_piece(&c, size, i, &l);
+		rc = list_add(&c, &l, 0, size);
+		for (uint32_t k = 0; k < c.n_dims && rc == 0; k++) {
+			const uint32_t d = c.dims[k], n = h->mesh->dims[d];
+			struct cut_list to = { .n = 0 };
+
+			rest /= n;
+			rc = list_cut(&c, &l, &h->placements[d], n,
+				      i / rest % n, &to);
+			free(l.v);
+			l = to;
+		}
 		if (rc == 0 &&
 		    rsh_room(out->runs, out->cap_runs, out->n_runs + l.n + 1))
 			rc = -ENOMEM;

@@ -195,14 +195,14 @@ static int pass_open(struct pass *p, bool compare)
 		rc = -ENOMEM;
 	for (uint32_t i = p->first; rc == 0 && i < p->n; i++) {
 		const struct rsh_patch *patch = &p->t->patches[i];
-		const struct rsh_version_index *x = &link_of(p->c, patch)->index;
+		const struct rsh_version_link *link = link_of(p->c, patch);
 		const struct rsh_frame_place at = rsh_patch_place(p->c, patch);
 
 		if (i >= p->start.n)
-			rc = rsh_change_open(&at, x->form, p->t->bytes,
+			rc = rsh_change_open(&at, link->index.form, p->t->bytes,
 					     &p->changes[i]);
 		if (rc == 0 && compare)
-			rc = rsh_summing_begin(&p->sums[i], x->sum);
+			rc = rsh_summing_begin(&p->sums[i], link->index.sum);
 	}
 	if (rc)
 		pass_close(p);
