@@ -160,17 +160,12 @@ bool rsh_format_may_hold_model(const char *name)
 	static const char *const suffixes[] = {
 		".safetensors", ".ckpt", ".pt", ".pth", ".pth.tar",
 	};
-	static const char *const others[] = {
-		"optimizer.", "scheduler.", "scaler.", "rng_state",
-		"adapter_model.", "hyper_param.",
-	};
 
 	if (name[0] == '.' || rsh_format_is_part(name) ||
-	    rsh_format_is_slice(name))
+	    rsh_format_is_slice(name) ||
+	    rsh_begins_any(name, "optimizer.", "scheduler.", "scaler.",
+			   "rng_state", "adapter_model.", "hyper_param."))
 		return false;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (strncmp(name, others[i], strlen(others[i])) == 0)
-			return false;
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (rsh_has_suffix(name, suffixes[i]))
 			return true;

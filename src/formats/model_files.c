@@ -98,7 +98,7 @@ static int unit_add_file(struct loading *l, struct unit *u, const char *name,
 
 	if (u->n >= FILES_IN_UNIT)
 		return unit_leave(u, "more than %d files", FILES_IN_UNIT);
-	if (rsh_grow(&out->v, &out->cap, out->n + 1, sizeof(*out->v)))
+	if (rsh_room(out->v, out->cap, out->n + 1))
 		return -ENOMEM;
 	out->v[out->n] = (struct rsh_model_file){
 		.name = strdup(name), .bytes = st->size,
@@ -170,7 +170,7 @@ static int units_add(struct loading *l, struct rsh_dir *dir, const char *name)
 	      rsh_has_suffix(name, ".jsonl") ||
 	      rsh_names_find(l->own, name, strlen(name)) != RSH_NAME_NONE)))
 		return 0;
-	if (rsh_grow(&l->units, &l->cap, l->n + 1, sizeof(*l->units)))
+	if (rsh_room(l->units, l->cap, l->n + 1))
 		return -ENOMEM;
 	u = &l->units[l->n];
 	*u = (struct unit){
@@ -396,7 +396,7 @@ static int config_load(const char *path, struct rsh_model_files *out,
 	while (i < out->n && strcmp(out->v[i].name, f.name ? f.name : ""))
 		i++;
 	if (rc == 0 && i == out->n &&
-	    rsh_grow(&out->v, &out->cap, out->n + 1, sizeof(*out->v)))
+	    rsh_room(out->v, out->cap, out->n + 1))
 		rc = rsh_error_nomem(err);
 	if (rc) {
 		file_clear(&f);

@@ -22,12 +22,8 @@
 int rsh_output_add_text(struct rsh_output_tree *t,
 			const struct rsh_output_text *text, uint32_t *leaf)
 {
-	if (rsh_grow(&t->texts, &t->cap_texts, t->n_texts + 1,
-		     sizeof(*t->texts)))
-		return -ENOMEM;
 	*leaf = rsh_plan_n_files(t->plan) + (uint32_t)t->n_texts;
-	t->texts[t->n_texts++] = *text;
-	return 0;
+	return rsh_push(t->texts, t->n_texts, t->cap_texts, *text);
 }
 
 int rsh_output_add_file(struct rsh_output_tree *t, uint64_t node,

@@ -66,9 +66,8 @@ static int places_add(struct tree_places *p, const struct rsh_path *path)
 			at.kind = path->kind;
 			at.leaf = path->leaf;
 		}
-		if (rsh_grow(&p->list, &p->cap, p->n + 1, sizeof(*p->list)))
+		if (rsh_push(p->list, p->n, p->cap, at))
 			return -ENOMEM;
-		p->list[p->n++] = at;
 	} while (!last);
 	return 0;
 }

@@ -18,12 +18,7 @@
 
 int rsh_tree_add(struct rsh_tree *t, const struct rsh_row *row)
 {
-	int rc = rsh_grow(&t->rows, &t->cap_rows, t->n_rows + 1,
-			  sizeof(*t->rows));
-
-	if (rc == 0)
-		t->rows[t->n_rows++] = *row;
-	return rc;
+	return rsh_push(t->rows, t->n_rows, t->cap_rows, *row);
 }
 
 void rsh_tree_clear(struct rsh_tree *t)

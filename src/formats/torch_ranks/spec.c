@@ -505,29 +505,19 @@ int rsh_ranks_placement_read(const struct rsh_ranks_reading *r,
 			     const struct rsh_pickle_value *of, uint32_t n_dims,
 			     struct rsh_ranks_placement *out)
 {
-	static const struct {
-		const char *name;
-		enum rsh_ranks_placed kind;
-	} known[] = {
-		{ "Replicate", RSH_RANKS_REPLICATED },
-		{ "Partial", RSH_RANKS_PARTIAL },
-		{ "_Partial", RSH_RANKS_PARTIAL },
-		{ "_MaskPartial", RSH_RANKS_PARTIAL },
-		{ "_NormPartial", RSH_RANKS_PARTIAL },
-		{ "Shard", RSH_RANKS_SHARDED },
-		{ "StridedShard", RSH_RANKS_STRIDED },
-		{ "_StridedShard", RSH_RANKS_STRIDED },
-	};
 	const struct rsh_pickle_value *axis = rsh_pickle_find(of, "dim");
 	uint64_t factor = 0;
-	size_t k = 0;
 
-	while (k < sizeof(known) / sizeof(known[0]) &&
-	       strcmp(known[k].name, name) != 0)
-		k++;
-	if (k == sizeof(known) / sizeof(known[0]))
+	*out = (struct rsh_ranks_placement){ .kind = RSH_RANKS_REPLICATED };
+	if (rsh_is_any(name, "Partial", "_Partial", "_MaskPartial",
+		       "_NormPartial"))
+		out->kind = RSH_RANKS_PARTIAL;
+	else if (rsh_is_any(name, "StridedShard", "_StridedShard"))
+		out->kind = RSH_RANKS_STRIDED;
+	else if (strcmp(name, "Shard") == 0)
+		out->kind = RSH_RANKS_SHARDED;
+	else if (strcmp(name, "Replicate") != 0)
 		return rsh_ranks_bad(r, "a placement that is not known");
-	*out = (struct rsh_ranks_placement){ .kind = known[k].kind };
 	if (!rsh_ranks_is_cut(out))
 		return 0;
 	if (!axis || axis->kind != RSH_PV_NUMBER ||
