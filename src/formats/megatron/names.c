@@ -111,9 +111,6 @@ static const char *after_number(const char *name, const char *prefix,
 
 void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out)
 {
-	static const char *const in_mtp[] = {
-		".transformer_layer.", ".mtp_model_layer.",
-	};
 	/* the number of an expert */
 	static const char *const before[] = {
 		"mlp.experts.local_experts.",
@@ -132,16 +129,13 @@ void rsh_megatron_name_read(const char *name, struct rsh_megatron_name *out)
 		p = of_layers;
 	} else {
 		rest = after_number(name, "mtp.layers.", &number);
-		for (size_t i = 0; rest && i < 2 && p == of_model; i++) {
-			const size_t n = strlen(in_mtp[i]);
-
-			if (strncmp(rest, in_mtp[i], n) == 0) {
-				p = of_layers;
-				rest += n;
-			}
-		}
-		if (p == of_model)
+		if (rest && rsh_begins_any(rest, ".transformer_layer.",
+					   ".mtp_model_layer.")) {
+			p = of_layers;
+			rest = strchr(rest + 1, '.') + 1;
+		} else {
 			rest = name;
+		}
 	}
 	while (p->name && fnmatch(p->name, rest, 0) != 0)
 		p++;

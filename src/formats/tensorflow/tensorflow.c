@@ -66,31 +66,7 @@ static enum rsh_part tensorflow_part(const char *file, struct rsh_step_name *out
 	return RSH_PART_YES;
 }
 
-/* Collects the data files.  All must exist and have the same n in their
- * names. */
-static int tensorflow_collect(const struct rsh_byte_source *files,
-			      const char *const *names, size_t n_files,
-			      const struct rsh_byte_source **shards,
-			      struct rsh_error *err)
-{
-	uint64_t i = 0, n = 0;
-	size_t n_found = 0;
-
-	for (size_t f = 0; f < n_files; f++) {
-		if (!tensorflow_data_in(names[f], &i, &n))
-			continue;
-		if (n != n_files - 1)
-			return rsh_error_set(err, EBADMSG, "%s: %zu of its "
-					     "%llu data files are there",
-					     files[f].path, n_files - 1,
-					     (unsigned long long)n);
-		shards[i] = &files[f];
-		n_found++;
-	}
-	return n_found == n_files - 1 ? 0 :
-	       rsh_error_set(err, EBADMSG, "%s: two indexes", files[0].path);
-}
-
+/* All data files must exist and have the same n in their names. */
 static int tensorflow_check(const struct rsh_byte_source *files,
 			    const char *const *names, size_t n, bool full,
 			    struct rsh_error *err)
@@ -98,6 +74,8 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 	cleanup_free const struct rsh_byte_source **shards =
 		calloc(n, sizeof(*shards));
 	const struct rsh_byte_source *index = NULL;
+	uint64_t shard = 0, of = 0;
+	size_t n_found = 0;
 
 	if (!shards)
 		return rsh_error_nomem(err);
@@ -110,8 +88,20 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 	if (n == 1)
 		return rsh_error_set(err, EBADMSG, "%s: its data files are "
 				     "not there", index->path);
-	return tensorflow_collect(files, names, n, shards, err) ?:
-	       rsh_tf_index_check(index, shards, (uint32_t)n - 1, full, err);
+	for (size_t i = 0; i < n; i++) {
+		if (!tensorflow_data_in(names[i], &shard, &of))
+			continue;
+		if (of != n - 1)
+			return rsh_error_set(err, EBADMSG, "%s: %zu of its "
+					     "%llu data files are there",
+					     files[i].path, n - 1,
+					     (unsigned long long)of);
+		shards[shard] = &files[i];
+		n_found++;
+	}
+	return n_found == n - 1 ?
+	       rsh_tf_index_check(index, shards, (uint32_t)n - 1, full, err) :
+	       rsh_error_set(err, EBADMSG, "%s: two indexes", files[0].path);
 }
 
 /* This format is only shown with --resume. */

@@ -100,34 +100,62 @@ void rsh_torch_reshape(struct rsh_torch_tensor *t, uint32_t n_dims,
 
 /* ---- the index ---- */
 
-static int torch_index_add(struct rsh_ckpt_index *ix, const struct rsh_torch_file *f,
-		     const struct rsh_torch_tensor *t, struct rsh_names *names)
+/* Returns how many last dimensions of a tensor are contiguous, in row-major
+ * order, and sets the number of elements that these have. */
+static uint32_t index_inner(const struct rsh_torch_tensor *t, uint64_t *run)
 {
+	uint32_t d = t->n_dims;
+
+	*run = 1;
+	while (d > 0 && (t->dims[d - 1] == 1 || t->strides[d - 1] == *run))
+		*run *= t->dims[--d];
+	return t->n_dims - d;
+}
+
+/* A tensor without gaps, or the range of one, has one extent.  With n_runs it
+ * has one for each run of its elements. */
+static int torch_index_add(struct rsh_ckpt_index *ix,
+			   const struct rsh_torch_file *f,
+			   const struct rsh_torch_tensor *t, uint64_t n_runs,
+			   struct rsh_names *names)
+{
+	const uint64_t base = f->storages[t->storage].offset;
 	const unsigned width = rsh_dtype_size(t->dtype);
 	struct rsh_record *r = &ix->records[ix->n_records];
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, run;
+	const uint32_t outer = t->n_dims - index_inner(t, &run);
 	struct rsh_torch_layout l;
 
 	rsh_torch_layout(t, &l);
 	*r = (struct rsh_record){
 		.name = rsh_names_add(names, t->name, strlen(t->name)),
 		.dtype = (uint8_t)t->dtype,
-		.n_dims = l.dense ? (uint8_t)t->n_dims : 1,
+		.n_dims = l.dense || n_runs ? (uint8_t)t->n_dims : 1,
 		.first_dim = ix->n_dims, .first_extent = ix->n_extents,
-		.content_bytes = l.span * width,
+		.content_bytes = (n_runs ? t->elements : l.span) * width,
 	};
 	if (r->name == RSH_NAME_NONE)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < r->n_dims; i++)
-		ix->dims[ix->n_dims++] = (int64_t)(l.dense ?
-						   t->dims[l.order[i]] :
-						   l.span);
-	if (r->content_bytes > 0) {
-		r->n_extents = 1;
+		ix->dims[ix->n_dims++] = (int64_t)(
+			n_runs ? t->dims[i] : l.dense ? t->dims[l.order[i]] :
+							l.span);
+	if (n_runs == 0 && r->content_bytes > 0)
 		ix->extents[ix->n_extents++] = (struct rsh_extent){
-			f->storages[t->storage].offset + t->from * width,
-			r->content_bytes,
+			base + t->from * width, r->content_bytes,
 		};
+	for (uint64_t n = n_runs; n > 0; n--) {
+		uint64_t from = t->from;
+
+		for (uint32_t d = 0; d < outer; d++)
+			from += at[d] * t->strides[d];
+		ix->extents[ix->n_extents++] = (struct rsh_extent){
+			base + from * width, run * width,
+		};
+		for (uint32_t d = outer; d-- > 0 && ++at[d] == t->dims[d];)
+			at[d] = 0;
 	}
+	r->n_extents = ix->n_extents - r->first_extent;
 	ix->n_records++;
 	return 0;
 }
@@ -142,51 +170,6 @@ bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n)
 
 /* A tensor with gaps has so many extents at most. */
 #define EXTENTS_MAX (1 << 20)
-
-/* Returns how many last dimensions of a tensor are contiguous, in row-major
- * order, and sets the number of elements that these have. */
-static uint32_t index_inner(const struct rsh_torch_tensor *t, uint64_t *run)
-{
-	uint32_t d = t->n_dims;
-
-	*run = 1;
-	while (d > 0 && (t->dims[d - 1] == 1 || t->strides[d - 1] == *run))
-		*run *= t->dims[--d];
-	return t->n_dims - d;
-}
-
-/* Gives the record of a tensor with gaps all its dimensions, and an extent for
- * each run of its elements. */
-static void index_add_runs(struct rsh_ckpt_index *ix,
-			   const struct rsh_torch_file *f,
-			   const struct rsh_torch_tensor *t)
-{
-	const unsigned width = rsh_dtype_size(t->dtype);
-	struct rsh_record *r = &ix->records[ix->n_records - 1];
-	uint64_t at[RSH_MAX_DIMS] = { 0 }, run;
-	const uint32_t outer = t->n_dims - index_inner(t, &run);
-
-	/* The range from the first element to the last was the last one. */
-	ix->n_dims = r->first_dim;
-	ix->n_extents = r->first_extent;
-	r->n_dims = (uint8_t)t->n_dims;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		ix->dims[ix->n_dims++] = (int64_t)t->dims[d];
-	r->content_bytes = t->elements * width;
-	for (uint64_t n = t->elements / run; n > 0; n--) {
-		uint64_t from = t->from;
-
-		for (uint32_t d = 0; d < outer; d++)
-			from += at[d] * t->strides[d];
-		ix->extents[ix->n_extents++] = (struct rsh_extent){
-			f->storages[t->storage].offset + from * width,
-			run * width,
-		};
-		for (uint32_t d = outer; d-- > 0 && ++at[d] == t->dims[d];)
-			at[d] = 0;
-	}
-	r->n_extents = ix->n_extents - r->first_extent;
-}
 
 /* Appends the order of the dimensions to the name of a tensor that is not in
  * row-major order.  *n_runs is 0 if it has no gaps. */
@@ -252,12 +235,10 @@ int rsh_torch_index(struct rsh_torch_file *f, const struct rsh_byte_source *src,
 		uint64_t n_runs;
 
 		if (index_name_order(&f->arena_, &t, by_name, &n_runs) ||
-		    torch_index_add(ix, f, &t, names)) {
+		    torch_index_add(ix, f, &t, n_runs, names)) {
 			rsh_ckpt_index_free(ix);
 			return rsh_error_nomem(err);
 		}
-		if (n_runs > 0)
-			index_add_runs(ix, f, &t);
 	}
 	ix->summed = full && ix->n_records > 0 && n_unsummed == 0;
 	/* The names in a file are unique, so this cannot fail. */
@@ -288,28 +269,6 @@ struct torch_offering {
 	struct rsh_offer *offers;
 	uint32_t n;
 };
-
-/* Makes the part of a tensor whose elements are contiguous. */
-static int offer_part(struct torch_offering *o,
-		      const struct rsh_torch_tensor *t,
-		      const struct rsh_torch_layout *l, uint32_t number,
-		      struct rsh_offer *out)
-{
-	struct rsh_recipe_part *p =
-		rsh_arena_array(o->arena, struct rsh_recipe_part, 1);
-
-	if (!p)
-		return -ENOMEM;
-	p->tensor = number;
-	p->box.n_dims = t->n_dims;
-	for (uint32_t d = 0; d < t->n_dims; d++) {
-		p->box.size[d] = t->dims[d];
-		p->axis[d] = l->order[d];
-	}
-	out->n_parts = 1;
-	out->parts = p;
-	return 0;
-}
 
 /* Finds the dimensions that can be factors: if they are sorted by stride, the
  * stride of each must be at least the reach of all shorter ones together.
@@ -406,6 +365,7 @@ static int offer_tensor(struct torch_offering *o,
 		rsh_ckpt_find(ix, rsh_names_find(o->view->names, t->name,
 						 strlen(t->name)));
 	struct rsh_offer *out = &o->offers[o->n];
+	struct rsh_recipe_part *p;
 	struct rsh_torch_layout l;
 	uint32_t number;
 	int rc;
@@ -427,13 +387,23 @@ static int offer_tensor(struct torch_offering *o,
 		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims,
 		.dims = t->dims,
 	};
-	if (l.dense && rsh_torch_is_row_major(l.order, t->n_dims))
-		out->same = number + 1;
-	else if (l.dense)
-		rc = offer_part(o, t, &l, number, out) ? rsh_error_nomem(err) :
-							 0;
-	else
+	if (!l.dense) {
 		rc = offer_all_factored(o, t, &l, number, out, err);
+	} else if (rsh_torch_is_row_major(l.order, t->n_dims)) {
+		out->same = number + 1;
+	} else {
+		p = rsh_arena_array(o->arena, struct rsh_recipe_part, 1);
+		if (!p)
+			return rsh_error_nomem(err);
+		out->parts = p;
+		out->n_parts = 1;
+		p->tensor = number;
+		p->box.n_dims = t->n_dims;
+		for (uint32_t d = 0; d < t->n_dims; d++) {
+			p->box.size[d] = t->dims[d];
+			p->axis[d] = l.order[d];
+		}
+	}
 	o->n += rc == 0;
 	return rc;
 }

@@ -60,31 +60,6 @@ static int list_add(struct cutting *c, struct cut_list *l, uint64_t from,
 	return rsh_push(l->v, l->n, l->cap, (struct rsh_ranks_run){ from, n });
 }
 
-/* Appends the indexes at `from` .. `from` + n - 1 of a list to another one; *at
- * and *skipped say where the search for `from` goes on, because calls
- * ascend. */
-static int list_take(struct cutting *c, const struct cut_list *of,
-		     uint64_t from, uint64_t n, size_t *at, uint64_t *skipped,
-		     struct cut_list *to)
-{
-	int rc = 0;
-
-	while (*at < of->n && *skipped + of->v[*at].n <= from)
-		*skipped += of->v[(*at)++].n;
-	while (rc == 0 && n > 0 && *at < of->n) {
-		const struct rsh_ranks_run *r = &of->v[*at];
-		const uint64_t within = from - *skipped;
-		const uint64_t k = rsh_min_u64(n, r->n - within);
-
-		rc = list_add(c, to, r->from + within, k);
-		from += k;
-		n -= k;
-		if (within + k == r->n)
-			*skipped += of->v[(*at)++].n;
-	}
-	return rc;
-}
-
 static uint64_t cut_ceil(uint64_t length, uint64_t n)
 {
 	return length / n + (length % n != 0);
@@ -99,20 +74,32 @@ static int list_cut(struct cutting *c, const struct cut_list *of,
 				       c->strided &&
 				       p->kind == RSH_RANKS_STRIDED ?
 					       p->factor : 1);
+	/* Parts ascend, so the search for their runs goes on. */
+	const struct rsh_ranks_run *run = of->v, *end = of->v + of->n;
 	uint64_t skipped = 0;
-	size_t at = 0;
 	int rc = 0;
 
 	for (uint64_t from = 0; from < of->length && rc == 0; from += part) {
 		const uint64_t n = rsh_min_u64(part, of->length - from);
 		const uint64_t piece = cut_ceil(n, n_ranks);
 		const uint64_t begin = rsh_min_u64(n, piece * rank);
+		uint64_t at = from + begin;
+		uint64_t left = rsh_min_u64(piece, n - begin);
 
 		if (!cut_spend(c))
 			return -EFBIG;
-		rc = list_take(c, of, from + begin,
-			       rsh_min_u64(piece, n - begin), &at, &skipped,
-			       to);
+		while (run < end && skipped + run->n <= at)
+			skipped += (run++)->n;
+		while (rc == 0 && left > 0 && run < end) {
+			const uint64_t within = at - skipped;
+			const uint64_t k = rsh_min_u64(left, run->n - within);
+
+			rc = list_add(c, to, run->from + within, k);
+			at += k;
+			left -= k;
+			if (within + k == run->n)
+				skipped += (run++)->n;
+		}
 	}
 	return rc;
 }
