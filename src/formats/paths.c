@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* A place is a path, or a directory at the beginning of a path. */

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 int rsh_tree_add(struct rsh_tree *t, const struct rsh_row *row)

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 

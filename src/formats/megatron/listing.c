@@ -10,7 +10,6 @@
 #include "megatron_i.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"

@@ -14,7 +14,6 @@
 #include "torch_ranks_i.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/files.h"

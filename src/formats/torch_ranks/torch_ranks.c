@@ -6,7 +6,6 @@
 #include "torch_ranks_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
