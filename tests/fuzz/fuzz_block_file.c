@@ -16,9 +16,9 @@ static void sign(uint8_t *file, size_t size)
 	uint64_t hash = XXH3_64bits(file + RSH_BLOCK_FILE_HEADER,
 				    size - RSH_BLOCK_FILE_HEADER);
 
-	memcpy(file + 88, &hash, sizeof(hash));
-	hash = XXH3_64bits(file, 96);
 	memcpy(file + 96, &hash, sizeof(hash));
+	hash = XXH3_64bits(file, 104);
+	memcpy(file + 104, &hash, sizeof(hash));
 }
 
 /* What is in the file, if it is compressed, takes no more than the block. */
@@ -40,20 +40,17 @@ static void check(const uint8_t *file, size_t size)
 	uint8_t again[RSH_BLOCK_FILE_HEADER];
 	char name[RSH_BLOCK_FILE_NAME_MAX];
 	const uint8_t *const bytes = file + RSH_BLOCK_FILE_HEADER;
-	struct rsh_block_key key;
-	uint64_t hash;
-	uint32_t n;
+	const uint32_t n = (uint32_t)(size - RSH_BLOCK_FILE_HEADER);
+	struct rsh_block_key key = { 0 };
 
-	if (!rsh_block_file_parse(file, &key, &n, &hash))
-		return;
-	if (n == 0 || n > key.len || key.len == 0 || key.len > RSH_BLOCK_MAX ||
-	    key.offset + key.len > key.file.size)
-		abort();
+	/* The key that the file says, as it stands in the header. */
+	memcpy(&key.file, file + 8, 64);
+	memcpy(&key.offset, file + 72, 8);
+	memcpy(&key.len, file + 80, 4);
 	rsh_block_file_name(&key, name);
 	if (!rsh_block_file_is_name(name))
 		abort();
-	/* As the cache does, which looks at the size before. */
-	if (n != size - RSH_BLOCK_FILE_HEADER ||
+	if (key.len > RSH_BLOCK_MAX ||
 	    !rsh_block_file_check(file, &key, bytes, n))
 		return;
 	if (n < key.len)

@@ -31,14 +31,6 @@ static void block_word_put(uint8_t *at, uint64_t v)
 	memcpy(at, &v, sizeof(v));
 }
 
-static uint64_t block_word_get(const uint8_t *at)
-{
-	uint64_t v;
-
-	memcpy(&v, at, sizeof(v));
-	return le64toh(v);
-}
-
 static void block_key_write(const struct rsh_block_key *key, uint8_t *out)
 {
 	uint64_t words[KEY_WORDS];
@@ -80,45 +72,13 @@ void rsh_block_file_header(const struct rsh_block_key *key,
 	block_word_put(header + HASH_AT, XXH3_64bits(header, HASH_AT));
 }
 
-bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
-			  struct rsh_block_key *key, uint32_t *n,
-			  uint64_t *hash)
-{
-	uint64_t words[KEY_WORDS], offset, len, stored;
-
-	if (memcmp(header, magic, sizeof(magic)) != 0 ||
-	    block_word_get(header + HASH_AT) != XXH3_64bits(header, HASH_AT))
-		return false;
-	for (size_t i = 0; i < KEY_WORDS; i++)
-		words[i] = block_word_get(header + KEY_AT + 8 * i);
-	offset = words[FILE_WORDS];
-	len = words[FILE_WORDS + 1];
-	stored = block_word_get(header + STORED_AT);
-	*key = (struct rsh_block_key){ .offset = offset,
-				       .len = (uint32_t)len };
-	memcpy(&key->file, words, sizeof(words[0]) * FILE_WORDS);
-	if (key->file.mtime_nsec > UINT32_MAX || len == 0 ||
-	    len > RSH_BLOCK_MAX || offset > key->file.size ||
-	    len > key->file.size - offset || stored == 0 || stored > len)
-		return false;
-	*n = (uint32_t)stored;
-	*hash = block_word_get(header + BYTES_HASH_AT);
-	return true;
-}
-
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  const struct rsh_block_key *key,
 			  const void *bytes, uint32_t n)
 {
-	uint8_t found[8 * KEY_WORDS], wanted[8 * KEY_WORDS];
-	struct rsh_block_key in_file;
-	uint32_t stored;
-	uint64_t hash;
+	uint8_t wanted[RSH_BLOCK_FILE_HEADER];
 
-	if (!rsh_block_file_parse(header, &in_file, &stored, &hash))
-		return false;
-	block_key_write(&in_file, found);
-	block_key_write(key, wanted);
-	return memcmp(found, wanted, sizeof(found)) == 0 && stored == n &&
-	       XXH3_64bits(bytes, n) == hash;
+	rsh_block_file_header(key, bytes, n, wanted);
+	return n > 0 && n <= key->len &&
+	       memcmp(header, wanted, sizeof(wanted)) == 0;
 }

@@ -45,11 +45,6 @@ bool rsh_block_file_is_name(const char *name);
 void rsh_block_file_header(const struct rsh_block_key *key,
 			   const void *bytes, uint32_t n,
 			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
-/* Reads an untrusted header.  Returns false if it is damaged or its values are
- * impossible. */
-bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
-			  struct rsh_block_key *key, uint32_t *n,
-			  uint64_t *hash);
 /* Returns whether the header and n bytes are those that were written for the
  * key. */
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
