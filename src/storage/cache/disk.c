@@ -38,11 +38,6 @@
 
 #define TEMP_SUFFIX ".tmp"
 
-struct rsh_disk_look {
-	uint64_t total;   /* bytes that the files use on disk */
-	uint64_t removed; /* how many files were removed */
-};
-
 /* No write takes ten minutes, so the process of such an old temporary file has
  * ended. */
 #define TEMP_AGE 600
@@ -56,7 +51,8 @@ struct pass {
 	uint64_t by_age[N_AGES];
 	unsigned cut;      /* files of a higher age are removed */
 	uint64_t cut_rest; /* and this many bytes of that age */
-	struct rsh_disk_look look;
+	uint64_t total;    /* bytes that the files use on disk */
+	uint64_t removed;  /* how many files were removed */
 };
 
 /* Returns how many bytes a file of this size uses on disk. */
@@ -90,15 +86,15 @@ static void trim_remove(struct pass *p, const char *name, uint64_t cost)
 {
 	if (unlinkat(p->dirfd, name, 0) != 0)
 		return;
-	p->look.removed++;
-	p->look.total -= cost;
+	p->removed++;
+	p->total -= cost;
 }
 
 static void trim_count(struct pass *p, const char *name, const struct stat *st)
 {
 	const uint64_t cost = rsh_disk_cost((uint64_t)st->st_size);
 
-	p->look.total += cost;
+	p->total += cost;
 	if (!trim_is_temp(name))
 		p->by_age[trim_age(p, st)] += cost;
 	else if (st->st_mtim.tv_sec < p->now - TEMP_AGE)
@@ -142,35 +138,6 @@ static int trim_each_file(struct pass *p,
 	}
 	rc = errno;
 	closedir(dir);
-	return rc;
-}
-
-/* Scans the files of the directory.  If they use more than `limit`, it removes
- * the least recently used ones until they use `target` or less.  Temporary
- * files of killed processes are removed once they are ten minutes old.  Returns
- * 0 or a positive errno. */
-static int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
-			 struct rsh_disk_look *out)
-{
-	cleanup_free struct pass *p = calloc(1, sizeof(*p));
-	int rc;
-
-	if (!p)
-		return ENOMEM;
-	p->dirfd = dirfd;
-	p->now = time(NULL);
-	rc = trim_each_file(p, trim_count);
-	if (rc == 0 && p->look.total > limit) {
-		uint64_t excess = p->look.total - target;
-
-		/* The files of the age `cut` and older have these bytes. */
-		p->cut = N_AGES - 1;
-		while (p->cut && p->by_age[p->cut] < excess)
-			excess -= p->by_age[p->cut--];
-		p->cut_rest = excess;
-		rc = trim_each_file(p, trim_remove_old);
-	}
-	*out = p->look;
 	return rc;
 }
 
@@ -397,28 +364,45 @@ static int disk_block_write(struct rsh_disk *d, struct disk_block *b)
 	return -rsh_file_replace(d->fd, name, temp, 0600, block_file_write, b);
 }
 
-/* Makes room for `cost` more bytes within the limit.  Returns 0, a positive
- * errno, or EFBIG if there is no room. */
+/* Makes room for `cost` more bytes within the limit.  It scans the files of the
+ * directory now and then and, if they use too much, removes the least recently
+ * used ones until there is some room.  Temporary files of killed processes are
+ * removed once they are ten minutes old.  Returns 0, a positive errno, or EFBIG
+ * if there is no room. */
 static int disk_make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
 {
-	const uint64_t target = d->bound - d->bound / 8;
-	struct rsh_disk_look look;
+	const uint64_t limit = d->bound - cost;
+	cleanup_free struct pass *p = NULL;
 	int rc;
 
 	if (cost > d->bound)
 		return EFBIG;
-	if (d->looked && d->total + cost <= d->bound &&
-	    d->since_look < d->bound / 16)
+	if (d->looked && d->total <= limit && d->since_look < d->bound / 16)
 		return 0;
-	rc = rsh_disk_look(d->fd, d->bound - cost,
-			   rsh_min_u64(target, d->bound - cost), &look);
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return ENOMEM;
+	p->dirfd = d->fd;
+	p->now = time(NULL);
+	rc = trim_each_file(p, trim_count);
+	if (rc == 0 && p->total > limit) {
+		uint64_t excess = p->total -
+			rsh_min_u64(d->bound - d->bound / 8, limit);
+
+		/* The files of the age `cut` and older have these bytes. */
+		p->cut = N_AGES - 1;
+		while (p->cut && p->by_age[p->cut] < excess)
+			excess -= p->by_age[p->cut--];
+		p->cut_rest = excess;
+		rc = trim_each_file(p, trim_remove_old);
+	}
 	if (rc)
 		return rc;
-	*removed += look.removed;
+	*removed += p->removed;
 	d->looked = true;
-	d->total = look.total;
+	d->total = p->total;
 	d->since_look = 0;
-	return d->total + cost <= d->bound ? 0 : EFBIG;
+	return d->total <= limit ? 0 : EFBIG;
 }
 
 enum outcome { WRITTEN, FAILED, LEFT };
