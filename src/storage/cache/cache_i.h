@@ -267,10 +267,19 @@ struct rsh_servers_tally {
 	unsigned errors, rejected;
 };
 
-/* Allows values of up to `largest` bytes of content from now on. */
-void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest);
-uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s);
-const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s);
+struct rsh_cache_servers {
+	/* These do not change while there is a cache. */
+	struct rsh_value_key key;
+	unsigned timeout_ms;
+	uint64_t retry_ns, wait_ns;
+	uint32_t largest; /* bytes of a value */
+	uint32_t n;
+	struct rsh_cache_server *v;
+
+	pthread_mutex_t lock;
+	pthread_cond_t freed; /* a link is idle, or one more may be made */
+	bool ready;           /* these two are */
+};
 
 /* Returns the server of a group of blocks; RSH_SERVER_NONE if all have
  * failed. */

@@ -32,7 +32,7 @@
 /* After this many bad values in a row a server counts as failed. */
 #define BAD_VALUES_MAX 8
 
-struct server {
+struct rsh_cache_server {
 	char *host;
 	uint16_t port;
 	struct rsh_address address;
@@ -50,20 +50,6 @@ struct server {
 	uint64_t off_until;
 	uint64_t doubt_until; /* claims there may be stale */
 	unsigned n_bad;   /* bad values since the last good one */
-};
-
-struct rsh_cache_servers {
-	/* These do not change. */
-	struct rsh_value_key key;
-	unsigned timeout_ms;
-	uint64_t retry_ns, wait_ns;
-	uint32_t largest;
-	uint32_t n;
-	struct server *v;
-
-	pthread_mutex_t lock;
-	pthread_cond_t freed; /* a link is idle, or one more may be made */
-	bool ready;           /* these two are */
 };
 
 /* ---- the list ---- */
@@ -132,7 +118,7 @@ int rsh_cache_servers_check(const char *list, struct rsh_error *err)
 
 /* ---- opening ---- */
 
-static int server_take(struct server *v, const char *host, unsigned port)
+static int server_take(struct rsh_cache_server *v, const char *host, unsigned port)
 {
 	const struct addrinfo how = {
 		.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV,
@@ -263,25 +249,10 @@ uint16_t rsh_cache_servers_port(const struct rsh_cache_servers *s, size_t i)
 	return i < s->n ? s->v[i].port : 0;
 }
 
-void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest)
-{
-	s->largest = largest + RSH_VALUE_HEADER;
-}
-
-uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s)
-{
-	return s->wait_ns;
-}
-
-const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s)
-{
-	return &s->key;
-}
-
 /* ---- which are used ---- */
 
 /* The lock is held. */
-static bool server_may_be_asked(const struct server *v)
+static bool server_may_be_asked(const struct rsh_cache_server *v)
 {
 	return v->address.len &&
 	       (!v->off || (!v->probing && rsh_clock_ns() >= v->off_until));
@@ -290,7 +261,7 @@ static bool server_may_be_asked(const struct server *v)
 /* The server with the greatest weight stores the group (rendezvous hashing).
  * So the groups of a failed server go to all others evenly, and no other group
  * moves. */
-static uint64_t server_weight(const struct server *v, const uint64_t group[2])
+static uint64_t server_weight(const struct rsh_cache_server *v, const uint64_t group[2])
 {
 	const uint64_t words[3] = {
 		htole64(group[0]), htole64(group[1]), htole64(v->id),
@@ -325,7 +296,7 @@ bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
 
 /* Stops using the server for a while, and logs one line for all failures until
  * it works again.  The lock is held. */
-static void server_stop(struct rsh_cache_servers *s, struct server *v,
+static void server_stop(struct rsh_cache_servers *s, struct rsh_cache_server *v,
 			const char *why)
 {
 	v->off = true;
@@ -341,7 +312,7 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 
 /* Notes that a request succeeded; NULL: one that returned a correct value.  The
  * lock is held. */
-static void server_works(const struct rsh_cache_servers *s, struct server *v,
+static void server_works(const struct rsh_cache_servers *s, struct rsh_cache_server *v,
 			 rsh_link_request_fn *fn)
 {
 	if (v->off)
@@ -356,7 +327,7 @@ static void server_works(const struct rsh_cache_servers *s, struct server *v,
 
 void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 {
-	struct server *v = &s->v[server];
+	struct rsh_cache_server *v = &s->v[server];
 
 	rsh_hold_lock(&s->lock);
 	v->n_bad = good ? 0 : v->n_bad + 1;
@@ -377,7 +348,7 @@ struct visit {
 
 /* Takes a link.  Returns false if the server is not used, or if its links are
  * in use for too long. */
-static bool server_enter(struct rsh_cache_servers *s, struct server *v,
+static bool server_enter(struct rsh_cache_servers *s, struct rsh_cache_server *v,
 			 struct visit *out)
 {
 	const uint64_t until = rsh_clock_ns() + s->timeout_ms * NS_PER_MS;
@@ -425,7 +396,7 @@ static const char *request_why(int code)
 
 /* Returns the link, NULL if it was closed, and notes the result of the
  * request. */
-static void server_leave(struct rsh_cache_servers *s, struct server *v,
+static void server_leave(struct rsh_cache_servers *s, struct rsh_cache_server *v,
 			 const struct visit *visit, rsh_link_request_fn *fn,
 			 int code)
 {
@@ -465,7 +436,7 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
 			rsh_link_request_fn *fn, void *ctx)
 {
-	struct server *v;
+	struct rsh_cache_server *v;
 	struct visit visit;
 	int code;
 

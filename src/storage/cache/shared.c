@@ -22,21 +22,17 @@
  * others. */
 #define LEASE_SECONDS 10
 
-/* Those are the items of one server in which a request is interested. */
+/* The items of one server are got together. */
 struct share {
 	struct rsh_cache_servers *servers;
 	struct rsh_item *items;
 	size_t n;
 	uint32_t server;
-	enum rsh_item_state wanted;
 };
 
-static bool share_has(const struct share *sh, const struct rsh_item *item)
+static bool item_is_sought(const struct rsh_item *item)
 {
-	return item->server == sh->server &&
-	       (item->state == sh->wanted ||
-		(sh->wanted == RSH_ITEM_WANTED &&
-		 item->state == RSH_ITEM_TAKEN));
+	return item->state == RSH_ITEM_WANTED || item->state == RSH_ITEM_TAKEN;
 }
 
 /* Takes what stands behind the header of a value that is the item's.  False if
@@ -64,7 +60,7 @@ static void item_take_value(const struct share *sh, struct rsh_item *item,
 
 	if (n == lease && memcmp(value, RSH_VALUE_LEASE, lease) == 0) {
 		item->state = RSH_ITEM_TAKEN;
-	} else if (rsh_value_check(rsh_servers_key(sh->servers), item->digest,
+	} else if (rsh_value_check(&sh->servers->key, item->digest,
 				   value, n, item->len) &&
 		   item_take_content(item, value + RSH_VALUE_HEADER,
 				     n - RSH_VALUE_HEADER)) {
@@ -97,9 +93,8 @@ static int share_get(struct rsh_link *l, void *ctx)
 	for (size_t i = 0; i < sh->n && n < RSH_LINK_NAMES; i++) {
 		struct rsh_item *item = &sh->items[i];
 
-		if (!share_has(sh, item) &&
-		    !(item->server == sh->server &&
-		      item->state == RSH_ITEM_FREE))
+		if (item->server != sh->server ||
+		    (!item_is_sought(item) && item->state != RSH_ITEM_FREE))
 			continue;
 		item->state = RSH_ITEM_FREE;
 		names[n++] = item->name;
@@ -124,12 +119,11 @@ static void servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 			size_t n, struct rsh_servers_tally *tally)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct share sh = { s, items, n, items[i].server,
-				    RSH_ITEM_WANTED };
+		struct share sh = { s, items, n, items[i].server };
 		bool found = false;
 		int code;
 
-		if (!share_has(&sh, &items[i]))
+		if (!item_is_sought(&items[i]))
 			continue;
 		if (items[i].server == RSH_SERVER_NONE) {
 			items[i].state = RSH_ITEM_ALONE;
@@ -233,7 +227,7 @@ static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
 
 	if (j->bytes && value) {
 		memcpy(value + RSH_VALUE_HEADER, j->bytes, item.stored);
-		rsh_value_seal(rsh_servers_key(sh->servers), item.digest, value,
+		rsh_value_seal(&sh->servers->key, item.digest, value,
 			       item.stored, item.len);
 		code = rsh_servers_request(sh->servers, item.server, item_put,
 					   &put);
@@ -332,7 +326,7 @@ static void lookup_name(struct rsh_cache *c, const struct rsh_cache_block *b,
 		.state = RSH_ITEM_WANTED, .content = b->mem, .len = key.len,
 	};
 	rsh_value_digest(file, words, item->digest);
-	rsh_value_name(rsh_servers_key(c->shared->servers), item->digest,
+	rsh_value_name(&c->shared->servers->key, item->digest,
 		       item->name);
 }
 
@@ -474,7 +468,7 @@ static bool lookup_has(const struct rsh_lookup *h, bool taken)
 /* Returns the minimum time to wait for a claim. */
 static uint64_t shared_least_wait(const struct rsh_shared *sh)
 {
-	return rsh_min_u64(WAIT_LEAST_NS, rsh_servers_wait_ns(sh->servers));
+	return rsh_min_u64(WAIT_LEAST_NS, sh->servers->wait_ns);
 }
 
 /* If blocks are not stored in time, because a node has failed or a claim is
@@ -483,7 +477,7 @@ static uint64_t shared_least_wait(const struct rsh_shared *sh)
 static void lookup_judge(struct rsh_shared *sh, const struct rsh_lookup *h,
 		       unsigned late, bool came)
 {
-	const uint64_t all = rsh_servers_wait_ns(sh->servers);
+	const uint64_t all = sh->servers->wait_ns;
 
 	if (came)
 		sh->wait_ns = all;
@@ -566,8 +560,8 @@ int rsh_shared_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 		rc = rsh_cache_servers_open(&opts->servers, &sh->servers, err);
 	if (rc)
 		return rc;
-	rsh_servers_begin(sh->servers, c->block_bytes);
-	sh->wait_ns = rsh_servers_wait_ns(sh->servers);
+	sh->servers->largest = c->block_bytes + RSH_VALUE_HEADER;
+	sh->wait_ns = sh->servers->wait_ns;
 	return 0;
 }
 
