@@ -434,6 +434,18 @@ static int request_bypass(struct read_request *rq, uint64_t offset, void *buf,
 	return -rc;
 }
 
+/* Copies n bytes of a block that the caller uses, after the first `skip`;
+ * `content` is what rsh_block_content() returned under the lock.  Returns false
+ * if the block is compressed and damaged. */
+static bool block_copy(const struct rsh_cache_block *b, const uint8_t *content,
+		       size_t skip, uint8_t *buf, size_t n)
+{
+	if (!content)
+		return rsh_unpack_part(b->mem, b->packed, b->len, skip, buf, n);
+	memcpy(buf, content + skip, n);
+	return true;
+}
+
 /* Copies from the run and releases it; *got is the number of bytes.  Returns 0,
  * or -EIO if a compressed block is damaged.  The lock is held, and given up for
  * the copy. */
@@ -452,11 +464,7 @@ static int run_copy_out(struct rsh_cache *c, struct block_run *run,
 		const struct rsh_cache_block *b = run->blocks[i];
 
 		taken[i] = (size_t)rsh_min_u64(b->len - skip, len - total);
-		if (contents[i])
-			memcpy(buf + total, contents[i] + skip, taken[i]);
-		else
-			good &= rsh_unpack_part(b->mem, b->packed, b->len, skip,
-						buf + total, taken[i]);
+		good &= block_copy(b, contents[i], skip, buf + total, taken[i]);
 		total += taken[i];
 		skip = 0;
 	}
@@ -566,26 +574,6 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 
 /* ---- what is there already ---- */
 
-/* Copies a part of a block in memory.  The lock is held, and given up
- * meanwhile. */
-static bool block_copy(struct rsh_cache *c, struct rsh_cache_block *b,
-		       uint32_t skip, uint8_t *buf, size_t n)
-{
-	const uint8_t *content;
-	bool good = true;
-
-	rsh_block_ref(c, b);
-	content = rsh_block_content(b);
-	pthread_mutex_unlock(&c->lock);
-	if (content)
-		memcpy(buf, content + skip, n);
-	else
-		good = rsh_unpack_part(b->mem, b->packed, b->len, skip, buf, n);
-	pthread_mutex_lock(&c->lock);
-	rsh_block_unhold(c, b);
-	return good;
-}
-
 /* Copies a part of block `number`, from the directory by way of *room, which is
  * allocated if it is NULL. */
 static bool block_peek(const struct read_request *rq, uint64_t number,
@@ -600,8 +588,16 @@ static bool block_peek(const struct read_request *rq, uint64_t number,
 
 	pthread_mutex_lock(&c->lock);
 	b = rsh_block_find(c, rq->file, number);
-	if (b && b->state == RSH_BLOCK_PLAIN)
-		good = block_copy(c, b, skip, buf, n);
+	if (b && b->state == RSH_BLOCK_PLAIN) {
+		const uint8_t *content;
+
+		rsh_block_ref(c, b);
+		content = rsh_block_content(b);
+		pthread_mutex_unlock(&c->lock);
+		good = block_copy(b, content, skip, buf, n);
+		pthread_mutex_lock(&c->lock);
+		rsh_block_unhold(c, b);
+	}
 	on_disk = !b && rsh_file_is_on_disk(c, rq->file);
 	key = (struct rsh_block_key){
 		.file = c->files.files[rq->file],
