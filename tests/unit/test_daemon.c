@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,6 +26,7 @@
 #include <cmocka.h>
 
 #include "app/daemon/daemon_i.h"
+#include "rsh/app/control_client.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
 
@@ -317,6 +320,45 @@ static void test_calls_are_refused(void **state)
 	}
 }
 
+/* ---- asking a mount ---- */
+
+/* Asks as another user; without the right to change its group the process does
+ * not ask as root instead.  Returns a positive errno. */
+static int ask_as_another(bool with_group)
+{
+	static const char *const names[] = { "config" };
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2];
+	struct rsh_mounted m = { .user = 65534, .group = 65534 };
+	json_t *all;
+
+	snprintf(m.path, sizeof(m.path), "%s", tree);
+	if (syscall(SYS_capget, &head, caps))
+		return errno;
+	if (!with_group)
+		caps[0].effective &= ~(1u << CAP_SETGID);
+	if (syscall(SYS_capset, &head, caps))
+		return errno;
+	return -rsh_control_ask(&m, true, names, 1, 10000, &all);
+}
+
+static void test_asks_as_user(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	for (int with_group = 0; with_group < 2; with_group++) {
+		const pid_t pid = fork();
+		int status;
+
+		if (pid == 0)
+			_exit(ask_as_another(with_group));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status) == EPERM, !with_group);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -329,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_mount_does_not_answer),
 		cmocka_unit_test(test_parent_dies),
 		cmocka_unit_test(test_calls_are_refused),
+		cmocka_unit_test(test_asks_as_user),
 	};
 
 	return cmocka_run_group_tests_name("cli_daemon", tests, setup,

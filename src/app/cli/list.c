@@ -24,7 +24,7 @@ static const char *state_of(const struct rsh_mounted *m, json_t **all)
 	const int rc = rsh_control_ask(m, true, names, 2, ANSWER_MS, all);
 
 	if (rc)
-		return rc == -EACCES ? "of another user" :
+		return rc == -EACCES || rc == -EPERM ? "of another user" :
 		       rc == -ENOTCONN ? "its daemon has ended" :
 		       rc == -ETIMEDOUT ? "does not answer" : "unknown";
 	return json_integer_value(json_object_get(json_object_get(

@@ -97,8 +97,8 @@ static void answer_by_pipe(int pipe, const struct rsh_mounted *m, bool as_user,
 	/* The kernel refuses a mount without -o allow_other to all but its
 	 * user, root included. */
 	if (as_user && geteuid() == 0 &&
-	    setresgid(m->group, m->group, m->group) == 0 &&
-	    setresuid(m->user, m->user, m->user))
+	    (setresgid(m->group, m->group, m->group) ||
+	     setresuid(m->user, m->user, m->user)))
 		rc = -EPERM;
 	for (size_t i = 0; rc == 0 && i < n; i++) {
 		json_t *file = NULL;
