@@ -12,13 +12,18 @@
 #include <stddef.h>
 #include <string.h>
 
-#if defined(HAVE_FUSE_PASSTHROUGH)
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#if defined(HAVE_FUSE_PASSTHROUGH) || !defined(HAVE_FUSE_CUSTOM_IO)
 
 int rsh_device_attach(struct rsh_server *s)
 {
-	(void)s;
 	return 0;
 }
+
+#endif
+
+#if defined(HAVE_FUSE_PASSTHROUGH)
 
 void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
 {
@@ -30,7 +35,6 @@ void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
 bool rsh_device_ask_passthrough(struct rsh_server *s,
 				struct fuse_conn_info *conn, unsigned below)
 {
-	(void)s;
 	if (!(conn->capable & FUSE_CAP_PASSTHROUGH))
 		return false;
 	conn->want |= FUSE_CAP_PASSTHROUGH;
@@ -43,7 +47,6 @@ int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
 {
 	int id;
 
-	(void)s;
 	rsh_libfuse_listen(refused);
 	id = fuse_passthrough_open(req, fd);
 	rsh_libfuse_listen(NULL);
@@ -53,7 +56,6 @@ int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
 void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
 			      int id)
 {
-	(void)s;
 	fuse_passthrough_close(req, id);
 }
 
@@ -179,13 +181,11 @@ int rsh_device_attach(struct rsh_server *s)
 /* note_init() has set may_map. */
 void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
 {
-	(void)s, (void)conn;
 }
 
 bool rsh_device_ask_passthrough(struct rsh_server *s,
 				struct fuse_conn_info *conn, unsigned below)
 {
-	(void)conn;
 	s->stack_depth = s->may_pass ? below + 1 : 0;
 	return s->may_pass;
 }
@@ -196,7 +196,6 @@ int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
 	struct backing_map map = { .fd = fd };
 	int id = ioctl(fuse_session_fd(s->session), BACKING_OPEN, &map);
 
-	(void)req;
 	if (id > 0)
 		return id;
 	rsh_error_set(refused, errno, "%s", strerror(errno));
@@ -208,40 +207,29 @@ void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
 {
 	uint32_t number = (uint32_t)id;
 
-	(void)req;
 	ioctl(fuse_session_fd(s->session), BACKING_CLOSE, &number);
 }
 
 void rsh_device_reply_backing(struct fuse_file_info *fi, int id)
 {
-	(void)fi;
 	next_backing = id;
 }
 
 #else
 
-int rsh_device_attach(struct rsh_server *s)
-{
-	(void)s;
-	return 0;
-}
-
 void rsh_device_init(struct rsh_server *s, struct fuse_conn_info *conn)
 {
-	(void)s, (void)conn;
 }
 
 bool rsh_device_ask_passthrough(struct rsh_server *s,
 				struct fuse_conn_info *conn, unsigned below)
 {
-	(void)s, (void)conn, (void)below;
 	return false;
 }
 
 int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
 			    struct rsh_error *refused)
 {
-	(void)s, (void)req, (void)fd;
 	rsh_error_set(refused, ENOSYS, "%s", strerror(ENOSYS));
 	return 0;
 }
@@ -249,12 +237,10 @@ int rsh_device_backing_open(const struct rsh_server *s, fuse_req_t req, int fd,
 void rsh_device_backing_close(const struct rsh_server *s, fuse_req_t req,
 			      int id)
 {
-	(void)s, (void)req, (void)id;
 }
 
 void rsh_device_reply_backing(struct fuse_file_info *fi, int id)
 {
-	(void)fi, (void)id;
 }
 
 #endif

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "rsh/util/compat.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -175,20 +176,13 @@ int rsh_mountpoint_fd(const char *mountpoint)
 	return (int)fd;
 }
 
-/* Returns whether the process has CAP_SYS_ADMIN in CapEff of
- * /proc/self/status. */
 static bool may_call_mount(void)
 {
-	FILE *f = fopen("/proc/self/status", "re");
-	unsigned long long caps = 0;
-	char line[256];
+	char caps[32];
 
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "CapEff: %llx", &caps) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return caps >> CAP_SYS_ADMIN & 1;
+	return rsh_file_line("/proc/self/status", "CapEff:", caps,
+			     sizeof(caps)) &&
+	       strtoull(caps, NULL, 16) >> CAP_SYS_ADMIN & 1;
 }
 
 /* Returns whether fusermount3 is in a directory in which libfuse searches for

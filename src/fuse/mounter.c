@@ -370,9 +370,9 @@ static int ask_by_name(struct rsh_mounter *m, char command, const char *name)
 	       ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
 }
 
-int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
+int rsh_mounter_find(void *mounter, const char *name, int fd[2])
 {
-	cleanup_fd int from = ask_by_name(m, FIND, name);
+	cleanup_fd int from = ask_by_name(mounter, FIND, name);
 	int open[MOST_FDS];
 	size_t n;
 	size_t used = 0;
@@ -391,10 +391,9 @@ int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
 	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
 }
 
-int rsh_mounter_look_up(struct rsh_mounter *m, const char *host, char *to,
-			size_t size)
+int rsh_mounter_look_up(void *mounter, const char *host, char *to, size_t size)
 {
-	cleanup_fd int from = ask_by_name(m, LOOK_UP, host);
+	cleanup_fd int from = ask_by_name(mounter, LOOK_UP, host);
 	int fd[MOST_FDS];
 	size_t n;
 	ssize_t got;

@@ -115,7 +115,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		 struct rsh_error *err)
 {
 	struct rsh_reshard *v = calloc(1, sizeof(*v));
-	int rc = 0;
+	int rc;
 
 	if (!v)
 		return rsh_error_nomem(err);
@@ -123,19 +123,12 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	v->replicas = cfg->plan.replicas;
 	v->output = cfg->output;
 	v->names = rsh_names_new();
-	if (!v->names)
-		rc = rsh_error_nomem(err);
-	if (rc == 0)
-		rc = rsh_vfs_load_strategies(cfg, v->names, &v->src, &v->dst,
-					     err);
-	if (rc == 0)
-		rc = reshard_open_source(v, cfg, err);
-	if (rc == 0)
-		rc = rsh_vfs_load_weights(v, cfg, err);
-	if (rc == 0)
-		rc = rsh_vfs_take_candidate(v, cfg, err);
-	if (rc == 0)
-		rc = rsh_reshard_build(v, cfg, err);
+	rc = !v->names ? rsh_error_nomem(err) :
+	     rsh_vfs_load_strategies(cfg, v->names, &v->src, &v->dst, err) ?:
+	     reshard_open_source(v, cfg, err) ?:
+	     rsh_vfs_load_weights(v, cfg, err) ?:
+	     rsh_vfs_take_candidate(v, cfg, err) ?:
+	     rsh_reshard_build(v, cfg, err);
 	if (rc) {
 		rsh_vfs_free(&v->vfs);
 		return rc;

@@ -380,12 +380,8 @@ int rsh_steps_open(const struct rsh_steps_config *cfg, struct rsh_vfs **out,
 
 	if (!s)
 		return rsh_error_nomem(err);
-	if (pthread_mutex_init(&s->lock, NULL)) {
-		free(s);
-		return rsh_error_nomem(err);
-	}
-	if (rsh_clock_cond_init(&s->changed)) {
-		pthread_mutex_destroy(&s->lock);
+	if (pthread_mutex_init(&s->lock, NULL) ||
+	    rsh_clock_cond_init(&s->changed)) {
 		free(s);
 		return rsh_error_nomem(err);
 	}

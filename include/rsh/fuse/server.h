@@ -101,12 +101,11 @@ int rsh_mounter_start(const struct rsh_server_options *o,
  * the server had before it dropped them, and returns the results of find() in
  * fd.  The caller owns the descriptors; a negative number is an -errno.
  * Returns 0 or -errno: -ETIMEDOUT after RSH_FIND_SECONDS.  Any thread may call
- * it. */
-int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2]);
+ * it; `mounter` is a struct rsh_mounter. */
+int rsh_mounter_find(void *mounter, const char *name, int fd[2]);
 #define RSH_FIND_SECONDS 3
 /* Does the same with the option look_up(), and returns its text and result. */
-int rsh_mounter_look_up(struct rsh_mounter *m, const char *host, char *to,
-			size_t size);
+int rsh_mounter_look_up(void *mounter, const char *host, char *to, size_t size);
 /* Ends the process and waits until it has ended.  It has to be called after the
  * server is freed.  The object is not freed, because threads that are stuck in
  * a read may still use it. */

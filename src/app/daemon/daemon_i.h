@@ -144,8 +144,6 @@ struct rsh_facts {
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 		   rsh_mount_planner *plan);
 void rsh_facts_clear(struct rsh_facts *f);
-/* Returns the number of plans: one for each virtual file of a conversion. */
-uint32_t rsh_facts_n_plans(const struct rsh_facts *f);
 /* This is the `make` of rsh_control_options; its context is a struct
  * rsh_facts. */
 int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,

@@ -40,15 +40,6 @@ void rsh_facts_clear(struct rsh_facts *f)
 	json_decref(f->identity);
 }
 
-uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
-{
-	struct rsh_vfs_view view;
-
-	return rsh_vfs_view(f->tree, &view) ?
-	       rsh_plan_n_files(view.plan) /
-		       rsh_plan_files_of_rank(view.plan) : 0;
-}
-
 /* ---- stats, metrics ---- */
 
 static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)

@@ -263,14 +263,18 @@ static int add_control(struct service *s, struct rsh_error *err)
 	struct rsh_control_options co = {
 		.make = rsh_facts_make,
 		.ctx = &s->facts,
+		.steps = rsh_vfs_has_steps(s->vfs),
 	};
+	struct rsh_vfs_view view;
 	int rc = rsh_facts_init(&s->facts, s->options, s->plan);
 
 	s->facts.tree = s->vfs;
 	s->facts.io = s->io;
 	s->facts.cache_bytes = cache_bytes(s);
-	co.n_plans = rsh_facts_n_plans(&s->facts);
-	co.steps = rsh_vfs_has_steps(s->vfs);
+	/* There is a plan of each virtual file of a conversion. */
+	if (rsh_vfs_view(s->vfs, &view))
+		co.n_plans = rsh_plan_n_files(view.plan) /
+			     rsh_plan_files_of_rank(view.plan);
 	rc = rc ?: rsh_control_add(s->vfs, &co);
 	return rc ? rsh_error_nomem(err) : 0;
 }
@@ -336,16 +340,6 @@ static int ask_to_open(void *ctx, const char *path)
 	return fd[1];
 }
 
-static int ask_to_look_up(void *ctx, const char *host, char *to, size_t size)
-{
-	return rsh_mounter_look_up(ctx, host, to, size);
-}
-
-static int ask_to_find(void *ctx, const char *name, int fd[2])
-{
-	return rsh_mounter_find(ctx, name, fd);
-}
-
 /* Libraries, keys and host names must be loaded now, because the sandbox blocks
  * them later.  The secrets are then removed from the environment. */
 static int open_network(struct service *s, struct rsh_error *err)
@@ -401,7 +395,7 @@ static int confine_service(struct service *s, struct rsh_error *err)
 		if (s->objects[i])
 			rsh_objects_set_opener(
 				s->objects[i], &(struct rsh_objects_opener){
-					ask_to_open, ask_to_look_up,
+					ask_to_open, rsh_mounter_look_up,
 					s->so.mounter });
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
 	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects,
@@ -415,7 +409,8 @@ static void add_reading(struct service *s, struct rsh_source_options *files)
 	files->store.place = s->objects[0];
 	files->store.joined = s->objects + 1;
 	files->store.n_joined = N_OBJECTS - 1;
-	s->opener = (struct rsh_store_opener){ ask_to_find, s->so.mounter };
+	s->opener = (struct rsh_store_opener){ rsh_mounter_find,
+						 s->so.mounter };
 	files->store.opener = s->so.mounter ? &s->opener : NULL;
 }
 

@@ -115,8 +115,6 @@ int rsh_mounted_find(const char *given, struct rsh_mounted *m)
 {
 	int rc = resolve_parent(given, m->path, sizeof(m->path));
 
-	m->n = 0;
-	*m->type = *m->source = '\0';
 	rc = rc ?: look_up(m);
 	if (rc == 0 && m->n)
 		return 0;
