@@ -29,19 +29,55 @@ int rsh_library_load(const char *file, const char *package, const char *what,
 	return 0;
 }
 
-int rsh_library_load_crypto(const char *what,
-			    const struct rsh_library_symbol *symbols, size_t n,
-			    struct rsh_error *err)
-{
-	static const char *const files[] = {
-		"libcrypto.so.3", "libcrypto.so.1.1",
-	};
-	static const char package[] = "libssl3 (RPM: openssl-libs)";
-	struct rsh_error ignored = RSH_ERROR_INIT;
+/* These have the same meaning in OpenSSL 3 and 1.1. */
+static struct {
+	const void *(*sha256)(void);
+	int (*digest)(const void *data, size_t n, uint8_t *out, unsigned *n_out,
+		      const void *hash, void *engine);
+	uint8_t *(*hmac)(const void *hash, const void *key, int n_key,
+			 const uint8_t *data, size_t n, uint8_t *out,
+			 unsigned *n_out);
+} crypto;
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		if (rsh_library_load(files[i], package, what, symbols, n,
-				     &ignored) == 0)
-			return 0;
-	return rsh_library_load(files[0], package, what, symbols, n, err);
+bool rsh_sha256(const void *data, size_t n, uint8_t out[RSH_SHA256_BYTES])
+{
+	unsigned got = 0;
+
+	return crypto.digest(data, n, out, &got, crypto.sha256(), NULL) &&
+	       got == RSH_SHA256_BYTES;
+}
+
+bool rsh_hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
+		     uint8_t out[RSH_SHA256_BYTES])
+{
+	unsigned got = 0;
+
+	return crypto.hmac(crypto.sha256(), key, (int)n_key, data, n, out,
+			   &got) && got == RSH_SHA256_BYTES;
+}
+
+int rsh_crypto_load(const char *what, struct rsh_error *err)
+{
+	/* The sentence is about the newest one. */
+	static const char *const files[] = {
+		"libcrypto.so.3", "libcrypto.so.1.1", "libcrypto.so.3",
+	};
+	const struct rsh_library_symbol symbols[] = {
+		{ "EVP_sha256", &crypto.sha256 },
+		{ "EVP_Digest", &crypto.digest },
+		{ "HMAC", &crypto.hmac },
+	};
+	uint8_t out[RSH_SHA256_BYTES];
+	int rc = -ENOENT;
+
+	for (int i = 0; rc && i < 3; i++)
+		rc = rsh_library_load(files[i], "libssl3 (RPM: openssl-libs)",
+				      what, symbols,
+				      sizeof(symbols) / sizeof(symbols[0]),
+				      i < 2 ? NULL : err);
+	if (rc == 0 && (!rsh_sha256("", 0, out) ||
+			!rsh_hmac_sha256("", 0, "", 0, out)))
+		rc = rsh_error_set(err, EIO, "%s: libcrypto cannot compute "
+				   "SHA-256", what);
+	return rc;
 }

@@ -7,6 +7,8 @@
 #include "rsh/util/thread.h"
 
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -133,6 +135,24 @@ char *rsh_secret_dup(const char *s)
 	char *copy = s ? rsh_secret_alloc(n) : NULL;
 
 	return copy ? memcpy(copy, s, n) : NULL;
+}
+
+char *rsh_secret_format(const char *fmt, ...)
+{
+	char *text = NULL;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	if (n >= 0)
+		text = rsh_secret_alloc((size_t)n + 1);
+	va_start(ap, fmt);
+	if (text)
+		vsnprintf(text, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	return text;
 }
 
 void *rsh_secret_calloc(size_t n, size_t elem)

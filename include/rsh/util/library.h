@@ -7,7 +7,9 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "rsh/util/error.h"
 
@@ -27,8 +29,17 @@ int rsh_library_load(const char *file, const char *package, const char *what,
 
 /* The first two arguments for libcurl. */
 #define RSH_LIBRARY_CURL "libcurl.so.4", "libcurl4 (RPM: libcurl)"
-/* Loads libcrypto of OpenSSL 3, or of 1.1 where that is missing: the symbols
- * are those that have the same meaning in both. */
-int rsh_library_load_crypto(const char *what,
-			    const struct rsh_library_symbol *symbols, size_t n,
-			    struct rsh_error *err);
+
+/* ---- SHA-256 of libcrypto, of OpenSSL 3 or else 1.1 ---- */
+
+#define RSH_SHA256_BYTES 32
+
+/* Loads libcrypto, which the functions below need, and lets it open its own
+ * files now and not when it is too late.  Returns 0, or -errno with a sentence
+ * that begins with `what`. */
+int rsh_crypto_load(const char *what, struct rsh_error *err);
+/* Return false if memory is out. */
+bool rsh_sha256(const void *data, size_t n, uint8_t out[RSH_SHA256_BYTES]);
+/* `out` may be the key. */
+bool rsh_hmac_sha256(const void *key, size_t n_key, const void *data, size_t n,
+		     uint8_t out[RSH_SHA256_BYTES]);

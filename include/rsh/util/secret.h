@@ -13,6 +13,8 @@ void *rsh_secret_calloc(size_t n, size_t elem);
 void *rsh_secret_realloc(void *p, size_t size);
 void rsh_secret_free(void *p);
 char *rsh_secret_dup(const char *s); /* NULL gives NULL */
+char *rsh_secret_format(const char *fmt, ...)
+	__attribute__((format(printf, 1, 2)));
 
 /* Overwrites n bytes with zeros, though nothing reads them afterwards. */
 void rsh_secret_wipe(void *p, size_t n);

@@ -125,9 +125,7 @@ static void doctor_limits(struct rsh_run *run)
 	const uint64_t least = mapped < resident ? mapped : resident;
 	struct rlimit files = { 0 };
 
-	rsh_text_bytes((uint64_t)sysconf(_SC_PHYS_PAGES) *
-		       (uint64_t)sysconf(_SC_PAGESIZE), free_text,
-		       sizeof(free_text));
+	rsh_text_bytes(rsh_physical_memory(), free_text, sizeof(free_text));
 	if (least == RSH_MEMORY_UNLIMITED)
 		doctor_tell(run, "memory", GOOD, "%s, no limit", free_text);
 	else
@@ -252,26 +250,19 @@ static void doctor_objects(struct rsh_run *run)
 
 /* ---- SOURCE ---- */
 
-/* Returns SOURCE as it was given, from rsh_secret_dup(): `ls` needs the secrets
+/* Returns SOURCE as it was given, in secret memory: `ls` needs the secrets
  * that were taken off an address, and takes them off its own arguments. */
 static char *doctor_operand(const struct rsh_options *o)
 {
 	const char *source = o->vfs.source, *user = o->objects.user;
 	const char *query = o->objects.query, *host = strstr(source, "://");
 	const int scheme = host ? (int)(host - source) + 3 : 0;
-	cleanup_free char *text = NULL;
-	char *operand;
 
-	if (!host || (!user && !query))
-		return rsh_secret_dup(source);
-	text = rsh_text_format("%.*s%s%s%s%s%s", scheme, source,
-			       user ? user : "", user ? "@" : "",
-			       source + scheme, query ? "?" : "",
-			       query ? query : "");
-	operand = rsh_secret_dup(text);
-	if (text)
-		rsh_secret_wipe(text, strlen(text));
-	return operand;
+	return rsh_secret_format("%.*s%s%s%s%s%s", scheme, source,
+				 host && user ? user : "",
+				 host && user ? "@" : "", source + scheme,
+				 host && query ? "?" : "",
+				 host && query ? query : "");
 }
 
 /* Runs `ls` of SOURCE.  Returns its exit status.  If the output is JSON, *said

@@ -25,14 +25,7 @@
 
 static const char magic[8] = { 'r', 's', 'h', 'v', 'a', 'l', '2', '\n' };
 
-enum { CHECK_BYTES = 32, MAGIC_AT = 32, DIGEST_AT = 40, LENGTH_AT = 56 };
-
-static struct {
-	const void *(*sha256)(void);
-	uint8_t *(*hmac)(const void *hash, const void *key, int n_key,
-			 const uint8_t *data, size_t n, uint8_t *out,
-			 unsigned *n_out);
-} crypto;
+enum { CHECK_BYTES = RSH_SHA256_BYTES, MAGIC_AT = 32, DIGEST_AT = 40, LENGTH_AT = 56 };
 
 /* ---- the key ---- */
 
@@ -40,11 +33,9 @@ static bool value_hash(const struct rsh_value_key *key, const uint8_t *data,
 		       size_t n, uint8_t out[CHECK_BYTES])
 {
 	XXH128_canonical_t hash;
-	unsigned got = 0;
 
 	if (key->bytes)
-		return crypto.hmac(crypto.sha256(), key->bytes, (int)key->n,
-				   data, n, out, &got) && got == CHECK_BYTES;
+		return rsh_hmac_sha256(key->bytes, key->n, data, n, out);
 	XXH128_canonicalFromHash(&hash, XXH3_128bits(data, n));
 	memset(out, 0, CHECK_BYTES);
 	memcpy(out, hash.digest, sizeof(hash.digest));
@@ -54,9 +45,6 @@ static bool value_hash(const struct rsh_value_key *key, const uint8_t *data,
 int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 		       struct rsh_error *err)
 {
-	const struct rsh_library_symbol symbols[] = {
-		{ "EVP_sha256", &crypto.sha256 }, { "HMAC", &crypto.hmac },
-	};
 	static const uint8_t nothing[1];
 	uint8_t check[CHECK_BYTES];
 	cleanup_fd int fd = -1;
@@ -66,8 +54,7 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 	*out = (struct rsh_value_key){ 0 };
 	if (!path)
 		return 0;
-	rc = rsh_library_load_crypto("--cache-key-file", symbols,
-				     sizeof(symbols) / sizeof(symbols[0]), err);
+	rc = rsh_crypto_load("--cache-key-file", err);
 	if (rc)
 		return rc;
 	out->bytes = malloc(KEY_MAX);
@@ -81,10 +68,8 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 		return rsh_error_set(err, EINVAL, "%s: the key has %zd bytes; "
 				     "it must have at least %d", path, n, KEY_MIN);
 	out->n = (size_t)n;
-	/* The library opens its own files now, and not when it is too late. */
 	if (!value_hash(out, nothing, sizeof(nothing), check))
-		return rsh_error_set(err, EIO, "--cache-key-file: libcrypto "
-				     "cannot compute SHA-256");
+		return rsh_error_nomem(err);
 	memcpy(out->print, check, sizeof(out->print));
 	return 0;
 }

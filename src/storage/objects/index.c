@@ -71,10 +71,8 @@ static int probe_one(struct rsh_objects *o, const char *name,
 		     struct rsh_http_answer *out, struct rsh_error *err)
 {
 	static const char *const headers[] = { "Range: bytes=0-0", NULL };
-	cleanup_free char *what =
-		rsh_text_format("%s%s%s", o->url, *name ? "/" : "", name);
-	cleanup_secret char *address = *name ? rsh_object_address(o, name) :
-					       rsh_object_own_address(o);
+	cleanup_free char *what = rsh_object_what(o, name);
+	cleanup_secret char *address = rsh_object_address(o, name);
 	char first = '\0';
 	struct object_request q = {
 		.address = address, .what = what, .sign = true,
@@ -248,7 +246,7 @@ static int index_load(struct rsh_objects *o, const char *prefix,
 {
 	const char *name = o->index ? o->index : INDEX_OF_MODEL;
 	cleanup_secret char *address = rsh_object_address(o, name);
-	cleanup_free char *what = rsh_text_format("%s/%s", o->url, name);
+	cleanup_free char *what = rsh_object_what(o, name);
 	struct object_get g = {
 		.q.address = address, .q.what = what, .q.sign = true,
 		.q.deadline = rsh_object_deadline(o), .max = INDEX_MAX,

@@ -466,7 +466,7 @@ static int keys_ask(struct rsh_objects *o, struct object_get *g,
 		    const char *name, const char *value, struct rsh_error *err)
 {
 	cleanup_secret char *header =
-		value ? rsh_object_header(name, value) : NULL;
+		value ? rsh_secret_format("%s: %s", name, value) : NULL;
 	const char *headers[] = { header, NULL };
 
 	if (value && !header)

@@ -65,7 +65,7 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_object_listing *out, struct rsh_error *err)
 {
-	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
+	return rsh_objects_find_libraries(err);
 }
 
 int rsh_objects_list_single(struct rsh_objects *o, const char *name,
@@ -82,7 +82,7 @@ void rsh_object_listing_clear(struct rsh_object_listing *l)
 int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 		     uint64_t deadline, struct rsh_error *err)
 {
-	return rsh_error_set(err, ENOSYS, "this program was built without object storage");
+	return rsh_objects_find_libraries(err);
 }
 
 void rsh_objects_stats_get(const struct rsh_objects *o,

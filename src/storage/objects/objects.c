@@ -122,7 +122,7 @@ int rsh_objects_find_libraries(struct rsh_error *err)
 	return rsh_library_load(RSH_LIBRARY_CURL, "s3:// and https://", NULL, 0,
 				err) ?:
 	       rsh_listing_start(err) ?:
-	       rsh_library_load_crypto("s3:// with keys", NULL, 0, err);
+	       rsh_crypto_load("s3:// with keys", err);
 }
 
 int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
@@ -139,7 +139,7 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 	rc = objects_fill(o, url, opts ? opts : &none, err) ?:
 	     rsh_object_curl_start(err);
 	if (rc == 0 && o->is_s3 && o->origin != KEYS_NONE)
-		rc = rsh_object_sign_start(o->url, err);
+		rc = rsh_crypto_load(o->url, err);
 	rc = rc ?: rsh_listing_start(err);
 	if (rc) {
 		rsh_objects_free(o);

@@ -150,12 +150,13 @@ int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 			  struct rsh_error *err);
 /* Reads a host and the port behind it, which are s[0 .. n). */
 bool rsh_object_port(const char *s, size_t n, uint16_t usual, uint16_t *out);
-/* Returns the address of an object, which the caller frees by
- * rsh_secret_free().  NULL means out of memory. */
+/* Returns the address of an object, or with "" the opened address itself
+ * without a slash at its end, which the caller frees by rsh_secret_free().
+ * NULL means out of memory. */
 char *rsh_object_address(const struct rsh_objects *o, const char *name);
-/* Returns the opened address itself, without a slash at its end, for
- * rsh_secret_free(). */
-char *rsh_object_own_address(const struct rsh_objects *o);
+/* Returns the name of an object for messages, from malloc; NULL means out of
+ * memory. */
+char *rsh_object_what(const struct rsh_objects *o, const char *name);
 /* How a page of a listing is asked for. */
 struct object_list_at {
 	bool is_first_version; /* of the protocol, which has keys for tokens */
@@ -351,10 +352,6 @@ struct object_get {
 int rsh_object_get(struct rsh_objects *o, struct object_get *g,
 		   object_perform *perform, struct rsh_error *err);
 
-/* Returns "NAME: VALUE" in secret memory, for rsh_secret_free(); NULL means out
- * of memory. */
-char *rsh_object_header(const char *name, const char *value);
-
 /* Sets the address of the token service if the keys are those of a role of a
  * web identity.  If `ignores` is true the environment does not set it. */
 int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
@@ -369,9 +366,6 @@ int rsh_object_sts_find(struct rsh_objects *o, bool ignores,
 /* The header with which the requester pays. */
 #define RSH_OBJECT_PAYS "x-amz-request-payer:requester"
 
-/* Loads libcrypto.  Returns 0, or -errno with a sentence that begins with
- * `url`. */
-int rsh_object_sign_start(const char *url, struct rsh_error *err);
 /* Returns the header "Authorization" of a GET of this address, in secret
  * memory, for rsh_secret_free(); NULL means out of memory.  `date` is the
  * header "x-amz-date" ("20260102T030405Z"); the others that are signed are

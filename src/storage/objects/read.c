@@ -171,8 +171,7 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object_range *r,
 				     object->name);
 	if (q.len == 0)
 		return 0;
-	what = rsh_text_format("%s%s%s", o->url, *object->name ? "/" : "",
-			       object->name);
+	what = rsh_object_what(o, object->name);
 	if (!what)
 		return rsh_error_nomem(err);
 	q.what = what;

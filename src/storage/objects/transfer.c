@@ -228,16 +228,6 @@ static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
 
 /* ---- libcurl ---- */
 
-char *rsh_object_header(const char *name, const char *value)
-{
-	const size_t n = strlen(name) + strlen(value) + 3;
-	char *h = rsh_secret_alloc(n);
-
-	if (h)
-		snprintf(h, n, "%s: %s", name, value);
-	return h;
-}
-
 /* Adds a header, and frees it. */
 static void transfer_add_secret(struct object_transfer *t, char *header)
 {
@@ -261,8 +251,8 @@ static void transfer_sign(struct object_transfer *t,
 		 "%Y%m%dT%H%M%SZ", &tm);
 	transfer_add_header(t, text);
 	if (keys->token)
-		transfer_add_secret(t, rsh_object_header(
-			"x-amz-security-token", keys->token));
+		transfer_add_secret(t, rsh_secret_format(
+			"x-amz-security-token: %s", keys->token));
 	transfer_add_secret(t, rsh_object_sign(
 		t->requests->address, t->objects->region, keys,
 		t->objects->pays, text + sizeof(name) - 1));

@@ -142,30 +142,22 @@ static char *url_take(struct url_text *t, const char *query)
 
 /* ---- addresses of objects ---- */
 
-char *rsh_object_own_address(const struct rsh_objects *o)
+char *rsh_object_what(const struct rsh_objects *o, const char *name)
 {
-	struct url_text t = { NULL };
-
-	url_add(&t, o->base);
-	if (o->prefix[0]) {
-		url_add(&t, "/");
-		url_encode(&t, o->prefix, true);
-	}
-	if (t.s && t.s[t.len - 1] == '/')
-		t.s[--t.len] = '\0';
-	return url_take(&t, o->query);
+	return rsh_text_format("%s%s%s", o->url, *name ? "/" : "", name);
 }
 
 char *rsh_object_address(const struct rsh_objects *o, const char *name)
 {
 	struct url_text t = { NULL };
 
-	if (!*name)
-		return rsh_object_own_address(o);
 	url_add(&t, o->base);
-	url_add(&t, "/");
+	if (*name || o->prefix[0])
+		url_add(&t, "/");
 	url_encode(&t, o->prefix, true);
 	url_encode(&t, name, true);
+	if (!*name && t.s && t.s[t.len - 1] == '/')
+		t.s[--t.len] = '\0';
 	return url_take(&t, o->query);
 }
 
