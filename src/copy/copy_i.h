@@ -127,15 +127,16 @@ struct rsh_digest {
 	uint64_t *sums; /* [record] */
 };
 
-/* Begins a digest.  `sums` has room for n elements.  The caller owns it, and
- * the records.  Returns 0 or -ENOMEM. */
+/* Begins a digest of a file with n records, which the caller owns.  Returns 0
+ * or -ENOMEM. */
 int rsh_digest_init(struct rsh_digest *d,
-		    const struct rsh_manifest_record *records, uint32_t n,
-		    uint64_t *sums);
+		    const struct rsh_manifest_record *records, uint32_t n);
 void rsh_digest_clear(struct rsh_digest *d);
 rsh_copy_sink rsh_digest_sink; /* ctx: a struct rsh_digest */
-/* Returns the digest of the file, after its last byte. */
-uint64_t rsh_digest_end(struct rsh_digest *d);
+/* Returns the digest of the file, after its last byte, and sets those of
+ * `records`, which may be NULL. */
+uint64_t rsh_digest_end(struct rsh_digest *d,
+			struct rsh_manifest_record *records);
 
 /* ---- the origin of files in a manifest (origin.c) ---- */
 
@@ -203,12 +204,13 @@ struct rsh_manifest_writer {
 	const struct rsh_origin *origin;
 	const struct rsh_copy_list *list;
 	struct rsh_known *known; /* [file of the list] */
-	char *path;   /* path of the manifest */
-	char *name;   /* last part of the path; the names of the record and of
-		       * `fresh` contain it */
-	char *record; /* name of the record */
-	char *fresh;  /* temporary name of the new manifest */
-	char *lock;
+	struct rsh_arena arena; /* of the names, and of `known` */
+	const char *path;   /* path of the manifest */
+	const char *name;   /* last part of the path; the names of the record
+			     * and of `fresh` contain it */
+	const char *record; /* name of the record */
+	const char *fresh;  /* temporary name of the new manifest */
+	const char *lock;
 	int dirfd;
 	int lock_fd; /* -1: the lock is not held */
 	int record_fd;

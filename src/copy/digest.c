@@ -14,14 +14,14 @@
 #include "rsh/util/mem.h"
 
 int rsh_digest_init(struct rsh_digest *d,
-		    const struct rsh_manifest_record *records, uint32_t n,
-		    uint64_t *sums)
+		    const struct rsh_manifest_record *records, uint32_t n)
 {
 	*d = (struct rsh_digest){
 		.file = XXH3_createState(), .record = XXH3_createState(),
-		.records = records, .n = n, .sums = sums,
+		.records = records, .n = n,
+		.sums = rsh_alloc_array(n, sizeof(*d->sums)),
 	};
-	if (!d->file || !d->record) {
+	if (!d->file || !d->record || !d->sums) {
 		rsh_digest_clear(d);
 		return -ENOMEM;
 	}
@@ -34,6 +34,7 @@ void rsh_digest_clear(struct rsh_digest *d)
 {
 	XXH3_freeState(d->file);
 	XXH3_freeState(d->record);
+	free(d->sums);
 	*d = (struct rsh_digest){ 0 };
 }
 
@@ -68,9 +69,12 @@ int rsh_digest_sink(void *ctx, const uint8_t *data, size_t len, uint64_t offset)
 	return 0;
 }
 
-uint64_t rsh_digest_end(struct rsh_digest *d)
+uint64_t rsh_digest_end(struct rsh_digest *d,
+			struct rsh_manifest_record *records)
 {
 	end_records(d, UINT64_MAX);
+	for (uint32_t i = 0; records && i < d->n; i++)
+		records[i].xxh3 = d->sums[i];
 	return XXH3_64bits_digest(d->file);
 }
 
@@ -78,7 +82,7 @@ int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
 		       size_t order, const char *dir, struct rsh_answer *out)
 {
 	struct rsh_place at = { .order = order, .dir = dir, .name = f->path };
-	const uint64_t sum = rsh_digest_end(d);
+	const uint64_t sum = rsh_digest_end(d, NULL);
 	uint32_t n = 0;
 
 	for (uint32_t i = f->n_records; i-- > 0;)

@@ -23,6 +23,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/option.h"
 #include "rsh/util/text.h"
 
 /* After each so many bytes, writing them to the disk is started, so that the
@@ -143,12 +144,12 @@ static int has_exported(const struct job *j, const struct rsh_manifest_file *k,
 			int fd)
 {
 	struct rsh_digest d;
-	int rc = rsh_digest_init(&d, NULL, 0, NULL);
+	int rc = rsh_digest_init(&d, NULL, 0);
 
 	if (rc)
 		return rc;
 	rc = digest_exported(&j->options->control, fd, k->size, &d) ?:
-	     rsh_digest_end(&d) == k->xxh3;
+	     rsh_digest_end(&d, NULL) == k->xxh3;
 	rsh_digest_clear(&d);
 	return rc;
 }
@@ -332,18 +333,16 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	struct rsh_manifest_file file = { .path = f->path, .size = f->size };
 	struct rsh_manifest_record *records;
 	struct stat st = { 0 };
-	uint64_t *sums;
 	int rc = rsh_copy_records(j->vfs, f, arena, &records, &file.n_records);
 	const struct rsh_copy_control silent = {
 		.stop = j->options->control.stop
 	};
 	struct writing w = { .fd = t->fd };
 
-	sums = rsh_arena_array(arena, uint64_t, file.n_records);
-	if (rc || !sums)
-		return -ENOMEM;
+	if (rc)
+		return rc;
 	file.records = records;
-	rc = rsh_digest_init(&w.digest, file.records, file.n_records, sums);
+	rc = rsh_digest_init(&w.digest, file.records, file.n_records);
 	rsh_copy_items_init(&w.items, j->vfs, f);
 	w.in_item = rsh_copy_items_next(&w.items, &w.item);
 	/* Reserve room, so that a full disk is found early and the file is
@@ -356,7 +355,7 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	if (rc == 0 && w.items.framing)
 		rc = digest_exported(&silent, t->fd, f->size, &w.digest);
 	if (rc == 0)
-		file.xxh3 = rsh_digest_end(&w.digest);
+		file.xxh3 = rsh_digest_end(&w.digest, records);
 	rsh_digest_clear(&w.digest);
 	if (rc == 0 && (fstat(t->fd, &st) != 0 ||
 			fchmod(t->fd, mode_for(j, f, st.st_gid)) != 0 ||
@@ -373,8 +372,6 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 		rc = has_exported(j, &file, t->fd);
 		rc = rc > 0 ? 0 : rc ?: -EBADE;
 	}
-	for (uint32_t k = 0; k < file.n_records; k++)
-		records[k].xxh3 = sums[k];
 	return rc ?: rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
@@ -489,7 +486,7 @@ static int find_todo(struct job *j, struct rsh_error *err)
 static int write_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
-	uint64_t memory, room, bytes = 0;
+	uint64_t room, bytes = 0;
 	struct statvfs fs;
 	int rc;
 
@@ -505,9 +502,8 @@ static int write_all(struct job *j, struct rsh_error *err)
 	/* The page cache should keep source files, since several files may need
 	 * them.  Written files are not read again, except by --verify, which
 	 * must read them from the disk. */
-	memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
-		 (uint64_t)sysconf(_SC_PAGESIZE);
-	j->drop_pages = j->options->verify || bytes > memory / 4;
+	j->drop_pages = j->options->verify ||
+			bytes > rsh_physical_memory() / 4;
 	if (c->begin)
 		c->begin(c->ctx, j->options->verify ? 2 * bytes : bytes);
 	rc = rsh_parallel_for(c->n_jobs, j->n_todo - j->n_last, write_todo, j,

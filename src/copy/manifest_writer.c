@@ -248,18 +248,17 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 	s->origin = origin;
 	s->list = list;
 	s->overwrite = o->overwrite;
-	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
-	s->path = strdup(path);
-	s->name = strdup(rsh_path_name(path));
-	if (!s->known || !s->path || !s->name || !dir)
-		return rsh_error_nomem(err);
+	s->known = rsh_arena_array(&s->arena, struct rsh_known, list->n);
+	s->path = rsh_arena_format(&s->arena, "%s", path);
 	if (o->share.of)
 		snprintf(of, sizeof(of), ".%u-%u", o->share.number,
 			 o->share.of);
-	s->record = rsh_text_format(".%s%s.part", s->name, of);
-	s->lock = rsh_text_format(".%s.lock", s->name);
-	s->fresh = rsh_text_format(".%s.new", s->name);
-	if (!s->record || !s->lock || !s->fresh)
+	path = rsh_path_name(path);
+	s->name = rsh_arena_format(&s->arena, "%s", path);
+	s->record = rsh_arena_format(&s->arena, ".%s%s.part", path, of);
+	s->lock = rsh_arena_format(&s->arena, ".%s.lock", path);
+	s->fresh = rsh_arena_format(&s->arena, ".%s.new", path);
+	if (s->arena.failed || !dir)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < list->n; i++)
 		s->known[i] = (struct rsh_known){ .fd = -1 };
@@ -293,12 +292,7 @@ void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
 	free(s->others);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
-	free(s->known);
-	free(s->path);
-	free(s->name);
-	free(s->record);
-	free(s->lock);
-	free(s->fresh);
+	rsh_arena_clear(&s->arena);
 	*s = (struct rsh_manifest_writer)RSH_DRAFT_NONE;
 }
 

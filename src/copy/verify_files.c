@@ -47,7 +47,6 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 	const struct rsh_manifest_file *f;
 	struct rsh_manifest_line line;
 	cleanup_handle struct rsh_handle *h = NULL;
-	cleanup_free uint64_t *sums = NULL;
 	struct rsh_digest d;
 	struct rsh_stat st;
 	int rc = rsh_handle_open(j->tree, e->path, &h) ?:
@@ -66,9 +65,7 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 		if (rc)
 			return rc;
 		f = &line.file;
-		sums = rsh_alloc_array(f->n_records, sizeof(*sums));
-		rc = sums ? rsh_digest_init(&d, f->records, f->n_records,
-					    sums) : -ENOMEM;
+		rc = rsh_digest_init(&d, f->records, f->n_records);
 		if (rc == 0) {
 			rc = rsh_copy_feed_real(&file, j->control,
 						rsh_digest_sink, &d) ?:

@@ -98,14 +98,6 @@ static int tell_file(const struct job *j, const struct rsh_copy_file *f,
 			       PRIu64, k->size, f->size);
 }
 
-static int begin_digest(struct check *k, struct rsh_digest *d,
-			const struct rsh_manifest_record *records, uint32_t n)
-{
-	uint64_t *sums = rsh_arena_array(&k->arena, uint64_t, n);
-
-	return sums ? rsh_digest_init(d, records, n, sums) : -ENOMEM;
-}
-
 /* Reads and checks a file.  `said` is the manifest's line for the file; NULL:
  * it is not compared with a manifest. */
 static int run_check(struct job *j, size_t i, struct check *k,
@@ -131,10 +123,10 @@ static int run_check(struct job *j, size_t i, struct check *k,
 			rc = -ENOMEM;
 	}
 	if (rc == 0 && said)
-		rc = begin_digest(k, &k->by_manifest, said->records,
-				  said->n_records);
+		rc = rsh_digest_init(&k->by_manifest, said->records,
+				     said->n_records);
 	if (rc == 0 && j->options->write)
-		rc = begin_digest(k, &k->by_plan, records, n);
+		rc = rsh_digest_init(&k->by_plan, records, n);
 	if (rc == 0 && (k->fd >= 0 || k->by_manifest.file || k->by_plan.file))
 		rc = rsh_copy_feed_exported(j->vfs, j->streams, f,
 					    &j->options->control, check_sink,
@@ -160,11 +152,9 @@ static int run_check(struct job *j, size_t i, struct check *k,
 		return rc;
 	file = (struct rsh_manifest_file){
 		.path = f->path, .size = f->size,
-		.xxh3 = rsh_digest_end(&k->by_plan),
+		.xxh3 = rsh_digest_end(&k->by_plan, records),
 		.n_records = n, .records = records,
 	};
-	for (uint32_t r = 0; r < n; r++)
-		records[r].xxh3 = k->by_plan.sums[r];
 	return rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
