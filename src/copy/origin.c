@@ -128,8 +128,7 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 			realpath(cfg->source, NULL);
 	if (!out->source_path)
 		return rsh_error_file(err, errno, cfg->source);
-	rsh_source_candidate_text(view.source, rsh_source_chosen(view.source),
-				  out->step, sizeof(out->step));
+	rsh_source_chosen_text(view.source, out->step, sizeof(out->step));
 	out->head.program = PACKAGE_VERSION;
 	out->head.source = out->source_path;
 	out->head.step = out->step;

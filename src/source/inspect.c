@@ -123,6 +123,11 @@ uint32_t rsh_source_chosen(const struct rsh_source *s)
 	return s->chosen;
 }
 
+void rsh_source_chosen_text(const struct rsh_source *s, char *text, size_t size)
+{
+	rsh_source_candidate_text(s, s->chosen, text, size);
+}
+
 uint32_t rsh_source_n_files(const struct rsh_source *s)
 {
 	return s->n_files;

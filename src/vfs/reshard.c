@@ -332,9 +332,7 @@ static int reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 	case RSH_ATTRIBUTE_REPLICAS:
 		return reshard_print_replicas(v, rank, to);
 	case RSH_ATTRIBUTE_STEP:
-		rsh_source_candidate_text(v->source,
-					  rsh_source_chosen(v->source), step,
-					  sizeof(step));
+		rsh_source_chosen_text(v->source, step, sizeof(step));
 		fputs(step, to);
 		break;
 	case RSH_ATTRIBUTE_RECORD_COUNT:

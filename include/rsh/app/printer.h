@@ -72,7 +72,8 @@ struct rsh_value {
 	enum {
 		RSH_IS_END, RSH_IS_NULL, RSH_IS_BOOL, RSH_IS_TEXT, RSH_IS_JSON,
 		RSH_IS_SIGNED, RSH_IS_UNSIGNED, RSH_IS_BYTES, RSH_IS_REAL,
-		RSH_IS_SECONDS, RSH_IS_DIMS, RSH_IS_U32S, RSH_IS_CALL,
+		RSH_IS_SECONDS, RSH_IS_DIMS, RSH_IS_U32S, RSH_IS_TEXTS,
+		RSH_IS_CALL,
 	} kind;
 	enum rsh_mark mark; /* its color in a table */
 	size_t n;           /* of the array */
@@ -124,6 +125,7 @@ RSH_VALUE_OF(seconds, double, RSH_IS_SECONDS, real) /* 0.25     250 ms */
 RSH_VALUE_OF_ARRAY(dims, int64_t, RSH_IS_DIMS)   /* [2,3]       [2,3] */
 RSH_VALUE_OF_ARRAY(sizes, uint64_t, RSH_IS_DIMS)
 RSH_VALUE_OF_ARRAY(u32s, uint32_t, RSH_IS_U32S)  /* [2,3]       2 3, or - */
+RSH_VALUE_OF_ARRAY(texts, void, RSH_IS_TEXTS)    /* ["a","b"]   a, b, or - */
 
 static inline struct rsh_value rsh_v_call(rsh_value_fn *call, const void *ctx)
 {

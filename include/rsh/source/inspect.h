@@ -59,6 +59,8 @@ int rsh_source_training_state(const struct rsh_source *s,
 uint32_t rsh_source_n_listed(const struct rsh_source *s);
 /* Returns the candidate that was chosen last. */
 uint32_t rsh_source_chosen(const struct rsh_source *s);
+void rsh_source_chosen_text(const struct rsh_source *s, char *text,
+			    size_t size);
 /* This is an indexed file of the chosen candidate. */
 struct rsh_source_file_info {
 	uint32_t rank;

@@ -18,24 +18,12 @@
 #include "rsh/source/tables.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
 #include "rsh/weights/wrapped.h"
 
 /* ---- list ---- */
-
-static void put_suits(struct rsh_printer *out, const void *ctx)
-{
-	const struct rsh_rule_table *t = ctx;
-
-	rsh_json(out, "[");
-	for (uint32_t i = 0; t && i < t->n_suits; i++) {
-		rsh_json(out, "%", t->suits[i]);
-		rsh_say(out, "%%", i ? ", " : "", t->suits[i]);
-	}
-	rsh_json(out, "]");
-	rsh_say(out, t && t->n_suits ? "" : "-");
-}
 
 /* A table that cannot be read is listed with the reason. */
 static int list_tables(struct rsh_run *run)
@@ -69,7 +57,8 @@ static int list_tables(struct rsh_run *run)
 			RSH_V_IF(t, t->title), RSH_V_IF(t && t->group, t->group),
 			t ? rsh_v_text(t->title) :
 			    rsh_v_marked(RSH_MARK_BAD, rsh_v_text(why.text)),
-			rsh_v_call(put_suits, t), RSH_V_IF(!t, why.text));
+			rsh_v_texts(t ? t->suits : NULL, t ? t->n_suits : 0),
+			RSH_V_IF(!t, why.text));
 		rsh_rule_table_free(t);
 	}
 	rsh_table_list_clear(&l);
@@ -486,31 +475,28 @@ static int check_table(const struct rsh_options *o, const char *path,
 
 int rsh_convert_command(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_error *err = &run->err;
+	const bool checks = o->command->id == RSH_COMMAND_TABLE_CHECK;
+	const char *table = o->vfs.weights.table;
 	cleanup_free char *path = NULL;
-	int rc = 0;
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
+	int rc = 0;
 
 	if (o->command->id == RSH_COMMAND_TABLES)
-		rc = list_tables(run);
-	else if (o->command->id != RSH_COMMAND_TABLE_CHECK ||
-		 (strcmp(o->vfs.weights.table, RSH_TABLE_AUTO) != 0 &&
-		  strcmp(o->vfs.weights.table, RSH_TABLE_ANY) != 0))
-		rc = rsh_table_find(o->vfs.weights.table, &path, err);
-	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_CHECK)
-		rc = check_table(o, path ? path : o->vfs.weights.table, run);
-	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW &&
-	    rsh_table_is_word(path))
-		rc = rsh_error_set(err, EINVAL, "%s is a group of tables; name "
-				   "one of them (`reshardfs convert list`)",
-				   path);
-	if (rc == 0 && o->command->id == RSH_COMMAND_TABLE_SHOW) {
-		rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len,
-				    err);
-		/* A write error is detected at the end of the program. */
-		if (rc == 0)
-			(void)!fwrite(data, 1, len, stdout);
-	}
+		return list_tables(run);
+	if (!checks || !rsh_is_any(table, RSH_TABLE_AUTO, RSH_TABLE_ANY))
+		rc = rsh_table_find(table, &path, &run->err);
+	if (rc)
+		return rc;
+	if (checks)
+		return check_table(o, path ?: table, run);
+	if (rsh_table_is_word(path))
+		return rsh_error_set(&run->err, EINVAL, "%s is a group of "
+				     "tables; name one of them (`reshardfs "
+				     "convert list`)", path);
+	rc = rsh_load_whole(path, &rsh_rule_table_file, &data, &len, &run->err);
+	/* A write error is detected at the end of the program. */
+	if (rc == 0)
+		(void)!fwrite(data, 1, len, stdout);
 	return rc;
 }

@@ -24,9 +24,7 @@ static void report_export(struct rsh_printer *out, const struct rsh_work *w,
 	char step[256] = "";
 
 	if (rsh_vfs_view(w->vfs, &view))
-		rsh_source_candidate_text(view.source,
-					  rsh_source_chosen(view.source), step,
-					  sizeof(step));
+		rsh_source_chosen_text(view.source, step, sizeof(step));
 	rsh_json(out, "{source:% step:% directory:% files:{written:% kept:% "
 		 "lost:%} bytes:{written:% kept:% read:%} verified:% seconds:% "
 		 "manifest:%}", o->vfs.source, step, o->directory, r->n_written,

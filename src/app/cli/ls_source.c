@@ -280,9 +280,8 @@ static int ask_mount(struct tree *t)
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
 	if (rsh_vfs_view(vfs, &view)) {
-		rsh_source_candidate_text(view.source,
-					  rsh_source_chosen(view.source),
-					  t->takes, sizeof(t->takes));
+		rsh_source_chosen_text(view.source, t->takes,
+				       sizeof(t->takes));
 		t->n_virtual = rsh_plan_n_files(view.plan);
 		for (uint32_t i = 0; i < t->n_virtual; i++)
 			t->virtual_bytes += rsh_plan_size(view.plan, i);

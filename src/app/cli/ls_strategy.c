@@ -29,12 +29,10 @@ static void put_map(struct rsh_printer *out, const void *ctx)
 	char text[512];
 
 	rsh_json(out, "[");
-	for (uint32_t i = 0; i < it->n_map; i++) {
-		rsh_json(out, "[");
-		for (uint32_t k = 0; k < it->map[i].n; k++)
-			rsh_json(out, "%", it->map[i].axes[k]);
-		rsh_json(out, "]");
-	}
+	for (uint32_t i = 0; i < it->n_map; i++)
+		rsh_json(out, "%", rsh_v_u32s(
+				 (const uint32_t *)it->map[i].axes,
+				 it->map[i].n));
 	rsh_json(out, "]");
 	rsh_item_map_text(it, text, sizeof(text));
 	rsh_say(out, "%", text);

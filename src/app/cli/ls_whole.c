@@ -346,10 +346,7 @@ static void print_whole(struct rsh_printer *out, const struct rsh_options *o,
 		rsh_say(out, "; % value{|s} that {is|are} no tensor{|s}",
 			l->n_values);
 	rsh_say(out, "\n");
-	rsh_json(out, "values:[");
-	for (uint32_t i = 0; i < l->n_values; i++)
-		rsh_json(out, "%", l->values[i]);
-	rsh_json(out, "]");
+	rsh_json(out, "values:%", rsh_v_texts(l->values, l->n_values));
 }
 
 static int names_take(struct listed_names *n, const struct rsh_listed *l)

@@ -50,10 +50,10 @@ struct source {
 	uint32_t rank;
 	const char *path;
 	uint64_t bytes; /* bytes that all virtual files read from it */
-	size_t n_users;
+	size_t n_users, cap_users;
 	uint32_t *users; /* ranks that read it */
-	size_t cap;
-	uint32_t group;  /* lowest rank that holds the same content */
+	size_t n_replicas, cap_replicas;
+	uint32_t *replicas; /* other ranks that hold the same content */
 };
 
 struct report {
@@ -64,15 +64,12 @@ struct report {
 
 	struct source *v;
 	size_t n;
-	uint32_t *first; /* [source rank]: its group; NULL: unknown */
-	uint32_t n_first;
 };
 
 /* This is a row of a table. */
 struct row {
 	const struct report *report;
 	const struct file *file;
-	const struct source *source;
 };
 
 /* ---- what a file reads ---- */
@@ -179,8 +176,10 @@ static int collect(struct report *r, const bool *wanted)
 {
 	const struct rsh_plan *plan = r->view->plan;
 	const uint32_t n_files = rsh_plan_n_files(plan);
+	cleanup_free uint32_t *first = NULL; /* [source rank]: the lowest rank
+					      * that holds the same content */
 	struct rsh_source_view view;
-	uint32_t n;
+	uint32_t n, n_first;
 
 	rsh_source_view(r->view->source, r->view->names, &view);
 	/* Adapters have the numbers after those of the ranks. */
@@ -188,13 +187,12 @@ static int collect(struct report *r, const bool *wanted)
 	r->files = rsh_alloc_array(n_files, sizeof(*r->files));
 	r->v = calloc((size_t)n + 1, sizeof(*r->v));
 	if (!r->files || !r->v ||
-	    rsh_vfs_replicas(r->view->src, &r->first, &r->n_first))
+	    rsh_vfs_replicas(r->view->src, &first, &n_first))
 		return -ENOMEM;
 	r->n = n;
 	for (uint32_t rank = 0; rank < n; rank++)
 		r->v[rank] = (struct source){
 			.rank = rank, .path = view.path[rank],
-			.group = rank < r->n_first ? r->first[rank] : rank,
 		};
 	for (uint32_t i = 0; i < n_files; i++) {
 		struct file *f = &r->files[r->n_files];
@@ -210,9 +208,19 @@ static int collect(struct report *r, const bool *wanted)
 			s->bytes += f->sources.v[k].n;
 			if (s->n_users && s->users[s->n_users - 1] == f->rank)
 				continue;
-			if (rsh_push(s->users, s->n_users, s->cap, f->rank))
+			if (rsh_push(s->users, s->n_users, s->cap_users,
+				     f->rank))
 				return -ENOMEM;
 		}
+	}
+	for (uint32_t rank = 0; rank < n_first && rank < n; rank++) {
+		struct source *s = &r->v[rank];
+
+		for (uint32_t k = 0; s->n_users && k < n_first; k++)
+			if (k != rank && first[k] == first[rank] &&
+			    rsh_push(s->replicas, s->n_replicas,
+				     s->cap_replicas, k))
+				return -ENOMEM;
 	}
 	/* What is left are those that are read. */
 	r->n = 0;
@@ -309,24 +317,6 @@ static const struct rsh_column source_columns[] = {
 	{ NULL, NULL }
 };
 
-static void put_holders(struct rsh_printer *out, const void *ctx)
-{
-	const struct row *row = ctx;
-	const struct report *r = row->report;
-	bool any = false;
-
-	rsh_json(out, "[");
-	for (uint32_t k = 0; k < r->n_first; k++)
-		if (k != row->source->rank &&
-		    r->first[k] == row->source->group) {
-			rsh_json(out, "%", k);
-			rsh_say(out, "%%", any ? " " : "", k);
-			any = true;
-		}
-	rsh_json(out, "]");
-	rsh_say(out, any ? "" : "-");
-}
-
 /* ---- the report ---- */
 
 /* Prints the files, and adds them up to `all`. */
@@ -336,7 +326,7 @@ static void print_files(struct rsh_printer *out, const struct report *r,
 	rsh_rows(out, file_columns);
 	for (size_t i = 0; i < r->n_files; i++) {
 		const struct file *f = &r->files[i];
-		const struct row row = { r, f, NULL };
+		const struct row row = { r, f };
 		const struct rsh_value from = rsh_v_call(put_sources, f);
 
 		all->bytes += f->bytes;
@@ -359,10 +349,9 @@ static void print_sources(struct rsh_printer *out, const struct report *r)
 	rsh_rows(out, source_columns);
 	for (size_t i = 0; i < r->n; i++) {
 		const struct source *s = &r->v[i];
-		const struct row row = { r, NULL, s };
 		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
-		const struct rsh_value replicas = rsh_v_call(put_holders,
-							     &row);
+		const struct rsh_value replicas =
+			rsh_v_u32s(s->replicas, s->n_replicas);
 
 		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
 			s->path, s->bytes, users, replicas);
@@ -378,9 +367,7 @@ static void print_report(struct rsh_printer *out, const struct report *r,
 	char step[256];
 	const char *note;
 
-	rsh_source_candidate_text(r->view->source,
-				  rsh_source_chosen(r->view->source), step,
-				  sizeof(step));
+	rsh_source_chosen_text(r->view->source, step, sizeof(step));
 	rsh_json(out, "{source:% step:% notes:[", source, step);
 	for (uint32_t i = 0; (note = rsh_plan_note(r->view->plan, i)); i++)
 		rsh_json(out, "%", note);
@@ -419,10 +406,11 @@ int rsh_plan_print(struct rsh_printer *out, const char *source,
 	for (size_t i = 0; i < r.n_files; i++)
 		free(r.files[i].sources.v);
 	free(r.files);
-	for (size_t i = 0; r.v && i < r.n; i++)
+	for (size_t i = 0; r.v && i < r.n; i++) {
 		free(r.v[i].users);
+		free(r.v[i].replicas);
+	}
 	free(r.v);
-	free(r.first);
 	return rc;
 }
 

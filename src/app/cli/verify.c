@@ -96,11 +96,10 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 	rsh_json(out, "{good:% step:% files:% bytes:% compared:",
 		 rsh_v_bool(a->n_problems == 0), RSH_V_IF(*r->step, r->step),
 		 a->n_files, a->bytes);
-	if (out->json)
-		rsh_sentences_print(&compared, 0, compared.n, "", out);
-	rsh_json(out, "by_manifest:% by_plan:% by_crc:% replicas:% ranks:% "
+	rsh_json(out, "% by_manifest:% by_plan:% by_crc:% replicas:% ranks:% "
 		 "uncompared:% without_crc:% unlisted:% made_up:% "
-		 "another_conversion:% seconds:%", a->n_by_manifest,
+		 "another_conversion:% seconds:%",
+		 rsh_v_texts(compared.v, compared.n), a->n_by_manifest,
 		 a->n_by_plan, a->n_by_crc, a->n_replicas, a->n_ranks,
 		 a->uncompared, a->n_unsummed, a->n_unlisted, a->n_made_up,
 		 a->another, seconds);
@@ -122,11 +121,10 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 	rsh_json(out, "]}");
 	if (!out->json && !r->work.options->quiet) {
 		print_notes(out, r);
-		rsh_say(out, "%%% file{|s} of %, checked in %: ", r->step,
+		rsh_say(out, "%%% file{|s} of %, checked in %: %", r->step,
 			*r->step ? ": " : "", a->n_files, rsh_v_bytes(a->bytes),
-			rsh_v_seconds(seconds));
-		for (size_t i = 0; i < compared.n; i++)
-			rsh_say(out, "%%", i ? ", " : "", compared.v[i]);
+			rsh_v_seconds(seconds),
+			rsh_v_texts(compared.v, compared.n));
 		if (r->n_written)
 			rsh_say(out, ", a manifest of % file{|s} written",
 				r->n_written);
@@ -210,8 +208,7 @@ static int verify_step(struct report *r, const struct rsh_source *source,
 			 f->layout != RSH_LAYOUT_OWN && f->by_name,
 	};
 
-	rsh_source_candidate_text(source, rsh_source_chosen(source), r->step,
-				  sizeof(r->step));
+	rsh_source_chosen_text(source, r->step, sizeof(r->step));
 	return rsh_verify_source(&vs, control, &r->answer, err);
 }
 
@@ -306,8 +303,7 @@ static int ask_of_source(struct report *r, struct rsh_error *err)
 		r->answer.n_files = 0;
 		r->answer.bytes = 0;
 	}
-	rsh_source_candidate_text(view.source, rsh_source_chosen(view.source),
-				  r->step, sizeof(r->step));
+	rsh_source_chosen_text(view.source, r->step, sizeof(r->step));
 	rc = verify_plan(r, &view, err);
 	if (r->kind == RSH_VERIFY_SOURCE)
 		r->n_written = rc ? 0 : r->answer.n_files;

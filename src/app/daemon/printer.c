@@ -116,14 +116,16 @@ static void json_value(struct rsh_printer *out, const struct rsh_value *v)
 		v->call(out, v->at);
 		return;
 	}
-	if (v->kind == RSH_IS_DIMS || v->kind == RSH_IS_U32S) {
+	if (v->kind == RSH_IS_DIMS || v->kind == RSH_IS_U32S ||
+	    v->kind == RSH_IS_TEXTS) {
 		json_structure(out, '[');
-		for (size_t i = 0; i < v->n; i++) {
-			json_begin(out);
-			fprintf(out->f, "%" PRId64, v->kind == RSH_IS_DIMS ?
-				((const int64_t *)v->at)[i] :
-				((const uint32_t *)v->at)[i]);
-		}
+		for (size_t i = 0; i < v->n; i++)
+			json_value(out, &(struct rsh_value[]){
+				v->kind == RSH_IS_DIMS ?
+				rsh_v_number(((const int64_t *)v->at)[i]) :
+				v->kind == RSH_IS_U32S ?
+				rsh_v_count(((const uint32_t *)v->at)[i]) :
+				rsh_v_text(((char *const *)v->at)[i]) }[0]);
 		json_structure(out, ']');
 		return;
 	}
@@ -220,8 +222,13 @@ static void say_value(struct rsh_printer *out, const struct rsh_value *v)
 		for (size_t i = 0; i < v->n; i++)
 			fprintf(out->f, "%s%" PRIu32, i ? " " : "",
 				((const uint32_t *)v->at)[i]);
-		if (v->n == 0)
-			fputc('-', out->f);
+		fputs(v->n ? "" : "-", out->f);
+		break;
+	case RSH_IS_TEXTS:
+		for (size_t i = 0; i < v->n; i++)
+			rsh_say(out, "%%", i ? ", " : "",
+				((char *const *)v->at)[i]);
+		fputs(v->n ? "" : "-", out->f);
 		break;
 	case RSH_IS_CALL:
 		v->call(out, v->at);
@@ -453,10 +460,7 @@ void rsh_sentences_print(const struct rsh_sentences *s, size_t from, size_t end,
 			 const char *before, struct rsh_printer *out)
 {
 	out->failed |= s->failed;
-	rsh_json(out, "[");
-	for (size_t i = from; i < end; i++) {
-		rsh_json(out, "%", s->v[i]);
+	rsh_json(out, "%", rsh_v_texts(s->v + from, end - from));
+	for (size_t i = from; i < end; i++)
 		rsh_say(out, "%%\n", before, s->v[i]);
-	}
-	rsh_json(out, "]");
 }

@@ -12,6 +12,7 @@
 
 #include "rsh/app/check.h"
 #include "rsh/util/option.h"
+#include "rsh/util/text.h"
 
 /* Refuses a word that is none of the words of the command's first operand. */
 static int refuse_form(const struct rsh_command *command, const char *word,
@@ -65,10 +66,8 @@ static int check_help(struct rsh_options *o, struct rsh_error *err)
 
 static int check_completion(struct rsh_options *o, struct rsh_error *err)
 {
-	const char *shell = o->operands[0];
-
-	return strcmp(shell, "bash") && strcmp(shell, "zsh") &&
-	       strcmp(shell, "fish") ? refuse_form(o->command, shell, err) : 0;
+	return rsh_is_any(o->operands[0], "bash", "zsh", "fish") ? 0 :
+	       refuse_form(o->command, o->operands[0], err);
 }
 
 static int check_umount(struct rsh_options *o, struct rsh_error *err)
