@@ -274,7 +274,7 @@ struct rsh_cache_servers {
 	uint64_t retry_ns, wait_ns;
 	uint32_t largest; /* bytes of a value */
 	uint32_t n;
-	struct rsh_cache_server *v;
+	struct rsh_cache_server *v; /* room for RSH_CACHE_SERVERS_MAX */
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed; /* a link is idle, or one more may be made */

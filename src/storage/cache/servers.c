@@ -89,33 +89,6 @@ static bool list_next(const char **list, char host[NI_MAXHOST], unsigned *port,
 	return true;
 }
 
-static int list_count(const char *list, uint32_t *n, struct rsh_error *err)
-{
-	const char *at = list;
-	char host[NI_MAXHOST];
-	unsigned port;
-	bool good;
-
-	*n = 0;
-	while (list_next(&at, host, &port, &good)) {
-		if (!good)
-			return rsh_error_set(err, EINVAL, "--cache-servers: "
-					     "\"%s\" is not a list of "
-					     "HOST[:PORT]", list);
-		++*n;
-	}
-	return *n <= RSH_CACHE_SERVERS_MAX ? 0 :
-	       rsh_error_set(err, EINVAL, "--cache-servers: more than %d servers",
-			     RSH_CACHE_SERVERS_MAX);
-}
-
-int rsh_cache_servers_check(const char *list, struct rsh_error *err)
-{
-	uint32_t n;
-
-	return list_count(list, &n, err);
-}
-
 /* ---- opening ---- */
 
 static int server_take(struct rsh_cache_server *v, const char *host, unsigned port)
@@ -147,24 +120,33 @@ static int server_take(struct rsh_cache_server *v, const char *host, unsigned po
 	return 0;
 }
 
+/* Takes the servers of a list; `s` NULL: it is only checked. */
 static int servers_take_list(struct rsh_cache_servers *s, const char *list,
 			     struct rsh_error *err)
 {
-	uint32_t n;
+	const char *at = list;
 	char host[NI_MAXHOST];
-	unsigned port;
+	unsigned port, n = 0;
 	bool good;
-	int rc = list_count(list, &n, err);
 
-	if (rc)
-		return rc;
-	s->v = calloc(n, sizeof(*s->v));
-	if (!s->v)
-		return rsh_error_nomem(err);
-	while (list_next(&list, host, &port, &good))
-		if (server_take(&s->v[s->n++], host, port))
+	while (list_next(&at, host, &port, &good)) {
+		if (!good)
+			return rsh_error_set(err, EINVAL, "--cache-servers: "
+					     "\"%s\" is not a list of "
+					     "HOST[:PORT]", list);
+		if (n++ == RSH_CACHE_SERVERS_MAX)
+			return rsh_error_set(err, EINVAL, "--cache-servers: "
+					     "more than %d servers",
+					     RSH_CACHE_SERVERS_MAX);
+		if (s && server_take(&s->v[s->n++], host, port))
 			return rsh_error_nomem(err);
+	}
 	return 0;
+}
+
+int rsh_cache_servers_check(const char *list, struct rsh_error *err)
+{
+	return servers_take_list(NULL, list, err);
 }
 
 /* Earlier versions logged in, and then used only servers that want it. */
@@ -196,6 +178,9 @@ static int servers_init(struct rsh_cache_servers *s,
 	s->retry_ns = NS_PER_S * (o->retry_seconds ? o->retry_seconds :
 						     DEFAULT_RETRY_SECONDS);
 	s->wait_ns = NS_PER_MS * (o->wait_ms ? o->wait_ms : DEFAULT_WAIT_MS);
+	s->v = calloc(RSH_CACHE_SERVERS_MAX, sizeof(*s->v));
+	if (!s->v)
+		return rsh_error_nomem(err);
 	rc = servers_check_no_login(err) ?:
 	     rsh_value_key_read(o->key_file, &s->key, err) ?:
 	     servers_take_list(s, o->list, err);
@@ -363,23 +348,15 @@ static bool server_enter(struct rsh_cache_servers *s, struct rsh_cache_server *v
 		late = rsh_clock_wait(&s->freed, &s->lock, until) == ETIMEDOUT;
 	}
 	out->used = may && v->n_idle;
-	out->probes = may && v->off;
 	if (out->used)
 		out->link = v->idle[--v->n_idle];
 	else if (may)
-		v->n_links++;
+		out->link = rsh_link_new(-1, s->timeout_ms, s->largest);
+	v->n_links += out->link && !out->used;
+	out->probes = out->link && v->off;
 	v->probing |= out->probes;
 	pthread_mutex_unlock(&s->lock);
-	if (!may || out->link)
-		return may;
-	out->link = rsh_link_new(-1, s->timeout_ms, s->largest);
-	if (out->link)
-		return true;
-	pthread_mutex_lock(&s->lock);
-	v->n_links--;
-	v->probing &= !out->probes;
-	pthread_mutex_unlock(&s->lock);
-	return false;
+	return out->link;
 }
 
 static const char *request_why(int code)
