@@ -59,40 +59,23 @@ struct content {
 
 /* ---- one file ---- */
 
-/* Reads bytes of a record's content, as pread() does.  The content may be in
- * several extents. */
+/* Reads bytes of a record's content, as pread() does, but not beyond the end of
+ * an extent. */
 static ssize_t content_pread(const struct content *c, uint8_t *buf,
 			     size_t len, uint64_t offset)
 {
-	const struct rsh_record *r = c->record;
 	const struct rsh_extent *e = c->file->in.index->extents +
-				     r->first_extent;
-	const uint32_t file = (uint32_t)(c->file - c->job->files);
-	size_t got = 0;
+				     c->record->first_extent;
+	const struct rsh_extent *end = e + c->record->n_extents;
 
-	for (uint32_t i = 0; i < r->n_extents && got < len; i++) {
-		size_t want;
-		ssize_t n;
-
-		if (offset >= e[i].length) {
-			offset -= e[i].length;
-			continue;
-		}
-		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
-		n = rsh_source_file_pread(c->job->source, file, c->handle,
-					  buf + got, want,
-					  e[i].offset + offset);
-		if (n <= 0)
-			return n ? n : -EIO;
-		got += (size_t)n;
-		offset += (uint64_t)n;
-		/* After a short read, continue in the same extent. */
-		if (offset < e[i].length)
-			i--;
-		else
-			offset = 0;
-	}
-	return (ssize_t)got;
+	for (; e < end && offset >= e->length; e++)
+		offset -= e->length;
+	return e == end ? 0 :
+	       rsh_source_file_pread(c->job->source,
+				     (uint32_t)(c->file - c->job->files),
+				     c->handle, buf,
+				     (size_t)rsh_min_u64(len, e->length - offset),
+				     e->offset + offset);
 }
 
 static int hash_records(const struct job *j, struct file *f,
@@ -224,8 +207,9 @@ static int find_difference(const struct content *a, const struct content *b,
 		ssize_t n = content_pread(a, x, RSH_STREAM_MAX, *at);
 		ssize_t m = content_pread(b, y, RSH_STREAM_MAX, *at);
 
-		if (n <= 0 || m != n)
+		if (n <= 0 || m <= 0)
 			return n < 0 ? (int)n : m < 0 ? (int)m : 0;
+		n = n < m ? n : m;
 		if (memcmp(x, y, (size_t)n) != 0) {
 			size_t i = 0;
 
