@@ -27,7 +27,7 @@ static int load_stretch(void *ctx, const struct rsh_stretch *s)
 				  (size_t)s->length, NULL);
 }
 
-int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
+int rsh_tensor_load(void *source, const struct rsh_catalogue *c,
 		    const struct rsh_tensor *t, uint8_t *to, size_t bytes,
 		    struct rsh_error *err)
 {

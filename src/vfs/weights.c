@@ -279,15 +279,6 @@ static int weights_read(struct weights_job *k,
 	return rc;
 }
 
-static int weights_load(void *ctx, const struct rsh_catalogue *c,
-			const struct rsh_tensor *t, uint8_t *to, size_t bytes,
-			struct rsh_error *err)
-{
-	const struct weights_job *k = ctx;
-
-	return rsh_tensor_load(k->v->source, c, t, to, bytes, err);
-}
-
 static int weights_same(void *ctx, const struct rsh_offer *a,
 			const struct rsh_offer *b, struct rsh_error *err)
 {
@@ -361,17 +352,13 @@ static int weights_take_own(struct weights_job *k, struct rsh_error *err)
 	return rc;
 }
 
-static const char *table_name(const struct rsh_rule_table *t)
-{
-	return rsh_path_name(t->path);
-}
-
 static void weights_refused(void *ctx, const struct rsh_rule_table *t,
 			    const char *why)
 {
 	const struct weights_job *k = ctx;
 
-	rsh_log_info("%s: not by %s: %s", k->cfg->source, table_name(t), why);
+	rsh_log_info("%s: not by %s: %s", k->cfg->source,
+		     rsh_path_name(t->path), why);
 }
 
 /* Names and shapes may match several tables, so a note lists the others. */
@@ -385,11 +372,11 @@ static void weights_note_choice(struct weights_job *k)
 		if (w->tables.v[i] != w->table)
 			at += (size_t)snprintf(others + at, sizeof(others) - at,
 					       "%s%s", at ? ", " : "",
-					       table_name(w->tables.v[i]));
+					       rsh_path_name(w->tables.v[i]->path));
 	if (at == 0)
 		return;
 	snprintf(text, sizeof(text), "using %s; these support the model as "
-				     "well: %s", table_name(w->table), others);
+		 "well: %s", rsh_path_name(w->table->path), others);
 	weights_keep_note(k, text);
 }
 
@@ -496,7 +483,7 @@ static int weights_plan(struct weights_job *k,
 	struct rsh_offers out;
 	const struct rsh_dequantise o = {
 		.config = w->config, .type = at->dequantise,
-		.load = weights_load, .ctx = k,
+		.load = rsh_tensor_load, .ctx = k->v->source,
 	};
 	uint32_t n;
 	int rc = weights_read(k, view, err);

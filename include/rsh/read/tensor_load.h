@@ -7,9 +7,9 @@
 #include "rsh/plan/catalogue.h"
 #include "rsh/source/source.h"
 
-/* Reads all `bytes` of a tensor to `to`, for which there is room.  Returns 0,
- * or -errno with a sentence. */
-int rsh_tensor_load(struct rsh_source *source, const struct rsh_catalogue *c,
+/* Reads all `bytes` of a tensor to `to`, for which there is room; `source` is a
+ * struct rsh_source.  Returns 0, or -errno with a sentence. */
+int rsh_tensor_load(void *source, const struct rsh_catalogue *c,
 		    const struct rsh_tensor *t, uint8_t *to, size_t bytes,
 		    struct rsh_error *err);
 

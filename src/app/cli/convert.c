@@ -221,15 +221,6 @@ static void print_checked(struct checking *c)
 
 /* ---- check: the source ---- */
 
-static int check_load(void *ctx, const struct rsh_catalogue *c,
-		      const struct rsh_tensor *t, uint8_t *to, size_t bytes,
-		      struct rsh_error *err)
-{
-	const struct checking *k = ctx;
-
-	return rsh_tensor_load(k->source, c, t, to, bytes, err);
-}
-
 /* Opens the source, takes the step that a mount would try first, and makes
  * quantised weights dense, as a mount does.  Before that it loads the table, or
  * those that suit the model. */
@@ -282,7 +273,7 @@ static int check_read_source(struct checking *c, const char *path,
 	return rsh_weights_unwrap(&c->in, NULL, &c->arena, &n_wrapped, err) ?:
 	       rsh_weights_dequantise(&(struct rsh_dequantise){
 		.config = c->config, .type = v->weights.dequantise,
-		.load = check_load, .ctx = c,
+		.load = rsh_tensor_load, .ctx = c->source,
 	}, &c->arena, &c->in, err);
 }
 
