@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
+
 /* Formats into text[RSH_ERROR_TEXT_MAX] and ends what does not fit in "...". */
 static void format_cut(char *text, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
@@ -91,18 +93,12 @@ int rsh_error_nomem(struct rsh_error *err)
  * unread: an error is better than an older step. */
 bool rsh_errno_is_unread(int code)
 {
-	static const int lost[] = {
-		/* it is absent */
-		ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG,
-		/* it is being written */
-		EAGAIN, EREMCHG,
-		/* it is damaged, or is not what is read here */
-		EBADMSG, EINVAL, ENOTSUP, EFBIG, EDOM, ENOSYS, ERANGE,
-		EOVERFLOW, EILSEQ,
-	};
-
-	for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
-		if (code == lost[i])
-			return false;
-	return code != 0;
+	return code != 0 &&
+	       /* it is absent */
+	       !rsh_is_one(code, ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG,
+			   /* it is being written */
+			   EAGAIN, EREMCHG,
+			   /* it is damaged, or is not what is read here */
+			   EBADMSG, EINVAL, ENOTSUP, EFBIG, EDOM, ENOSYS,
+			   ERANGE, EOVERFLOW, EILSEQ);
 }

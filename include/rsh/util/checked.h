@@ -42,3 +42,15 @@ static inline uint64_t rsh_max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
+
+/* Returns whether a number is one of others, all below 2^63. */
+static inline bool rsh_is_one_of_(int64_t x, const int64_t *v, size_t n)
+{
+	while (n > 0 && v[n - 1] != x)
+		n--;
+	return n > 0;
+}
+#define rsh_is_one(x, ...)                                               \
+	rsh_is_one_of_(x, (const int64_t[]){ __VA_ARGS__ },              \
+		       sizeof((const int64_t[]){ __VA_ARGS__ }) /        \
+			       sizeof(int64_t))

@@ -8,33 +8,17 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/text.h"
 
 enum rsh_exit rsh_exit_of(int rc)
 {
-	switch (-rc) {
-	case 0:
-		return RSH_EXIT_GOOD;
-	case EBADMSG:
-	case EDOM:
-	case EEXIST:
-	case EFBIG:
-	case EINVAL:
-	case EISDIR:
-	case ELOOP:
-	case ENAMETOOLONG:
-	case ENOENT:
-	case ENOTDIR:
-	case ENOTEMPTY:
-	case ENOTSUP:
-	case EOVERFLOW:
-	case ERANGE:
-	case EXDEV:
-		return RSH_EXIT_INPUT;
-	default:
-		return RSH_EXIT_IO;
-	}
+	return rc == 0 ? RSH_EXIT_GOOD :
+	       rsh_is_one(-rc, EBADMSG, EDOM, EEXIST, EFBIG, EINVAL, EISDIR,
+			  ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY,
+			  ENOTSUP, EOVERFLOW, ERANGE, EXDEV) ?
+		       RSH_EXIT_INPUT : RSH_EXIT_IO;
 }
 
 enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,

@@ -268,21 +268,13 @@ static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
 /* Returns the result for a file that cannot be opened. */
 static enum rsh_disk_found block_file_not_opened(struct rsh_disk *d, int code)
 {
-	switch (code) {
-	case ENOENT:
-	case EMFILE:
-	case ENFILE:
-	case ENOMEM:
-	case EINTR:
+	if (rsh_is_one(code, ENOENT, EMFILE, ENFILE, ENOMEM, EINTR))
 		return RSH_DISK_MISS;
-	case ELOOP: /* a symbolic link */
-	case ENXIO: /* a socket */
-	case EACCES:
+	/* A symbolic link, or a socket. */
+	if (rsh_is_one(code, ELOOP, ENXIO, EACCES))
 		return RSH_DISK_REJECTED;
-	default:
-		disk_stop(d, &d->reads_off_until, strerror(code));
-		return RSH_DISK_ERROR;
-	}
+	disk_stop(d, &d->reads_off_until, strerror(code));
+	return RSH_DISK_ERROR;
 }
 
 enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,

@@ -8,6 +8,7 @@
 #include <linux/magic.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/compat.h"
 
 /* File systems that linux/magic.h does not have. */
@@ -31,35 +32,17 @@
 
 bool rsh_file_system_is_remote(uint32_t type)
 {
-	switch (type) {
-	case NFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case CIFS_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-	case CEPH_SUPER_MAGIC:
-	case V9FS_MAGIC:
-	case AFS_SUPER_MAGIC:
-	case CODA_SUPER_MAGIC:
-	case BEEGFS_MAGIC:
-	case GPFS_MAGIC:
-	case LUSTRE_MAGIC:
-	case RSH_FUSE_MAGIC:
-		return true;
-	default:
-		return false;
-	}
+	return rsh_is_one(type, NFS_SUPER_MAGIC, SMB_SUPER_MAGIC,
+			  CIFS_SUPER_MAGIC, SMB2_SUPER_MAGIC, CEPH_SUPER_MAGIC,
+			  V9FS_MAGIC, AFS_SUPER_MAGIC, CODA_SUPER_MAGIC,
+			  BEEGFS_MAGIC, GPFS_MAGIC, LUSTRE_MAGIC,
+			  RSH_FUSE_MAGIC);
 }
 
 bool rsh_file_system_is_stacked(uint32_t type)
 {
-	switch (type) {
-	case OVERLAYFS_SUPER_MAGIC:
-	case ECRYPTFS_SUPER_MAGIC:
-	case RSH_FUSE_MAGIC:
-		return true;
-	default:
-		return false;
-	}
+	return rsh_is_one(type, OVERLAYFS_SUPER_MAGIC, ECRYPTFS_SUPER_MAGIC,
+			  RSH_FUSE_MAGIC);
 }
 
 /* Many FUSE servers number inodes when they are first used, and again after the
@@ -93,33 +76,23 @@ static bool overlay_keeps_ctime(const struct statfs *fs, const struct stat *st,
 bool rsh_file_system_keeps_ctime(const struct statfs *fs,
 				 const struct stat *st, dev_t root_dev)
 {
-	switch ((uint32_t)fs->f_type) {
-	case EXT4_SUPER_MAGIC:
-	case RSH_XFS_MAGIC:
-	case BTRFS_SUPER_MAGIC:
-	case TMPFS_MAGIC:
-	case RAMFS_MAGIC:
-	case RSH_F2FS_MAGIC:
-	case BCACHEFS_MAGIC:
-	case ZFS_MAGIC:
-	case CEPH_SUPER_MAGIC:
-	case BEEGFS_MAGIC:
-	case GPFS_MAGIC:
-	case LUSTRE_MAGIC:
-		return true;
+	const uint32_t type = (uint32_t)fs->f_type;
+
 	/* The server may export a file system with fixed times. */
-	case NFS_SUPER_MAGIC:
+	if (type == NFS_SUPER_MAGIC)
 		return times_differ(st) || st->st_ctim.tv_nsec != 0;
-	case OVERLAYFS_SUPER_MAGIC:
+	if (type == OVERLAYFS_SUPER_MAGIC)
 		return times_differ(st) ||
 		       overlay_keeps_ctime(fs, st, root_dev);
 	/* A ctime that is neither missing nor the mtime is one of the
 	 * server. */
-	case RSH_FUSE_MAGIC:
+	if (type == RSH_FUSE_MAGIC)
 		return times_differ(st) && st->st_ctim.tv_sec != 0;
-	default:
-		return false;
-	}
+	return rsh_is_one(type, EXT4_SUPER_MAGIC, RSH_XFS_MAGIC,
+			  BTRFS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC,
+			  RSH_F2FS_MAGIC, BCACHEFS_MAGIC, ZFS_MAGIC,
+			  CEPH_SUPER_MAGIC, BEEGFS_MAGIC, GPFS_MAGIC,
+			  LUSTRE_MAGIC);
 }
 
 /* The f_fsid of these has the UUID of the file system; that of others has the
@@ -128,12 +101,9 @@ uint64_t rsh_file_system_number(const struct statfs *fs)
 {
 	uint64_t number = 0;
 
-	switch ((uint32_t)fs->f_type) {
-	case EXT4_SUPER_MAGIC:
-	case BTRFS_SUPER_MAGIC:
-	case RSH_F2FS_MAGIC:
+	if (rsh_is_one((uint32_t)fs->f_type, EXT4_SUPER_MAGIC,
+		       BTRFS_SUPER_MAGIC, RSH_F2FS_MAGIC))
 		memcpy(&number, &fs->f_fsid, sizeof(number));
-	}
 	return number;
 }
 
