@@ -58,6 +58,10 @@ struct rsh_command {
 	/* These are the bits of the forms of a command; 0: it has none.  A form
 	 * is a command whose name has another word, "strategy derive". */
 	unsigned forms;
+	/* The log is so many levels quieter than RSH_LOG_NOTICE: the output has
+	 * the chosen step and the notes on it, and that of `ls` the files that
+	 * are left out. */
+	unsigned quieter;
 };
 
 /* Returns the bits of the command, or of its forms. */

@@ -56,6 +56,7 @@ static const struct rsh_command library = {
 	.name = "libreshard",
 	.id = RSH_COMMAND_LIBRARY,
 	.check = rsh_check_conversion,
+	.quieter = 1,
 };
 
 const char *reshard_version(void)

@@ -95,26 +95,26 @@ static const struct rsh_command table[] = {
 	  "list a checkpoint or a strategy",
 	  "Lists the parameters of a file, the checkpoints in SOURCE and what "
 	  "a mount would take of them, or how a STRATEGY shards each "
-	  "parameter.", rsh_check_ls },
+	  "parameter.", rsh_check_ls, .quieter = 2 },
 	{ "plan", RSH_COMMAND_PLAN, { "SOURCE", "[RANK...]" },
 	  "show what a conversion would read",
 	  "Shows for each destination RANK the size of its file, which source "
 	  "ranks it reads, how many bytes, and an estimate of the time.  RANK "
 	  "is a number or a range such as 4-7 (default: all).",
-	  rsh_check_conversion },
+	  rsh_check_conversion, .quieter = 1 },
 	{ "export", RSH_COMMAND_EXPORT, { "SOURCE", "OUTDIR", "[RANK...]" },
 	  "write the converted checkpoint as files",
 	  "Writes the files that a mount with the same options would show, "
 	  "and a manifest.  Files get their final name only when they are "
 	  "complete; an interrupted export resumes.  RANK is a number or a "
-	  "range such as 4-7 (default: all).", rsh_check_conversion },
+	  "range such as 4-7 (default: all).", rsh_check_conversion, .quieter = 1 },
 	{ "verify", RSH_COMMAND_VERIFY,
 	  { "SOURCE|MANIFEST", "[TREE|MANIFEST]", "[RANK...]" },
 	  "verify files against a manifest or a conversion",
 	  "Verifies SOURCE against its manifest or, without one, its "
 	  "structure, CRCs and replicas; TREE against what a mount of SOURCE "
 	  "would show; a mount of SOURCE against a MANIFEST; or the files of "
-	  "TREE against a MANIFEST.", rsh_check_verify },
+	  "TREE against a MANIFEST.", rsh_check_verify, .quieter = 1 },
 	{ "strategy", RSH_COMMAND_STRATEGY,
 	  { "show|merge|check|derive|infer", "STRATEGY..." },
 	  "show, merge, check, derive or infer strategies",

@@ -60,23 +60,6 @@ static void set_index_cache(struct rsh_options *o)
 			&o->memory, "%s/.cache/reshardfs/index", home);
 }
 
-/* The answers of these commands have the chosen step and the notes on it, and
- * that of `ls` the files that are left out. */
-static enum rsh_log_level level_of_command(enum rsh_command_id id)
-{
-	switch (id) {
-	case RSH_COMMAND_LS:
-		return RSH_LOG_ERROR;
-	case RSH_COMMAND_PLAN:
-	case RSH_COMMAND_EXPORT:
-	case RSH_COMMAND_VERIFY:
-	case RSH_COMMAND_LIBRARY:
-		return RSH_LOG_WARNING;
-	default:
-		return RSH_LOG_NOTICE;
-	}
-}
-
 void rsh_options_finish(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -97,7 +80,7 @@ void rsh_options_finish(struct rsh_options *o)
 		return;
 	o->log_level = o->server.debug ? RSH_LOG_DEBUG :
 		       o->quiet ? RSH_LOG_ERROR :
-				  level_of_command(o->command->id);
+				  RSH_LOG_NOTICE - o->command->quieter;
 }
 
 bool rsh_option_given(const struct rsh_options *o, const char *name)
