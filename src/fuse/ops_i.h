@@ -187,7 +187,6 @@ int rsh_thread_dies(pid_t thread);
 void rsh_device_close(int fd);
 /* pending.c.  Returns 0 or -errno. */
 int rsh_interrupts_init(struct rsh_interrupts *i);
-void rsh_interrupts_destroy(struct rsh_interrupts *i);
 /* Answers the interrupted readers that are due; only the thread of the loop
  * calls it.  Returns the ns until the next call is needed, unless `news` is
  * posted before. */
@@ -203,7 +202,6 @@ bool rsh_pending_end(struct rsh_pending *p);
 
 /* request_queue.c.  Returns 0 or -errno. */
 int rsh_queue_init(struct rsh_request_queue *t);
-void rsh_queue_destroy(struct rsh_request_queue *t);
 /* Sets how many requests may be served at a time; at first 1. */
 void rsh_queue_allow(struct rsh_request_queue *t, unsigned most);
 /* Returns 0 if the request may be served now; then rsh_queue_end() has to be

@@ -51,11 +51,6 @@ int rsh_interrupts_init(struct rsh_interrupts *i)
 	return -pthread_mutex_init(&i->lock, NULL);
 }
 
-void rsh_interrupts_destroy(struct rsh_interrupts *i)
-{
-	pthread_mutex_destroy(&i->lock);
-}
-
 /* libfuse calls this, also in fuse_req_interrupt_func(), and holds a lock on
  * the request, so the request must not be answered here. */
 static void interrupt(fuse_req_t req, void *data)

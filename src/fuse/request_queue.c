@@ -22,11 +22,6 @@ int rsh_queue_init(struct rsh_request_queue *t)
 	return -pthread_mutex_init(&t->lock, NULL);
 }
 
-void rsh_queue_destroy(struct rsh_request_queue *t)
-{
-	pthread_mutex_destroy(&t->lock);
-}
-
 /* Returns the next request that may be served, or NULL.  The lock is held. */
 static struct rsh_request *queue_next(struct rsh_request_queue *t)
 {

@@ -234,7 +234,7 @@ void rsh_server_free(struct rsh_server *s)
 	rsh_passthrough_free(s);
 	pthread_mutex_destroy(&s->files.lock);
 	pthread_mutex_destroy(&s->passthrough.lock);
-	rsh_queue_destroy(&s->queue);
-	rsh_interrupts_destroy(&s->interrupts);
+	pthread_mutex_destroy(&s->queue.lock);
+	pthread_mutex_destroy(&s->interrupts.lock);
 	free(s);
 }

@@ -487,17 +487,11 @@ static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
 	return 0;
 }
 
-static struct rsh_source *reshard_source(const struct rsh_vfs *vfs)
-{
-	return rsh_reshard_of(vfs)->source;
-}
-
 const struct rsh_vfs_ops rsh_reshard_ops = {
 	.free = reshard_free,
 	.show = reshard_show,
 	.body = reshard_body,
 	.backing = reshard_backing,
-	.source = reshard_source,
 	.attribute = reshard_attribute,
 };
 

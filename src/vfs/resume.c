@@ -181,11 +181,6 @@ static int resumed_backing(const struct rsh_vfs *v, uint32_t leaf,
 	       0 : -ENODATA;
 }
 
-static struct rsh_source *resumed_source(const struct rsh_vfs *v)
-{
-	return resumed_tree(v)->resume.source;
-}
-
 static int resumed_attribute(const struct rsh_vfs *v, uint32_t leaf,
 			     enum rsh_attribute which, FILE *to)
 {
@@ -213,7 +208,6 @@ static const struct rsh_vfs_ops resume_ops = {
 	.link = resumed_link,
 	.body = resumed_body,
 	.backing = resumed_backing,
-	.source = resumed_source,
 	.attribute = resumed_attribute,
 };
 

@@ -339,15 +339,9 @@ static void steps_free(struct rsh_vfs *v)
 	free(s);
 }
 
-static struct rsh_source *steps_source(const struct rsh_vfs *v)
-{
-	return rsh_steps_of(v)->source;
-}
-
 /* This tree has no leaves: the others have them. */
 static const struct rsh_vfs_ops steps_ops = {
 	.free = steps_free,
-	.source = steps_source,
 };
 
 /* Refuses to begin with an older step because the newest one cannot be read

@@ -116,15 +116,6 @@ static struct rsh_steps_root *root_new(struct rsh_steps *s)
 
 /* ---- what a look has found; lock held ---- */
 
-static int list_add(struct rsh_shown_list *l, struct rsh_shown_step *t)
-{
-	int rc = rsh_room(l->v, l->cap, l->n + 1);
-
-	if (rc == 0)
-		l->v[l->n++] = t;
-	return rc;
-}
-
 static struct rsh_shown_step *step_new(struct rsh_steps *s,
 				       const struct rsh_saved_step *saved)
 {
@@ -137,7 +128,7 @@ static struct rsh_shown_step *step_new(struct rsh_steps *s,
 	t->why = (struct rsh_error)RSH_ERROR_INIT;
 	t->number = s->n_steps + 1;
 	clock_gettime(CLOCK_REALTIME, &t->ctime);
-	if (list_add(&s->steps, t)) {
+	if (rsh_push(s->steps.v, s->steps.n, s->steps.cap, t)) {
 		rsh_shown_step_free(t);
 		return NULL;
 	}
@@ -189,7 +180,7 @@ static int steps_add(struct rsh_steps *s, const struct rsh_saved_steps *now)
 		if (f->why && !(old && f->unread))
 			continue;
 		t = old ? s->listed.v[at++] : step_new(s, f);
-		if (!t || list_add(&all, t)) {
+		if (!t || rsh_push(all.v, all.n, all.cap, t)) {
 			free(all.v);
 			return -ENOMEM;
 		}
@@ -336,7 +327,7 @@ void rsh_steps_sweep(struct rsh_steps *s)
 	for (size_t i = 0; i < before; i++) {
 		t = l->v[i];
 		if (t->listed || t->planning || atomic_load(&t->users) > 0 ||
-		    list_add(&gone, t))
+		    rsh_push(gone.v, gone.n, gone.cap, t))
 			l->v[l->n++] = t;
 	}
 	/* Free roots that were replaced, if nobody uses them. */

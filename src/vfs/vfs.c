@@ -18,12 +18,13 @@
 #define STAT_BLOCK_BYTES 512
 #define STATFS_BLOCK_BYTES 4096
 
-void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
+void rsh_vfs_own(struct rsh_vfs *v, struct rsh_source *source, uid_t uid,
 		 gid_t gid)
 {
 	struct rsh_store_attr a;
 
 	rsh_store_root_attr(rsh_source_store(source), &a);
+	v->source = source;
 	v->tree.root = v->tree.above = RSH_VFS_ROOT;
 	v->tree.uid = uid;
 	v->tree.gid = gid;
@@ -182,7 +183,7 @@ int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
 
 struct rsh_store *rsh_vfs_store(const struct rsh_vfs *v)
 {
-	return rsh_source_store(v->ops->source(v));
+	return rsh_source_store(v->source);
 }
 
 /* Without a path, files are given without one. */

@@ -45,7 +45,6 @@ struct rsh_vfs_ops {
 	struct rsh_body (*body)(const struct rsh_vfs *v, uint32_t leaf);
 	/* Does what rsh_vfs_backing() does, for a leaf. */
 	int (*backing)(const struct rsh_vfs *v, uint32_t leaf, uint32_t *file);
-	struct rsh_source *(*source)(const struct rsh_vfs *v);
 	/* Writes the value of an attribute of a leaf or, with RSH_NO_LEAF, of
 	 * the root.  If `to` is NULL it only checks whether there is one.
 	 * Returns 0, -ENODATA or -ENOMEM.  NULL: there are none. */
@@ -56,6 +55,7 @@ struct rsh_vfs_ops {
 /* This is the first member of every kind of tree. */
 struct rsh_vfs {
 	const struct rsh_vfs_ops *ops;
+	struct rsh_source *source; /* the kind's; rsh_vfs_own() sets it */
 	struct rsh_tree tree;
 	uint64_t total_bytes; /* of all files */
 	/* The control directory (control.h).  The tree is empty if there is
@@ -66,7 +66,7 @@ struct rsh_vfs {
 
 /* Makes the root of a tree, with the mtime and the permission bits of the root
  * of the source, and the present time as ctime.  uid and gid own all nodes. */
-void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
+void rsh_vfs_own(struct rsh_vfs *v, struct rsh_source *source, uid_t uid,
 		 gid_t gid);
 /* Frees the fields that all kinds of tree have in common. */
 void rsh_vfs_clear(struct rsh_vfs *v);

@@ -130,13 +130,6 @@ static void landlock_allow_port(int rules, uint16_t port)
 		rsh_log_debug("port %u: cannot add a landlock rule", port);
 }
 
-/* Applies the rules to this thread and those that it starts.
- * PR_SET_NO_NEW_PRIVS must be set before.  Returns 0 or -errno. */
-static int landlock_enter(int rules)
-{
-	return syscall(SYS_landlock_restrict_self, rules, 0) == 0 ? 0 : -errno;
-}
-
 #ifdef WITH_SANITIZER
 #define IS_SANITIZED 1
 #else
@@ -366,7 +359,7 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 		for (unsigned i = 0; i < n; i++)
 			if (places[i])
 				allow_place(rules, places[i]);
-		rc = landlock_enter(rules);
+		rc = (int)syscall(SYS_landlock_restrict_self, rules, 0);
 	}
 	calls = rsh_syscalls_refuse(connects, sends_datagrams(o)) == 0;
 	rsh_log_info("sandboxed: no new privileges, %s, %s",
