@@ -178,14 +178,13 @@ static bool mem_await_others(void)
 	return true;
 }
 
-static ssize_t mem_read(struct rsh_medium *m, struct rsh_handle *handle,
-			const struct iovec *iov, int n, uint64_t offset)
+static ssize_t mem_read(struct rsh_handle *handle, const struct iovec *iov,
+			int n, uint64_t offset)
 {
 	const struct memory_handle *h = (const struct memory_handle *)handle;
 	const uint64_t size = memory.files[h->file].size;
 	size_t done = 0;
 
-	(void)m;
 	atomic_fetch_add(&memory.reads, 1);
 	if (atomic_load(&memory.fails)) {
 		atomic_fetch_sub(&memory.fails, 1);

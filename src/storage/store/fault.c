@@ -350,17 +350,9 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 	return 0;
 }
 
-/* ---- in front of the media ---- */
-
-struct faulty {
-	struct rsh_medium base;
-	struct rsh_faults *faults;
-};
-
-static ssize_t faulty_read(struct rsh_medium *m, struct rsh_handle *h,
-			   const struct iovec *iov, int n, uint64_t offset)
+ssize_t rsh_faults_read(struct rsh_faults *f, struct rsh_handle *h,
+			const struct iovec *iov, int n, uint64_t offset)
 {
-	const struct faulty *f = (const struct faulty *)m;
 	struct iovec first = iov[0];
 	size_t all = 0, len;
 	int rc;
@@ -368,7 +360,7 @@ static ssize_t faulty_read(struct rsh_medium *m, struct rsh_handle *h,
 	for (int i = 0; i < n; i++)
 		all += iov[i].iov_len;
 	len = all;
-	rc = rsh_faults_apply(f->faults, h->name, offset, &len);
+	rc = rsh_faults_apply(f, h->name, offset, &len);
 	if (rc || len == 0)
 		return -rc;
 	if (len < all) {
@@ -376,28 +368,7 @@ static ssize_t faulty_read(struct rsh_medium *m, struct rsh_handle *h,
 		iov = &first;
 		n = 1;
 	}
-	return h->medium->ops->read(h->medium, h, iov, n, offset);
-}
-
-static void faulty_free(struct rsh_medium *m)
-{
-	free(m);
-}
-
-static const struct rsh_medium_ops faulty_ops = {
-	.free = faulty_free,
-	.read = faulty_read,
-};
-
-struct rsh_medium *rsh_faults_medium(struct rsh_faults *f)
-{
-	struct faulty *m = calloc(1, sizeof(*m));
-
-	if (!m)
-		return NULL;
-	m->base.ops = &faulty_ops;
-	m->faults = f;
-	return &m->base;
+	return h->medium->ops->read(h, iov, n, offset);
 }
 
 /* ---- flipping ---- */

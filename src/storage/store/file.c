@@ -90,7 +90,7 @@ ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset)
 	ssize_t n;
 
 	do {
-		n = h->medium->ops->read(h->medium, h, &iov, 1, offset);
+		n = h->medium->ops->read(h, &iov, 1, offset);
 	} while (n == -EINTR);
 	return n == -RSH_CHANGED ? -ESTALE : n;
 }

@@ -463,13 +463,12 @@ static void file_close(struct rsh_handle *h)
 	free(h);
 }
 
-static ssize_t file_read(struct rsh_medium *m, struct rsh_handle *h,
-			 const struct iovec *iov, int n, uint64_t offset)
+static ssize_t file_read(struct rsh_handle *h, const struct iovec *iov, int n,
+			 uint64_t offset)
 {
 	const int fd = handle_fd(h);
 	ssize_t got;
 
-	(void)m;
 	/* Scans read a few bytes at a time, for which preadv() with one vector
 	 * is slower. */
 	got = n == 1 ? pread(fd, iov->iov_base, iov->iov_len, (off_t)offset) :

@@ -175,18 +175,19 @@ static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
 	atomic_store(&f->bad_len, len);
 }
 
-/* Returns what reads the content of a file. */
-static struct rsh_medium *io_medium(const struct rsh_store *s,
-				    const struct rsh_handle *h)
+/* Reads as the medium does, with the injected faults. */
+static ssize_t io_read(const struct rsh_store *s, struct rsh_handle *h,
+		       const struct iovec *iov, int n, uint64_t offset)
 {
-	return s->faulty ? s->faulty : h->medium;
+	return s->opts.io && s->opts.io->faults ?
+	       rsh_faults_read(s->opts.io->faults, h, iov, n, offset) :
+	       h->medium->ops->read(h, iov, n, offset);
 }
 
 int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 		  size_t len, uint64_t offset)
 {
 	const struct rsh_store *s = l->store;
-	struct rsh_medium *m = io_medium(s, l->handle);
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = io ? rsh_clock_ns() : 0;
 	uint64_t at = offset;
@@ -194,7 +195,7 @@ int rsh_file_read(const struct rsh_store_load *l, struct iovec *iov, size_t n,
 
 	while (at - offset < len && rc == 0) {
 		const long begin = rsh_blocking_begin();
-		const ssize_t got = m->ops->read(m, l->handle, iov, (int)n, at);
+		const ssize_t got = io_read(s, l->handle, iov, (int)n, at);
 
 		rsh_blocking_end(begin);
 		if (got > 0) {
@@ -289,11 +290,10 @@ ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file,
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = rsh_clock_ns();
 	const struct iovec iov = { buf, len };
-	struct rsh_medium *m = io_medium(s, h);
 	ssize_t n;
 
 	do {
-		n = m->ops->read(m, h, &iov, 1, offset);
+		n = io_read(s, h, &iov, 1, offset);
 	} while (n == -EINTR);
 	if (io)
 		io_count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start,

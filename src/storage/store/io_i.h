@@ -11,7 +11,6 @@
 #include "rsh/storage/io.h"
 
 struct rsh_handle;
-struct rsh_medium;
 struct rsh_store;
 struct rsh_store_file;
 struct rsh_store_identity;
@@ -38,9 +37,9 @@ void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		     uint64_t offset, void *buf, size_t len);
 bool rsh_faults_flip_any(const struct rsh_faults *f);
 
-/* Makes a medium that injects faults into reads of all others, and has no other
- * function; NULL: out of memory.  Both outlive it. */
-struct rsh_medium *rsh_faults_medium(struct rsh_faults *f);
+/* Reads from an open file as its medium does, with faults. */
+ssize_t rsh_faults_read(struct rsh_faults *f, struct rsh_handle *h,
+			const struct iovec *iov, int n, uint64_t offset);
 
 /* ---- reads (io.c) ---- */
 

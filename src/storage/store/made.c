@@ -176,14 +176,13 @@ static int made_compare(const struct rsh_handle *h,
 	return code;
 }
 
-static ssize_t made_read(struct rsh_medium *m, struct rsh_handle *h,
-			 const struct iovec *iov, int n, uint64_t offset)
+static ssize_t made_read(struct rsh_handle *h, const struct iovec *iov, int n,
+			 uint64_t offset)
 {
 	const struct rsh_made *of = made_of(h->medium);
 	const struct made_handle *mine = (const struct made_handle *)h;
 	ssize_t all = 0;
 
-	(void)m;
 	for (int i = 0; i < n; i++) {
 		const ssize_t got = of->read(of->ctx, mine->file,
 					     iov[i].iov_base, iov[i].iov_len,

@@ -102,8 +102,8 @@ struct rsh_medium_ops {
 		       const struct rsh_store_identity *id, bool anew);
 	/* Reads like preadv(2).  Returns the number of bytes or -errno, also
 	 * -RSH_CHANGED. */
-	ssize_t (*read)(struct rsh_medium *m, struct rsh_handle *h,
-			const struct iovec *iov, int n, uint64_t offset);
+	ssize_t (*read)(struct rsh_handle *h, const struct iovec *iov, int n,
+			uint64_t offset);
 	/* Drops a range from the page cache.  NULL: there is none. */
 	int (*forget)(const struct rsh_handle *h, uint64_t offset,
 		      uint64_t len);

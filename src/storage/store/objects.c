@@ -141,11 +141,11 @@ static void object_share(const struct rsh_medium *m, const char *name,
 }
 
 /* The server is asked for nothing beyond the end. */
-static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
-			   const struct iovec *iov, int n, uint64_t offset)
+static ssize_t object_read(struct rsh_handle *h, const struct iovec *iov, int n,
+			   uint64_t offset)
 {
 	const struct rsh_object *object = object_of(h);
-	struct objects *o = objects_of(m);
+	struct objects *o = objects_of(h->medium);
 	uint64_t left = offset < object->size ? object->size - offset : 0;
 	uint64_t now, said;
 	struct iovec within[RSH_CACHE_LOAD_IOV];

@@ -26,20 +26,13 @@ static int medium_open(const char *path, const struct rsh_store_options *opts,
 
 static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 {
-	struct rsh_store_io *io = s->opts.io;
 	int rc = medium_open(s->path, &s->opts, &s->medium, err);
 
-	if (rc)
+	if (rc || !s->medium->path)
 		return rc;
-	if (s->medium->path) {
-		free(s->path);
-		s->path = strdup(s->medium->path);
-		if (!s->path)
-			return rsh_error_nomem(err);
-	}
-	if (io && io->faults)
-		s->faulty = rsh_faults_medium(io->faults);
-	return s->faulty || !io || !io->faults ? 0 : rsh_error_nomem(err);
+	free(s->path);
+	s->path = strdup(s->medium->path);
+	return s->path ? 0 : rsh_error_nomem(err);
 }
 
 bool rsh_store_is_address(const char *path)
@@ -94,8 +87,6 @@ void rsh_store_free(struct rsh_store *s)
 	}
 	pthread_mutex_destroy(&s->pool.lock);
 	rsh_outage_destroy(&s->outage);
-	if (s->faulty)
-		s->faulty->ops->free(s->faulty);
 	while (s->n_joined > 0) {
 		const struct rsh_joined *j = &s->joined[--s->n_joined];
 

@@ -146,8 +146,6 @@ int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 struct rsh_store {
 	char *path;
 	struct rsh_medium *medium; /* of the directory */
-	/* faults in front of all media; NULL: none */
-	struct rsh_medium *faulty;
 	/* other directories */
 	struct rsh_joined {
 		char *directory;
