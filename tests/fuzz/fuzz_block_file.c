@@ -7,7 +7,7 @@
 
 #include <xxhash.h>
 
-#include "storage/cache/block_file_i.h"
+#include "storage/cache/cache_i.h"
 #include "rsh/util/pack.h"
 
 /* What a fuzzer would not guess: the hashes, if the first byte says so. */

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "storage/cache/block_file_i.h"
+#include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/pack.h"
 

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "storage/cache/value_i.h"
+#include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/clock.h"
 

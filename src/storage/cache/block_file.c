@@ -5,7 +5,7 @@
  * enough for two keys to meet, and a file can be renamed. */
 #include "config.h"
 
-#include "block_file_i.h"
+#include "cache_i.h"
 
 #include <endian.h>
 #include <stddef.h>

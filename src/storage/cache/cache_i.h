@@ -10,11 +10,111 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "block_file_i.h"
 #include "memcached_i.h"
-#include "value_i.h"
 #include "rsh/storage/cache.h"
 #include "rsh/storage/servers.h"
+
+/* ---- the file of a block in the directory (block_file.c) ----
+ *
+ * All numbers are little-endian:
+ *
+ *    0  "rshblk3\n"
+ *    8  identity of the source file: device, inode, size, seconds and
+ *       nanoseconds of its mtime, epoch, step, state; 8 bytes each
+ *   72  offset of the block in the source file, 8 bytes
+ *   80  length of the block, 8 bytes
+ *   88  number of bytes after the header, 8 bytes: the length of the block,
+ *       or less if it is compressed
+ *   96  xxh3 of the bytes after the header, 8 bytes
+ *  104  xxh3 of bytes 0 to 103, 8 bytes
+ *  112  the content, or the result of rsh_pack()
+ */
+
+#define RSH_BLOCK_MAX (UINT32_C(4) << 20)
+#define RSH_BLOCK_FILE_HEADER 112
+
+/* A key identifies a block: blocks with equal keys have the same content. */
+struct rsh_block_key {
+	struct rsh_cache_file_id file;
+	uint64_t offset;
+	uint32_t len;
+};
+
+/* A file's name is 32 hexadecimal digits and a suffix. */
+#define RSH_BLOCK_FILE_SUFFIX ".blk"
+#define RSH_BLOCK_FILE_NAME_MAX (32 + sizeof(RSH_BLOCK_FILE_SUFFIX))
+
+void rsh_block_file_name(const struct rsh_block_key *key,
+			 char name[RSH_BLOCK_FILE_NAME_MAX]);
+bool rsh_block_file_is_name(const char *name);
+
+/* Makes the header for n bytes. */
+void rsh_block_file_header(const struct rsh_block_key *key,
+			   const void *bytes, uint32_t n,
+			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
+/* Returns whether the header and n bytes are those that were written for the
+ * key. */
+bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  const struct rsh_block_key *key,
+			  const void *bytes, uint32_t n);
+
+/* ---- the value of a block on a server (value.c) ----
+ *
+ * The name of a value is printable: "rsh2-", four bytes that distinguish keys
+ * of --cache-key-file, "-", and the 16 bytes of the digest.  The bytes are in
+ * hexadecimal digits.  All numbers are little-endian:
+ *
+ *    0  HMAC-SHA256 of all bytes after it; without a key their 128 bits of
+ *       xxh3, and zeros
+ *   32  "rshval2\n"
+ *   40  digest of the block's key, 16 bytes
+ *   56  length of the block, 8 bytes
+ *   64  the content, to the end, or the result of rsh_pack() if that is
+ *       shorter
+ *
+ * The number after "rsh" changes when names are distributed to servers in
+ * another way, so that no program waits for a value on a server where another
+ * program does not store it.
+ *
+ * A name without a block may have a lease as its value: the node that stored it
+ * is loading the block.
+ */
+
+#define RSH_VALUE_HEADER 64
+#define RSH_VALUE_DIGEST 16
+#define RSH_VALUE_NAME_MAX 48
+#define RSH_VALUE_LEASE "rshlease"
+
+struct rsh_value_key {
+	uint8_t *bytes; /* NULL: no key */
+	size_t n;
+	uint8_t print[4];
+};
+
+/* Reads the file; without a path (NULL) makes an empty key.  Returns 0, or
+ * -errno with a sentence. */
+int rsh_value_key_read(const char *path, struct rsh_value_key *out,
+		       struct rsh_error *err);
+void rsh_value_key_clear(struct rsh_value_key *key);
+
+/* Makes the digest of a block.  `file` is the name of its file on all nodes,
+ * and `words` identify the block. */
+void rsh_value_digest(const uint64_t file[2], const uint64_t words[5],
+		      uint8_t digest[RSH_VALUE_DIGEST]);
+void rsh_value_name(const struct rsh_value_key *key,
+		    const uint8_t digest[RSH_VALUE_DIGEST],
+		    char name[RSH_VALUE_NAME_MAX]);
+
+/* Fills in the header of a value of a block of `len` bytes, which has `stored`
+ * bytes after the header. */
+void rsh_value_seal(const struct rsh_value_key *key,
+		    const uint8_t digest[RSH_VALUE_DIGEST], uint8_t *value,
+		    uint32_t stored, uint32_t len);
+/* Returns whether these n bytes are the value of this block as it was
+ * sealed. */
+bool rsh_value_check(const struct rsh_value_key *key,
+		     const uint8_t digest[RSH_VALUE_DIGEST],
+		     const uint8_t *value, size_t n, uint32_t len);
 
 /* Address space is mapped for this many blocks at a time. */
 #define RSH_SLAB_BLOCKS 16
@@ -312,7 +412,7 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good);
 
 /* ---- the directory of a cache (disk.c) ----
  *
- * Each block is a file (block_file_i.h) in this one directory.  Files are
+ * Each block is a file (block_file.c) in this one directory.  Files are
  * created by rename and are not changed, except their mtime, which is the time
  * of the last use of the block.  So processes that share the directory need no
  * lock.  A process that is killed leaves at most a file with a temporary name.

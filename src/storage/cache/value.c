@@ -6,7 +6,7 @@
  * it, and a third of that elsewhere. */
 #include "config.h"
 
-#include "value_i.h"
+#include "cache_i.h"
 
 #include <endian.h>
 #include <errno.h>
