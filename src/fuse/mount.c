@@ -60,47 +60,34 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 
 /* ---- options for libfuse ---- */
 
-/* Appends "<sep><key><value>"; commas and backslashes of the value are escaped
- * as libfuse's option parser wants it. */
-static bool session_add_option(char **opts, const char *key, const char *value)
+/* Commas and backslashes are escaped as libfuse's option parser wants it. */
+static void put_value(FILE *to, const char *value)
 {
-	size_t have = *opts ? strlen(*opts) : 0;
-	char *p = realloc(*opts, have + strlen(key) + 2 * strlen(value) + 2);
-
-	if (!p)
-		return false;
-	*opts = p;
-	p += have;
-	if (have)
-		*p++ = ',';
-	p = stpcpy(p, key);
-	for (; *value; value++) {
-		if (*value == ',' || *value == '\\')
-			*p++ = '\\';
-		*p++ = *value;
-	}
-	*p = '\0';
-	return true;
+	for (; *value; value++)
+		fprintf(to, "%s%c", *value == ',' || *value == '\\' ? "\\" : "",
+			*value);
 }
 
-static bool collect_options(const struct rsh_server_options *o, char **opts)
+/* The result is from malloc; NULL: memory is out. */
+static char *collect_options(const struct rsh_server_options *o)
 {
-	char number[16], *have;
+	char *opts = NULL;
+	size_t n;
+	FILE *to = open_memstream(&opts, &n);
 
-	snprintf(number, sizeof(number), "%u", rsh_max_read(o));
-	if (!session_add_option(opts, "ro", "") ||
-	    !session_add_option(opts, "default_permissions", "") ||
-	    !session_add_option(opts, "subtype=", o->subtype) ||
-	    !session_add_option(opts, "fsname=", o->fsname))
-		return false;
-	if (!session_add_option(opts, "max_read=", number))
-		return false;
-	if (!o->mount_opts)
-		return true;
-	have = *opts;
-	*opts = rsh_text_format("%s,%s", have, o->mount_opts);
-	free(have);
-	return *opts != NULL;
+	if (!to)
+		return NULL;
+	fputs("ro,default_permissions,subtype=", to);
+	put_value(to, o->subtype);
+	fputs(",fsname=", to);
+	put_value(to, o->fsname);
+	fprintf(to, ",max_read=%u", rsh_max_read(o));
+	if (o->mount_opts)
+		fprintf(to, ",%s", o->mount_opts);
+	if (fclose(to) == 0)
+		return opts;
+	free(opts);
+	return NULL;
 }
 
 unsigned rsh_max_read(const struct rsh_server_options *o)
@@ -115,9 +102,9 @@ int rsh_session_new(const struct rsh_server_options *o,
 		    struct fuse_session **out, struct rsh_error *err)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	cleanup_free char *opts = NULL;
+	cleanup_free char *opts = collect_options(o);
 
-	if (!collect_options(o, &opts) ||
+	if (!opts ||
 	    fuse_opt_add_arg(&args, "reshardfs") ||
 	    fuse_opt_add_arg(&args, "-o") || fuse_opt_add_arg(&args, opts) ||
 	    (o->debug && fuse_opt_add_arg(&args, "-d"))) {

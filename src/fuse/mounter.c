@@ -175,16 +175,24 @@ static void do_unmount(struct work *w)
 
 /* ---- finding ---- */
 
+/* Answers FIND or LOOK_UP.  If there is no answer the caller sees that the
+ * other end was closed. */
 __attribute__((noreturn))
-static void mounter_find(const struct work *w, const char *name, int to)
+static void mounter_find(const struct work *w, const char *word, int to)
 {
 	int fd[2] = { -EIO, -EIO };
+	char text[PATH_MAX];
 	int open[2];
 	size_t n = 0;
 
 	close(w->socket);
 	alarm(FINDING_SECONDS);
-	w->options->find(w->options->find_ctx, name, fd);
+	if (*word == LOOK_UP) {
+		if (w->options->look_up(word + 1, text, sizeof(text)) == 0)
+			send_message(to, text, strlen(text) + 1, NULL, 0);
+		_exit(0);
+	}
+	w->options->find(w->options->find_ctx, word + 1, fd);
 	/* Descriptors are attached to the message; it contains negative numbers
 	 * unchanged. */
 	for (int i = 0; i < 2; i++)
@@ -194,19 +202,6 @@ static void mounter_find(const struct work *w, const char *name, int to)
 	_exit(0);
 }
 
-__attribute__((noreturn))
-static void mounter_look_up(const struct work *w, const char *host, int to)
-{
-	char text[PATH_MAX];
-
-	close(w->socket);
-	alarm(FINDING_SECONDS);
-	if (w->options->look_up(host, text, sizeof(text)) == 0)
-		send_message(to, text, strlen(text) + 1, NULL, 0);
-	_exit(0);
-}
-
-/* If there is no answer the caller sees that the other end was closed. */
 static void do_find(struct work *w, const char *word, int to)
 {
 	pid_t child;
@@ -216,10 +211,8 @@ static void do_find(struct work *w, const char *word, int to)
 	if (w->n_finding >= MOST_FINDING)
 		return;
 	child = fork();
-	if (child == 0 && *word == FIND)
-		mounter_find(w, word + 1, to);
-	else if (child == 0)
-		mounter_look_up(w, word + 1, to);
+	if (child == 0)
+		mounter_find(w, word, to);
 	w->n_finding += child > 0;
 }
 
