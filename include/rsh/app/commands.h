@@ -79,9 +79,6 @@ const struct rsh_command *rsh_command_find(const char *name);
  * `strategy`; NULL if there is none. */
 const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 					   const char *word);
-/* Returns the word that names a form; NULL if it is no form of the command. */
-const char *rsh_command_form_word(const struct rsh_command *command,
-				  const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is similar to a command, or
  * else "". */
 void rsh_command_guess(const char *word, char text[RSH_SUGGESTION_BYTES]);

@@ -34,8 +34,10 @@ int rsh_mounted_find(const char *path, struct rsh_mounted *out);
 bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
 
 /* Lists the paths whose topmost mount is of reshardfs, in the order in which
- * they were mounted.  *out is from malloc.  Returns 0 or -errno. */
-int rsh_mounted_list(struct rsh_mounted **out, size_t *n);
+ * they were mounted.  *out is from malloc.  Returns 0, or -errno with a
+ * sentence. */
+int rsh_mounted_list(struct rsh_mounted **out, size_t *n,
+		     struct rsh_error *err);
 
 /* Forks.  The parent gets the end of a pipe to read from in *pipe, the child
  * the other end.  Returns as fork(2) does, or -errno. */

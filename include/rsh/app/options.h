@@ -130,14 +130,13 @@ int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err);
 
 /* Sets *out to the options of a mount of one step, whose strings must outlive
- * it; `store` says how the step is opened.  rsh_options_clear_step() frees
+ * it; `store` says how the step is opened.  The caller clears the memory of
  * *out, also after a failure.  Returns 0, or -errno with a sentence. */
 struct rsh_saved_step;
 int rsh_options_of_step(const struct rsh_options *o,
 			const struct rsh_saved_step *step,
 			const struct rsh_store_options *store,
 			struct rsh_options *out, struct rsh_error *err);
-void rsh_options_clear_step(struct rsh_options *out);
 
 /* Returns whether the option of that name was given. */
 bool rsh_option_given(const struct rsh_options *o, const char *name);

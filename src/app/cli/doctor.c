@@ -97,7 +97,7 @@ static void doctor_mounts(struct rsh_run *run)
 
 	if (rsh_mount_rights_check("/", &err))
 		doctor_tell(run, "mounts", BAD, "%s", err.text);
-	else if (rsh_mounted_list(&v, &n))
+	else if (rsh_mounted_list(&v, &n, NULL))
 		doctor_tell(run, "mounts", BAD, "/proc/self/mounts cannot be "
 			    "read");
 	else

@@ -105,11 +105,10 @@ int rsh_list(const struct rsh_options *o, struct rsh_run *run)
 	};
 	cleanup_free struct rsh_mounted *v = NULL;
 	size_t n = 0, n_shown = 0;
-	int rc = rsh_mounted_list(&v, &n);
+	const int rc = rsh_mounted_list(&v, &n, &run->err);
 
 	if (rc)
-		return rsh_error_set(&run->err, -rc, "/proc/self/mounts: %s",
-				     strerror(-rc));
+		return rc;
 	for (size_t i = 0; i < n; i++)
 		if (geteuid() == 0 || geteuid() == v[i].user || o->all_mounts)
 			v[n_shown++] = v[i];

@@ -217,13 +217,9 @@ static int shown_tensors_take(const struct rsh_plan *plan,
 		}
 	}
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		struct side *const sides[] = { &v[i].source,
-					       &v[i].destination };
-
-		for (int k = 0; k < 2; k++)
-			if (sides[k]->n_held > 0)
-				qsort(sides[k]->held, sides[k]->n_held,
-				      sizeof(*sides[k]->held), by_member);
+		rsh_sort(v[i].source.held, v[i].source.n_held, by_member);
+		rsh_sort(v[i].destination.held, v[i].destination.n_held,
+			 by_member);
 	}
 	return rc;
 }

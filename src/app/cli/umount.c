@@ -76,11 +76,10 @@ static int umount_all(const struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free struct rsh_mounted *v = NULL;
 	size_t n = 0;
-	int first = rsh_mounted_list(&v, &n);
+	int first = rsh_mounted_list(&v, &n, err);
 
 	if (first)
-		return rsh_error_set(err, -first, "/proc/self/mounts: %s",
-				     strerror(-first));
+		return first;
 	/* A mount may be inside of an earlier one. */
 	while (n--) {
 		struct rsh_error failed = RSH_ERROR_INIT;

@@ -20,12 +20,14 @@
 
 #include "rsh/util/mem.h"
 
+#define TABLE "/proc/self/mounts"
+
 /* Reads the mounts on the n paths in *v and, if `cap` is not NULL, on those
  * after them that have a mount of reshardfs.  The last line for a path is the
  * topmost mount. */
 static int read_table(struct rsh_mounted **v, size_t *n, size_t *cap)
 {
-	FILE *f = setmntent("/proc/self/mounts", "re");
+	FILE *f = setmntent(TABLE, "re");
 	char buf[2 * PATH_MAX + 1024];
 	struct mntent e;
 	int rc = f ? 0 : -errno;
@@ -74,7 +76,8 @@ static int look_up(struct rsh_mounted *m)
 	return read_table(&m, &one, NULL);
 }
 
-int rsh_mounted_list(struct rsh_mounted **out, size_t *n)
+int rsh_mounted_list(struct rsh_mounted **out, size_t *n,
+		     struct rsh_error *err)
 {
 	cleanup_free struct rsh_mounted *v = NULL;
 	size_t listed = 0, cap = 0;
@@ -85,9 +88,10 @@ int rsh_mounted_list(struct rsh_mounted **out, size_t *n)
 	for (size_t i = 0; i < listed; i++)
 		if (strcmp(v[i].type, RSH_MOUNTED_TYPE) == 0)
 			v[(*n)++] = v[i];
-	if (rc == 0)
-		*out = steal_pointer(&v);
-	return rc;
+	if (rc)
+		return rsh_error_file(err, -rc, TABLE);
+	*out = steal_pointer(&v);
+	return 0;
 }
 
 /* Resolves the links in `given` except in its last component, because that may
@@ -132,7 +136,7 @@ bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
 	cleanup_free struct rsh_mounted *v = NULL;
 	size_t n;
 
-	if (rsh_mounted_list(&v, &n) || n == 0)
+	if (rsh_mounted_list(&v, &n, NULL) || n == 0)
 		return false;
 	if (*path != '/' && !getcwd(all, PATH_MAX))
 		return false;

@@ -25,7 +25,7 @@ static int open_as(const struct rsh_mount_steps *m,
 
 	o.vfs.plan.allow_missing = partly;
 	rc = rc ?: rsh_vfs_open(&o.vfs, out, err);
-	rsh_options_clear_step(&o);
+	rsh_arena_clear(&o.memory);
 	return rc;
 }
 
@@ -124,7 +124,7 @@ static int check_first_look(struct rsh_mount_steps *m, const struct rsh_vfs *v,
 		return 0;
 	rc = rsh_options_of_step(m->options, &look.newest, &m->files.store, &o,
 				 err);
-	rsh_options_clear_step(&o);
+	rsh_arena_clear(&o.memory);
 	return rc;
 }
 

@@ -14,6 +14,14 @@
 #include "rsh/util/option.h"
 #include "rsh/util/text.h"
 
+/* Returns the word that names a form; NULL if it is no form of the command. */
+static const char *form_word(const struct rsh_command *command,
+			     const struct rsh_command *form)
+{
+	return command->forms & RSH_IN(form->id) ? strchr(form->name, ' ') + 1 :
+						   NULL;
+}
+
 /* Refuses a word that is none of the words of the command's first operand. */
 static int refuse_form(const struct rsh_command *command, const char *word,
 		       struct rsh_error *err)
@@ -26,9 +34,8 @@ static int refuse_form(const struct rsh_command *command, const char *word,
 	rsh_words_put(words, sizeof(words), "", command->operands[0]);
 	rsh_suggestion_begin(&offered, word, strlen(word));
 	for (; c < end; c++)
-		if (rsh_command_form_word(command, c))
-			rsh_suggestion_offer(&offered,
-					     rsh_command_form_word(command, c));
+		if (form_word(command, c))
+			rsh_suggestion_offer(&offered, form_word(command, c));
 	rsh_suggestion_put(&offered, "", guess);
 	return rsh_error_set(err, EINVAL, "%s %s: expected %s%s%s",
 			     command->name, word, words, guess,
@@ -214,18 +221,11 @@ const struct rsh_command *rsh_command_find(const char *name)
 	return NULL;
 }
 
-const char *rsh_command_form_word(const struct rsh_command *command,
-				  const struct rsh_command *form)
-{
-	return command->forms & RSH_IN(form->id) ? strchr(form->name, ' ') + 1 :
-						   NULL;
-}
-
 const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 					   const char *word)
 {
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		const char *form = rsh_command_form_word(command, &table[i]);
+		const char *form = form_word(command, &table[i]);
 
 		if (form && strcmp(form, word) == 0)
 			return &table[i];

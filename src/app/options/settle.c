@@ -587,8 +587,3 @@ int rsh_options_of_step(const struct rsh_options *o,
 	rsh_options_finish(out);
 	return rc;
 }
-
-void rsh_options_clear_step(struct rsh_options *out)
-{
-	rsh_arena_clear(&out->memory);
-}
