@@ -295,25 +295,6 @@ static bool wants_model(const struct rsh_options *o)
 	       (v->weights.from != FROM_HF || v->weights.of_models);
 }
 
-/* Sets the directory whose files are shown beside the weights: that of SOURCE.
- * Beside a single file they belong to it if a config.json is there. */
-static int settle_beside(struct rsh_options *o, struct rsh_error *err)
-{
-	struct rsh_vfs_config *v = &o->vfs;
-	const bool far = rsh_store_is_address(v->source);
-	cleanup_free char *dir = rsh_source_directory(v->source);
-	cleanup_free char *config = NULL;
-
-	if (rsh_option_given(o, "model-files") ||
-	    (far && rsh_file_type_of(v->source) != RSH_FILE_OTHER))
-		return 0;
-	config = dir ? rsh_text_format("%s/" RSH_MODEL_CONFIG_NAME, dir) : NULL;
-	if (!config)
-		return rsh_error_nomem(err);
-	return strcmp(dir, v->source) == 0 || far || rsh_is_file(config) ?
-		keep_model_files(o, dir, err) : 0;
-}
-
 /* Returns whether a directory has an entry of that name, or NULL: any. */
 static bool has_entry(const struct rsh_vfs_config *v, const char *dir,
 		      const char *wanted)
@@ -359,18 +340,35 @@ static int find_beside(const struct rsh_options *o, char **out,
 	return 0;
 }
 
-/* Does the same for a format whose steps have a directory for these files, with
- * the config.json of the model. */
-static int settle_below(struct rsh_options *o, struct rsh_error *err)
+/* Sets the directory whose files are shown beside the weights: that of SOURCE
+ * or, for a format whose steps have a directory for them, that one.  Beside a
+ * single file they belong to it if a config.json is there. */
+static int settle_beside(struct rsh_options *o, struct rsh_error *err)
 {
-	cleanup_free char *dir = NULL;
-	int rc = rsh_option_given(o, "model-files") ? 0 :
-		 find_beside(o, &dir, err);
+	struct rsh_vfs_config *v = &o->vfs;
+	const struct rsh_format *f = o->format;
+	const bool far = rsh_store_is_address(v->source);
+	cleanup_free char *dir = NULL, *config = NULL;
+	int rc;
 
-	if (rc || !dir)
-		return rc;
-	o->vfs.is_beside = o->format->is_beside;
-	return keep_model_files(o, dir, err);
+	if (rsh_option_given(o, "model-files"))
+		return 0;
+	if (f->shown != RSH_SHOWN_HF_BESIDE) {
+		rc = f->beside || f->find_beside ? find_beside(o, &dir, err) :
+						   0;
+		if (rc || !dir)
+			return rc;
+		v->is_beside = f->is_beside;
+		return keep_model_files(o, dir, err);
+	}
+	if (far && rsh_file_type_of(v->source) != RSH_FILE_OTHER)
+		return 0;
+	dir = rsh_source_directory(v->source);
+	config = dir ? rsh_text_format("%s/" RSH_MODEL_CONFIG_NAME, dir) : NULL;
+	if (!config)
+		return rsh_error_nomem(err);
+	return strcmp(dir, v->source) == 0 || far || rsh_is_file(config) ?
+		keep_model_files(o, dir, err) : 0;
 }
 
 /* A whole model is shown as a whole model unless the options say otherwise.  A
@@ -405,8 +403,7 @@ static int settle_whole(struct rsh_options *o, struct rsh_error *err)
 	if (!as_model)
 		return 0;
 	v->output = rsh_output_of_models();
-	return f->shown == RSH_SHOWN_HF_BESIDE ? settle_beside(o, err) :
-	       f->beside || f->find_beside ? settle_below(o, err) : 0;
+	return settle_beside(o, err);
 }
 
 /* ---- the output ---- */
