@@ -12,18 +12,17 @@
 
 /* ---- one tensor ---- */
 
-/* Returns the groups of all ranks of the set's span. */
-static int span_groups(const struct rsh_infer_set *s,
-		       const struct rsh_infer_tensor *t, uint32_t **out)
+/* Returns the groups of all ranks of the set's span (from malloc). */
+static uint32_t *span_groups(const struct rsh_infer_set *s,
+			     const struct rsh_infer_tensor *t)
 {
-	*out = rsh_alloc_array(s->span, sizeof(**out));
-	if (!*out)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->span; i++)
-		(*out)[i] = RSH_PARTITION_UNKNOWN;
-	for (uint32_t i = 0; i < t->of.n; i++)
-		(*out)[t->of.ranks[i] - s->first] = t->of.group[i];
-	return 0;
+	uint32_t *group = rsh_alloc_array(s->span, sizeof(*group));
+
+	for (uint32_t i = 0; group && i < s->span; i++)
+		group[i] = RSH_PARTITION_UNKNOWN;
+	for (uint32_t i = 0; group && i < t->of.n; i++)
+		group[t->of.ranks[i] - s->first] = t->of.group[i];
+	return group;
 }
 
 static int explain_tensor(const struct rsh_infer_set *s,
@@ -38,7 +37,8 @@ static int explain_tensor(const struct rsh_infer_set *s,
 		     !s->follows ? RSH_VERDICT_SCATTERED : RSH_VERDICT_MESH;
 	if (t->verdict != RSH_VERDICT_MESH)
 		return 0;
-	if (span_groups(s, t, &group))
+	group = span_groups(s, t);
+	if (!group)
 		return -ENOMEM;
 	rc = rsh_partition_mesh(group, s->span, t->mesh.axes, &t->mesh.n_axes);
 	if (rc == -ENOMEM)
@@ -52,9 +52,9 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t)
 {
 	const struct rsh_infer_set *s = &x->sets[t->set];
-	uint32_t *group;
+	uint32_t *group = span_groups(s, t);
 
-	if (span_groups(s, t, &group))
+	if (!group)
 		return NULL;
 	if (t->verdict == RSH_VERDICT_MESH)
 		rsh_partition_groups(t->mesh.axes, t->mesh.n_axes, group,

@@ -153,14 +153,11 @@ static int walk_mount(struct warm *w, const char *path, struct rsh_error *err)
 			rc = rsh_error_file(err, e->fts_errno, e->fts_path);
 		if (e->fts_info != FTS_F)
 			continue;
-		if (rsh_room(w->files, w->cap_files, w->n_files + 1))
-			rc = rsh_error_nomem(err);
-		else
-			w->files[w->n_files++] = (struct file){
-				.path = strdup(e->fts_path),
-				.size = (uint64_t)e->fts_statp->st_size,
-			};
-		if (rc == 0 && !w->files[w->n_files - 1].path)
+		if (rsh_push(w->files, w->n_files, w->cap_files,
+			     (struct file){
+				     .path = strdup(e->fts_path),
+				     .size = (uint64_t)e->fts_statp->st_size,
+			     }) || !w->files[w->n_files - 1].path)
 			rc = rsh_error_nomem(err);
 	}
 	if (rc == 0 && errno)
@@ -203,18 +200,14 @@ RSH_ORDER(by_name, struct file *const,
 static int add_slice(struct warm *w, const struct file *file, uint64_t offset,
 		     uint64_t bytes, const char *reads)
 {
-	struct slice *s;
-
-	if (rsh_grow(&w->slices, &w->cap_slices, w->n_slices + 1, sizeof(*s)))
-		return -ENOMEM;
-	s = &w->slices[w->n_slices++];
-	*s = (struct slice){
+	struct slice s = {
 		.hash = XXH3_64bits_withSeed(reads, strlen(reads), bytes),
 		.rank = UINT32_MAX,
 		.part = { (size_t)(file - w->files), offset, bytes },
 	};
-	sscanf(reads, "%" SCNu32 ":%" SCNu64, &s->rank, &s->at);
-	return 0;
+
+	sscanf(reads, "%" SCNu32 ":%" SCNu64, &s.rank, &s.at);
+	return rsh_push(w->slices, w->n_slices, w->cap_slices, s);
 }
 
 /* Adds the slices of a plan. */

@@ -20,12 +20,9 @@
 #include "rsh/util/mem.h"
 
 enum fault_kind {
-	FAULT_EIO,
-	FAULT_SHORT,
-	FAULT_TRUNCATE,
-	FAULT_DELAY,
-	FAULT_FLIP,
+	FAULT_EIO, FAULT_SHORT, FAULT_TRUNCATE, FAULT_FLIP, FAULT_DELAY,
 };
+static const char *const kinds[] = { "eio", "short", "truncate", "flip" };
 
 struct fault {
 	enum fault_kind kind;
@@ -120,21 +117,15 @@ static bool fault_parse_kind(char *s, struct fault *f)
 		}
 		f->file = *place ? place : NULL;
 	}
-	if (strcmp(s, "eio") == 0)
-		f->kind = FAULT_EIO;
-	else if (strcmp(s, "short") == 0)
-		f->kind = FAULT_SHORT;
-	else if (strcmp(s, "truncate") == 0)
-		f->kind = FAULT_TRUNCATE;
-	else if (strcmp(s, "flip") == 0)
-		f->kind = FAULT_FLIP;
-	else if (strncmp(s, "delay=", 6) == 0 &&
-		 fault_parse_unit(s + 6, times, &f->delay_ns) &&
-		 f->delay_ns <= MOST_NS)
-		f->kind = FAULT_DELAY;
-	else
-		return false;
-	return true;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (strcmp(s, kinds[i]) == 0) {
+			f->kind = (enum fault_kind)i;
+			return true;
+		}
+	f->kind = FAULT_DELAY;
+	return strncmp(s, "delay=", 6) == 0 &&
+	       fault_parse_unit(s + 6, times, &f->delay_ns) &&
+	       f->delay_ns <= MOST_NS;
 }
 
 static bool fault_parse(char *s, struct fault *f)

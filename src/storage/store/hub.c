@@ -51,12 +51,9 @@ char *rsh_hub_blobs(const char *directory)
 {
 	cleanup_free char *place = realpath(directory, NULL);
 	const size_t n = place ? rsh_hub_model(place) : 0;
-	char *blobs = NULL;
 
-	if (n > 0 && asprintf(&blobs, "%.*s%s", (int)n, place,
-			      hub_blobs) < 0)
-		blobs = NULL;
-	return blobs;
+	return n > 0 ? rsh_text_format("%.*s%s", (int)n, place, hub_blobs) :
+		       NULL;
 }
 
 /* ---- models by their names ---- */
@@ -141,7 +138,7 @@ static int hub_revision(const char *ref, char revision[REVISION_MAX])
 static int hub_snapshot(const char *model, char **path, struct rsh_error *err)
 {
 	cleanup_free char *ref = rsh_text_format("%s/refs/main", model);
-	char *snapshot;
+	cleanup_free char *snapshot = NULL;
 	char revision[REVISION_MAX];
 	int rc;
 
@@ -157,15 +154,12 @@ static int hub_snapshot(const char *model, char **path, struct rsh_error *err)
 	snapshot = rsh_text_format("%s/snapshots/%s", model, revision);
 	if (!snapshot)
 		return rsh_error_nomem(err);
-	*path = snapshot;
-	if (access(snapshot, F_OK) == 0)
-		return 0;
-	rc = rsh_error_set(err, errno, "%s: %s: %s/refs/main names this "
-			   "revision; download the model again", snapshot,
-			   strerror(errno), model);
-	free(snapshot);
-	*path = NULL;
-	return rc;
+	if (access(snapshot, F_OK) != 0)
+		return rsh_error_set(err, errno, "%s: %s: %s/refs/main names "
+				     "this revision; download the model again",
+				     snapshot, strerror(errno), model);
+	*path = steal_pointer(&snapshot);
+	return 0;
 }
 
 int rsh_hub_find(const char *source, char **path, struct rsh_error *err)
