@@ -363,10 +363,6 @@ struct rsh_item {
 	bool refused;    /* the value was damaged or forged */
 };
 
-struct rsh_servers_tally {
-	unsigned errors, rejected;
-};
-
 struct rsh_cache_servers {
 	/* These do not change while there is a cache. */
 	struct rsh_value_key key;
@@ -530,6 +526,8 @@ struct rsh_lookup {
 	struct rsh_item items[RSH_CACHE_LOAD_IOV];
 	uint64_t file[2]; /* name of the file on all nodes */
 	unsigned n, n_found;
+	unsigned errors, rejected; /* requests that failed and values that were
+				    * refused, which are not counted yet */
 	uint64_t since, until, pause; /* times of the wait; 0: it has not
 				       * begun */
 };

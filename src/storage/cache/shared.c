@@ -25,8 +25,7 @@
 /* The items of one server are got together. */
 struct share {
 	struct rsh_cache_servers *servers;
-	struct rsh_item *items;
-	size_t n;
+	struct rsh_lookup *h;
 	uint32_t server;
 };
 
@@ -75,8 +74,8 @@ static void share_take_value(void *ctx, const char *name, const uint8_t *value,
 {
 	const struct share *sh = ctx;
 
-	for (size_t i = 0; i < sh->n; i++) {
-		struct rsh_item *item = &sh->items[i];
+	for (unsigned i = 0; i < sh->h->n; i++) {
+		struct rsh_item *item = &sh->h->items[i];
 
 		if (item->name == name && item->state == RSH_ITEM_FREE)
 			item_take_value(sh, item, value, n);
@@ -90,8 +89,8 @@ static int share_get(struct rsh_link *l, void *ctx)
 	const char *names[RSH_LINK_NAMES];
 	size_t n = 0;
 
-	for (size_t i = 0; i < sh->n && n < RSH_LINK_NAMES; i++) {
-		struct rsh_item *item = &sh->items[i];
+	for (unsigned i = 0; i < sh->h->n && n < RSH_LINK_NAMES; i++) {
+		struct rsh_item *item = &sh->h->items[i];
 
 		if (item->server != sh->server ||
 		    (!item_is_sought(item) && item->state != RSH_ITEM_FREE))
@@ -115,31 +114,30 @@ static int item_claim(struct rsh_link *l, void *item)
 }
 
 /* Gets the items that are WANTED or TAKEN, the items of one server together. */
-static void servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
-			size_t n, struct rsh_servers_tally *tally)
+static void servers_get(struct rsh_cache_servers *s, struct rsh_lookup *h)
 {
-	for (size_t i = 0; i < n; i++) {
-		struct share sh = { s, items, n, items[i].server };
+	for (unsigned i = 0; i < h->n; i++) {
+		struct share sh = { s, h, h->items[i].server };
 		bool found = false;
 		int code;
 
-		if (!item_is_sought(&items[i]))
+		if (!item_is_sought(&h->items[i]))
 			continue;
-		if (items[i].server == RSH_SERVER_NONE) {
-			items[i].state = RSH_ITEM_ALONE;
+		if (sh.server == RSH_SERVER_NONE) {
+			h->items[i].state = RSH_ITEM_ALONE;
 			continue;
 		}
 		code = rsh_servers_request(s, sh.server, share_get, &sh);
-		tally->errors += rsh_request_failed(code);
-		for (size_t k = 0; k < n; k++) {
-			struct rsh_item *item = &items[k];
+		h->errors += rsh_request_failed(code);
+		for (unsigned k = 0; k < h->n; k++) {
+			struct rsh_item *item = &h->items[k];
 
 			if (item->server != sh.server)
 				continue;
 			found |= item->state == RSH_ITEM_FOUND;
 			if (item->refused) {
 				rsh_servers_judge(s, sh.server, false);
-				tally->rejected++;
+				h->rejected++;
 				rsh_servers_request(s, sh.server,
 						    item_remove, item);
 				item->refused = false;
@@ -154,20 +152,18 @@ static void servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 }
 
 /* Claims the items that are FREE. */
-static void servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
-			  size_t n, struct rsh_servers_tally *tally)
+static void servers_claim(struct rsh_cache_servers *s, struct rsh_lookup *h)
 {
-	for (size_t i = 0; i < n; i++) {
+	for (unsigned i = 0; i < h->n; i++) {
+		struct rsh_item *item = &h->items[i];
 		int code;
 
-		if (items[i].state != RSH_ITEM_FREE)
+		if (item->state != RSH_ITEM_FREE)
 			continue;
-		code = rsh_servers_request(s, items[i].server, item_claim,
-					   &items[i]);
-		tally->errors += rsh_request_failed(code);
-		items[i].state = code == 0 ? RSH_ITEM_OURS :
-				 code == EEXIST ? RSH_ITEM_TAKEN :
-						  RSH_ITEM_ALONE;
+		code = rsh_servers_request(s, item->server, item_claim, item);
+		h->errors += rsh_request_failed(code);
+		item->state = code == 0 ? RSH_ITEM_OURS :
+			      code == EEXIST ? RSH_ITEM_TAKEN : RSH_ITEM_ALONE;
 	}
 }
 
@@ -354,11 +350,11 @@ static void lookup_place(struct rsh_cache *c, struct rsh_lookup *h)
 }
 
 /* Settles the blocks that were found.  The lock is held. */
-static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h,
-			const struct rsh_servers_tally *tally)
+static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h)
 {
-	c->stats.shared_errors += tally->errors;
-	c->stats.shared_rejected += tally->rejected;
+	c->stats.shared_errors += h->errors;
+	c->stats.shared_rejected += h->rejected;
+	h->errors = h->rejected = 0;
 	for (unsigned i = 0; i < h->n; i++) {
 		struct rsh_cache_block *b = h->blocks[i];
 
@@ -379,16 +375,15 @@ static void lookup_settle(struct rsh_cache *c, struct rsh_lookup *h,
 
 /* Looks up the WANTED blocks, and claims those that no node has.  The lock is
  * not held. */
-static void lookup_look(struct rsh_cache *c, struct rsh_lookup *h,
-		      struct rsh_servers_tally *tally)
+static void lookup_look(struct rsh_cache *c, struct rsh_lookup *h)
 {
 	const long begin = rsh_blocking_begin();
 	bool any = true;
 
 	for (unsigned k = 1; any && k <= SERVERS_TRIED; k++) {
 		lookup_place(c, h);
-		servers_get(c->shared->servers, h->items, h->n, tally);
-		servers_claim(c->shared->servers, h->items, h->n, tally);
+		servers_get(c->shared->servers, h);
+		servers_claim(c->shared->servers, h);
 		any = false;
 		/* Blocks whose server has just failed are looked up on another
 		 * one. */
@@ -408,9 +403,8 @@ static void lookup_look(struct rsh_cache *c, struct rsh_lookup *h,
 void rsh_lookup_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
 		    unsigned n, struct rsh_lookup *h)
 {
-	struct rsh_servers_tally tally = { 0 };
-
 	h->n = h->n_found = 0;
+	h->errors = h->rejected = 0;
 	h->since = h->until = h->pause = 0;
 	if (!n || !c->files.shared)
 		return;
@@ -426,11 +420,11 @@ void rsh_lookup_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
 	if (!h->n)
 		return;
 	pthread_mutex_unlock(&c->lock);
-	lookup_look(c, h, &tally);
+	lookup_look(c, h);
 	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < h->n; i++)
 		c->stats.shared_waits += h->items[i].state == RSH_ITEM_TAKEN;
-	lookup_settle(c, h, &tally);
+	lookup_settle(c, h);
 }
 
 bool rsh_lookup_is_ours(const struct rsh_lookup *h, const struct rsh_cache_block *b)
@@ -490,7 +484,6 @@ static void lookup_judge(struct rsh_shared *sh, const struct rsh_lookup *h,
 
 bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten)
 {
-	struct rsh_servers_tally tally = { 0 };
 	struct rsh_shared *sh = c->shared;
 	const unsigned before = h->n_found;
 	unsigned late = 0;
@@ -526,10 +519,10 @@ bool rsh_lookup_wait(struct rsh_cache *c, struct rsh_lookup *h, bool hasten)
 				      PAUSE_FIRST_NS;
 		t = (struct timespec){ .tv_nsec = (long)h->pause };
 		nanosleep(&t, NULL);
-		lookup_look(c, h, &tally);
+		lookup_look(c, h);
 	}
 	pthread_mutex_lock(&c->lock);
-	lookup_settle(c, h, &tally);
+	lookup_settle(c, h);
 	c->stats.shared_late += late;
 	lookup_judge(sh, h, hasten ? 0 : late, h->n_found > before);
 	return true;
