@@ -251,8 +251,8 @@ static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
-			struct rsh_vfs **out, struct rsh_error *err)
+int rsh_vfs_open_resume(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
+			struct rsh_error *err)
 {
 	struct resumed_tree *t = calloc(1, sizeof(*t));
 	int rc;
@@ -267,7 +267,8 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 		rc = t->resume.arena.failed ? rsh_error_nomem(err) : 0;
 	}
 	if (rc == 0) {
-		rsh_vfs_own(&t->vfs, t->resume.source, cfg->uid, cfg->gid);
+		rsh_vfs_own(&t->vfs, t->resume.source, cfg->tree.uid,
+			    cfg->tree.gid);
 		rc = resumed_build(t, err);
 	}
 	if (rc) {

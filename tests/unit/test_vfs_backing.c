@@ -413,7 +413,7 @@ static void a_changed_file_is_left_to_replicas(void **state)
 static void files_to_resume_are_backed(void **state)
 {
 	struct fixture *f = *state;
-	const struct rsh_vfs_resume_config cfg = {
+	const struct rsh_vfs_config cfg = {
 		.source = f->tree, .files.formats = rsh_formats,
 	};
 	struct rsh_error err = RSH_ERROR_INIT;

@@ -190,7 +190,7 @@ static void the_cache_keeps_it(void **state)
 
 static void steps_are_found_to_resume(void **state)
 {
-	struct rsh_vfs_resume_config cfg = {
+	struct rsh_vfs_config cfg = {
 		.source = "memory://tree", .files.formats = rsh_formats,
 	};
 	struct fixture *f = *state;

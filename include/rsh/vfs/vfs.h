@@ -162,18 +162,11 @@ int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
 int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		 struct rsh_error *err);
 
-struct rsh_vfs_resume_config {
-	const char *source;
-	struct rsh_source_options files; /* see source/resume.h */
-	uint32_t fallbacks;
-	uid_t uid; /* owner of everything */
-	gid_t gid;
-};
-
-/* Finds the newest complete checkpoints, builds their tree, and logs which they
- * are.  Returns 0 or -errno with a sentence. */
-int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
-			struct rsh_vfs **out, struct rsh_error *err);
+/* Finds the newest complete checkpoints (source/resume.h), builds their tree,
+ * and logs which they are.  Of the configuration it uses the source, its files
+ * and fallbacks, and the owner.  Returns 0 or -errno with a sentence. */
+int rsh_vfs_open_resume(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
+			struct rsh_error *err);
 
 void rsh_vfs_free(struct rsh_vfs *v);
 

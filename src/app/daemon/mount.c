@@ -418,19 +418,10 @@ static int open_tree(const struct rsh_options *o, struct service *s,
 		     struct rsh_error *err)
 {
 	struct rsh_vfs_config cfg = o->vfs;
-	struct rsh_vfs_resume_config resume = {
-		.source = o->vfs.source,
-		.files = o->vfs.files,
-		.fallbacks = o->vfs.fallbacks,
-		.uid = getuid(),
-		.gid = getgid(),
-	};
 
-	if (o->resume) {
-		add_reading(s, &resume.files);
-		return rsh_vfs_open_resume(&resume, &s->vfs, err);
-	}
 	add_reading(s, &cfg.files);
+	if (o->resume)
+		return rsh_vfs_open_resume(&cfg, &s->vfs, err);
 	if (!o->steps)
 		return rsh_vfs_open(&cfg, &s->vfs, err);
 	s->steps = (struct rsh_mount_steps){ .options = o, .files = cfg.files };
