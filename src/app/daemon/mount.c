@@ -533,16 +533,16 @@ static enum rsh_exit serve_mount(const struct rsh_options *o,
 enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	enum rsh_stack found = RSH_STACK_FREE;
+	bool same = false;
 	struct rsh_daemon d;
 	int rc = 0, lock = -1;
 
 	rsh_signals_block();
 	if (!o->stack && rsh_mountpoint_fd(o->mountpoint) < 0)
-		rc = rsh_stack_look(o, &found, &lock, &err);
+		rc = rsh_stack_look(o, &same, &lock, &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
-	if (found == RSH_STACK_SAME)
+	if (same)
 		return RSH_EXIT_GOOD;
 	rc = check_hidden(o, &err);
 	if (rc)

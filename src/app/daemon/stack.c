@@ -105,7 +105,7 @@ json_t *rsh_identity(const struct rsh_options *o)
  * mount of another type or subtype, so the error names another command for
  * it. */
 static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
-			 enum rsh_stack *found, struct rsh_error *err)
+			 bool *same, struct rsh_error *err)
 {
 	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
 	static const char *const names[] = { "config" };
@@ -113,16 +113,15 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 	const int rc = rsh_control_ask(m, false, names, 1, ANSWER_MS, &answer);
 	const json_t *config = json_array_get(answer, 1);
 	const char *step = json_string_value(json_object_get(config, "step"));
-	const bool same = rc == 0 && json_equal(
-		json_object_get(config, "made_of"), identity);
 	const bool hangs = rc == -ETIMEDOUT;
 
-	if (same)
+	*same = rc == 0 && json_equal(json_object_get(config, "made_of"),
+				      identity);
+	if (*same)
 		rsh_log_notice("%s: %s is already mounted there with the same "
 			       "options%s%s; nothing is done (--stack mounts "
 			       "it again)", m->path, m->source,
 			       step && *step ? ", step " : "", step ? step : "");
-	*found = same ? RSH_STACK_SAME : RSH_STACK_FREE;
 	json_decref(answer);
 	if (rc == -ENOTCONN || hangs)
 		return rsh_error_set(err, -rc, "mount point %s: %s (%s) is "
@@ -139,8 +138,8 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 /* ---- one process at a time ---- */
 
 static int look_at_mountpoint(const struct rsh_options *o,
-			      const json_t *identity, enum rsh_stack *found,
-			      int *lock, struct rsh_error *err)
+			      const json_t *identity, bool *same, int *lock,
+			      struct rsh_error *err)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
 	struct rsh_mounted m, now;
@@ -158,8 +157,8 @@ static int look_at_mountpoint(const struct rsh_options *o,
 		/* An automounter mounts autofs, which other mounts cover.  A
 		 * look into it would request the mount that is being made. */
 		covers = m.n && strcmp(m.type, "autofs") != 0;
-		rc = covers ? judge_mounted(&m, identity, found, err) : 0;
-		if (rc || *found == RSH_STACK_SAME)
+		rc = covers ? judge_mounted(&m, identity, same, err) : 0;
+		if (rc || *same)
 			return rc;
 		/* The exclusive lock is on the directory that will be mounted
 		 * on.  Daemons hold a shared lock there (mounted.h), also some
@@ -191,17 +190,17 @@ static int look_at_mountpoint(const struct rsh_options *o,
 	}
 }
 
-int rsh_stack_look(const struct rsh_options *o, enum rsh_stack *found,
-		   int *lock, struct rsh_error *err)
+int rsh_stack_look(const struct rsh_options *o, bool *same, int *lock,
+		   struct rsh_error *err)
 {
 	json_t *identity = rsh_identity(o);
 	int rc;
 
-	*found = RSH_STACK_FREE;
+	*same = false;
 	*lock = -1;
 	if (!identity)
 		return rsh_error_nomem(err);
-	rc = look_at_mountpoint(o, identity, found, lock, err);
+	rc = look_at_mountpoint(o, identity, same, lock, err);
 	json_decref(identity);
 	return rc;
 }
