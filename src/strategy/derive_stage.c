@@ -240,7 +240,7 @@ static int distribute(struct derivation *d, const struct layers *l,
 		const struct derive_rule *rule =
 			rsh_derive_rule_for(d, &d->o->stage, p);
 
-		if (p->left_out && l)
+		if (p->left_out)
 			continue;
 		if (rule) {
 			rc = by_rule(d, p, rule);

@@ -278,6 +278,10 @@ class Bench:
                 {f"{name}.w": Layout([2, 2], [0, -1]) for name in names.split()}
                 for names in stages])
             refused(run("strategy", "derive", source, *words, "-o", out), INPUT, said)
+        # Nobody asks for the stages of a parameter that is left out.
+        for words in (["pp=3", "--drop", "x"], ["pp=1", "--drop", "x", "--stage", "x=7"]):
+            good("strategy", "derive", self.path("stages3"), "--mesh", f"dp=4,mp=2,{words[0]}",
+                 *words[1:], "-o", self.path(f"dropped-{words[0]}"))
         shards = self.made("shards", [{"l.w": Layout([4], [-1, -1], 1, 4)}])
         refused(run("strategy", "derive", shards, "--mesh", "dp=8", "-o", out), INPUT,
                 "in the source every shard takes all ranks; use --opt")
