@@ -2,6 +2,8 @@
 /* plan/offers.c is the policy for offers: each file has the offers of its
  * stage, in their order. */
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "rsh/plan/kinds.h"
@@ -12,6 +14,7 @@
 #include "rsh/util/text.h"
 
 #define LAYOUT_TEXT 160
+#define OFFER_TEXT 8192 /* longest name that is looked for */
 
 /* The context of the functions that the plan calls. */
 struct offers_state {
@@ -88,6 +91,33 @@ int rsh_offers_expand(struct rsh_offers *offers, struct rsh_arena *arena)
 		o->same = 0;
 	}
 	return 0;
+}
+
+int rsh_offers_index(const struct rsh_offers *offers, struct rsh_arena *arena,
+		     struct rsh_offer_index *out)
+{
+	rsh_catalogue_update_names(offers->cat);
+	out->names = offers->cat->names;
+	out->n = offers->cat->n_names;
+	out->of = rsh_arena_array(arena, uint32_t, out->n);
+	for (uint32_t i = 0; out->of && i < offers->n; i++)
+		out->of[offers->v[i].name] = i + 1;
+	return out->of ? 0 : -ENOMEM;
+}
+
+uint32_t rsh_offer_number(const struct rsh_offer_index *x, const char *fmt, ...)
+{
+	char text[OFFER_TEXT];
+	uint32_t name;
+	va_list ap;
+	int len;
+
+	va_start(ap, fmt);
+	len = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	name = len < 0 || (size_t)len >= sizeof(text) ? RSH_NAME_NONE :
+		rsh_names_find(x->names, text, (size_t)len);
+	return name < x->n ? x->of[name] : 0;
 }
 
 /* ---- functions for the plan ---- */

@@ -33,19 +33,10 @@ static const struct {
 	{ "language_model.lm_head.", "lm_head." },
 };
 
-/* Returns whether a name is another one, or ends with a dot and that. */
-static bool name_ends(const char *name, const char *end)
-{
-	const size_t n = strlen(name), k = strlen(end);
-
-	return n >= k && strcmp(name + n - k, end) == 0 &&
-	       (n == k || name[n - k - 1] == '.');
-}
-
 /* Returns whether this is the name of a head that is tied. */
 static bool adapting_is_tied_head(const struct adapting *w, const char *name)
 {
-	return w->tie.tied && name_ends(w->tie.head_name, name);
+	return w->tie.tied && rsh_adapter_name_ends(w->tie.head_name, name);
 }
 
 /* Finds the offer of a weight by the name of it in memory, or by another one
@@ -168,7 +159,7 @@ static unsigned adapting_targets(const struct adapting *w, char *module,
 		snprintf(t.name, sizeof(t.name), "%.6000s.%.1000s", module,
 			 dot ? dot + 1 : target);
 		t.weight = adapting_find(w, t.name);
-		if (!name_ends(t.name, target) || !t.weight ||
+		if (!rsh_adapter_name_ends(t.name, target) || !t.weight ||
 		    t.weight->n_dims < 2 || t.weight->n_dims > 3)
 			continue;
 		t.plain = adapting_dims(t.weight)[0] == product[0] &&
@@ -238,7 +229,7 @@ static const struct apart *apart_find(const struct adapting *w,
 
 			snprintf(text, sizeof(text), "%.6000s.%s", module,
 				 s->stack);
-			if (!name_ends(text, target) ||
+			if (!rsh_adapter_name_ends(text, target) ||
 			    !apart_fits(w, m, module, s))
 				continue;
 			if (found)
@@ -510,24 +501,20 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 
 /* ---- all adapters ---- */
 
-static int adapting_begin(struct adapting *w, struct rsh_arena *scratch)
+static int adapting_begin(struct adapting *w, const struct rsh_offers *io,
+			  struct rsh_arena *scratch)
 {
 	/* There may be a head more. */
 	struct rsh_offer *v = rsh_arena_array(w->arena, struct rsh_offer,
 					      (size_t)w->n + 1);
 
-	rsh_catalogue_update_names(w->cat);
-	w->n_names = rsh_names_count(w->cat->names);
-	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
 	w->changes = rsh_arena_array(scratch, struct adapters_change,
 				     (size_t)w->n + 1);
-	if (!v || !w->offer_of || !w->changes)
+	if (!v || !w->changes || rsh_offers_index(io, scratch, &w->names))
 		return -ENOMEM;
 	if (w->n)
 		memcpy(v, w->v, w->n * sizeof(*v));
 	w->v = v;
-	for (uint32_t i = 0; i < w->n; i++)
-		w->offer_of[w->v[i].name] = i + 1;
 	adapters_tie_find(w);
 	return 0;
 }
@@ -542,7 +529,7 @@ int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
 		.how = how,
 	};
 	struct rsh_arena scratch = { 0 };
-	int rc = adapting_begin(&w, &scratch) ? rsh_error_nomem(err) : 0;
+	int rc = adapting_begin(&w, io, &scratch) ? rsh_error_nomem(err) : 0;
 
 	memset(out, 0, how->n * sizeof(*out));
 	for (; rc == 0 && w.a < how->n; w.a++)

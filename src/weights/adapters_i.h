@@ -33,8 +33,7 @@ struct adapting {
 	const struct rsh_ckpt_index *index; /* of the present adapter */
 	struct rsh_offer *v;
 	uint32_t n;
-	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
-	uint32_t n_names;
+	struct rsh_offer_index names; /* of those before */
 	struct adapters_change *changes; /* [offer] */
 	const struct rsh_adapters *how;
 	struct adapters_tie tie;
@@ -118,6 +117,12 @@ int adapting_add(struct adapting *w, struct adapting_pair *m,
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  const struct adapters_change *c, struct rsh_offer *o,
 			  struct rsh_error *err);
+
+/* Adds a tensor that stands for an adapted weight to the catalogue, in no file,
+ * and offers it.  Returns 0 or -ENOMEM. */
+int adapters_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
+		      const struct rsh_tensor *t, const char *name,
+		      struct rsh_offer *o);
 
 /* ---- own_adapters.c ---- */
 

@@ -50,9 +50,7 @@ const struct rsh_record *adapting_record(const struct adapting *w,
 
 struct rsh_offer *adapting_offer(const struct adapting *w, const char *name)
 {
-	const uint32_t number = rsh_names_find(w->cat->names, name,
-					       strlen(name));
-	const uint32_t at = number < w->n_names ? w->offer_of[number] : 0;
+	const uint32_t at = rsh_offer_number(&w->names, "%s", name);
 
 	return at ? &w->v[at - 1] : NULL;
 }
@@ -289,6 +287,29 @@ static void adapters_turn(const struct adapters_change *c)
 			f.n_planes, f.plane, { f.first[1], f.first[0] },
 		};
 	}
+}
+
+int adapters_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
+		      const struct rsh_tensor *of, const char *name,
+		      struct rsh_offer *o)
+{
+	struct rsh_recipe_part *p =
+		rsh_arena_array(arena, struct rsh_recipe_part, 1);
+	uint64_t *dims = rsh_arena_copy(arena, of->dims, of->n_dims);
+	struct rsh_tensor t = *of;
+	uint32_t number;
+
+	t.name = name ? rsh_names_add(cat->names, name, strlen(name)) :
+			RSH_NAME_NONE;
+	if (!p || !dims || t.name == RSH_NAME_NONE ||
+	    rsh_catalogue_add_zeros(cat, &t, &number))
+		return -ENOMEM;
+	rsh_recipe_same(cat, number, p);
+	*o = (struct rsh_offer){
+		.name = t.name, .dtype = t.dtype, .n_dims = t.n_dims,
+		.dims = dims, .n_parts = 1, .parts = p,
+	};
+	return 0;
 }
 
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,

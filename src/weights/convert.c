@@ -148,19 +148,31 @@ static int weights_take(struct weights_work *w, const char *text,
 	return 0;
 }
 
-/* Returns whether a rule names this tensor on the side of SOURCE. */
-static bool weights_is_named(const struct weights_work *w, const char *text)
+/* Marks the names of a side that fit; `used` may be NULL.  Returns whether
+ * there is one. */
+static bool names_mark(const struct weights_work *w, enum rsh_side side,
+		       const char *text, bool *used)
 {
 	uint64_t holes[WEIGHTS_HOLES_MAX];
+	bool found = false;
 	uint32_t n;
 	const struct weights_template *t = weights_find(w, text, &n);
 
 	for (; n > 0; n--, t++)
-		if (t->side == w->from &&
+		if (t->side == side &&
 		    weights_fit(&w->units[t->unit].names[t->side][t->tensor],
-				text, holes) != WEIGHTS_NO)
-			return true;
-	return false;
+				text, holes) != WEIGHTS_NO) {
+			found = true;
+			if (used)
+				used[t - w->templates] = true;
+		}
+	return found;
+}
+
+/* Returns whether a rule names this tensor on the side of SOURCE. */
+static bool weights_is_named(const struct weights_work *w, const char *text)
+{
+	return names_mark(w, w->from, text, NULL);
 }
 
 /* Returns the rule of which the table wants tensors below a path where the
@@ -746,27 +758,15 @@ static int side_count(const struct rsh_rule_table *table,
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		const char *text = rsh_names_text(names, in[i].name);
-		bool has[RSH_N_SIDES] = { false, false };
-		uint64_t holes[WEIGHTS_HOLES_MAX];
-		uint32_t n_found;
-		const struct weights_template *t = weights_find(&w, text,
-								&n_found);
+		int fits[RSH_N_SIDES];
 
-		for (; n_found > 0; n_found--, t++)
-			if (weights_fit(&w.units[t->unit].
-						names[t->side][t->tensor],
-					text, holes) != WEIGHTS_NO)
-				has[t->side] = true;
-		if (!has[0] && !has[1]) {
-			const int hf = side_rest(table, RSH_SIDE_HF, text);
-			const int other = side_rest(table, RSH_SIDE_MINDSPORE,
-						    text);
-
-			has[RSH_SIDE_HF] = hf > other;
-			has[RSH_SIDE_MINDSPORE] = other > hf;
-		}
-		votes[RSH_SIDE_HF] += has[RSH_SIDE_HF] && !has[!RSH_SIDE_HF];
-		votes[!RSH_SIDE_HF] += has[!RSH_SIDE_HF] && !has[RSH_SIDE_HF];
+		for (int s = 0; s < RSH_N_SIDES; s++)
+			fits[s] = names_mark(&w, s, text, NULL);
+		if (!fits[0] && !fits[1])
+			for (int s = 0; s < RSH_N_SIDES; s++)
+				fits[s] = side_rest(table, s, text);
+		votes[0] += fits[0] > fits[1];
+		votes[1] += fits[1] > fits[0];
 	}
 	weights_clear(&w);
 	return rc;
@@ -806,23 +806,6 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 	return hf || other || loose ? 0 :
 	       rsh_error_set(err, EINVAL, "none of the tensors has a name "
 			     "that only one side of %s has", table->path);
-}
-
-/* Marks the names of a side that fit.  Returns whether there is one. */
-static bool names_mark(const struct weights_work *w, enum rsh_side side,
-		       const char *text, bool *used)
-{
-	uint64_t holes[WEIGHTS_HOLES_MAX];
-	bool found = false;
-	uint32_t n;
-	const struct weights_template *t = weights_find(w, text, &n);
-
-	for (; n > 0; n--, t++)
-		if (t->side == side &&
-		    weights_fit(&w->units[t->unit].names[t->side][t->tensor],
-				text, holes) != WEIGHTS_NO)
-			found = used[t - w->templates] = true;
-	return found;
 }
 
 int rsh_weights_count_names(const struct rsh_rule_table *table,
@@ -917,23 +900,16 @@ int rsh_weights_choose(const struct rsh_weights_options *o,
 {
 	*out = tables[0];
 	for (size_t i = 0; n > 1 && i < n; i++) {
-		struct rsh_weights_options trial = {
-			.table = tables[i], .config = o->config,
-			.given = o->given,
-			.unlisted = RSH_UNLISTED_ERROR, .wanted = o->wanted,
-			.vocab_multiple = o->vocab_multiple, .untie = o->untie,
-			.ctx = o->ctx,
-		};
+		struct rsh_weights_options trial = *o;
 		struct rsh_error why = RSH_ERROR_INIT;
-		struct rsh_arena arena = { 0 };
-		struct rsh_offers made;
+		bool changes = false;
 		int rc;
 
-		rc = rsh_weights_find_side(&trial, in, &trial.from, NULL, &why);
-		if (rc == 0)
-			rc = rsh_weights_convert(&trial, in, &arena, &made,
-						 &why);
-		rsh_arena_clear(&arena);
+		trial.table = tables[i];
+		trial.unlisted = RSH_UNLISTED_ERROR;
+		rc = rsh_weights_find_side(&trial, in, &trial.from, NULL,
+					   &why) ?:
+		     side_try(&trial, in, trial.from, &changes, &why);
 		if (rc == -ENOMEM)
 			return rsh_error_nomem(err);
 		if (rc == 0) {

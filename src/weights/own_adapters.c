@@ -29,8 +29,8 @@ struct own_work {
 	struct rsh_catalogue *cat;
 	struct rsh_arena *arena, scratch;
 	struct rsh_offer *v;
-	uint32_t n, n_names;
-	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
+	uint32_t n;
+	struct rsh_offer_index names;
 };
 
 static const char *own_text(const struct own_work *w, const struct rsh_offer *o)
@@ -38,31 +38,13 @@ static const char *own_text(const struct own_work *w, const struct rsh_offer *o)
 	return rsh_names_text(w->cat->names, o->name);
 }
 
-static int own_begin(struct own_work *w)
-{
-	rsh_catalogue_update_names(w->cat);
-	w->n_names = rsh_names_count(w->cat->names);
-	w->offer_of = rsh_arena_array(&w->scratch, uint32_t, w->n_names);
-	if (!w->offer_of)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < w->n; i++)
-		w->offer_of[w->v[i].name] = i + 1;
-	return 0;
-}
-
 /* Finds the offer whose name is `module` and `end`; NULL: there is none. */
 static struct rsh_offer *own_find(const struct own_work *w, const char *module,
 				  const char *end)
 {
-	char text[OWN_TEXT];
-	const int len = snprintf(text, sizeof(text), "%s%s", module, end);
-	uint32_t name;
+	const uint32_t at = rsh_offer_number(&w->names, "%s%s", module, end);
 
-	if (len < 0 || (size_t)len >= sizeof(text))
-		return NULL;
-	name = rsh_names_find(w->cat->names, text, (size_t)len);
-	return name < w->n_names && w->offer_of[name] ?
-		&w->v[w->offer_of[name] - 1] : NULL;
+	return at ? &w->v[at - 1] : NULL;
 }
 
 /* ---- taking them out of the offers ---- */
@@ -181,7 +163,8 @@ int rsh_weights_take_own(struct rsh_offers *io, struct rsh_arena *arena,
 	struct own_work w = {
 		.cat = io->cat, .arena = arena, .v = io->v, .n = io->n,
 	};
-	int rc = own_begin(&w) ? rsh_error_nomem(err) : 0;
+	int rc = rsh_offers_index(io, &w.scratch, &w.names) ?
+		 rsh_error_nomem(err) : 0;
 
 	*out = (struct rsh_own_adapters){ 0 };
 	out->v = rsh_arena_array(arena, struct rsh_own_adapter, io->n);
@@ -266,7 +249,8 @@ int rsh_weights_merge_own(const struct rsh_own_adapters *a, double alpha,
 	struct own_work w = {
 		.cat = io->cat, .arena = arena, .v = io->v, .n = io->n,
 	};
-	int rc = own_begin(&w) ? rsh_error_nomem(err) : 0;
+	int rc = rsh_offers_index(io, &w.scratch, &w.names) ?
+		 rsh_error_nomem(err) : 0;
 
 	for (uint32_t i = 0; rc == 0 && i < a->n; i++)
 		rc = own_merge(&w, &a->v[i], alpha, err);
@@ -276,36 +260,6 @@ int rsh_weights_merge_own(const struct rsh_own_adapters *a, double alpha,
 
 /* ---- the weights, for a table ---- */
 
-/* Adds the weight of an adapter to the catalogue, in no file. */
-static int own_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
-			const struct rsh_own_adapter *x, struct rsh_offer *o)
-{
-	struct rsh_recipe_part *p =
-		rsh_arena_array(arena, struct rsh_recipe_part, 1);
-	uint64_t *dims = rsh_arena_array(arena, uint64_t, 2);
-	char text[OWN_TEXT];
-	const int len = snprintf(text, sizeof(text), "%s%s", x->module,
-				 weight_end);
-	struct rsh_tensor t = { .dtype = x->b.dtype, .n_dims = 2, .dims = dims };
-	uint32_t number;
-
-	if (!p || !dims)
-		return -ENOMEM;
-	dims[0] = x->b.dims[0];
-	dims[1] = x->a.dims[1];
-	t.name = len < 0 || (size_t)len >= sizeof(text) ? RSH_NAME_NONE :
-		rsh_names_add(cat->names, text, (size_t)len);
-	if (t.name == RSH_NAME_NONE ||
-	    rsh_catalogue_add_zeros(cat, &t, &number))
-		return -ENOMEM;
-	rsh_recipe_same(cat, number, p);
-	*o = (struct rsh_offer){
-		.name = t.name, .dtype = t.dtype, .n_dims = 2, .dims = dims,
-		.n_parts = 1, .parts = p,
-	};
-	return 0;
-}
-
 int rsh_weights_stand_ins(const struct rsh_own_adapters *a,
 			  struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  struct rsh_offers *out, struct rsh_error *err)
@@ -314,9 +268,17 @@ int rsh_weights_stand_ins(const struct rsh_own_adapters *a,
 	out->v = rsh_arena_array(arena, struct rsh_offer, a->n);
 	if (!out->v)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < a->n; i++)
-		if (own_stand_in(cat, arena, &a->v[i], &out->v[i]))
+	for (uint32_t i = 0; i < a->n; i++) {
+		const struct rsh_own_adapter *x = &a->v[i];
+		const uint64_t dims[] = { x->b.dims[0], x->a.dims[1] };
+
+		if (adapters_stand_in(cat, arena, &(struct rsh_tensor){
+				      .dtype = x->b.dtype, .n_dims = 2,
+				      .dims = dims },
+				      rsh_arena_format(arena, "%s%s", x->module,
+						       weight_end), &out->v[i]))
 			return rsh_error_nomem(err);
+	}
 	rsh_catalogue_update_names(cat);
 	return 0;
 }

@@ -33,8 +33,7 @@ struct peft_work {
 	struct rsh_arena *arena, scratch;
 	const struct rsh_adapter_config *config;
 	const struct rsh_offer *in;
-	uint32_t n, n_names;
-	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
+	struct rsh_offer_index names;
 	struct rsh_peft_adapter *out;
 };
 
@@ -56,16 +55,6 @@ static int peft_matrix(const char *name)
 	return -1;
 }
 
-static const struct rsh_offer *peft_find(const struct peft_work *w,
-					 const char *name)
-{
-	const uint32_t number = rsh_names_find(w->cat->names, name,
-					       strlen(name));
-
-	return number < w->n_names && w->offer_of[number] ?
-		&w->in[w->offer_of[number] - 1] : NULL;
-}
-
 /* Returns whether the config targets a parameter by its own name. */
 static bool peft_targets(const struct peft_work *w, const char *module,
 			 const char *parameter)
@@ -75,13 +64,9 @@ static bool peft_targets(const struct peft_work *w, const char *module,
 
 	snprintf(text, sizeof(text), "%s.%s", module, parameter);
 	for (size_t i = 0; (target = rsh_adapter_config_parameter(w->config,
-								  i)); i++) {
-		const size_t n = strlen(text), k = strlen(target);
-
-		if (n >= k && strcmp(text + n - k, target) == 0 &&
-		    (n == k || text[n - k - 1] == '.'))
+								  i)); i++)
+		if (rsh_adapter_name_ends(text, target))
 			return true;
-	}
 	return false;
 }
 
@@ -140,37 +125,24 @@ static int peft_check(const struct peft_work *w,
 	return 0;
 }
 
-/* Adds the weight of an adapter to the catalogue, in no file. */
+/* Adds the weight of an adapter to the catalogue. */
 static int peft_stand_in(struct peft_work *w, const struct rsh_own_adapter *x,
 			 const struct rsh_adapter_module *m, bool embeds,
 			 struct rsh_offer *o)
 {
-	struct rsh_recipe_part *p =
-		rsh_arena_array(w->arena, struct rsh_recipe_part, 1);
-	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, 3);
-	const char *name = m->is_parameter ? m->was :
-			   rsh_arena_format(w->arena, "%s%s", m->was,
-					    weight_end);
+	uint64_t dims[3];
 	struct rsh_tensor t = { .dtype = x->b.dtype, .dims = dims };
-	uint32_t number;
 
-	if (!p || !dims || !name)
-		return -ENOMEM;
 	if (m->is_parameter)
 		dims[t.n_dims++] = x->a.dims[0] / m->rank;
 	dims[t.n_dims++] = embeds ? x->a.dims[1] : x->b.dims[0];
 	dims[t.n_dims++] = embeds ? x->b.dims[0] : x->a.dims[1];
-	t.name = rsh_names_add(w->cat->names, name, strlen(name));
-	if (t.name == RSH_NAME_NONE ||
-	    rsh_catalogue_add_zeros(w->cat, &t, &number))
+	if (adapters_stand_in(w->cat, w->arena, &t, m->is_parameter ? m->was :
+			      rsh_arena_format(w->arena, "%s%s", m->was,
+					       weight_end), o))
 		return -ENOMEM;
-	rsh_recipe_same(w->cat, number, p);
 	if (w->out->n == 0)
-		w->out->first = number;
-	*o = (struct rsh_offer){
-		.name = t.name, .dtype = t.dtype, .n_dims = t.n_dims,
-		.dims = dims, .n_parts = 1, .parts = p,
-	};
+		w->out->first = o->parts->tensor;
 	return 0;
 }
 
@@ -183,12 +155,12 @@ static int peft_take(struct peft_work *w, const struct rsh_offer *o, int matrix,
 	const int stem = (int)(strlen(name) - strlen(end[matrix % 2]));
 	struct rsh_own_adapter *x = &w->out->v[w->out->n];
 	struct rsh_adapter_module *m = &w->out->modules[w->out->n];
-	const struct rsh_offer *second;
+	uint32_t second;
 	char text[PEFT_TEXT];
 	int rc;
 
 	snprintf(text, sizeof(text), "%.*s%s", stem, name, end[!(matrix % 2)]);
-	second = peft_find(w, text);
+	second = rsh_offer_number(&w->names, "%s", text);
 	if (!second)
 		return rsh_error_set(err, EINVAL, "%.400s is there, but %.400s "
 				     "is missing", name, text);
@@ -196,7 +168,7 @@ static int peft_take(struct peft_work *w, const struct rsh_offer *o, int matrix,
 		return 0;
 	snprintf(text, sizeof(text), "%.*s",
 		 stem - (int)strlen(prefix), name + strlen(prefix));
-	*x = (struct rsh_own_adapter){ .a = *o, .b = *second };
+	*x = (struct rsh_own_adapter){ .a = *o, .b = w->in[second - 1] };
 	rc = peft_stack(w, name, text, &m->is_parameter, err);
 	if (rc)
 		return rc;
@@ -235,7 +207,7 @@ int rsh_weights_take_peft(struct rsh_offers *io,
 {
 	struct peft_work w = {
 		.cat = io->cat, .arena = arena, .config = config,
-		.in = io->v, .n = io->n, .out = out,
+		.in = io->v, .out = out,
 	};
 	struct rsh_offer *v = rsh_arena_array(arena, struct rsh_offer, io->n);
 	uint32_t n = 0;
@@ -245,13 +217,9 @@ int rsh_weights_take_peft(struct rsh_offers *io,
 	out->v = rsh_arena_array(arena, struct rsh_own_adapter, io->n);
 	out->modules = rsh_arena_array(arena, struct rsh_adapter_module,
 				       io->n);
-	rsh_catalogue_update_names(w.cat);
-	w.n_names = rsh_names_count(w.cat->names);
-	w.offer_of = rsh_arena_array(&w.scratch, uint32_t, w.n_names);
-	if (!v || !out->v || !out->modules || !w.offer_of)
+	if (!v || !out->v || !out->modules ||
+	    rsh_offers_index(io, &w.scratch, &w.names))
 		rc = rsh_error_nomem(err);
-	for (uint32_t i = 0; rc == 0 && i < io->n; i++)
-		w.offer_of[io->v[i].name] = i + 1;
 	/* Stand-ins are added one after the other. */
 	for (uint32_t i = 0; rc == 0 && i < io->n; i++) {
 		const char *name = peft_text(&w, &io->v[i]);

@@ -230,24 +230,14 @@ static void quantised_drop_activations(struct quantised_work *w)
 
 /* ---- all offers ---- */
 
-static void quantised_index_names(struct quantised_work *w)
-{
-	for (uint32_t i = 0; i < w->n; i++)
-		w->offer_of[w->v[i].name] = i + 1;
-}
-
 /* Names of dense tensors are found after this, so it comes last. */
 static int quantised_finish(struct quantised_work *w, struct rsh_arena *scratch,
 			    struct rsh_offers *io, struct rsh_error *err)
 {
 	uint32_t n = 0;
 
-	rsh_catalogue_update_names(w->cat);
-	w->n_names = rsh_names_count(w->cat->names);
-	w->offer_of = rsh_arena_array(scratch, uint32_t, w->n_names);
-	if (!w->offer_of)
+	if (rsh_offers_index(io, scratch, &w->names))
 		return rsh_error_nomem(err);
-	quantised_index_names(w);
 	quantised_drop_activations(w);
 	for (uint32_t i = 0; i < w->n; i++) {
 		const int rc = w->used[i] || w->made[i] ? 0 :
@@ -297,13 +287,9 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 	struct rsh_arena scratch = { 0 };
 	int rc = 0;
 
-	w.n_names = rsh_names_count(w.cat->names);
-	w.offer_of = rsh_arena_array(&scratch, uint32_t, w.n_names);
 	w.used = rsh_arena_array(&scratch, bool, w.n);
 	w.made = rsh_arena_array(&scratch, bool, w.n);
-	if (w.offer_of && w.used && w.made)
-		quantised_index_names(&w);
-	else
+	if (!w.used || !w.made || rsh_offers_index(io, &scratch, &w.names))
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && o->type && !w.says)
 		rc = rsh_error_set(err, EINVAL, "--dequantize needs a "

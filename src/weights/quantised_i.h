@@ -18,8 +18,7 @@ struct quantised_work {
 	struct rsh_catalogue *cat;
 	struct rsh_offer *v;
 	uint32_t n;
-	uint32_t *offer_of; /* [name]: 1 + index of the offer, or 0 */
-	uint32_t n_names;
+	struct rsh_offer_index names;
 	bool *used;         /* [offer]: it is not shown any more */
 	bool *made;         /* [offer]: it is dense now */
 };

@@ -46,18 +46,9 @@ bool quantised_ends(const char *name, const char *end, size_t *stem)
 uint32_t quantised_index(const struct quantised_work *w, uint32_t at,
 				size_t stem, const char *end)
 {
-	char text[QUANTISED_TEXT];
-	uint32_t name;
-	int len;
-
-	if (stem > INT32_MAX)
-		return 0;
-	len = snprintf(text, sizeof(text), "%.*s%s", (int)stem,
-		       quantised_name(w, at), end);
-	if (len < 0 || (size_t)len >= sizeof(text))
-		return 0;
-	name = rsh_names_find(w->cat->names, text, (size_t)len);
-	return name < w->n_names ? w->offer_of[name] : 0;
+	return stem > INT32_MAX ? 0 :
+	       rsh_offer_number(&w->names, "%.*s%s", (int)stem,
+				quantised_name(w, at), end);
 }
 
 const struct rsh_offer *quantised_find(const struct quantised_work *w,

@@ -337,19 +337,13 @@ const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 bool rsh_adapter_config_saves(const struct rsh_adapter_config *c,
 			      const char *module)
 {
-	const size_t length = strlen(module);
 	json_t *v;
 	size_t i;
 
-	json_array_foreach(c->saved, i, v) {
-		const char *text = json_string_value(v);
-		const size_t n = text ? strlen(text) : SIZE_MAX;
-
-		if (!c->ties && n <= length &&
-		    strcmp(module + length - n, text) == 0 &&
-		    (n == length || module[length - n - 1] == '.'))
+	json_array_foreach(c->saved, i, v)
+		if (!c->ties && json_is_string(v) &&
+		    rsh_adapter_name_ends(module, json_string_value(v)))
 			return true;
-	}
 	return false;
 }
 

@@ -37,15 +37,6 @@ static const char *last_of(const char *name)
 	return dot ? dot + 1 : name;
 }
 
-/* Returns whether a name is another one, or ends with a dot and that. */
-static bool name_ends(const char *name, const char *end)
-{
-	const size_t n = strlen(name), k = strlen(end);
-
-	return n >= k && strcmp(name + n - k, end) == 0 &&
-	       (n == k || name[n - k - 1] == '.');
-}
-
 /* Sets a member to a value, which is freed; NULL: memory is out. */
 static int edit_set(struct editing *e, const char *key, json_t *value,
 		    struct rsh_error *err)
@@ -78,7 +69,7 @@ static int edit_targets(struct editing *e, const char *key, bool of_parameters,
 
 		for (size_t k = 0; text && k < e->n; k++)
 			if (e->v[k].is_parameter == of_parameters &&
-			    name_ends(e->v[k].name, text)) {
+			    rsh_adapter_name_ends(e->v[k].name, text)) {
 				json_array_append(made, v);
 				break;
 			}
@@ -88,7 +79,8 @@ static int edit_targets(struct editing *e, const char *key, bool of_parameters,
 
 		json_array_foreach(made, i, v)
 			has |= json_is_string(v) &&
-			       name_ends(e->v[m].name, json_string_value(v));
+			       rsh_adapter_name_ends(e->v[m].name,
+						     json_string_value(v));
 		if (!has)
 			json_array_append_new(made, json_string(
 				is_list || of_parameters ?

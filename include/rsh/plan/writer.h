@@ -54,6 +54,21 @@ struct rsh_offers {
  * or -ENOMEM. */
 int rsh_offers_expand(struct rsh_offers *offers, struct rsh_arena *arena);
 
+/* Finds offers by their names; it is valid as long as the arena and the places
+ * of the offers. */
+struct rsh_offer_index {
+	struct rsh_names *names;
+	uint32_t n;   /* of names */
+	uint32_t *of; /* [name]: 1 + the number of the offer; 0: none */
+};
+/* Returns 0 or -ENOMEM. */
+int rsh_offers_index(const struct rsh_offers *offers, struct rsh_arena *arena,
+		     struct rsh_offer_index *out);
+/* Returns 1 + the number of the offer with a name, which is a text as of
+ * printf(); 0: there is none. */
+uint32_t rsh_offer_number(const struct rsh_offer_index *x, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
 /* Change the shape of an offer, which has parts and elements
  * (rsh_offers_expand()): divide dimension d into two, of which the second has
  * `inner` of its elements, which divides it; or join dimensions d and d + 1.

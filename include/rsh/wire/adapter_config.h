@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "rsh/util/error.h"
+#include "rsh/util/files.h"
 
 #define RSH_ADAPTER_CONFIG_NAME "adapter_config.json"
 #define RSH_ADAPTER_FILE_NAME "adapter_model.safetensors"
@@ -23,6 +25,14 @@ int rsh_adapter_config_parse(const void *data, size_t len, const char *path,
 			     struct rsh_adapter_config **out,
 			     struct rsh_error *err);
 void rsh_adapter_config_free(struct rsh_adapter_config *c);
+
+/* Returns whether a name is another one, or ends with a dot and that. */
+static inline bool rsh_adapter_name_ends(const char *name, const char *end)
+{
+	return strcmp(name, end) == 0 ||
+	       (rsh_has_suffix(name, end) &&
+		name[strlen(name) - strlen(end) - 1] == '.');
+}
 
 /* Returns the rank of a module's adapter: "r", or the one of "rank_pattern". */
 uint64_t rsh_adapter_config_rank(const struct rsh_adapter_config *c,
