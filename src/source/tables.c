@@ -433,7 +433,8 @@ int rsh_tables_load(const char *path, const struct rsh_model_config *config,
 	has = config ? rsh_model_config_architecture(config, 0) : NULL;
 	/* A table that keeps other names would keep all names of another
 	 * model. */
-	if (rc || !has || !t->n_rests || !t->n_suits || table_suits(t, config))
+	if (rc || !has || !t->n_pairs[RSH_RULE_REST] || !t->n_suits ||
+	    table_suits(t, config))
 		return rc;
 	return rsh_error_set(err, EINVAL, "%s is not for %s, of which it would "
 			     "keep names that it does not know (`reshardfs "

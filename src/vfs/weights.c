@@ -641,18 +641,18 @@ int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 		return rsh_error_nomem(err);
 	/* Programs that load the left side may have other words for a
 	 * number. */
-	for (uint32_t i = 0; t && i < t->n_configs; i++) {
-		const struct rsh_rule_config *c = &t->configs[i];
+	for (uint32_t i = 0; t && i < t->n_pairs[RSH_RULE_CONFIG]; i++) {
+		const char *const *keys = t->pairs[RSH_RULE_CONFIG][i].side;
 		const struct rsh_json_member *m =
-			rsh_json_edit_find(e, NULL, c->of);
+			rsh_json_edit_find(e, NULL, keys[1]);
 		char text[24];
 
 		if (!m || m->kind != RSH_JSON_NUMBER ||
-		    rsh_json_edit_find(e, NULL, c->key))
+		    rsh_json_edit_find(e, NULL, keys[0]))
 			continue;
 		snprintf(text, sizeof(text), "%llu",
 			 (unsigned long long)m->number);
-		if (rsh_json_edit_set(e, NULL, c->key, text))
+		if (rsh_json_edit_set(e, NULL, keys[0], text))
 			return rsh_error_nomem(err);
 	}
 	if (w->dense)

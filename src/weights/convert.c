@@ -272,23 +272,25 @@ static int rest_length(const char *prefix, const char *text)
 			  (text[n] == '.' || text[n] == '\0')) ? (int)n : -1;
 }
 
-static const struct rsh_rule_rest *rest_find(const struct rsh_rule_table *t,
+static const struct rsh_rule_pair *rest_find(const struct rsh_rule_table *t,
 					     enum rsh_side side,
 					     const char *text)
 {
-	for (uint32_t i = 0; i < t->n_rests; i++)
-		if (rest_length(t->rests[i].prefix[side], text) >= 0)
-			return &t->rests[i];
+	const struct rsh_rule_pair *rests = t->pairs[RSH_RULE_REST];
+
+	for (uint32_t i = 0; i < t->n_pairs[RSH_RULE_REST]; i++)
+		if (rest_length(rests[i].side[side], text) >= 0)
+			return &rests[i];
 	return NULL;
 }
 
 /* Copies a tensor that a `rest` line names.  The optimizer's state of a weight
  * would not follow it. */
 static int rest_copy(struct weights_work *w, uint32_t source,
-		     const struct rsh_rule_rest *r, struct rsh_error *err)
+		     const struct rsh_rule_pair *r, struct rsh_error *err)
 {
-	const char *text = weights_text(w, source), *to = r->prefix[w->to];
-	const char *behind = text + strlen(r->prefix[w->from]);
+	const char *text = weights_text(w, source), *to = r->side[w->to];
+	const char *behind = text + strlen(r->side[w->from]);
 	const char *made;
 
 	behind += *behind == '.' && behind > text;
@@ -328,21 +330,19 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 {
 	const char *text = weights_text(w, source);
 	struct weights_match m = { .source = source };
-	const struct rsh_rule_rest *rest;
+	const struct rsh_rule_table *t = w->o->table;
+	const struct rsh_rule_pair *rest;
 	const struct rsh_rule *rule;
 	int rc = weights_take(w, text, &m, &rule, err);
 
-	while (rc == 0 && !rule && m.state < w->o->table->n_states) {
-		const struct rsh_rule_state *s =
-			&w->o->table->states[m.state++];
-		const size_t len = strlen(s->prefix[w->from]);
+	while (rc == 0 && !rule && m.state < t->n_pairs[RSH_RULE_STATE]) {
+		const char *of = weights_of_state(t, m.state++, w->from, text);
 
-		if (strncmp(text, s->prefix[w->from], len) == 0)
-			rc = weights_take(w, text + len, &m, &rule, err);
+		rc = of ? weights_take(w, of, &m, &rule, err) : 0;
 	}
 	if (rc)
 		return rc;
-	rest = rest_find(w->o->table, w->from, text);
+	rest = rest_find(t, w->from, text);
 	if (!rule && rest &&
 	    rsh_kinds_of(w->cat->kinds, w->in[source].name, text) ==
 	    RSH_KIND_WEIGHT)
@@ -465,15 +465,16 @@ static int tied_add_source(struct weights_work *w, uint32_t source,
 /* Before rules are used: adds tied tensors that a Hugging Face source lacks. */
 static int weights_untie(struct weights_work *w, struct rsh_error *err)
 {
-	const uint32_t n = w->o->untie ? w->o->table->n_tied : 0;
+	const struct rsh_rule_table *t = w->o->table;
+	const uint32_t n = w->o->untie ? t->n_pairs[RSH_RULE_TIED] : 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		const struct rsh_rule_tied *t = &w->o->table->tied[i];
-		const uint32_t source = tied_find_source(w, t->original);
+		const char *const *tied = t->pairs[RSH_RULE_TIED][i].side;
+		const uint32_t source = tied_find_source(w, tied[1]);
 
-		if (source < w->n && tied_find_source(w, t->copy) == w->n)
-			rc = tied_add_source(w, source, t->copy, err);
+		if (source < w->n && tied_find_source(w, tied[0]) == w->n)
+			rc = tied_add_source(w, source, tied[0], err);
 	}
 	return rc;
 }
@@ -520,20 +521,21 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
  * form. */
 static int weights_tie(struct weights_work *w, struct rsh_error *err)
 {
+	const struct rsh_rule_table *t = w->o->table;
 	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && i < w->o->table->n_tied; i++) {
-		const struct rsh_rule_tied *t = &w->o->table->tied[i];
-		struct weights_made *copy = tied_find_made(w, t->copy);
+	for (uint32_t i = 0; rc == 0 && i < t->n_pairs[RSH_RULE_TIED]; i++) {
+		const char *const *tied = t->pairs[RSH_RULE_TIED][i].side;
+		struct weights_made *copy = tied_find_made(w, tied[0]);
 		const struct weights_made *original =
-			tied_find_made(w, t->original);
+			tied_find_made(w, tied[1]);
 		const bool is_tied = w->o->config &&
 				     rsh_model_config_is_tied(w->o->config);
 
 		if (original && copy && is_tied)
 			rc = tied_leave_out(w, copy, original, err);
 		else if (original && !copy && !is_tied && w->o->untie)
-			rc = weights_make_copy(w, t->copy, original->rule,
+			rc = weights_make_copy(w, tied[0], original->rule,
 					       original->sources, err);
 		rc = weights_wrong(w, rc, err);
 	}
@@ -737,8 +739,9 @@ static int side_rest(const struct rsh_rule_table *t, enum rsh_side side,
 {
 	int longest = -1;
 
-	for (uint32_t i = 0; i < t->n_rests; i++) {
-		const int n = rest_length(t->rests[i].prefix[side], text);
+	for (uint32_t i = 0; i < t->n_pairs[RSH_RULE_REST]; i++) {
+		const int n = rest_length(t->pairs[RSH_RULE_REST][i].side[side],
+					  text);
 
 		longest = n > longest ? n : longest;
 	}
@@ -778,7 +781,7 @@ int rsh_weights_side(const struct rsh_rule_table *table, int given,
 		     bool *told, struct rsh_error *err)
 {
 	uint32_t v[RSH_N_SIDES] = { 0, 0 };
-	const bool loose = table->n_rests > 0;
+	const bool loose = table->n_pairs[RSH_RULE_REST] > 0;
 	uint32_t hf, other;
 	int rc = given && !loose ? 0 :
 		 side_count(table, in, n, names, v, err);
@@ -826,12 +829,11 @@ int rsh_weights_count_names(const struct rsh_rule_table *table,
 		const char *text = rsh_names_text(names, in[i].name);
 		bool found = names_mark(&w, side, text, used);
 
-		for (uint32_t k = 0; k < table->n_states && !found; k++) {
-			const char *prefix = table->states[k].prefix[side];
-			const size_t len = strlen(prefix);
+		for (uint32_t k = 0;
+		     k < table->n_pairs[RSH_RULE_STATE] && !found; k++) {
+			const char *of = weights_of_state(table, k, side, text);
 
-			found = strncmp(text, prefix, len) == 0 &&
-				names_mark(&w, side, text + len, used);
+			found = of && names_mark(&w, side, of, used);
 		}
 		*unnamed += !found;
 	}

@@ -309,7 +309,8 @@ static const char *weights_prefix(const struct weights_work *w,
 				  enum rsh_side side)
 {
 	return x->m->state ?
-	       w->o->table->states[x->m->state - 1].prefix[side] : "";
+	       w->o->table->pairs[RSH_RULE_STATE][x->m->state - 1].side[side] :
+	       "";
 }
 
 /* ---- making a tensor ---- */

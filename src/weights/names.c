@@ -157,6 +157,15 @@ bool weights_print(const struct weights_name *n, const uint64_t *numbers,
 	return true;
 }
 
+const char *weights_of_state(const struct rsh_rule_table *t, uint32_t k,
+			     enum rsh_side side, const char *text)
+{
+	const char *prefix = t->pairs[RSH_RULE_STATE][k].side[side];
+	const size_t len = strlen(prefix);
+
+	return strncmp(text, prefix, len) == 0 ? text + len : NULL;
+}
+
 /* ---- order ---- */
 
 int weights_by_text(const void *x, const void *y)

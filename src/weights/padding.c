@@ -24,13 +24,11 @@ static const struct rsh_rule_pad *padding_of(const struct weights_work *w,
 
 		if (strcmp(text, p->name) == 0)
 			return p;
-		for (uint32_t k = 0; k < t->n_states; k++) {
-			const char *prefix =
-				t->states[k].prefix[RSH_SIDE_MINDSPORE];
-			const size_t len = strlen(prefix);
+		for (uint32_t k = 0; k < t->n_pairs[RSH_RULE_STATE]; k++) {
+			const char *of = weights_of_state(
+				t, k, RSH_SIDE_MINDSPORE, text);
 
-			if (strncmp(text, prefix, len) == 0 &&
-			    strcmp(text + len, p->name) == 0)
+			if (of && strcmp(of, p->name) == 0)
 				return p;
 		}
 	}

@@ -186,6 +186,10 @@ bool weights_is_below(const struct weights_name *n, const char *path);
  * Returns false if a number is too large or unknown. */
 bool weights_print(const struct weights_name *n, const uint64_t *numbers,
 		   const char *before, char *text);
+/* Returns what follows the prefix of `state` line k in a name, NULL if it does
+ * not begin with that. */
+const char *weights_of_state(const struct rsh_rule_table *t, uint32_t k,
+			     enum rsh_side side, const char *text);
 /* Compares two weights_made by their texts, in which numbers are compared as
  * numbers; for qsort() and bsearch(). */
 int weights_by_text(const void *a, const void *b);

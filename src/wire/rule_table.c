@@ -9,17 +9,18 @@
 #include "rsh/util/mem.h"
 #include "rule_table_i.h"
 
-/* Adds a line to the table's list of its kind, unless something was wrong. */
-#define rule_add(p, list, ...)                                                \
+/* Adds a line to a list of the table, unless something was wrong. */
+#define rule_push(p, v, n, cap, ...)                                          \
 	do {                                                                  \
-		struct rsh_rule_table *t_ = (p)->t;                           \
-		if (t_->n_##list == RULE_LINES_MAX)                           \
+		if (n == RULE_LINES_MAX)                                      \
 			rule_bad(p, "more than %d lines of one kind",         \
 				 RULE_LINES_MAX);                             \
-		if (!(p)->rc && rsh_push(t_->list, t_->n_##list,              \
-					 t_->list##_cap, __VA_ARGS__))        \
+		if (!(p)->rc && rsh_push(v, n, cap, __VA_ARGS__))             \
 			rule_nomem(p);                                        \
 	} while (0)
+#define rule_add(p, list, ...)                                                \
+	rule_push(p, (p)->t->list, (p)->t->n_##list, (p)->t->list##_cap,      \
+		  __VA_ARGS__)
 
 /* Takes the word, if it is next.  A word before "=" is a tensor's name. */
 static bool rule_begins(struct rule_parse *p, const char *word)
@@ -201,24 +202,35 @@ static const char *rule_parse_plain(struct rule_parse *p, const char *what)
 	return p->rc ? "" : n.texts[0];
 }
 
-/* Reads two names without holes, with "=" between, up to the end. */
-static void rule_parse_two(struct rule_parse *p, const char *what,
-			   const char **left, const char **right)
+/* What a line of a kind has in its names, for messages; NULL: words. */
+static const struct {
+	const char *word, *what;
+} rule_pairs[] = {
+	[RSH_RULE_STATE] = { "state", "what a state's name begins with" },
+	[RSH_RULE_TIED] = { "tied", "the name of a tied tensor" },
+	[RSH_RULE_REST] = { "rest", "a prefix" },
+	[RSH_RULE_CONFIG] = { "config", NULL },
+};
+
+static void rule_line_pair(struct rule_parse *p, enum rsh_rule_pairs kind)
 {
-	*left = rule_parse_plain(p, what);
-	rule_equals(p);
-	*right = rule_parse_plain(p, what);
+	struct rsh_rule_pair pair;
+	struct rsh_rule_table *t = p->t;
+
+	for (int s = 0; s < RSH_N_SIDES; s++) {
+		if (kind == RSH_RULE_REST && (p->at == p->end || *p->at == '='))
+			pair.side[s] = "";
+		else if (rule_pairs[kind].what)
+			pair.side[s] = rule_parse_plain(p,
+							rule_pairs[kind].what);
+		else
+			pair.side[s] = rule_parse_word(p);
+		if (s == RSH_SIDE_HF)
+			rule_equals(p);
+	}
 	rule_parse_end(p);
-}
-
-static void rule_line_state(struct rule_parse *p)
-{
-	struct rsh_rule_state state;
-
-	rule_parse_two(p, "what a state's name begins with",
-		       &state.prefix[RSH_SIDE_HF],
-		       &state.prefix[RSH_SIDE_MINDSPORE]);
-	rule_add(p, states, state);
+	rule_push(p, t->pairs[kind], t->n_pairs[kind], t->pairs_cap[kind],
+		  pair);
 }
 
 /* Reads the name of an earlier `let`. */
@@ -249,29 +261,6 @@ static void rule_line_pad(struct rule_parse *p)
 	rule_add(p, pads, pad);
 }
 
-static void rule_line_tied(struct rule_parse *p)
-{
-	struct rsh_rule_tied tied = { .line = p->line };
-
-	rule_parse_two(p, "the name of a tied tensor", &tied.copy,
-		       &tied.original);
-	rule_add(p, tied, tied);
-}
-
-static void rule_line_rest(struct rule_parse *p)
-{
-	struct rsh_rule_rest rest = { { "", "" } };
-
-	if (p->at < p->end && *p->at != '=')
-		rest.prefix[RSH_SIDE_HF] = rule_parse_plain(p, "a prefix");
-	rule_equals(p);
-	if (p->at < p->end)
-		rest.prefix[RSH_SIDE_MINDSPORE] =
-			rule_parse_plain(p, "a prefix");
-	rule_parse_end(p);
-	rule_add(p, rests, rest);
-}
-
 static void rule_line_group(struct rule_parse *p)
 {
 	const char *group = rule_parse_word(p);
@@ -280,17 +269,6 @@ static void rule_line_group(struct rule_parse *p)
 	if (p->t->group)
 		rule_bad(p, "a table is in one group only");
 	p->t->group = group;
-}
-
-static void rule_line_config(struct rule_parse *p)
-{
-	struct rsh_rule_config config;
-
-	config.key = rule_parse_word(p);
-	rule_equals(p);
-	config.of = rule_parse_word(p);
-	rule_parse_end(p);
-	rule_add(p, configs, config);
 }
 
 /* ---- rules ---- */
@@ -427,14 +405,12 @@ static const char *rule_keep_line(struct rule_parse *p)
 	return rule_keep_text(p, p->at, (size_t)(p->end - p->at));
 }
 
-/* Returns whether the line is a `rest`, whose left side may be nothing. */
+/* Returns whether the line is a `rest` with nothing on both sides. */
 static bool rule_begins_rest(struct rule_parse *p)
 {
 	static const char rest[] = "rest";
 	const char *at = p->at;
 
-	if (rule_begins(p, rest))
-		return true;
 	if ((size_t)(p->end - p->at) < sizeof(rest) ||
 	    memcmp(p->at, rest, sizeof(rest) - 1) != 0)
 		return false;
@@ -454,21 +430,24 @@ static void rule_parse_line(struct rule_parse *p)
 		void (*parse)(struct rule_parse *p);
 	} kinds[] = {
 		{ "under", rule_line_under }, { "when", rule_line_when },
-		{ "group", rule_line_group }, { "config", rule_line_config },
+		{ "group", rule_line_group }, { "pad", rule_line_pad },
 		{ "for", rule_line_for }, { "let", rule_line_let },
-		{ "state", rule_line_state }, { "pad", rule_line_pad },
-		{ "tied", rule_line_tied },
 	};
 	const size_t n = sizeof(kinds) / sizeof(kinds[0]);
 	const char *text = rule_keep_line(p);
+	enum rsh_rule_pairs pair = 0;
 	size_t i = 0;
 
 	while (i < n && !rule_begins(p, kinds[i].word))
 		i++;
+	while (i == n && pair < RSH_RULE_N_PAIRS &&
+	       !rule_begins(p, rule_pairs[pair].word) &&
+	       (pair != RSH_RULE_REST || !rule_begins_rest(p)))
+		pair++;
 	if (i < n)
 		kinds[i].parse(p);
-	else if (rule_begins_rest(p))
-		rule_line_rest(p);
+	else if (pair < RSH_RULE_N_PAIRS)
+		rule_line_pair(p, pair);
 	else if (rule_begins(p, "also"))
 		rule_line_rule(p, RSH_RULE_ALSO, text);
 	else if (rule_begins(p, "skip"))
@@ -529,7 +508,7 @@ int rsh_rule_table_parse(const void *data, size_t len, const char *path,
 		if (!p.rc && p.at < p.end)
 			rule_parse_line(&p);
 	}
-	if (!p.rc && p.t->n_rules == 0 && p.t->n_rests == 0)
+	if (!p.rc && p.t->n_rules == 0 && p.t->n_pairs[RSH_RULE_REST] == 0)
 		p.rc = rsh_error_set(err, EBADMSG, "%s: no rule in it", path);
 	if (p.rc)
 		rsh_rule_table_free(p.t);
@@ -544,11 +523,9 @@ void rsh_rule_table_free(struct rsh_rule_table *t)
 		return;
 	free(t->suits);
 	free(t->lets);
-	free(t->states);
 	free(t->pads);
-	free(t->tied);
-	free(t->rests);
-	free(t->configs);
+	for (int k = 0; k < RSH_RULE_N_PAIRS; k++)
+		free(t->pairs[k]);
 	free(t->rules);
 	rsh_arena_clear(&t->arena);
 	free(t);

@@ -68,7 +68,7 @@ static void test_table(void **state)
 	assert_int_equal(t->lets[1].terms[0].n, 4);
 	assert_int_equal(t->lets[1].terms[0].operands[3].number,
 			 1);
-	assert_string_equal(t->states[0].prefix[1], "adam_m.");
+	assert_string_equal(t->pairs[RSH_RULE_STATE][0].side[1], "adam_m.");
 	assert_int_equal(t->rules[1].kind, RSH_RULE_ALSO);
 	assert_int_equal(r->line, 13);
 	assert_int_equal(r->n_under, 2);

@@ -145,13 +145,6 @@ struct rsh_rule_let {
 	const struct rsh_rule_term *terms;
 };
 
-/* state L = R: a name on MindSpore's side that is R and then the name of a
- * weight is a state of an optimizer.  It is stored as the weight is, and its
- * name on the other side is L and then the name of the weight. */
-struct rsh_rule_state {
-	const char *prefix[RSH_N_SIDES];
-};
-
 /* pad R = ROWS MULTIPLE zeros|last: the right tensor R has ROWS rows, and after
  * them padding up to a multiple of MULTIPLE; both are names of `let`. */
 struct rsh_rule_pad {
@@ -161,24 +154,26 @@ struct rsh_rule_pad {
 	uint32_t line;
 };
 
-/* tied L = M: in a model with tied embeddings the left tensor L is the left
- * tensor M once more. */
-struct rsh_rule_tied {
-	const char *copy, *original;
-	uint32_t line;
-};
-
-/* rest L = R: a tensor that no rule names, and whose name is L or begins with L
+/* Lines of two names without holes:
+ * state L = R: a name on MindSpore's side that is R and then the name of a
+ * weight is a state of an optimizer.  It is stored as the weight is, and its
+ * name on the other side is L and then the name of the weight.
+ * tied L = M: in a model with tied embeddings the left tensor L is the left
+ * tensor M once more.
+ * rest L = R: a tensor that no rule names, and whose name is L or begins with L
  * and a dot, has R in the place of L; each may be "".  The first line that fits
- * is used. */
-struct rsh_rule_rest {
-	const char *prefix[RSH_N_SIDES];
+ * is used.
+ * config L = R: a config.json for the left side that has the number R has L
+ * too, with the same value; both are keys. */
+enum rsh_rule_pairs {
+	RSH_RULE_STATE,
+	RSH_RULE_TIED,
+	RSH_RULE_REST,
+	RSH_RULE_CONFIG,
+	RSH_RULE_N_PAIRS
 };
-
-/* config L = R: a config.json for the left side that has the number R has L
- * too, with the same value. */
-struct rsh_rule_config {
-	const char *key, *of;
+struct rsh_rule_pair {
+	const char *side[RSH_N_SIDES]; /* L, and R or M */
 };
 
 /* Lines of a kind are in the order of the file. */
@@ -191,16 +186,12 @@ struct rsh_rule_table {
 	const char *group;
 	const char **suits; /* architectures */
 	struct rsh_rule_let *lets;
-	struct rsh_rule_state *states;
 	struct rsh_rule_pad *pads;
-	struct rsh_rule_tied *tied;
-	struct rsh_rule_rest *rests;
-	struct rsh_rule_config *configs;
+	struct rsh_rule_pair *pairs[RSH_RULE_N_PAIRS];
 	struct rsh_rule *rules;
-	uint32_t n_suits, n_lets, n_states, n_pads, n_tied, n_rests, n_configs;
-	uint32_t n_rules;
-	size_t suits_cap, lets_cap, states_cap, pads_cap, tied_cap, rests_cap;
-	size_t configs_cap, rules_cap;
+	uint32_t n_suits, n_lets, n_pads, n_pairs[RSH_RULE_N_PAIRS], n_rules;
+	size_t suits_cap, lets_cap, pads_cap, pairs_cap[RSH_RULE_N_PAIRS];
+	size_t rules_cap;
 };
 
 /* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
