@@ -243,7 +243,7 @@ static const struct apart *apart_find(const struct adapting *w,
 /* Merges a pair into the weights of experts that are apart in the source.  Sets
  * *done if the config targets their stack. */
 static int adapting_apart(struct adapting *w, struct adapting_pair *m,
-			  const char *module, bool *done, struct rsh_error *err)
+			  const char *module, bool *done)
 {
 	char stack[ADAPTER_TEXT];
 	const struct apart *s = apart_find(w, m, module, stack);
@@ -260,7 +260,7 @@ static int adapting_apart(struct adapting *w, struct adapting_pair *m,
 	m->n_planes = rsh_max_u64(m->a->dims[0] / rank, 1);
 	first = apart_offer(w, module, 0, s->parts[0]);
 	if (apart_offer(w, module, m->n_planes, s->parts[0]))
-		return adapting_bad(w, m->name, EINVAL, err, "is for %llu "
+		return adapting_bad(w, m->name, EINVAL, "is for %llu "
 				    "experts, but %.400s has more",
 				    (unsigned long long)m->n_planes, stack);
 	for (uint64_t i = 0; rc == 0 && i < m->n_planes * s->n; i++) {
@@ -270,12 +270,13 @@ static int adapting_apart(struct adapting *w, struct adapting_pair *m,
 		if (!m->weight || m->weight->n_dims != 2 ||
 		    m->weight->dims[0] != first->dims[0] ||
 		    m->weight->dims[1] != first->dims[1])
-			return adapting_bad(w, m->name, EINVAL, err, "changes "
-					    "%.400s, but expert %llu is missing "
-					    "or has another shape", stack,
+			return adapting_bad(w, m->name, EINVAL, "changes "
+					    "%.400s, but expert %llu is "
+					    "missing or has another shape",
+					    stack,
 					    (unsigned long long)m->plane);
-		rc = adapting_plain(w, m->weight, m->name, err) ?:
-		     adapting_add(w, m, err);
+		rc = adapting_plain(w, m->weight, m->name) ?:
+		     adapting_add(w, m);
 	}
 	return rc;
 }
@@ -284,7 +285,7 @@ static int adapting_apart(struct adapting *w, struct adapting_pair *m,
  * parameters of its module.  Writes its name to text[ADAPTER_TEXT].  Sets *done
  * if the pair is merged already. */
 static int adapting_parameter(struct adapting *w, struct adapting_pair *m,
-			      char *text, bool *done, struct rsh_error *err)
+			      char *text, bool *done)
 {
 	char module[ADAPTER_TEXT];
 	struct target t;
@@ -297,15 +298,16 @@ static int adapting_parameter(struct adapting *w, struct adapting_pair *m,
 	n = adapting_targets(w, module, (const uint64_t[]){
 			     m->b->dims[0], m->a->dims[1] }, &t);
 	if (n == 0)
-		return adapting_apart(w, m, module, done, err);
+		return adapting_apart(w, m, module, done);
 	if (n > 1)
-		return adapting_bad(w, m->name, ENOTSUP, err, "fits several of "
+		return adapting_bad(w, m->name, ENOTSUP, "fits several of "
 				    "\"target_parameters\": it is not known "
 				    "which one it changes");
 	if (t.plain && t.turned && w->has_plain == w->has_turned)
-		return adapting_bad(w, m->name, ENOTSUP, err, "changes %.400s, "
-				    "whose matrices are square: it is not known "
-				    "whether they are transposed", t.name);
+		return adapting_bad(w, m->name, ENOTSUP, "changes %.400s, "
+				    "whose matrices are square: it is not "
+				    "known whether they are transposed",
+				    t.name);
 	m->weight = t.weight;
 	m->is_parameter = true;
 	m->turned = !t.plain || (t.turned && w->has_turned);
@@ -341,8 +343,7 @@ static void adapting_look_at(struct adapting *w, const struct rsh_record *r)
 /* Merges a matrix A with its B.  A matrix B is merged with its A, and here it
  * is only checked that there is one. */
 static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
-			   size_t kind, bool of_tied_head,
-			   struct rsh_error *err)
+			   size_t kind, bool of_tied_head)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
 	char other[ADAPTER_TEXT], weight[ADAPTER_TEXT], module[ADAPTER_TEXT];
@@ -356,26 +357,26 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 	second = matrix_module(name, kind, module, other) ?
 		adapting_record(w, other) : NULL;
 	if (!second)
-		return adapting_bad(w, name, EINVAL, err, "is there, but %.400s "
+		return adapting_bad(w, name, EINVAL, "is there, but %.400s "
 				    "is missing", other);
 	snprintf(weight, sizeof(weight), "%.*s.weight",
 		 (int)sizeof(weight) - 8, module);
 	m.is_tied_head = adapting_is_tied_head(w, weight);
 	if (!matrices[kind].is_first || m.is_tied_head != of_tied_head)
 		return 0;
-	rc = adapting_tensor(w, r, &m.a, err) ?:
-	     adapting_tensor(w, second, &m.b, err);
+	rc = adapting_tensor(w, r, &m.a) ?:
+	     adapting_tensor(w, second, &m.b);
 	if (rc == 0 && !m.embeds)
-		rc = adapting_parameter(w, &m, weight, &done, err);
+		rc = adapting_parameter(w, &m, weight, &done);
 	if (rc || done)
 		return rc;
 	if (!m.weight)
 		m.weight = adapting_find(w, weight);
 	if (!m.weight)
-		return adapting_bad(w, name, EINVAL, err, "changes %.400s, which "
+		return adapting_bad(w, name, EINVAL, "changes %.400s, which "
 				    "is not in the source", weight);
-	return adapting_plain(w, m.weight, name, err) ?:
-	       adapting_add(w, &m, err);
+	return adapting_plain(w, m.weight, name) ?:
+	       adapting_add(w, &m);
 }
 
 /* ---- replacing ---- */
@@ -389,8 +390,7 @@ static bool shapes_same(const struct rsh_tensor *t, const struct rsh_offer *o)
 	return same;
 }
 
-static int adapting_replace(struct adapting *w, const struct rsh_record *r,
-			    struct rsh_error *err)
+static int adapting_replace(struct adapting *w, const struct rsh_record *r)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
 	char plain[ADAPTER_TEXT];
@@ -405,25 +405,25 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 	name_without(plain, ".modules_to_save");
 	o = adapting_find(w, plain);
 	if (!o)
-		return adapting_bad(w, name, EINVAL, err, "replaces %.400s, "
+		return adapting_bad(w, name, EINVAL, "replaces %.400s, "
 				    "which is not in the source", plain);
-	rc = adapting_tensor(w, r, &t, err);
+	rc = adapting_tensor(w, r, &t);
 	if (rc)
 		return rc;
 	if (!shapes_same(t, o))
-		return adapting_bad(w, name, EINVAL, err, "replaces %.400s, "
+		return adapting_bad(w, name, EINVAL, "replaces %.400s, "
 				    "which has another shape", plain);
 	/* Types are converted as adapters are added: only in matrices. */
 	if (t->dtype != o->dtype &&
 	    (t->n_dims != 2 || !rsh_quantised_plain(t->dtype) ||
 	     !rsh_quantised_plain(o->dtype)))
-		return adapting_bad(w, name, ENOTSUP, err, "is %s and replaces "
+		return adapting_bad(w, name, ENOTSUP, "is %s and replaces "
 				    "%.400s, which is %s",
 				    rsh_dtype_name(t->dtype), plain,
 				    rsh_dtype_name(o->dtype));
 	c = adapting_change(w, o);
 	if (!c)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	/* Of tied weights the head's is loaded last. */
 	if (w->tie.tied && o == &w->v[w->tie.embedding - 1]) {
 		if (c->replaced_by == w->a + 1 &&
@@ -431,7 +431,7 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 			return 0;
 		c->replaced_by = w->a + 1;
 	} else {
-		rc = adapting_once(w, name, o, &c->replaced_by, err);
+		rc = adapting_once(w, name, o, &c->replaced_by);
 	}
 	if (rc)
 		return rc;
@@ -445,36 +445,35 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r,
 /* Replaces weights (pass 0), adds to them (pass 1), or adds to a tied head
  * (pass 2). */
 static int adapting_record_by_kind(struct adapting *w,
-				   const struct rsh_record *r, unsigned pass,
-				   struct rsh_error *err)
+				   const struct rsh_record *r, unsigned pass)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
 	size_t kind;
 
 	if (strlen(name) >= ADAPTER_TEXT / 2)
-		return adapting_bad(w, "a tensor", ENOTSUP, err,
+		return adapting_bad(w, "a tensor", ENOTSUP,
 				    "has too long a name");
 	if (strncmp(name, prefix, strlen(prefix)) != 0)
-		return adapting_bad(w, name, EINVAL, err, "does not begin with "
+		return adapting_bad(w, name, EINVAL, "does not begin with "
 				    "\"%s\", as the names of PEFT do", prefix);
 	kind = matrix_kind(name);
 	if (kind == N_MATRICES && strstr(name, ".lora_"))
-		return adapting_bad(w, name, ENOTSUP, err, "is a part of an "
+		return adapting_bad(w, name, ENOTSUP, "is a part of an "
 				    "adapter that is not known");
 	if ((kind == N_MATRICES) != (pass == 0))
 		return 0;
-	return pass == 0 ? adapting_replace(w, r, err) :
-			   adapting_matrix(w, r, kind, pass == 2, err);
+	return pass == 0 ? adapting_replace(w, r) :
+			   adapting_matrix(w, r, kind, pass == 2);
 }
 
-static int adapting_run_one(struct adapting *w, struct rsh_error *err)
+static int adapting_run_one(struct adapting *w)
 {
 	const bool targets = rsh_adapter_config_parameter(
 		w->adapters[w->a].config, 0);
 	int rc;
 
 	w->index = rsh_catalogue_index(w->cat, w->adapters[w->a].file);
-	rc = adapters_tie_prepare(w, err);
+	rc = adapters_tie_prepare(w);
 	w->has_plain = w->has_turned = false;
 	for (uint32_t i = 0; targets && i < w->index->n_records; i++)
 		adapting_look_at(w, &w->index->records[i]);
@@ -484,16 +483,17 @@ static int adapting_run_one(struct adapting *w, struct rsh_error *err)
 	for (unsigned pass = 0; pass < 3; pass++)
 		for (uint32_t i = 0; rc == 0 && i < w->index->n_records; i++)
 			rc = adapting_record_by_kind(w, &w->index->records[i],
-						     pass, err);
+						     pass);
 	if (rc == 0 && w->square && w->differs)
 		rc = adapting_bad(w, rsh_names_text(w->cat->names,
 						    w->square->name),
-				  ENOTSUP, err, "is square, and "
+				  ENOTSUP, "is square, and "
 				  "\"fan_in_fan_out\" is not true of other "
 				  "weights: it is not known whether this one "
 				  "is transposed");
 	if (rc == 0 && w->index->n_records == 0)
-		rc = rsh_error_set(err, EINVAL, "%s: the adapter has no tensor",
+		rc = rsh_error_set(w->err, EINVAL,
+				   "%s: the adapter has no tensor",
 				   rsh_catalogue_path(w->cat,
 						      w->adapters[w->a].file));
 	return rc;
@@ -526,14 +526,14 @@ int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
 	struct adapting w = {
 		.adapters = how->v, .n_adapters = how->n, .arena = arena,
 		.cat = io->cat, .v = io->v, .n = io->n, .done = out,
-		.how = how,
+		.how = how, .err = err,
 	};
 	struct rsh_arena scratch = { 0 };
 	int rc = adapting_begin(&w, io, &scratch) ? rsh_error_nomem(err) : 0;
 
 	memset(out, 0, how->n * sizeof(*out));
 	for (; rc == 0 && w.a < how->n; w.a++)
-		rc = adapting_run_one(&w, err);
+		rc = adapting_run_one(&w);
 	for (uint32_t i = 0; rc == 0 && i < w.n; i++)
 		if (w.changes[i].by)
 			rc = adapters_change_offer(w.cat, w.arena,

@@ -29,6 +29,7 @@ struct adapting {
 	const struct rsh_adapter *adapters;
 	uint32_t n_adapters, a; /* the present one */
 	struct rsh_arena *arena;
+	struct rsh_error *err;
 	struct rsh_catalogue *cat;
 	const struct rsh_ckpt_index *index; /* of the present adapter */
 	struct rsh_offer *v;
@@ -65,13 +66,13 @@ struct adapting_pair {
 /* Sets a sentence that begins with the file and a tensor of it; returns
  * -code. */
 int adapting_bad(const struct adapting *w, const char *name, int code,
-		 struct rsh_error *err, const char *fmt, ...)
-	__attribute__((format(printf, 5, 6)));
+		 const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* Adds a record of the adapter to the catalogue.  Returns 0 or -errno with a
  * sentence. */
 int adapting_tensor(struct adapting *w, const struct rsh_record *r,
-		    const struct rsh_tensor **out, struct rsh_error *err);
+		    const struct rsh_tensor **out);
 /* Finds a record by its name; NULL: there is none. */
 const struct rsh_record *adapting_record(const struct adapting *w,
 					 const char *name);
@@ -85,7 +86,7 @@ struct rsh_offer *adapting_offer(const struct adapting *w, const char *name);
 void adapters_tie_find(struct adapting *w);
 /* Prepares what is tied for the present adapter, which may give the embedding
  * or the head a weight of its own.  Returns 0, or -errno with a sentence. */
-int adapters_tie_prepare(struct adapting *w, struct rsh_error *err);
+int adapters_tie_prepare(struct adapting *w);
 /* Leaves out the head that files have, if it is tied to an embedding that has
  * changed. */
 void adapters_tie_finish(struct adapting *w);
@@ -95,7 +96,7 @@ const uint64_t *adapting_dims(const struct rsh_offer *o);
 /* Checks that adapters can be added to an offer.  Returns 0, or -ENOTSUP with a
  * sentence. */
 int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
-		   const char *name, struct rsh_error *err);
+		   const char *name);
 /* Returns what is done to an offer, with memory for a change by each adapter;
  * NULL: out of memory. */
 struct adapters_change *adapting_change(struct adapting *w,
@@ -104,12 +105,10 @@ struct adapters_change *adapting_change(struct adapting *w,
  * there is memory for one of each adapter.  Returns 0, or -EINVAL with a
  * sentence. */
 int adapting_once(const struct adapting *w, const char *name,
-		  const struct rsh_offer *o, uint32_t *last,
-		  struct rsh_error *err);
+		  const struct rsh_offer *o, uint32_t *last);
 /* Adds the product of two matrices to the weight of a module.  Returns 0 or
  * -errno with a sentence. */
-int adapting_add(struct adapting *w, struct adapting_pair *m,
-		 struct rsh_error *err);
+int adapting_add(struct adapting *w, struct adapting_pair *m);
 
 /* Adds the changed tensor to the catalogue, and makes it the offer's.  The
  * offer is a whole tensor of the catalogue, or one that is transposed.  Returns

@@ -11,27 +11,27 @@
 /* ---- messages ---- */
 
 int adapting_bad(const struct adapting *w, const char *name, int code,
-		 struct rsh_error *err, const char *fmt, ...)
+		 const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	rsh_error_vset(err, code, fmt, ap);
+	rsh_error_vset(w->err, code, fmt, ap);
 	va_end(ap);
-	return rsh_error_set(err, code, "%s: %.400s %s",
+	return rsh_error_set(w->err, code, "%s: %.400s %s",
 			     rsh_catalogue_path(w->cat, w->adapters[w->a].file),
-			     name, err->text);
+			     name, w->err->text);
 }
 
 /* ---- tensors of the adapter ---- */
 
 int adapting_tensor(struct adapting *w, const struct rsh_record *r,
-		    const struct rsh_tensor **out, struct rsh_error *err)
+		    const struct rsh_tensor **out)
 {
 	uint32_t number;
 	const int rc = rsh_catalogue_add_record(
 		w->cat, w->adapters[w->a].file, w->index,
-		(uint32_t)(r - w->index->records), &number, err);
+		(uint32_t)(r - w->index->records), &number, w->err);
 
 	if (rc == 0)
 		*out = w->cat->tensors[number];
@@ -98,17 +98,17 @@ static const struct rsh_tensor *offer_whole(const struct rsh_catalogue *cat,
 }
 
 int adapting_plain(const struct adapting *w, const struct rsh_offer *o,
-		   const char *name, struct rsh_error *err)
+		   const char *name)
 {
 	const struct rsh_tensor *t = offer_whole(w->cat, o);
 	const char *text = rsh_names_text(w->cat->names, o->name);
 
 	if (!t)
-		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
+		return adapting_bad(w, name, ENOTSUP, "cannot be merged: "
 				    "%.400s is in the source in several parts, "
 				    "or with other elements", text);
 	if (t->wide_bf16 || !rsh_quantised_plain(o->dtype))
-		return adapting_bad(w, name, ENOTSUP, err, "cannot be merged: "
+		return adapting_bad(w, name, ENOTSUP, "cannot be merged: "
 				    "%.400s is not stored as BFloat16, Float16 "
 				    "or Float32", text);
 	return 0;
@@ -130,11 +130,10 @@ struct adapters_change *adapting_change(struct adapting *w,
 }
 
 int adapting_once(const struct adapting *w, const char *name,
-		  const struct rsh_offer *o, uint32_t *last,
-		  struct rsh_error *err)
+		  const struct rsh_offer *o, uint32_t *last)
 {
 	if (*last == w->a + 1)
-		return adapting_bad(w, name, EINVAL, err, "changes %.400s, as "
+		return adapting_bad(w, name, EINVAL, "changes %.400s, as "
 				    "another tensor of the adapter does",
 				    rsh_names_text(w->cat->names, o->name));
 	*last = w->a + 1;
@@ -142,21 +141,19 @@ int adapting_once(const struct adapting *w, const char *name,
 }
 
 static int adapting_check_factor(const struct adapting *w, const char *name,
-				 const struct rsh_tensor *t,
-				 struct rsh_error *err)
+				 const struct rsh_tensor *t)
 {
 	if (t->n_dims != 2)
-		return adapting_bad(w, name, ENOTSUP, err, "is not a matrix");
+		return adapting_bad(w, name, ENOTSUP, "is not a matrix");
 	if (!rsh_quantised_plain(t->dtype))
-		return adapting_bad(w, name, ENOTSUP, err, "is %s, and not "
+		return adapting_bad(w, name, ENOTSUP, "is %s, and not "
 				    "BFloat16, Float16 or Float32",
 				    rsh_dtype_name(t->dtype));
 	return 0;
 }
 
 static int adapting_check_shapes(const struct adapting *w,
-				 const struct adapting_pair *m,
-				 struct rsh_error *err)
+				 const struct adapting_pair *m)
 {
 	const uint64_t rank = rsh_adapter_config_rank(
 		w->adapters[w->a].config, m->module);
@@ -166,13 +163,13 @@ static int adapting_check_shapes(const struct adapting *w,
 	uint64_t all = rank;
 
 	if (stack && o->dims[0] == 0)
-		return adapting_bad(w, m->name, EINVAL, err, "changes %.400s, "
+		return adapting_bad(w, m->name, EINVAL, "changes %.400s, "
 				    "which has no matrix",
 				    rsh_names_text(w->cat->names, o->name));
 	if (m->is_parameter && !rsh_mul_u64(rank, pair_planes(m), &all))
 		all = 0;
 	if (m->a->dims[0] != all || m->b->dims[1] != all)
-		return adapting_bad(w, m->name, EINVAL, err, "has rank %llu, "
+		return adapting_bad(w, m->name, EINVAL, "has rank %llu, "
 				    "its other matrix %llu, and %s says %llu",
 				    (unsigned long long)m->a->dims[0],
 				    (unsigned long long)m->b->dims[1],
@@ -183,7 +180,7 @@ static int adapting_check_shapes(const struct adapting *w,
 	if ((o->n_dims != 2 && !stack) ||
 	    adapting_dims(o)[m->turned] != product[0] ||
 	    adapting_dims(o)[!m->turned] != product[1])
-		return adapting_bad(w, m->name, EINVAL, err, "and its other "
+		return adapting_bad(w, m->name, EINVAL, "and its other "
 				    "matrix give a product of [%llu,%llu], but "
 				    "%.400s has another shape",
 				    (unsigned long long)product[m->turned],
@@ -216,8 +213,7 @@ static void adapting_turn(struct adapting *w, struct adapting_pair *m)
 /* Checks that the ranks of all adapters of a weight are not too large. */
 static int adapting_check_rank(const struct adapting *w,
 			       const struct adapting_pair *m,
-			       const struct adapters_change *c,
-			       struct rsh_error *err)
+			       const struct adapters_change *c)
 {
 	uint64_t rank = m->a->dims[0] / pair_planes(m);
 
@@ -225,35 +221,34 @@ static int adapting_check_rank(const struct adapting *w,
 		rank += c->by[i].rank;
 	if (rank <= RSH_LOW_RANK_MAX)
 		return 0;
-	return adapting_bad(w, m->name, ENOTSUP, err, "gives a weight adapters "
+	return adapting_bad(w, m->name, ENOTSUP, "gives a weight adapters "
 			    "of rank %llu in all, and %u is the largest that "
 			    "can be merged", (unsigned long long)rank,
 			    RSH_LOW_RANK_MAX);
 }
 
-int adapting_add(struct adapting *w, struct adapting_pair *m,
-		 struct rsh_error *err)
+int adapting_add(struct adapting *w, struct adapting_pair *m)
 {
 	const struct rsh_adapter *by = &w->adapters[w->a];
 	struct adapters_change *c;
-	int rc = adapting_check_factor(w, m->name, m->a, err) ?:
+	int rc = adapting_check_factor(w, m->name, m->a) ?:
 		 adapting_check_factor(w, rsh_names_text(w->cat->names,
 							 m->b->name),
-				       m->b, err);
+				       m->b);
 
 	if (rc)
 		return rc;
 	if (!m->is_parameter)
 		adapting_turn(w, m);
-	rc = adapting_check_shapes(w, m, err);
+	rc = adapting_check_shapes(w, m);
 	if (rc)
 		return rc;
 	c = adapting_change(w, m->weight);
 	if (!c)
-		return rsh_error_nomem(err);
-	rc = adapting_check_rank(w, m, c, err);
+		return rsh_error_nomem(w->err);
+	rc = adapting_check_rank(w, m, c);
 	if (rc == 0 && !m->is_tied_head)
-		rc = adapting_once(w, m->name, m->weight, &c->added_by, err);
+		rc = adapting_once(w, m->name, m->weight, &c->added_by);
 	if (rc)
 		return rc;
 	/* PEFT multiplies a Float32 by a Python number, as Float32. */

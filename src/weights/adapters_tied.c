@@ -92,7 +92,7 @@ static bool tie_saves(const struct adapting *w, const char *weight)
 }
 
 /* Makes the head an offer of its own, with what was done to the embedding. */
-static int tie_divide(struct adapting *w, struct rsh_error *err)
+static int tie_divide(struct adapting *w)
 {
 	struct adapters_tie *t = &w->tie;
 	const struct adapters_change from = w->changes[t->embedding - 1];
@@ -103,13 +103,13 @@ static int tie_divide(struct adapting *w, struct rsh_error *err)
 		w->v[w->n].name = rsh_names_add(w->cat->names, t->head_name,
 						strlen(t->head_name));
 		if (w->v[w->n].name == RSH_NAME_NONE)
-			return rsh_error_nomem(err);
+			return rsh_error_nomem(w->err);
 		t->head = ++w->n;
 	}
 	c = &w->changes[t->head - 1];
 	if (from.by) {
 		if (!adapting_change(w, &w->v[t->head - 1]))
-			return rsh_error_nomem(err);
+			return rsh_error_nomem(w->err);
 		memcpy(c->by, from.by, from.n * sizeof(*c->by));
 		memcpy(c->factors, from.factors, from.n * sizeof(*c->factors));
 		c->n = from.n;
@@ -120,7 +120,7 @@ static int tie_divide(struct adapting *w, struct rsh_error *err)
 	return 0;
 }
 
-int adapters_tie_prepare(struct adapting *w, struct rsh_error *err)
+int adapters_tie_prepare(struct adapting *w)
 {
 	struct adapters_tie *t = &w->tie;
 	const struct rsh_offer *e = &w->v[t->embedding - 1],
@@ -134,7 +134,7 @@ int adapters_tie_prepare(struct adapting *w, struct rsh_error *err)
 		  memcmp(h->dims, e->dims, 2 * sizeof(*h->dims)) != 0))
 		rc = 0;
 	else if (h && !w->changes[t->embedding - 1].by)
-		rc = w->how->same(w->how->ctx, e, h, err);
+		rc = w->how->same(w->how->ctx, e, h, w->err);
 	/* What cannot be compared is tied, as config.json says. */
 	if (rc == -ENOTSUP)
 		rc = 1;
@@ -143,7 +143,7 @@ int adapters_tie_prepare(struct adapting *w, struct rsh_error *err)
 	t->tied = rc;
 	if (t->tied && (tie_saves(w, rsh_names_text(w->cat->names, e->name)) ||
 			tie_saves(w, t->head_name)))
-		return tie_divide(w, err);
+		return tie_divide(w);
 	return 0;
 }
 

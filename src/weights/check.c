@@ -16,12 +16,12 @@ int rsh_weights_check(const struct rsh_weights_options *o,
 		      const struct rsh_weights_watch *watch,
 		      struct rsh_error *err)
 {
+	struct rsh_error own = RSH_ERROR_INIT;
 	struct weights_work w = {
 		.o = o, .cat = in->cat, .in = in->v, .n = in->n,
-		.arena = arena, .watch = watch,
+		.arena = arena, .watch = watch, .err = &own,
 	};
-	struct rsh_error own = RSH_ERROR_INIT;
-	int rc = weights_run(&w, &own);
+	int rc = weights_run(&w);
 
 	if (rc == 0) {
 		for (uint32_t i = 0; w.watch->made && i < w.n_made; i++)
@@ -29,7 +29,7 @@ int rsh_weights_check(const struct rsh_weights_options *o,
 				      w.made[i].rule, w.made[i].sources,
 				      w.made[i].n_sources);
 	}
-	rc = weights_wrong(&w, rc, &own);
+	rc = weights_wrong(&w, rc);
 	if (rc)
 		rc = rsh_error_nomem(err);
 	else if (w.n_wrong)
@@ -193,9 +193,9 @@ int rsh_weights_check_table(const struct rsh_rule_table *table,
 {
 	const struct rsh_weights_options o = { .table = table };
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct weights_work w = { .o = &o };
+	struct weights_work w = { .o = &o, .err = &err };
 	struct weights_talk k = { .w = &w, .say = say, .ctx = ctx };
-	int rc = weights_read_lets(&w, &err) ?: weights_read_units(&w, &err);
+	int rc = weights_read_lets(&w) ?: weights_read_units(&w);
 
 	if (rc && rc != -ENOMEM)
 		say(ctx, true, err.text);

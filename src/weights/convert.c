@@ -16,17 +16,16 @@
 /* Names are searched by their text without numbers, so the cost does not depend
  * on the number of rules. */
 
-static int weights_list_add(struct weights_list *l,
-			    const struct weights_match *m,
-			    struct rsh_error *err)
+static int weights_list_add(struct weights_work *w, struct weights_list *l,
+			    const struct weights_match *m)
 {
 	if (rsh_push(l->m, l->n, l->cap, *m))
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	return 0;
 }
 
 /* Lists the names that the source has, for `when`. */
-static int weights_list_names(struct weights_work *w, struct rsh_error *err)
+static int weights_list_names(struct weights_work *w)
 {
 	bool asks = false;
 
@@ -37,7 +36,7 @@ static int weights_list_names(struct weights_work *w, struct rsh_error *err)
 	w->n_has = rsh_names_count(w->cat->names);
 	w->has = rsh_arena_array(&w->scratch, bool, w->n_has);
 	if (!w->has)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < w->n; i++)
 		w->has[w->in[i].name] = true;
 	return 0;
@@ -46,8 +45,7 @@ static int weights_list_names(struct weights_work *w, struct rsh_error *err)
 /* Sets whether config.json has the words of a `when` for this number. */
 static int weights_config_says(const struct weights_work *w,
 			       const struct weights_unit *u, uint64_t number,
-			       const char *text, bool *out,
-			       struct rsh_error *err)
+			       const char *text, bool *out)
 {
 	const struct rsh_rule_when *when = u->rule->when;
 	char word[64];
@@ -57,7 +55,7 @@ static int weights_config_says(const struct weights_work *w,
 		if (!w->o->config ||
 		    !rsh_model_config_word(w->o->config, when->says[i].key,
 					   number, word, sizeof(word)))
-			return weights_bad(w, u->rule, err, "%s may be meant, "
+			return weights_bad(w, u->rule, "%s may be meant, "
 					   "but %s what \"%s\" is there", text,
 					   w->o->config ?
 					   "config.json does not say" :
@@ -72,7 +70,7 @@ static int weights_config_says(const struct weights_work *w,
  * tensor of that name belongs. */
 static int weights_holds(const struct weights_work *w,
 			 const struct weights_unit *u, const uint64_t *numbers,
-			 const char *of, bool *out, struct rsh_error *err)
+			 const char *of, bool *out)
 {
 	const struct weights_name *when = u->when[w->from];
 	uint64_t holes[WEIGHTS_HOLES_MAX];
@@ -80,8 +78,7 @@ static int weights_holds(const struct weights_work *w,
 	uint32_t name;
 
 	if (u->rule->when && u->rule->when->n_says)
-		return weights_config_says(w, u, numbers[u->layer], of, out,
-					   err);
+		return weights_config_says(w, u, numbers[u->layer], of, out);
 	*out = !when;
 	if (!when)
 		return 0;
@@ -96,8 +93,7 @@ static int weights_holds(const struct weights_work *w,
 /* Finds the rule for a name, NULL if there is none.  Originals of an `also` are
  * added to w->copies. */
 static int weights_take(struct weights_work *w, const char *text,
-			struct weights_match *m, const struct rsh_rule **rule,
-			struct rsh_error *err)
+			struct weights_match *m, const struct rsh_rule **rule)
 {
 	struct weights_match found = *m;
 	uint32_t n;
@@ -122,14 +118,14 @@ static int weights_take(struct weights_work *w, const char *text,
 		if (fit == WEIGHTS_YES)
 			weights_arrange(u, name, holes, found.numbers);
 		rc = fit == WEIGHTS_YES ?
-			weights_holds(w, u, found.numbers, text, &holds, err) :
+			weights_holds(w, u, found.numbers, text, &holds) :
 			0;
 		if (rc)
 			return rc;
 		if (fit == WEIGHTS_YES && !holds)
 			continue;
 		if (fit == WEIGHTS_UNKNOWN)
-			return weights_bad(w, u->rule, err, "%s may be meant, "
+			return weights_bad(w, u->rule, "%s may be meant, "
 					   "but no config.json says how large "
 					   "the numbers are of which it is one",
 					   text);
@@ -141,7 +137,7 @@ static int weights_take(struct weights_work *w, const char *text,
 		if (!copies) {
 			*rule = u->rule;
 			*m = found;
-		} else if (weights_list_add(&w->copies, &found, err)) {
+		} else if (weights_list_add(w, &w->copies, &found)) {
 			return -ENOMEM;
 		}
 	}
@@ -198,13 +194,13 @@ static const struct rsh_rule *weights_find_lost(struct weights_work *w,
 }
 
 /* Lists the tensors that a rule names. */
-static int weights_list_named(struct weights_work *w, struct rsh_error *err)
+static int weights_list_named(struct weights_work *w)
 {
 	if (w->named)
 		return 0;
 	w->named = rsh_arena_array(&w->scratch, const char *, w->n);
 	if (!w->named)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < w->n; i++)
 		if (weights_is_named(w, weights_text(w, i)))
 			w->named[w->n_named++] = weights_text(w, i);
@@ -215,16 +211,16 @@ static int weights_list_named(struct weights_work *w, struct rsh_error *err)
 /* Refuses to leave out a tensor that has the place of others of the table, as a
  * stack of experts has that of the experts: the model would lack them. */
 static int weights_drop_place(struct weights_work *w, const char *path,
-			      const char *text, struct rsh_error *err)
+			      const char *text)
 {
 	const struct rsh_rule *rule;
 
-	if (weights_list_named(w, err))
+	if (weights_list_named(w))
 		return -ENOMEM;
 	rule = weights_find_lost(w, path);
-	return rule ? rsh_error_set(err, EINVAL, "%s:%u: nothing that the rule "
-				    "names is below %s, and %s has its place: "
-				    "--unlisted drop would leave it out",
+	return rule ? rsh_error_set(w->err, EINVAL, "%s:%u: nothing that the "
+				    "rule names is below %s, and %s has its "
+				    "place: --unlisted drop would leave it out",
 				    w->o->table->path, rule->line, path, text) :
 		      0;
 }
@@ -232,23 +228,23 @@ static int weights_drop_place(struct weights_work *w, const char *path,
 /* Refuses to leave out a tensor that has the place of a weight of the table, as
  * the codes of an unknown scheme have: the model would lack the weight. */
 static int weights_drop(struct weights_work *w, uint32_t source,
-			const char *text, struct rsh_error *err)
+			const char *text)
 {
 	const char *dot = strrchr(text, '.');
 	cleanup_free char *weight = !dot ? NULL :
 		rsh_text_format("%.*s.weight", (int)(dot - text), text);
 
 	if (dot && !weight)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	if (weights_is_named(w, text))
-		return rsh_error_set(err, EINVAL, "%s is named by %s, and no "
-				     "`when` holds for its layer: --unlisted "
-				     "drop would leave it out", text,
+		return rsh_error_set(w->err, EINVAL, "%s is named by %s, and "
+				     "no `when` holds for its layer: "
+				     "--unlisted drop would leave it out", text,
 				     w->o->table->path);
 	if (weight && weights_is_named(w, weight) &&
 	    rsh_names_find(w->cat->names, weight, strlen(weight)) ==
 		    RSH_NAME_NONE)
-		return rsh_error_set(err, EINVAL, "%s is missing, which %s "
+		return rsh_error_set(w->err, EINVAL, "%s is missing, which %s "
 				     "names, and %s has its place: --unlisted "
 				     "drop would leave the weight out", weight,
 				     w->o->table->path, text);
@@ -257,7 +253,7 @@ static int weights_drop(struct weights_work *w, uint32_t source,
 	if (!weight)
 		return 0;
 	weight[dot - text] = '\0';
-	return weights_drop_place(w, weight, text, err);
+	return weights_drop_place(w, weight, text);
 }
 
 /* ---- tensors of which only the beginning of the name is said ---- */
@@ -287,7 +283,7 @@ static const struct rsh_rule_pair *rest_find(const struct rsh_rule_table *t,
 /* Copies a tensor that a `rest` line names.  The optimizer's state of a weight
  * would not follow it. */
 static int rest_copy(struct weights_work *w, uint32_t source,
-		     const struct rsh_rule_pair *r, struct rsh_error *err)
+		     const struct rsh_rule_pair *r)
 {
 	const char *text = weights_text(w, source), *to = r->side[w->to];
 	const char *behind = text + strlen(r->side[w->from]);
@@ -297,48 +293,46 @@ static int rest_copy(struct weights_work *w, uint32_t source,
 	made = rsh_arena_format(&w->scratch, "%s%s%s", to,
 				*to && *behind ? "." : "", behind);
 	if (!made)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	if (!*made)
-		return rsh_error_set(err, EINVAL, "%s would have no name by "
+		return rsh_error_set(w->err, EINVAL, "%s would have no name by "
 				     "%s", text, w->o->table->path);
 	if (!weights_is_wanted(w, made))
 		weights_passed(w, source, NULL);
-	return weights_make_copy(w, made, NULL, &w->sources[source], err);
+	return weights_make_copy(w, made, NULL, &w->sources[source]);
 }
 
 /* ---- all tensors ---- */
 
 /* A tensor that its rule repeats is there once more. */
 static int weights_list_match(struct weights_work *w, struct weights_match *m,
-			      const struct rsh_rule *rule,
-			      struct rsh_error *err)
+			      const struct rsh_rule *rule)
 {
 	const struct rsh_rule_tensor *list = rule->tensors[w->from];
 	const uint32_t of = m->tensor;
-	int rc = weights_list_add(&w->matches, m, err);
+	int rc = weights_list_add(w, &w->matches, m);
 
 	for (uint32_t i = of + 1; rc == 0 && i < rule->n_tensors[w->from]; i++)
 		if (list[i].again && list[i].of == of) {
 			m->tensor = (uint16_t)i;
-			rc = weights_list_add(&w->matches, m, err);
+			rc = weights_list_add(w, &w->matches, m);
 		}
 	return rc;
 }
 
-static int weights_assign_one(struct weights_work *w, uint32_t source,
-			      struct rsh_error *err)
+static int weights_assign_one(struct weights_work *w, uint32_t source)
 {
 	const char *text = weights_text(w, source);
 	struct weights_match m = { .source = source };
 	const struct rsh_rule_table *t = w->o->table;
 	const struct rsh_rule_pair *rest;
 	const struct rsh_rule *rule;
-	int rc = weights_take(w, text, &m, &rule, err);
+	int rc = weights_take(w, text, &m, &rule);
 
 	while (rc == 0 && !rule && m.state < t->n_pairs[RSH_RULE_STATE]) {
 		const char *of = weights_of_state(t, m.state++, w->from, text);
 
-		rc = of ? weights_take(w, of, &m, &rule, err) : 0;
+		rc = of ? weights_take(w, of, &m, &rule) : 0;
 	}
 	if (rc)
 		return rc;
@@ -346,7 +340,7 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 	if (!rule && rest &&
 	    rsh_kinds_of(w->cat->kinds, w->in[source].name, text) ==
 	    RSH_KIND_WEIGHT)
-		return rest_copy(w, source, rest, err);
+		return rest_copy(w, source, rest);
 	if (!rule) {
 		if (w->from == RSH_SIDE_MINDSPORE &&
 		    (w->in[source].n_dims == 0 ||
@@ -359,22 +353,22 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 			;
 		} else if (w->o->unlisted == RSH_UNLISTED_COPY) {
 			return weights_make_copy(w, text, NULL,
-						 &w->sources[source], err);
+						 &w->sources[source]);
 		} else if (w->o->unlisted == RSH_UNLISTED_ERROR) {
-			return rsh_error_set(err, EINVAL,
+			return rsh_error_set(w->err, EINVAL,
 					     "no rule of %s names tensor "
 					     "%s", w->o->table->path, text);
 		} else {
-			rc = weights_drop(w, source, text, err);
+			rc = weights_drop(w, source, text);
 		}
 		weights_passed(w, source, NULL);
 		return rc;
 	}
 	if (rule->kind == RSH_RULE_SAME)
-		return weights_list_match(w, &m, rule, err);
+		return weights_list_match(w, &m, rule);
 	weights_passed(w, source, rule);
 	return rule->kind == RSH_RULE_ALSO && !m.state ?
-		weights_list_add(&w->copies, &m, err) : 0;
+		weights_list_add(w, &w->copies, &m) : 0;
 }
 
 /* Sorts by instance, and inside an instance by the rule's order of tensors. */
@@ -395,15 +389,15 @@ static int weights_by_instance(const void *a, const void *b)
 }
 
 /* Assigns each tensor to a unit, and handles tensors that no rule names. */
-static int weights_assign(struct weights_work *w, struct rsh_error *err)
+static int weights_assign(struct weights_work *w)
 {
 	w->sources = rsh_arena_array(w->arena, uint32_t, w->n);
 	if (!w->sources)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < w->n; i++)
 		w->sources[i] = i;
 	for (uint32_t i = 0; i < w->n; i++) {
-		int rc = weights_wrong(w, weights_assign_one(w, i, err), err);
+		int rc = weights_wrong(w, weights_assign_one(w, i));
 
 		if (rc)
 			return rc;
@@ -440,14 +434,14 @@ static struct weights_made *tied_find_made(const struct weights_work *w,
 
 /* Adds the offer of `source` under another name. */
 static int tied_add_source(struct weights_work *w, uint32_t source,
-			   const char *name, struct rsh_error *err)
+			   const char *name)
 {
 	struct rsh_offer *in = rsh_arena_array(w->arena, struct rsh_offer,
 					       w->n + 1);
 	uint32_t *given = rsh_arena_array(&w->scratch, uint32_t, w->n + 1);
 
 	if (!in || !given)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < w->n; i++)
 		given[i] = weights_given(w, i);
 	given[w->n] = given[source];
@@ -455,7 +449,7 @@ static int tied_add_source(struct weights_work *w, uint32_t source,
 	in[w->n] = in[source];
 	in[w->n].name = rsh_names_add(w->cat->names, name, strlen(name));
 	if (in[w->n].name == RSH_NAME_NONE)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	w->in = in;
 	w->given = given;
 	w->n++;
@@ -463,7 +457,7 @@ static int tied_add_source(struct weights_work *w, uint32_t source,
 }
 
 /* Before rules are used: adds tied tensors that a Hugging Face source lacks. */
-static int weights_untie(struct weights_work *w, struct rsh_error *err)
+static int weights_untie(struct weights_work *w)
 {
 	const struct rsh_rule_table *t = w->o->table;
 	const uint32_t n = w->o->untie ? t->n_pairs[RSH_RULE_TIED] : 0;
@@ -474,7 +468,7 @@ static int weights_untie(struct weights_work *w, struct rsh_error *err)
 		const uint32_t source = tied_find_source(w, tied[1]);
 
 		if (source < w->n && tied_find_source(w, tied[0]) == w->n)
-			rc = tied_add_source(w, source, tied[0], err);
+			rc = tied_add_source(w, source, tied[0]);
 	}
 	return rc;
 }
@@ -484,8 +478,7 @@ static int weights_untie(struct weights_work *w, struct rsh_error *err)
 /* Leaves out the copy.  If the copy was trained by itself, it must not be
  * lost. */
 static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
-			  const struct weights_made *original,
-			  struct rsh_error *err)
+			  const struct weights_made *original)
 {
 	const struct rsh_offer *x = &copy->offer, *y = &original->offer;
 	struct weights_list *l = &w->copies;
@@ -494,14 +487,14 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 
 	if (x->dtype == y->dtype && x->n_dims == y->n_dims &&
 	    memcmp(x->dims, y->dims, x->n_dims * sizeof(*x->dims)) == 0)
-		same = w->o->same ? w->o->same(w->o->ctx, x, y, err) :
+		same = w->o->same ? w->o->same(w->o->ctx, x, y, w->err) :
 				    -ENOTSUP;
 	if (same < 0)
 		return same == -ENOTSUP ? 0 : same;
 	if (!same)
-		return rsh_error_set(err, EINVAL, "%s: \"tie_word_embeddings\" "
-				     "is true, and the weights say false: "
-				     "%.200s is not %.200s",
+		return rsh_error_set(w->err, EINVAL, "%s: "
+				     "\"tie_word_embeddings\" is true, and the "
+				     "weights say false: %.200s is not %.200s",
 				     rsh_model_config_path(w->o->config),
 				     copy->text, original->text);
 	weights_note(w, 1, *copy->sources, "is tied to the embedding by "
@@ -519,7 +512,7 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 
 /* After rules were used: adds or leaves out tied tensors of Hugging Face's
  * form. */
-static int weights_tie(struct weights_work *w, struct rsh_error *err)
+static int weights_tie(struct weights_work *w)
 {
 	const struct rsh_rule_table *t = w->o->table;
 	int rc = 0;
@@ -533,11 +526,11 @@ static int weights_tie(struct weights_work *w, struct rsh_error *err)
 				     rsh_model_config_is_tied(w->o->config);
 
 		if (original && copy && is_tied)
-			rc = tied_leave_out(w, copy, original, err);
+			rc = tied_leave_out(w, copy, original);
 		else if (original && !copy && !is_tied && w->o->untie)
 			rc = weights_make_copy(w, tied[0], original->rule,
-					       original->sources, err);
-		rc = weights_wrong(w, rc, err);
+					       original->sources);
+		rc = weights_wrong(w, rc);
 	}
 	return rc;
 }
@@ -557,26 +550,25 @@ struct weights_copying {
 
 static int weights_copy_as(struct weights_work *w,
 			   const struct weights_copying *c,
-			   const uint64_t *holes, struct rsh_error *err)
+			   const uint64_t *holes)
 {
 	char text[WEIGHTS_TEXT];
 	uint32_t *source = rsh_arena_array(w->arena, uint32_t, 1);
 
 	if (!source)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	*source = c->m->source;
 	if (!weights_print(c->name, holes, "", text))
-		return weights_bad(w, c->u->rule, err, "a number in the name "
+		return weights_bad(w, c->u->rule, "a number in the name "
 				   "of a copy of %s is not known or too large",
 				   weights_text(w, c->m->source));
-	return weights_make_copy(w, text, c->u->rule, source, err);
+	return weights_make_copy(w, text, c->u->rule, source);
 }
 
 /* Copies the tensor for each made one that has its numbers and more.  The made
  * tensors are sorted, so equal numbers are adjacent. */
 static int weights_copy_each(struct weights_work *w,
-			     const struct weights_copying *c,
-			     struct rsh_error *err)
+			     const struct weights_copying *c)
 {
 	uint64_t last[WEIGHTS_HOLES_MAX], holes[WEIGHTS_HOLES_MAX];
 	const size_t bytes = c->name->n_holes * sizeof(*holes);
@@ -594,7 +586,7 @@ static int weights_copy_each(struct weights_work *w,
 			   c->u->n_shared * sizeof(*numbers)) != 0 ||
 		    (any && memcmp(last, holes, bytes) == 0))
 			continue;
-		rc = weights_copy_as(w, c, holes, err);
+		rc = weights_copy_as(w, c, holes);
 		memcpy(last, holes, bytes);
 		any = true;
 	}
@@ -603,7 +595,7 @@ static int weights_copy_each(struct weights_work *w,
 
 /* A copy is skipped because its original has the same elements.  If the
  * original is not made, the elements would be lost. */
-static int weights_check_copies(struct weights_work *w, struct rsh_error *err)
+static int weights_check_copies(struct weights_work *w)
 {
 	int rc = 0;
 
@@ -620,15 +612,15 @@ static int weights_check_copies(struct weights_work *w, struct rsh_error *err)
 		    (!weights_is_wanted(w, text) ||
 		     rsh_find(&key, w->made, w->n_made, weights_by_text)))
 			continue;
-		rc = weights_bad(w, u->rule, err, "%.400s is a copy of what "
+		rc = weights_bad(w, u->rule, "%.400s is a copy of what "
 				 "becomes %.400s, which is not there",
 				 weights_text(w, m->source), text);
-		rc = weights_wrong(w, rc, err);
+		rc = weights_wrong(w, rc);
 	}
 	return rc;
 }
 
-static int weights_make_also(struct weights_work *w, struct rsh_error *err)
+static int weights_make_also(struct weights_work *w)
 {
 	const uint32_t n_own = w->n_made;
 	int rc = 0;
@@ -645,12 +637,12 @@ static int weights_make_also(struct weights_work *w, struct rsh_error *err)
 		uint64_t holes[WEIGHTS_HOLES_MAX];
 
 		if (c.name->n_holes > u->n_shared) {
-			rc = weights_copy_each(w, &c, err);
+			rc = weights_copy_each(w, &c);
 		} else {
 			weights_spread(u, c.name, m->numbers, holes);
-			rc = weights_copy_as(w, &c, holes, err);
+			rc = weights_copy_as(w, &c, holes);
 		}
-		rc = weights_wrong(w, rc, err);
+		rc = weights_wrong(w, rc);
 	}
 	return rc;
 }
@@ -662,40 +654,39 @@ static void weights_sort(struct weights_work *w)
 	rsh_sort(w->made, w->n_made, weights_by_text);
 }
 
-static int weights_made_twice(const struct weights_work *w, uint32_t i,
-			      struct rsh_error *err)
+static int weights_made_twice(const struct weights_work *w, uint32_t i)
 {
 	const struct rsh_rule *a = w->made[i - 1].rule, *b = w->made[i].rule;
 	const struct rsh_rule *rule = b ? b : a;
 
 	if (!rule)
-		return rsh_error_set(err, EINVAL, "%s is in the source twice",
-				     w->made[i].text);
-	return weights_bad(w, rule, err, "%.400s is made twice, of %.400s and "
+		return rsh_error_set(w->err, EINVAL, "%s is in the source "
+				     "twice", w->made[i].text);
+	return weights_bad(w, rule, "%.400s is made twice, of %.400s and "
 			   "of %.400s", w->made[i].text,
 			   weights_text(w, *w->made[i - 1].sources),
 			   weights_text(w, *w->made[i].sources));
 }
 
-int weights_run(struct weights_work *w, struct rsh_error *err)
+int weights_run(struct weights_work *w)
 {
 	const bool from_hf = w->o->from == RSH_SIDE_HF;
 	int rc;
 
 	w->from = w->o->from;
 	w->to = from_hf ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
-	rc = weights_read_lets(w, err) ?:
-	     weights_read_units(w, err) ?:
-	     (from_hf ? weights_untie(w, err) : weights_cut_padding(w, err)) ?:
-	     weights_list_names(w, err) ?:
-	     weights_assign(w, err) ?:
-	     weights_make(w, err) ?:
-	     (from_hf ? weights_add_padding(w, err) : weights_tie(w, err));
+	rc = weights_read_lets(w) ?:
+	     weights_read_units(w) ?:
+	     (from_hf ? weights_untie(w) : weights_cut_padding(w)) ?:
+	     weights_list_names(w) ?:
+	     weights_assign(w) ?:
+	     weights_make(w) ?:
+	     (from_hf ? weights_add_padding(w) : weights_tie(w));
 	weights_sort(w);
 	if (rc == 0 && from_hf) {
-		rc = weights_check_copies(w, err);
+		rc = weights_check_copies(w);
 	} else if (rc == 0 && w->copies.n) {
-		rc = weights_make_also(w, err);
+		rc = weights_make_also(w);
 		weights_sort(w);
 	}
 	rsh_catalogue_update_names(w->cat);
@@ -703,8 +694,7 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 		return rc;
 	for (uint32_t i = 1; i < w->n_made && rc == 0; i++)
 		if (w->made[i - 1].offer.name == w->made[i].offer.name)
-			rc = weights_wrong(w, weights_made_twice(w, i, err),
-					   err);
+			rc = weights_wrong(w, weights_made_twice(w, i));
 	return rc;
 }
 
@@ -714,9 +704,9 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 {
 	struct weights_work w = {
 		.o = o, .cat = in->cat, .in = in->v, .n = in->n,
-		.arena = arena,
+		.arena = arena, .err = err,
 	};
-	int rc = weights_run(&w, err);
+	int rc = weights_run(&w);
 
 	if (rc == 0) {
 		*out = (struct rsh_offers){ .cat = in->cat, .n = w.n_made };
@@ -756,8 +746,8 @@ static int side_count(const struct rsh_rule_table *table,
 		      uint32_t votes[RSH_N_SIDES], struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
-	struct weights_work w = { .o = &o };
-	int rc = weights_read_lets(&w, err) ?: weights_read_units(&w, err);
+	struct weights_work w = { .o = &o, .err = err };
+	int rc = weights_read_lets(&w) ?: weights_read_units(&w);
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
 		const char *text = rsh_names_text(names, in[i].name);
@@ -818,8 +808,8 @@ int rsh_weights_count_names(const struct rsh_rule_table *table,
 			    struct rsh_error *err)
 {
 	const struct rsh_weights_options o = { .table = table };
-	struct weights_work w = { .o = &o };
-	int rc = weights_read_lets(&w, err) ?: weights_read_units(&w, err);
+	struct weights_work w = { .o = &o, .err = err };
+	int rc = weights_read_lets(&w) ?: weights_read_units(&w);
 	bool *used = rsh_arena_array(&w.scratch, bool, w.n_templates + 1);
 
 	*unnamed = *unused = 0;

@@ -109,8 +109,7 @@ static const char *weights_shape_text(const struct rsh_offer *o, char *text)
  * they come from. */
 static int weights_contradiction(struct weights_work *w,
 				 struct weights_instance *x, uint32_t match,
-				 uint32_t dim, const struct weights_equation *e,
-				 struct rsh_error *err)
+				 uint32_t dim, const struct weights_equation *e)
 {
 	const uint32_t source = x->m[match].source;
 	char shape[WEIGHTS_SHAPE], sizes[512] = "", keys[512] = "", of[64] = "";
@@ -134,7 +133,7 @@ static int weights_contradiction(struct weights_work *w,
 	if (e->n_unknown)
 		snprintf(of, sizeof(of), ", whatever %.24s is",
 			 x->u->letters[e->unknown]);
-	return weights_bad(w, x->u->rule, err, "%s has shape %s, whose "
+	return weights_bad(w, x->u->rule, "%s has shape %s, whose "
 			   "dimension %u is not what the rule says%s (%s)%s",
 			   weights_text(w, source), shape, dim, of,
 			   *sizes ? sizes : "no size is known", keys);
@@ -144,8 +143,7 @@ static int weights_contradiction(struct weights_work *w,
 
 /* Checks that all tensors of a stack have the same shape. */
 static int weights_check_shapes(struct weights_work *w,
-				struct weights_instance *x, uint32_t tensor,
-				struct rsh_error *err)
+				struct weights_instance *x, uint32_t tensor)
 {
 	const struct rsh_rule_tensor *t = &x->u->rule->tensors[w->from][tensor];
 	const uint32_t first = x->first[tensor];
@@ -153,7 +151,7 @@ static int weights_check_shapes(struct weights_work *w,
 	char shape[WEIGHTS_SHAPE], other[WEIGHTS_SHAPE];
 
 	if (a->n_dims != t->n_dims)
-		return weights_bad(w, x->u->rule, err, "%s has shape %s, and "
+		return weights_bad(w, x->u->rule, "%s has shape %s, and "
 				   "the rule has %u dimensions",
 				   weights_text(w, x->m[first].source),
 				   weights_shape_text(a, shape), t->n_dims);
@@ -163,7 +161,7 @@ static int weights_check_shapes(struct weights_work *w,
 		if (b->n_dims == a->n_dims &&
 		    memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0)
 			continue;
-		return weights_bad(w, x->u->rule, err, "%s has shape %s, and "
+		return weights_bad(w, x->u->rule, "%s has shape %s, and "
 				   "%s has %s", weights_text(w, x->m[i].source),
 				   weights_shape_text(b, shape),
 				   weights_text(w, x->m[first].source),
@@ -175,7 +173,7 @@ static int weights_check_shapes(struct weights_work *w,
 /* Uses all dimensions of a tensor; *more is set if a letter became known. */
 static int weights_solve_tensor(struct weights_work *w,
 				struct weights_instance *x, uint32_t tensor,
-				bool *more, struct rsh_error *err)
+				bool *more)
 {
 	const struct rsh_rule_tensor *t = &x->u->rule->tensors[w->from][tensor];
 	const uint32_t first = x->first[tensor];
@@ -195,7 +193,7 @@ static int weights_solve_tensor(struct weights_work *w,
 		else if (e.n_unknown == 1)
 			fits = weights_solve_one(x, &e, o->dims[d]);
 		if (!fits)
-			return weights_contradiction(w, x, first, d, &e, err);
+			return weights_contradiction(w, x, first, d, &e);
 		*more |= e.n_unknown == 1 && x->known[e.unknown];
 	}
 	return 0;
@@ -207,7 +205,7 @@ static int weights_solve_tensor(struct weights_work *w,
  * known. */
 static int weights_count_stack(struct weights_work *w,
 			       struct weights_instance *x, uint32_t tensor,
-			       bool *more, struct rsh_error *err)
+			       bool *more)
 {
 	uint32_t letters[WEIGHTS_HOLES_MAX];
 	const uint32_t n = weights_stacks(x->u, &x->u->names[w->from][tensor],
@@ -224,7 +222,7 @@ static int weights_count_stack(struct weights_work *w,
 			most = rsh_max_u64(most, k);
 		}
 		if (most >= WEIGHTS_MADE_MAX)
-			return weights_bad(w, x->u->rule, err, "%s numbers "
+			return weights_bad(w, x->u->rule, "%s numbers "
 					   "more than %u tensors",
 					   x->u->letters[letter],
 					   WEIGHTS_MADE_MAX);
@@ -240,11 +238,11 @@ static int weights_count_stack(struct weights_work *w,
 /* ---- the instance ---- */
 
 typedef int weights_step(struct weights_work *w, struct weights_instance *x,
-			 uint32_t tensor, bool *more, struct rsh_error *err);
+			 uint32_t tensor, bool *more);
 
 static int weights_each_tensor(struct weights_work *w,
 			       struct weights_instance *x, weights_step *step,
-			       bool *more, struct rsh_error *err)
+			       bool *more)
 {
 	int rc = 0;
 
@@ -252,14 +250,13 @@ static int weights_each_tensor(struct weights_work *w,
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
 	     i++)
 		if (x->first[i] < x->first[i + 1])
-			rc = step(w, x, i, more, err);
+			rc = step(w, x, i, more);
 	return rc;
 }
 
 /* Finds the sizes of an instance's letters.  If there is an error, sizes that
  * cannot be found stay unknown. */
-static int weights_solve(struct weights_work *w, struct weights_instance *x,
-			 struct rsh_error *err)
+static int weights_solve(struct weights_work *w, struct weights_instance *x)
 {
 	bool more = true;
 	int rc = 0;
@@ -271,17 +268,16 @@ static int weights_solve(struct weights_work *w, struct weights_instance *x,
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
 	     i++)
 		if (x->first[i] < x->first[i + 1])
-			rc = weights_check_shapes(w, x, i, err);
+			rc = weights_check_shapes(w, x, i);
 	while (rc == 0 && more) {
-		rc = weights_each_tensor(w, x, weights_solve_tensor, &more,
-					 err);
+		rc = weights_each_tensor(w, x, weights_solve_tensor, &more);
 		if (rc == 0 && !more)
 			rc = weights_each_tensor(w, x, weights_count_stack,
-						 &more, err);
+						 &more);
 	}
 	for (uint32_t i = 0; rc == 0 && i < x->u->n_letters; i++)
 		if (!x->known[i])
-			rc = weights_bad(w, x->u->rule, err, "neither `let` "
+			rc = weights_bad(w, x->u->rule, "neither `let` "
 					 "nor a shape says what %s is, of %s%s",
 					 x->u->letters[i],
 					 weights_text(w, x->m[0].source),
@@ -316,36 +312,35 @@ static const char *weights_prefix(const struct weights_work *w,
 /* ---- making a tensor ---- */
 
 static int weights_new(struct weights_work *w, const char *text,
-		       struct weights_made **out, struct rsh_error *err)
+		       struct weights_made **out)
 {
 	struct weights_made *m;
 
 	if (w->n_made == WEIGHTS_MADE_MAX)
-		return rsh_error_set(err, EINVAL, "%s makes more than %u "
+		return rsh_error_set(w->err, EINVAL, "%s makes more than %u "
 				     "tensors", w->o->table->path,
 				     WEIGHTS_MADE_MAX);
 	if (rsh_room(w->made, w->made_cap, (size_t)w->n_made + 1))
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	m = &w->made[w->n_made];
 	memset(m, 0, sizeof(*m));
 	m->offer.name = rsh_names_add(w->cat->names, text, strlen(text));
 	if (m->offer.name == RSH_NAME_NONE)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	m->text = rsh_names_text(w->cat->names, m->offer.name);
 	*out = m;
 	return 0;
 }
 
 int weights_make_copy(struct weights_work *w, const char *text,
-		      const struct rsh_rule *rule, const uint32_t *source,
-		      struct rsh_error *err)
+		      const struct rsh_rule *rule, const uint32_t *source)
 {
 	struct weights_made *m;
 	int rc;
 
 	if (!weights_is_wanted(w, text))
 		return 0;
-	rc = weights_new(w, text, &m, err);
+	rc = weights_new(w, text, &m);
 	if (rc)
 		return rc;
 	weights_make_same(w, *source, &m->offer);
@@ -359,15 +354,15 @@ int weights_make_copy(struct weights_work *w, const char *text,
 /* A master weight would change as its weight does, and a mean of gradients
  * would not. */
 static int weights_add(struct weights_work *w, const struct weights_instance *x,
-		       struct rsh_offer *o, struct rsh_error *err)
+		       struct rsh_offer *o)
 {
 	if (x->m->state)
-		return weights_bad(w, x->u->rule, err, "%s is the state of a "
+		return weights_bad(w, x->u->rule, "%s is the state of a "
 				   "weight to which 1 is added, and is not "
 				   "converted: --drop leaves it out",
 				   weights_text(w, x->m->source));
 	if (o->add)
-		return weights_bad(w, x->u->rule, err, "1 was added to %s "
+		return weights_bad(w, x->u->rule, "1 was added to %s "
 				   "already", weights_text(w, x->m->source));
 	o->add = w->to == RSH_SIDE_HF ? 1 : -1;
 	return 0;
@@ -375,17 +370,17 @@ static int weights_add(struct weights_work *w, const struct weights_instance *x,
 
 static int weights_make_one(struct weights_work *w, struct weights_instance *x,
 			    uint32_t tensor, const uint64_t *numbers,
-			    const char *text, struct rsh_error *err)
+			    const char *text)
 {
 	struct weights_made *m;
-	int rc = weights_new(w, text, &m, err);
+	int rc = weights_new(w, text, &m);
 
 	if (rc == 0 && x->u->rule->tensors[w->to][tensor].has_dims)
-		rc = weights_make_parts(w, x, tensor, numbers, &m->offer, err);
+		rc = weights_make_parts(w, x, tensor, numbers, &m->offer);
 	else if (rc == 0)
 		weights_make_same(w, x->m->source, &m->offer);
 	if (rc == 0 && x->u->rule->adds_one)
-		rc = weights_add(w, x, &m->offer, err);
+		rc = weights_add(w, x, &m->offer);
 	if (rc)
 		return rc;
 	m->rule = x->u->rule;
@@ -427,7 +422,7 @@ static uint64_t weights_stack_size(const struct weights_instance *x,
 /* Makes each wanted tensor of an instance for a tensor of the rule; without
  * `make`, returns WEIGHTS_FOUND if there is one. */
 static int weights_each_of(struct weights_work *w, struct weights_instance *x,
-			   uint32_t tensor, bool make, struct rsh_error *err)
+			   uint32_t tensor, bool make)
 {
 	const struct weights_name *n = &x->u->names[w->to][tensor];
 	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 }, holes[WEIGHTS_HOLES_MAX];
@@ -438,34 +433,33 @@ static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 	int rc = 0;
 
 	if (size > WEIGHTS_MADE_MAX)
-		return weights_bad(w, x->u->rule, err, "%s would become more "
-				   "than %u tensors",
-				   weights_text(w, x->m->source),
+		return weights_bad(w, x->u->rule, "%s would become more than "
+				   "%u tensors", weights_text(w, x->m->source),
 				   WEIGHTS_MADE_MAX);
 	memcpy(numbers, x->m->numbers, x->u->n_shared * sizeof(*numbers));
 	for (uint64_t i = 0; i < size && rc == 0; i++) {
 		weights_spread(x->u, n, numbers, holes);
 		if (!weights_print(n, holes, weights_prefix(w, x, w->to), text))
-			return weights_bad(w, x->u->rule, err, "a number in "
+			return weights_bad(w, x->u->rule, "a number in "
 					   "the name of what becomes of %s is "
 					   "not known or too large",
 					   weights_text(w, x->m->source));
 		if (weights_is_wanted(w, text))
 			rc = !make ? WEIGHTS_FOUND :
-			     weights_make_one(w, x, tensor, numbers, text, err);
+			     weights_make_one(w, x, tensor, numbers, text);
 		(void)weights_next(x, letters, count, numbers + x->u->n_shared);
 	}
 	return rc;
 }
 
 static int weights_each_made(struct weights_work *w, struct weights_instance *x,
-			     bool make, struct rsh_error *err)
+			     bool make)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->to]; i++)
 		if (!x->u->rule->tensors[w->to][i].again) {
-			rc = weights_each_of(w, x, i, make, err);
+			rc = weights_each_of(w, x, i, make);
 		} else if (make) {
 			w->n_again++;
 			w->a_again = x->m->source;
@@ -478,8 +472,7 @@ static int weights_each_made(struct weights_work *w, struct weights_instance *x,
 /* Checks that the tensors of a stack are complete, numbered from 0.  If the
  * size of the stack is unknown, one tensor is enough. */
 static int weights_check_tensor(struct weights_work *w,
-				struct weights_instance *x, uint32_t tensor,
-				struct rsh_error *err)
+				struct weights_instance *x, uint32_t tensor)
 {
 	const struct weights_name *n = &x->u->names[w->from][tensor];
 	const uint32_t shared = x->u->n_shared;
@@ -499,14 +492,14 @@ static int weights_check_tensor(struct weights_work *w,
 		(void)weights_next(x, letters, count, numbers + shared);
 	}
 	if (at < x->first[tensor + 1] && size == 0)
-		return weights_bad(w, x->u->rule, err, "%s is one more than "
+		return weights_bad(w, x->u->rule, "%s is one more than "
 				   "the rule names", weights_text(w,
 							x->m[at].source));
 	if (size == 0)
 		return 0;
 	weights_spread(x->u, n, numbers, holes);
 	(void)weights_print(n, holes, weights_prefix(w, x, w->from), text);
-	return weights_bad(w, x->u->rule, err, "%.400s is missing, which the "
+	return weights_bad(w, x->u->rule, "%.400s is missing, which the "
 			   "rule wants beside %.400s", text,
 			   weights_text(w, x->m->source));
 }
@@ -526,8 +519,7 @@ static bool weights_has_scales(const struct rsh_tensor *t)
 
 /* Checks that all sources have one type and one form. */
 static int weights_check_types(struct weights_work *w,
-			       struct weights_instance *x,
-			       struct rsh_error *err)
+			       struct weights_instance *x)
 {
 	const uint32_t first = x->m->source;
 	const struct rsh_offer *a = &w->in[first];
@@ -539,7 +531,7 @@ static int weights_check_types(struct weights_work *w,
 		const struct rsh_tensor *other = weights_stored(w, b);
 
 		if (a->dtype != b->dtype)
-			return weights_bad(w, x->u->rule, err, "%.400s is %s, "
+			return weights_bad(w, x->u->rule, "%.400s is %s, "
 					   "and %.400s is %s",
 					   weights_text(w, source),
 					   rsh_dtype_name(b->dtype),
@@ -547,13 +539,12 @@ static int weights_check_types(struct weights_work *w,
 					   rsh_dtype_name(a->dtype));
 		if (one && other &&
 		    weights_has_scales(one) != weights_has_scales(other))
-			return weights_bad(w, x->u->rule, err, "one of %.400s "
-					   "and %.400s has scales, and the "
-					   "other has none",
-					   weights_text(w, source),
+			return weights_bad(w, x->u->rule, "one of %.400s and "
+					   "%.400s has scales, and the other "
+					   "has none", weights_text(w, source),
 					   weights_text(w, first));
 		if (one && other && one->wide_bf16 != other->wide_bf16)
-			return weights_bad(w, x->u->rule, err, "one of %.400s "
+			return weights_bad(w, x->u->rule, "one of %.400s "
 					   "and %.400s is stored as Float32, "
 					   "and the other is not",
 					   weights_text(w, source),
@@ -568,10 +559,9 @@ static int weights_check_types(struct weights_work *w,
  * is reported only if no tensor is missing, because a missing tensor may be its
  * cause. */
 static int weights_make_instance(struct weights_work *w,
-				 struct weights_instance *x,
-				 struct rsh_error *err)
+				 struct weights_instance *x)
 {
-	struct rsh_error sizes = RSH_ERROR_INIT;
+	struct rsh_error sizes = RSH_ERROR_INIT, *err = w->err;
 	int solved, rc;
 
 	if (x->m->state && w->o->leave_states) {
@@ -581,10 +571,12 @@ static int weights_make_instance(struct weights_work *w,
 		w->n_left += x->n;
 		return 0;
 	}
-	solved = weights_solve(w, x, &sizes);
+	w->err = &sizes;
+	solved = weights_solve(w, x);
+	w->err = err;
 	if (solved == -ENOMEM)
-		return rsh_error_nomem(err);
-	rc = weights_each_made(w, x, false, err);
+		return rsh_error_nomem(w->err);
+	rc = weights_each_made(w, x, false);
 	if (rc == 0) {
 		for (uint32_t i = 0; i < x->n; i++)
 			weights_passed(w, x->m[i].source, x->u->rule);
@@ -594,14 +586,14 @@ static int weights_make_instance(struct weights_work *w,
 	rc = 0;
 	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
 	     i++)
-		rc = weights_check_tensor(w, x, i, err);
-	rc = rc ?: weights_check_types(w, x, err);
+		rc = weights_check_tensor(w, x, i);
+	rc = rc ?: weights_check_types(w, x);
 	if (rc == 0 && solved)
-		return rsh_error_set(err, -solved, "%s", sizes.text);
-	return rc ?: weights_each_made(w, x, true, err);
+		return rsh_error_set(w->err, -solved, "%s", sizes.text);
+	return rc ?: weights_each_made(w, x, true);
 }
 
-int weights_make(struct weights_work *w, struct rsh_error *err)
+int weights_make(struct weights_work *w)
 {
 	uint32_t *sources = rsh_arena_array(w->arena, uint32_t, w->matches.n);
 	const uint32_t most = 2 * WEIGHTS_TENSORS_MAX * WEIGHTS_AXES_MAX;
@@ -612,7 +604,7 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 	int rc = 0;
 
 	if (!sources || !x.known || !x.sizes)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < w->matches.n; i++)
 		sources[i] = weights_given(w, w->matches.m[i].source);
 	w->sources = sources;
@@ -635,7 +627,7 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 				i++;
 			x.first[t] = i;
 		}
-		rc = weights_wrong(w, weights_make_instance(w, &x, err), err);
+		rc = weights_wrong(w, weights_make_instance(w, &x));
 	}
 	weights_note(w, w->n_again, w->a_again, "repeat a part, by config.json: "
 		     "the second one is left out");

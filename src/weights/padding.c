@@ -37,9 +37,9 @@ static const struct rsh_rule_pad *padding_of(const struct weights_work *w,
 
 static int padding_bad(const struct weights_work *w,
 		       const struct rsh_rule_pad *p, const char *text,
-		       const char *what, struct rsh_error *err)
+		       const char *what)
 {
-	return rsh_error_set(err, EINVAL, "%s:%u: %.400s %s",
+	return rsh_error_set(w->err, EINVAL, "%s:%u: %.400s %s",
 			     w->o->table->path, p->line, text, what);
 }
 
@@ -47,7 +47,7 @@ static int padding_bad(const struct weights_work *w,
  * then there is none. */
 static int padding_rows(const struct weights_work *w,
 			const struct rsh_rule_pad *p, const char *text,
-			uint64_t rows, uint64_t *padded, struct rsh_error *err)
+			uint64_t rows, uint64_t *padded)
 {
 	uint64_t multiple, rest;
 
@@ -58,22 +58,21 @@ static int padding_rows(const struct weights_work *w,
 	if (!multiple || !rsh_add_u64(rows, rest ? multiple - rest : 0, padded) ||
 	    *padded > INT64_MAX)
 		return padding_bad(w, p, text,
-				   "cannot be padded to this multiple", err);
+				   "cannot be padded to this multiple");
 	return 0;
 }
 
 /* Returns whether an offer can be changed; else sets the error. */
 static int padding_fits(const struct weights_work *w,
 			const struct rsh_rule_pad *p, const char *text,
-			const struct rsh_offer *o, struct rsh_error *err)
+			const struct rsh_offer *o)
 {
 	if (o->n_dims == 0)
-		return padding_bad(w, p, text, "has no rows", err);
+		return padding_bad(w, p, text, "has no rows");
 	if (o->n_factored || !o->n_parts ||
 	    w->cat->tensors[o->parts->tensor]->quantised)
-		return padding_bad(w, p, text,
-				   "can only be padded if it is not quantised "
-				   "and only renamed", err);
+		return padding_bad(w, p, text, "can only be padded if it is "
+				   "not quantised and only renamed");
 	return 0;
 }
 
@@ -107,7 +106,7 @@ static uint64_t padding_told(const struct weights_work *w, uint32_t source,
 
 static int padding_cut_one(struct weights_work *w, uint32_t source,
 			   struct rsh_offer *o, const struct rsh_rule_pad *p,
-			   const char *text, struct rsh_error *err)
+			   const char *text)
 {
 	struct rsh_recipe_part *parts;
 	char sentence[160];
@@ -117,24 +116,24 @@ static int padding_cut_one(struct weights_work *w, uint32_t source,
 
 	if (!weights_let(w, p->rows, &rows))
 		return 0;
-	rc = padding_rows(w, p, text, rows, &padded, err);
+	rc = padding_rows(w, p, text, rows, &padded);
 	if (rc == 0 && !padded)
 		padded = padding_told(w, source, rows);
 	if (rc || !padded || (o->n_dims && o->dims[0] == rows))
 		return rc;
-	rc = padding_fits(w, p, text, o, err);
+	rc = padding_fits(w, p, text, o);
 	if (rc)
 		return rc;
 	if (o->dims[0] != padded) {
 		snprintf(sentence, sizeof(sentence), "has %" PRIu64 " rows, "
 			 "and %" PRIu64 " rows are padded to %" PRIu64,
 			 o->dims[0], rows, padded);
-		return padding_bad(w, p, text, sentence, err);
+		return padding_bad(w, p, text, sentence);
 	}
 	parts = rsh_arena_array(w->arena, struct rsh_recipe_part, o->n_parts);
 	o->dims = padding_dims(w, o, rows);
 	if (!parts || !o->dims)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < o->n_parts; i++) {
 		const struct rsh_box *b = &o->parts[i].box;
 
@@ -149,7 +148,7 @@ static int padding_cut_one(struct weights_work *w, uint32_t source,
 	return 0;
 }
 
-int weights_cut_padding(struct weights_work *w, struct rsh_error *err)
+int weights_cut_padding(struct weights_work *w)
 {
 	struct rsh_offer *in = NULL;
 	int rc = 0;
@@ -163,13 +162,12 @@ int weights_cut_padding(struct weights_work *w, struct rsh_error *err)
 		if (!in) {
 			in = rsh_arena_array(w->arena, struct rsh_offer, w->n);
 			if (!in)
-				return rsh_error_nomem(err);
+				return rsh_error_nomem(w->err);
 			memcpy(in, w->in, w->n * sizeof(*in));
 			w->in = in;
 		}
 		rc = weights_wrong(w, padding_cut_one(w, i, &in[i], p,
-						      weights_text(w, i), err),
-				   err);
+						      weights_text(w, i)));
 	}
 	return rc;
 }
@@ -234,7 +232,7 @@ static uint32_t padding_last_parts(const struct rsh_offer *o)
 
 static int padding_add(struct weights_work *w, struct rsh_offer *o,
 		       const struct rsh_rule_pad *p, const char *text,
-		       uint64_t padded, struct rsh_error *err)
+		       uint64_t padded)
 {
 	const uint64_t more = padded - o->dims[0];
 	const uint32_t per_row = padding_last_parts(o);
@@ -244,24 +242,24 @@ static int padding_add(struct weights_work *w, struct rsh_offer *o,
 	if (p->last && (o->dims[0] == 0 || !rsh_mul_u64(more, per_row, &n) ||
 			n > PADDING_LAST_MAX))
 		return padding_bad(w, p, text,
-				   "gets too many copies of its last row", err);
+				   "gets too many copies of its last row");
 	parts = rsh_arena_array(w->arena, struct rsh_recipe_part,
 				o->n_parts + n);
 	if (!parts)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	memcpy(parts, o->parts, o->n_parts * sizeof(*parts));
 	if (p->last)
 		padding_add_last(w, o, padded, parts + o->n_parts);
 	else if (padding_add_zeros(w, o, padded, parts + o->n_parts))
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	o->parts = parts;
 	o->n_parts += (uint32_t)n;
 	o->dims = padding_dims(w, o, padded);
-	return o->dims ? 0 : rsh_error_nomem(err);
+	return o->dims ? 0 : rsh_error_nomem(w->err);
 }
 
 static int padding_add_one(struct weights_work *w, struct weights_made *m,
-			   const struct rsh_rule_pad *p, struct rsh_error *err)
+			   const struct rsh_rule_pad *p)
 {
 	struct rsh_offer *o = &m->offer;
 	char sentence[160];
@@ -269,21 +267,21 @@ static int padding_add_one(struct weights_work *w, struct weights_made *m,
 	int rc;
 
 	if (!o->n_dims)
-		return padding_fits(w, p, m->text, o, err);
-	rc = padding_rows(w, p, m->text, o->dims[0], &padded, err);
+		return padding_fits(w, p, m->text, o);
+	rc = padding_rows(w, p, m->text, o->dims[0], &padded);
 	if (rc || !padded || padded == o->dims[0])
 		return rc;
 	if (weights_let(w, p->rows, &rows) && rows != o->dims[0]) {
 		snprintf(sentence, sizeof(sentence), "has %" PRIu64 " rows "
 			 "before padding, and not %" PRIu64 " (%.60s)",
 			 o->dims[0], rows, p->rows);
-		return padding_bad(w, p, m->text, sentence, err);
+		return padding_bad(w, p, m->text, sentence);
 	}
-	return padding_fits(w, p, m->text, o, err) ?:
-	       padding_add(w, o, p, m->text, padded, err);
+	return padding_fits(w, p, m->text, o) ?:
+	       padding_add(w, o, p, m->text, padded);
 }
 
-int weights_add_padding(struct weights_work *w, struct rsh_error *err)
+int weights_add_padding(struct weights_work *w)
 {
 	int rc = 0;
 
@@ -292,7 +290,7 @@ int weights_add_padding(struct weights_work *w, struct rsh_error *err)
 
 		if (p)
 			rc = weights_wrong(w, padding_add_one(w, &w->made[i],
-							      p, err), err);
+							      p));
 	}
 	return rc;
 }

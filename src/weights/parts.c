@@ -330,8 +330,7 @@ static int weights_make_composed(struct weights_work *w,
 				 const struct weights_pair *p,
 				 const struct weights_match *m,
 				 uint32_t n_shown,
-				 struct rsh_factored_part *out,
-				 struct rsh_error *err)
+				 struct rsh_factored_part *out)
 {
 	const struct rsh_factored_part *by = w->in[m->source].factored;
 	const uint32_t n = w->cat->tensors[by->tensor]->n_dims;
@@ -342,7 +341,7 @@ static int weights_make_composed(struct weights_work *w,
 	uint64_t *from = shown + n_shown;
 
 	if (!shown || !f)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	*out = (struct rsh_factored_part){
 		.tensor = by->tensor, .factors = f, .shown_from = shown,
 		.from = from,
@@ -361,7 +360,7 @@ static int weights_make_composed(struct weights_work *w,
 	}
 	for (uint32_t i = 0; i < p->n_factors; i++)
 		if (!weights_divide(by, p->factors[i], f, &out->n_factors))
-			return weights_bad(w, p->x->u->rule, err, "%s has "
+			return weights_bad(w, p->x->u->rule, "%s has "
 					   "blocks that the rule divides",
 					   weights_text(w, m->source));
 	return 0;
@@ -369,8 +368,7 @@ static int weights_make_composed(struct weights_work *w,
 
 static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 			     const struct weights_match *m, uint32_t n_shown,
-			     struct rsh_factored_part *out,
-			     struct rsh_error *err)
+			     struct rsh_factored_part *out)
 {
 	const struct rsh_recipe_part *r = w->in[m->source].parts;
 	const uint32_t n = w->cat->tensors[r->tensor]->n_dims;
@@ -381,7 +379,7 @@ static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 	out->n_factors = p->n_factors;
 	out->factors = weights_keep_factors(w, p, r, n);
 	if (!shown || !out->factors)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	memcpy(shown, p->shown_from, n_shown * sizeof(*shown));
 	weights_add_stacks(p->x, &p->x->u->names[p->from][p->tensor],
 			   m->numbers, &p->shown, shown);
@@ -395,8 +393,7 @@ static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 
 static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 			     const struct rsh_offer *o,
-			     struct rsh_factored_part *parts, uint32_t *n,
-			     struct rsh_error *err)
+			     struct rsh_factored_part *parts, uint32_t *n)
 {
 	int rc = 0;
 
@@ -405,19 +402,19 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 		const uint32_t source = p->x->m[i].source;
 
 		if (!weights_is_whole(&w->in[source])) {
-			(void)weights_bad(w, p->x->u->rule, err, "%s is in the "
+			(void)weights_bad(w, p->x->u->rule, "%s is in the "
 					  "source in several parts and can "
 					  "only be renamed",
 					  weights_text(w, source));
-			if (err)
-				err->code = ENOTSUP;
+			if (w->err)
+				w->err->code = ENOTSUP;
 			return -ENOTSUP;
 		}
 		rc = w->in[source].n_factored ?
 			weights_make_composed(w, p, &p->x->m[i], o->n_dims,
-					      &parts[(*n)++], err) :
+					      &parts[(*n)++]) :
 			weights_make_part(w, p, &p->x->m[i], o->n_dims,
-					  &parts[(*n)++], err);
+					  &parts[(*n)++]);
 	}
 	return rc;
 }
@@ -436,7 +433,7 @@ static uint32_t weights_count_pairs(const struct rsh_rule *r)
 
 int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 		       uint32_t tensor, const uint64_t *numbers,
-		       struct rsh_offer *o, struct rsh_error *err)
+		       struct rsh_offer *o)
 {
 	const struct rsh_rule *r = x->u->rule;
 	const struct rsh_rule_tensor *t = &r->tensors[w->to][tensor];
@@ -453,23 +450,23 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 	int rc = 0;
 
 	if (!dims || !parts)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		if (!weights_dim(x, &t->dims[d], &dims[d]))
-			return weights_bad(w, r, err, "what is made of %s is "
+			return weights_bad(w, r, "what is made of %s is "
 					   "too large",
 					   weights_text(w, x->m[0].source));
 	o->n_dims = t->n_dims;
 	o->dims = dims;
 	for (uint32_t i = 0; i < x->n; i++)
 		if (w->in[x->m[i].source].add)
-			return weights_bad(w, r, err, "1 was added to %s, so "
+			return weights_bad(w, r, "1 was added to %s, so "
 					   "it cannot be divided or joined",
 					   weights_text(w, x->m[i].source));
 	for (uint32_t i = 0; i < n_pairs && rc == 0; i++) {
 		weights_find_pair(w, x, tensor, gathers ? i : tensor, numbers,
 				  &p);
-		rc = weights_make_pair(w, &p, o, parts, &n, err);
+		rc = weights_make_pair(w, &p, o, parts, &n);
 	}
 	/* If adapters are added to some of the parts, the others are read in
 	 * the same way. */
@@ -482,7 +479,7 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 			continue;
 		plain.quantised = rsh_quantised_plain(plain.dtype);
 		if (rsh_catalogue_add(w->cat, &plain, &parts[i].tensor))
-			return rsh_error_nomem(err);
+			return rsh_error_nomem(w->err);
 	}
 	o->dtype = w->in[x->m[0].source].dtype;
 	o->n_factored = n;

@@ -14,8 +14,7 @@
 
 /* Cuts the dense tensor as the stored one is cut. */
 static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
-			 uint32_t per, struct rsh_tensor *t,
-			 struct rsh_error *err)
+			 uint32_t per, struct rsh_tensor *t)
 {
 	const uint32_t n = rsh_cut_n_ranks(in->cut);
 	const uint32_t down = rsh_packing_rows(t->quantised->packing);
@@ -25,7 +24,7 @@ static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
 	int rc;
 
 	if (!boxes)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	/* A grid has ratios, which do not change. */
 	if (t->n_dims == in->n_dims &&
 	    (rsh_cut_grid(in->cut) || (per == 1 && down == 1)))
@@ -43,24 +42,23 @@ static int quantised_cut(struct quantised_work *w, const struct rsh_tensor *in,
 		b->from[t->n_dims - 1] *= inner;
 		b->size[t->n_dims - 1] *= inner;
 	}
-	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, err);
+	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, n, &cut, w->err);
 	if (rc)
 		return rc;
 	t->cut = rsh_catalogue_keep_cut(w->cat, cut);
 	if (!t->cut)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	t->copies = rsh_catalogue_keep_copies(
 		w->cat, t->cut, rsh_copies_holders(in->copies),
 		rsh_copies_n_holders(in->copies),
 		rsh_copies_have_replicas(in->copies));
-	return t->copies ? 0 : rsh_error_nomem(err);
+	return t->copies ? 0 : rsh_error_nomem(w->err);
 }
 
 /* Adds the dense tensor to the catalogue. */
 static int quantised_add(struct quantised_work *w,
 			 const struct quantised_tensor *x,
-			 const struct rsh_tensor *in, uint32_t *number,
-			 struct rsh_error *err)
+			 const struct rsh_tensor *in, uint32_t *number)
 {
 	struct rsh_quantised *q = rsh_arena_array(w->arena,
 						  struct rsh_quantised, 1);
@@ -70,7 +68,7 @@ static int quantised_add(struct quantised_work *w,
 	int rc;
 
 	if (!q)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	*q = x->q;
 	rsh_packing_unit(q->packing, &per, &bytes);
 	if (x->planes)
@@ -86,10 +84,9 @@ static int quantised_add(struct quantised_work *w,
 	t.dims = dims;
 	t.n_dims = (uint8_t)(d - dims);
 	t.quantised = q;
-	rc = quantised_cut(w, in, rsh_dtype_size(in->dtype) / bytes * per, &t,
-			   err);
+	rc = quantised_cut(w, in, rsh_dtype_size(in->dtype) / bytes * per, &t);
 	if (rc == 0 && rsh_catalogue_add(w->cat, &t, number))
-		rc = rsh_error_nomem(err);
+		rc = rsh_error_nomem(w->err);
 	return rc;
 }
 
@@ -157,11 +154,10 @@ static int quantised_offer(struct quantised_work *w,
 }
 
 static int quantised_make(struct quantised_work *w,
-			  const struct quantised_tensor *x,
-			  struct rsh_error *err)
+			  const struct quantised_tensor *x)
 {
 	struct rsh_offer *o = &w->v[x->at];
-	const struct rsh_tensor *in = quantised_plain(w, o, err);
+	const struct rsh_tensor *in = quantised_plain(w, o);
 	const uint32_t there = quantised_index(w, x->at, x->stem, x->dense);
 	char text[QUANTISED_TEXT];
 	int len = snprintf(text, sizeof(text), "%.*s%s", (int)x->stem,
@@ -172,17 +168,17 @@ static int quantised_make(struct quantised_work *w,
 	if (!in)
 		return -ENOTSUP;
 	w->made[x->at] = true;
-	rc = quantised_add(w, x, in, &number, err);
+	rc = quantised_add(w, x, in, &number);
 	if (rc)
 		return rc;
 	if (there && there != x->at + 1)
-		return quantised_bad(w, x->at, err, "becomes %.400s, which is "
+		return quantised_bad(w, x->at, "becomes %.400s, which is "
 				     "in the source as well", text);
 	if (len < 0 || (size_t)len >= sizeof(text))
-		return quantised_bad(w, x->at, err, "has too long a name");
+		return quantised_bad(w, x->at, "has too long a name");
 	o->name = rsh_names_add(w->cat->names, text, (size_t)len);
 	return o->name == RSH_NAME_NONE || quantised_offer(w, x, number, o) ?
-		rsh_error_nomem(err) : 0;
+		rsh_error_nomem(w->err) : 0;
 }
 
 /* ---- scales of activations ---- */
@@ -232,16 +228,16 @@ static void quantised_drop_activations(struct quantised_work *w)
 
 /* Names of dense tensors are found after this, so it comes last. */
 static int quantised_finish(struct quantised_work *w, struct rsh_arena *scratch,
-			    struct rsh_offers *io, struct rsh_error *err)
+			    struct rsh_offers *io)
 {
 	uint32_t n = 0;
 
 	if (rsh_offers_index(io, scratch, &w->names))
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	quantised_drop_activations(w);
 	for (uint32_t i = 0; i < w->n; i++) {
 		const int rc = w->used[i] || w->made[i] ? 0 :
-			       quantised_check_unread(w, i, err);
+			       quantised_check_unread(w, i);
 
 		if (rc)
 			return rc;
@@ -254,7 +250,7 @@ static int quantised_finish(struct quantised_work *w, struct rsh_arena *scratch,
 	return 0;
 }
 
-static int quantised_run(struct quantised_work *w, struct rsh_error *err)
+static int quantised_run(struct quantised_work *w)
 {
 	int rc = 0;
 
@@ -265,13 +261,13 @@ static int quantised_run(struct quantised_work *w, struct rsh_error *err)
 		t.q.type = w->o->type ? w->o->type : RSH_DTYPE_BFLOAT16;
 		if (w->used[i])
 			continue;
-		rc = quantised_recognise(w, i, &t, &is, err);
+		rc = quantised_recognise(w, i, &t, &is);
 		if (rc == 0 && is)
-			rc = quantised_make(w, &t, err);
+			rc = quantised_make(w, &t);
 	}
 	for (uint32_t i = 0; rc == 0 && i < w->n; i++)
 		if (!w->used[i] && !w->made[i])
-			rc = quantised_check_left(w, i, err);
+			rc = quantised_check_left(w, i);
 	return rc;
 }
 
@@ -283,6 +279,7 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 		.o = o, .arena = arena, .cat = io->cat, .v = io->v, .n = io->n,
 		.says = o->config ? rsh_model_config_quantisation(o->config) :
 				    NULL,
+		.err = err,
 	};
 	struct rsh_arena scratch = { 0 };
 	int rc = 0;
@@ -297,9 +294,9 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 				   "but %s", o->config ?
 				   rsh_model_config_path(o->config) :
 				   "there is none: use --config");
-	rc = rc ?: quantised_check_config(&w, err) ?:
-		   quantised_run(&w, err) ?:
-		   quantised_finish(&w, &scratch, io, err);
+	rc = rc ?: quantised_check_config(&w) ?:
+		   quantised_run(&w) ?:
+		   quantised_finish(&w, &scratch, io);
 	rsh_arena_clear(&scratch);
 	return rc;
 }

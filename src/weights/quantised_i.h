@@ -19,6 +19,7 @@ struct quantised_work {
 	struct rsh_offer *v;
 	uint32_t n;
 	struct rsh_offer_index names;
+	struct rsh_error *err;
 	bool *used;         /* [offer]: it is not shown any more */
 	bool *made;         /* [offer]: it is dense now */
 };
@@ -43,20 +44,16 @@ struct quantised_tensor {
 /* Reads what an offer is.  Returns 0 and sets *is if it has quantised
  * elements.  Returns -errno with a sentence. */
 int quantised_recognise(struct quantised_work *w, uint32_t at,
-			struct quantised_tensor *t, bool *is,
-			struct rsh_error *err);
+			struct quantised_tensor *t, bool *is);
 /* Checks a tensor that is not part of any quantised one: it must not look
  * quantised.  Returns 0, or -EINVAL or -ENOTSUP with a sentence. */
-int quantised_check_left(struct quantised_work *w, uint32_t at,
-			 struct rsh_error *err);
+int quantised_check_left(struct quantised_work *w, uint32_t at);
 /* Checks, after all are dense, that a tensor is not beside one of them without
  * being read.  Returns 0, or -EINVAL with a sentence. */
-int quantised_check_unread(struct quantised_work *w, uint32_t at,
-			   struct rsh_error *err);
+int quantised_check_unread(struct quantised_work *w, uint32_t at);
 /* Checks that the method is known, its bits, its version and all keys.  Returns
  * 0, or -errno with a sentence. */
-int quantised_check_config(const struct quantised_work *w,
-			   struct rsh_error *err);
+int quantised_check_config(const struct quantised_work *w);
 
 /* ---- quantised_names.c ---- */
 
@@ -76,20 +73,17 @@ const struct rsh_offer *quantised_find(const struct quantised_work *w,
 /* Returns the tensor of the catalogue that an offer is; NULL with a sentence if
  * it is not exactly one. */
 const struct rsh_tensor *quantised_plain(const struct quantised_work *w,
-					 const struct rsh_offer *o,
-					 struct rsh_error *err);
+					 const struct rsh_offer *o);
 /* Returns the tensor of the offer with this name, which exists, and marks the
  * offer as one that is not shown.  NULL with a sentence as
  * quantised_plain(). */
 const struct rsh_tensor *quantised_take(struct quantised_work *w, uint32_t at,
-					size_t stem, const char *end,
-					struct rsh_error *err);
+					size_t stem, const char *end);
 /* Sets a sentence that begins with the name; returns -EINVAL. */
-int quantised_bad(const struct quantised_work *w, uint32_t at,
-		  struct rsh_error *err, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+int quantised_bad(const struct quantised_work *w, uint32_t at, const char *fmt,
+		  ...)
+	__attribute__((format(printf, 3, 4)));
 /* Sets a sentence: the tensor beside it is missing whose name has this end;
  * returns -EINVAL. */
 int quantised_lacks(const struct quantised_work *w,
-		    const struct quantised_tensor *t, const char *end,
-		    struct rsh_error *err);
+		    const struct quantised_tensor *t, const char *end);

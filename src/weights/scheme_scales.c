@@ -41,19 +41,18 @@ bool scheme_is_byte(const struct rsh_offer *o)
 }
 
 int scheme_take(struct quantised_work *w, const struct quantised_tensor *t,
-		const struct scheme_beside *want,
-		const struct rsh_tensor **out, struct rsh_error *err)
+		const struct scheme_beside *want, const struct rsh_tensor **out)
 {
 	const struct rsh_offer *o =
 		quantised_find(w, t->at, t->stem, want->end);
 	char is[160];
 
 	if (!o)
-		return quantised_lacks(w, t, want->end, err);
+		return quantised_lacks(w, t, want->end);
 	if (o->dtype != want->type ||
 	    !scheme_has_shape(o, want->rows, want->columns))
-		return rsh_error_set(err, EINVAL, "%.400s is %s %s, which does "
-				     "not fit %.400s: it must be %s "
+		return rsh_error_set(w->err, EINVAL, "%.400s is %s %s, which "
+				     "does not fit %.400s: it must be %s "
 				     "[%llu,%llu]",
 				     rsh_names_text(w->cat->names, o->name),
 				     rsh_dtype_name(o->dtype),
@@ -63,14 +62,13 @@ int scheme_take(struct quantised_work *w, const struct quantised_tensor *t,
 				     rsh_dtype_name(want->type),
 				     (unsigned long long)want->rows,
 				     (unsigned long long)want->columns);
-	*out = quantised_take(w, t->at, t->stem, want->end, err);
+	*out = quantised_take(w, t->at, t->stem, want->end);
 	return *out ? 0 : -ENOTSUP;
 }
 
-int scheme_bad_type(const struct quantised_work *w, uint32_t at,
-		    struct rsh_error *err)
+int scheme_bad_type(const struct quantised_work *w, uint32_t at)
 {
-	return quantised_bad(w, at, err, "is %s, which is not how %s weights "
+	return quantised_bad(w, at, "is %s, which is not how %s weights "
 			     "are quantised", rsh_dtype_name(w->v[at].dtype),
 			     w->says->method);
 }
@@ -122,10 +120,9 @@ static bool scheme_find_block(const struct quantised_work *w,
 }
 
 int scheme_bad_blocks(const struct quantised_work *w, const struct rsh_offer *s,
-		      const struct quantised_tensor *t,
-		      const uint64_t block[2], struct rsh_error *err)
+		      const struct quantised_tensor *t, const uint64_t block[2])
 {
-	return rsh_error_set(err, EINVAL, "%s is not of the type and shape "
+	return rsh_error_set(w->err, EINVAL, "%s is not of the type and shape "
 			     "that scales of %s in blocks of %llu x %llu have",
 			     rsh_names_text(w->cat->names, s->name),
 			     quantised_name(w, t->at),
@@ -134,30 +131,29 @@ int scheme_bad_blocks(const struct quantised_work *w, const struct rsh_offer *s,
 }
 
 int scheme_bad_scales(const struct quantised_work *w, const struct rsh_offer *s,
-		      const struct quantised_tensor *t, struct rsh_error *err)
+		      const struct quantised_tensor *t)
 {
 	const char *name = rsh_names_text(w->cat->names, s->name);
 	char is[160];
 
 	if (!w->says)
-		return quantised_bad(w, t->at, err, "has scales of blocks, and "
-				     "no \"weight_block_size\" of a config.json "
+		return quantised_bad(w, t->at, "has scales of blocks, and no "
+				     "\"weight_block_size\" of a config.json "
 				     "says how large these are");
 	rsh_dims_text(s->dims, s->n_dims, is, sizeof(is));
 	if (!w->says->n_blocks)
-		return rsh_error_set(err, EINVAL, "%s is %s %s, which is not "
-				     "how scales of %s of shape [%llu,%llu] "
-				     "are stored",
-				     name, rsh_dtype_name(s->dtype), is,
+		return rsh_error_set(w->err, EINVAL, "%s is %s %s, which is "
+				     "not how scales of %s of shape "
+				     "[%llu,%llu] are stored", name,
+				     rsh_dtype_name(s->dtype), is,
 				     quantised_name(w, t->at),
 				     (unsigned long long)t->rows,
 				     (unsigned long long)t->columns);
-	return scheme_bad_blocks(w, s, t, w->says->blocks[0], err);
+	return scheme_bad_blocks(w, s, t, w->says->blocks[0]);
 }
 
 int scheme_take_blocks(struct quantised_work *w,
-		       struct quantised_tensor *t, const char *end,
-		       struct rsh_error *err)
+		       struct quantised_tensor *t, const char *end)
 {
 	const struct rsh_offer *s = quantised_find(w, t->at, t->stem, end);
 
@@ -166,9 +162,9 @@ int scheme_take_blocks(struct quantised_work *w,
 	if ((!scheme_is_float(t->q.scale_type) &&
 	     t->q.scale_type != RSH_DTYPE_FLOAT8E8M0) ||
 	    !scheme_find_block(w, s, t))
-		return scheme_bad_scales(w, s, t, err);
+		return scheme_bad_scales(w, s, t);
 	t->q.n_rows = scheme_blocks(t->rows, t->q.block[0]);
 	t->q.n_columns = scheme_blocks(t->columns, t->q.block[1]);
-	t->q.scales = quantised_take(w, t->at, t->stem, end, err);
+	t->q.scales = quantised_take(w, t->at, t->stem, end);
 	return t->q.scales ? 0 : -ENOTSUP;
 }

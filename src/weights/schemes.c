@@ -33,8 +33,7 @@ static const char *fp8_scales(const struct quantised_work *w, uint32_t at,
 }
 
 static int fp8_recognise(struct quantised_work *w, uint32_t at,
-			 struct quantised_tensor *t, bool *is,
-			 struct rsh_error *err)
+			 struct quantised_tensor *t, bool *is)
 {
 	const struct rsh_offer *o = &w->v[at];
 	const bool fp8 = o->dtype == RSH_DTYPE_FLOAT8E4M3FN;
@@ -47,7 +46,7 @@ static int fp8_recognise(struct quantised_work *w, uint32_t at,
 	if (!end)
 		return 0;
 	if (o->n_dims != 2)
-		return quantised_bad(w, at, err, "is quantised, and has %u "
+		return quantised_bad(w, at, "is quantised, and has %u "
 				     "dimensions instead of 2", o->n_dims);
 	t->q.packing = fp8 ? RSH_PACK_E4M3 : RSH_PACK_E2M1;
 	t->rows = o->dims[0];
@@ -60,14 +59,14 @@ static int fp8_recognise(struct quantised_work *w, uint32_t at,
 		/* Integers with scales of another kind are not fp4. */
 		if (s->dtype != RSH_DTYPE_FLOAT8E8M0 || t->columns % 32 ||
 		    !scheme_has_shape(s, t->rows, t->columns / 32))
-			return scheme_bad_blocks(w, s, t, t->q.block, err);
+			return scheme_bad_blocks(w, s, t, t->q.block);
 		t->q.scale_type = RSH_DTYPE_FLOAT8E8M0;
 		t->q.n_rows = t->rows;
 		t->q.n_columns = t->columns / 32;
-		t->q.scales = quantised_take(w, at, t->stem, end, err);
+		t->q.scales = quantised_take(w, at, t->stem, end);
 		rc = t->q.scales ? 0 : -ENOTSUP;
 	} else {
-		rc = scheme_take_blocks(w, t, end, err);
+		rc = scheme_take_blocks(w, t, end);
 	}
 	*is = rc == 0;
 	return rc;
@@ -76,8 +75,7 @@ static int fp8_recognise(struct quantised_work *w, uint32_t at,
 /* ---- mxfp4 ---- */
 
 static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
-			   struct quantised_tensor *t, bool *is,
-			   struct rsh_error *err)
+			   struct quantised_tensor *t, bool *is)
 {
 	const struct rsh_offer *o = &w->v[at], *s;
 	const struct rsh_tensor *in;
@@ -85,19 +83,19 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 	if (!quantised_ends(quantised_name(w, at), "_blocks", &t->stem))
 		return 0;
 	if (o->dtype != RSH_DTYPE_UINT8 || o->n_dims != 4 || o->dims[3] != 16)
-		return quantised_bad(w, at, err, "does not have blocks of 16 "
+		return quantised_bad(w, at, "does not have blocks of 16 "
 				     "bytes, as mxfp4 has");
 	s = quantised_find(w, at, t->stem, "_scales");
 	if (!s)
-		return quantised_lacks(w, t, "_scales", err);
+		return quantised_lacks(w, t, "_scales");
 	scheme_set_block(t, 1, 32);
 	if (s->dtype != RSH_DTYPE_UINT8 || s->n_dims != 3 ||
 	    memcmp(s->dims, o->dims, 3 * sizeof(*s->dims)) != 0)
-		return scheme_bad_blocks(w, s, t, t->q.block, err);
+		return scheme_bad_blocks(w, s, t, t->q.block);
 	t->q.packing = RSH_PACK_E2M1;
 	t->q.scale_type = RSH_DTYPE_FLOAT8E8M0;
-	t->q.scales = quantised_take(w, at, t->stem, "_scales", err);
-	in = quantised_plain(w, o, err);
+	t->q.scales = quantised_take(w, at, t->stem, "_scales");
+	in = quantised_plain(w, o);
 	if (!t->q.scales || !in)
 		return -ENOTSUP;
 	t->planes = o->dims[0];
@@ -119,24 +117,23 @@ static int mxfp4_recognise(struct quantised_work *w, uint32_t at,
 /* ---- gptq and awq ---- */
 
 static int gptq_take_groups(struct quantised_work *w,
-			    struct quantised_tensor *t, struct rsh_error *err)
+			    struct quantised_tensor *t)
 {
 	const struct rsh_offer *g = quantised_find(w, t->at, t->stem, ".g_idx");
 
 	if (!g || g->dtype != RSH_DTYPE_INT32 || g->n_dims != 1 ||
 	    g->dims[0] != t->rows)
-		return quantised_bad(w, t->at, err, "is quantised, and %.*s%s "
+		return quantised_bad(w, t->at, "is quantised, and %.*s%s "
 				     "is %s", (int)t->stem,
 				     quantised_name(w, t->at), ".g_idx",
 				     g ? "not one Int32 for each of its rows" :
 					 "not in the source");
-	t->q.groups = quantised_take(w, t->at, t->stem, ".g_idx", err);
+	t->q.groups = quantised_take(w, t->at, t->stem, ".g_idx");
 	return t->q.groups ? 0 : -ENOTSUP;
 }
 
 static int words_recognise(struct quantised_work *w, uint32_t at,
-			   struct quantised_tensor *t, bool *is,
-			   struct rsh_error *err)
+			   struct quantised_tensor *t, bool *is)
 {
 	const struct rsh_offer *o = &w->v[at], *s;
 	const bool gptq = scheme_is(w, "gptq");
@@ -147,12 +144,12 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 	if (!quantised_ends(quantised_name(w, at), ".qweight", &t->stem))
 		return 0;
 	if (o->dtype != RSH_DTYPE_INT32 || o->n_dims != 2)
-		return quantised_bad(w, at, err, "is not a matrix of Int32");
+		return quantised_bad(w, at, "is not a matrix of Int32");
 	s = quantised_find(w, at, t->stem, ".scales");
 	if (!s || s->n_dims != 2 || !s->dims[0] ||
 	    (s->dtype != RSH_DTYPE_FLOAT16 &&
 	     (!gptq || s->dtype != RSH_DTYPE_BFLOAT16)))
-		return quantised_bad(w, at, err, "is quantised, and %.*s%s "
+		return quantised_bad(w, at, "is quantised, and %.*s%s "
 				     "is %s", (int)t->stem,
 				     quantised_name(w, at), ".scales",
 				     s ? "not a matrix of Float16" :
@@ -173,7 +170,7 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 	t->transposed = true;
 	t->dense = ".weight";
 	if (t->columns % 8)
-		return quantised_bad(w, at, err, "has %llu columns, which are "
+		return quantised_bad(w, at, "has %llu columns, which are "
 				     "not a multiple of 8",
 				     (unsigned long long)t->columns);
 	scheme_set_block(t, w->says->group_size > 0 ?
@@ -186,10 +183,10 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 	zeros = (struct scheme_beside){
 		".qzeros", RSH_DTYPE_INT32, n_groups, t->columns / 8
 	};
-	rc = scheme_take(w, t, &scales, &t->q.scales, err) ?:
-	     scheme_take(w, t, &zeros, &t->q.zeros, err);
+	rc = scheme_take(w, t, &scales, &t->q.scales) ?:
+	     scheme_take(w, t, &zeros, &t->q.zeros);
 	if (rc == 0 && gptq)
-		rc = gptq_take_groups(w, t, err);
+		rc = gptq_take_groups(w, t);
 	*is = rc == 0;
 	return rc;
 }
@@ -199,8 +196,7 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 static const struct {
 	const char *method;
 	int (*recognise)(struct quantised_work *w, uint32_t at,
-			 struct quantised_tensor *t, bool *is,
-			 struct rsh_error *err);
+			 struct quantised_tensor *t, bool *is);
 	/* The only number of bits, and the versions; 0 and NULL: any. */
 	uint64_t bits;
 	const char *versions[2];
@@ -223,21 +219,20 @@ static size_t scheme_of(const struct quantised_work *w)
 	return i;
 }
 
-static int quantised_refuse_method(const struct quantised_work *w,
-				   struct rsh_error *err)
+static int quantised_refuse_method(const struct quantised_work *w)
 {
 	const char *path = rsh_model_config_path(w->o->config);
 
 	if (!w->says->method)
-		return rsh_error_set(err, EINVAL, "%s: \"quantization_config\" "
-				     "has no \"quant_method\"", path);
-	return rsh_error_set(err, ENOTSUP, "%s: \"quant_method\" \"%s\" is not "
-			     "supported by --dequantize", path,
+		return rsh_error_set(w->err, EINVAL, "%s: "
+				     "\"quantization_config\" has no "
+				     "\"quant_method\"", path);
+	return rsh_error_set(w->err, ENOTSUP, "%s: \"quant_method\" \"%s\" is "
+			     "not supported by --dequantize", path,
 			     w->says->method);
 }
 
-int quantised_check_config(const struct quantised_work *w,
-			   struct rsh_error *err)
+int quantised_check_config(const struct quantised_work *w)
 {
 	const size_t i = scheme_of(w);
 	const char *path = w->o->config ? rsh_model_config_path(w->o->config) :
@@ -245,22 +240,22 @@ int quantised_check_config(const struct quantised_work *w,
 	const char *const *v;
 
 	if (i == N_SCHEMES)
-		return w->says ? quantised_refuse_method(w, err) : 0;
+		return w->says ? quantised_refuse_method(w) : 0;
 	v = schemes[i].versions;
 	if (schemes[i].bits && w->says->bits != schemes[i].bits)
-		return rsh_error_set(err, ENOTSUP, "%s: %s of %llu bits is not "
-				     "supported, only of %llu", path,
+		return rsh_error_set(w->err, ENOTSUP, "%s: %s of %llu bits is "
+				     "not supported, only of %llu", path,
 				     schemes[i].method,
 				     (unsigned long long)w->says->bits,
 				     (unsigned long long)schemes[i].bits);
 	if (v[0] && w->says->version &&
 	    strcmp(w->says->version, v[0]) != 0 &&
 	    (!v[1] || strcmp(w->says->version, v[1]) != 0))
-		return rsh_error_set(err, ENOTSUP, "%s: version \"%s\" of %s is "
-				     "not supported", path, w->says->version,
-				     schemes[i].method);
+		return rsh_error_set(w->err, ENOTSUP, "%s: version \"%s\" of "
+				     "%s is not supported", path,
+				     w->says->version, schemes[i].method);
 	if (w->says->unknown)
-		return rsh_error_set(err, ENOTSUP, "%s: \"%s\" of "
+		return rsh_error_set(w->err, ENOTSUP, "%s: \"%s\" of "
 				     "\"quantization_config\" is set, and "
 				     "--dequantize does not know what it "
 				     "changes in the model", path,
@@ -270,19 +265,18 @@ int quantised_check_config(const struct quantised_work *w,
 
 /* Without a scheme only fp8 is recognised, by the names of its scales. */
 int quantised_recognise(struct quantised_work *w, uint32_t at,
-			struct quantised_tensor *t, bool *is,
-			struct rsh_error *err)
+			struct quantised_tensor *t, bool *is)
 {
 	const size_t i = scheme_of(w);
 	int rc = 0;
 
 	if (i < N_SCHEMES)
-		rc = schemes[i].recognise(w, at, t, is, err);
+		rc = schemes[i].recognise(w, at, t, is);
 	else if (!w->says)
-		rc = fp8_recognise(w, at, t, is, err);
+		rc = fp8_recognise(w, at, t, is);
 	/* Without elements blocks have no size. */
 	if (rc == 0 && *is && (!t->rows || !t->columns))
-		return quantised_bad(w, at, err, "is quantised, and has no "
+		return quantised_bad(w, at, "is quantised, and has no "
 				     "elements");
 	return rc;
 }
@@ -401,13 +395,12 @@ static bool scheme_is_odd(const struct quantised_work *w, uint32_t at)
 	return false;
 }
 
-int quantised_check_left(struct quantised_work *w, uint32_t at,
-			 struct rsh_error *err)
+int quantised_check_left(struct quantised_work *w, uint32_t at)
 {
 	const struct rsh_offer *o = &w->v[at];
 
 	if (scheme_is_odd(w, at))
-		return rsh_error_set(err, ENOTSUP, "%.400s is %s and looks "
+		return rsh_error_set(w->err, ENOTSUP, "%.400s is %s and looks "
 				     "quantised, but no config.json has a "
 				     "\"quantization_config\" that says how",
 				     quantised_name(w, at),
@@ -415,24 +408,23 @@ int quantised_check_left(struct quantised_work *w, uint32_t at,
 	if (!w->says)
 		return 0;
 	if (scheme_looks_packed(w, at))
-		return scheme_bad_type(w, at, err);
+		return scheme_bad_type(w, at);
 	if (o->dtype == RSH_DTYPE_FLOAT8E4M3FN ||
 	    o->dtype == RSH_DTYPE_FLOAT4X2)
-		return quantised_bad(w, at, err, "is %s and has no scales",
+		return quantised_bad(w, at, "is %s and has no scales",
 				     rsh_dtype_name(o->dtype));
 	if (scheme_is_beside(w, at))
-		return quantised_bad(w, at, err, "is there, but its quantised "
+		return quantised_bad(w, at, "is there, but its quantised "
 				     "weight is missing or has another type; "
 				     "scales of activations (awq) cannot be "
 				     "part of a dense model");
 	return 0;
 }
 
-int quantised_check_unread(struct quantised_work *w, uint32_t at,
-			   struct rsh_error *err)
+int quantised_check_unread(struct quantised_work *w, uint32_t at)
 {
 	if (!w->says || !scheme_is_unread(w, at))
 		return 0;
-	return quantised_bad(w, at, err, "is beside a quantised weight, and %s "
+	return quantised_bad(w, at, "is beside a quantised weight, and %s "
 			     "does not have such a tensor", w->says->method);
 }

@@ -28,26 +28,24 @@ struct scheme_beside {
 /* Sets *out and takes the matrix from what is shown.  Returns 0, or -errno with
  * a sentence if it is missing or has another type or shape. */
 int scheme_take(struct quantised_work *w, const struct quantised_tensor *t,
-		const struct scheme_beside *want, const struct rsh_tensor **out,
-		struct rsh_error *err);
+		const struct scheme_beside *want,
+		const struct rsh_tensor **out);
 /* Takes the scales of a matrix, which exist, and finds its blocks by their
  * shape.  Returns 0, or -errno with a sentence. */
 int scheme_take_blocks(struct quantised_work *w, struct quantised_tensor *t,
-		       const char *end, struct rsh_error *err);
+		       const char *end);
 
 /* These set a sentence, and return -errno: about the type of a tensor, about
  * scales `s` that must belong to such blocks, or to blocks of the config. */
-int scheme_bad_type(const struct quantised_work *w, uint32_t at,
-		    struct rsh_error *err);
+int scheme_bad_type(const struct quantised_work *w, uint32_t at);
 int scheme_bad_blocks(const struct quantised_work *w, const struct rsh_offer *s,
-		      const struct quantised_tensor *t, const uint64_t block[2],
-		      struct rsh_error *err);
+		      const struct quantised_tensor *t,
+		      const uint64_t block[2]);
 int scheme_bad_scales(const struct quantised_work *w, const struct rsh_offer *s,
-		      const struct quantised_tensor *t, struct rsh_error *err);
+		      const struct quantised_tensor *t);
 
 /* ---- scheme_compressed.c ---- */
 
 /* As quantised_recognise(), for compressed-tensors. */
 int scheme_recognise_compressed(struct quantised_work *w, uint32_t at,
-				struct quantised_tensor *t, bool *is,
-				struct rsh_error *err);
+				struct quantised_tensor *t, bool *is);

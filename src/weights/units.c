@@ -230,7 +230,7 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 	return 0;
 }
 
-int weights_read_units(struct weights_work *w, struct rsh_error *err)
+int weights_read_units(struct weights_work *w)
 {
 	const struct rsh_rule_table *t = w->o->table;
 	const struct rsh_rule *r;
@@ -242,7 +242,7 @@ int weights_read_units(struct weights_work *w, struct rsh_error *err)
 		units += n;
 		names += n * (r->n_tensors[0] + r->n_tensors[1]);
 		if (names > WEIGHTS_NAMES_MAX)
-			return rsh_error_set(err, EINVAL, "%s: more than %d "
+			return rsh_error_set(w->err, EINVAL, "%s: more than %d "
 					     "names", t->path,
 					     WEIGHTS_NAMES_MAX);
 	}
@@ -250,11 +250,11 @@ int weights_read_units(struct weights_work *w, struct rsh_error *err)
 	w->templates = rsh_arena_array(&w->scratch, struct weights_template,
 				       names);
 	if (!w->units || !w->templates)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (r = t->rules; r < t->rules + t->n_rules; r++)
 		for (uint32_t u = 0; u < (r->n_under ? r->n_under : 1); u++)
 			if (weights_read_unit(w, r, u))
-				return rsh_error_nomem(err);
+				return rsh_error_nomem(w->err);
 	qsort(w->templates, w->n_templates, sizeof(*w->templates),
 	      weights_by_fold);
 	return 0;

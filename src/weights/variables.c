@@ -139,7 +139,7 @@ const char *weights_let_text(const struct weights_work *w, const char *name,
 }
 
 static int weights_read_let(struct weights_work *w, uint32_t i,
-			    const struct rsh_rule_let *l, struct rsh_error *err)
+			    const struct rsh_rule_let *l)
 {
 	char text[512];
 
@@ -150,7 +150,7 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 			if (o[j].key && w->o->config &&
 			    rsh_model_config_differs(w->o->config, o[j].key))
 				return rsh_error_set(
-					err, EINVAL, "%s:%u: %s has several "
+					w->err, EINVAL, "%s:%u: %s has several "
 					"numbers for %s, of which %s is one",
 					w->o->table->path, l->line,
 					rsh_model_config_path(w->o->config),
@@ -158,7 +158,7 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 		if (!weights_has_keys(w, &l->terms[k]))
 			continue;
 		if (!weights_compute(w, &l->terms[k], &w->lets[i]))
-			return rsh_error_set(err, EINVAL, "%s:%u: with the "
+			return rsh_error_set(w->err, EINVAL, "%s:%u: with the "
 					     "numbers of %s, %s is not an "
 					     "integer of 0 or more: it is of %s",
 					     w->o->table->path,
@@ -174,7 +174,7 @@ static int weights_read_let(struct weights_work *w, uint32_t i,
 	return 0;
 }
 
-int weights_read_lets(struct weights_work *w, struct rsh_error *err)
+int weights_read_lets(struct weights_work *w)
 {
 	const uint32_t n = w->o->table->n_lets;
 	int rc = 0;
@@ -183,8 +183,8 @@ int weights_read_lets(struct weights_work *w, struct rsh_error *err)
 	w->let_terms = rsh_arena_array(&w->scratch,
 				       const struct rsh_rule_term *, n);
 	if (!w->lets || !w->let_terms)
-		return rsh_error_nomem(err);
+		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; rc == 0 && i < n; i++)
-		rc = weights_read_let(w, i, &w->o->table->lets[i], err);
+		rc = weights_read_let(w, i, &w->o->table->lets[i]);
 	return rc;
 }

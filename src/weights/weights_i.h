@@ -95,6 +95,7 @@ struct weights_work {
 	struct rsh_arena scratch; /* memory of this conversion only */
 	/* NULL: the first error ends the conversion. */
 	const struct rsh_weights_watch *watch;
+	struct rsh_error *err;
 	uint32_t n_wrong;
 
 	const struct rsh_rule_term **let_terms; /* the terms that were used;
@@ -149,13 +150,13 @@ void weights_passed(const struct weights_work *w, uint32_t source,
 		    const struct rsh_rule *rule);
 /* If there is a watch, reports the error to it and returns 0, except for
  * -ENOMEM; else returns `rc`. */
-int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err);
+int weights_wrong(struct weights_work *w, int rc);
 /* Returns the name of a source tensor. */
 const char *weights_text(const struct weights_work *w, uint32_t source);
 /* Sets "TABLE:LINE: " and the sentence; returns -EINVAL. */
 int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
-		struct rsh_error *err, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
+		const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 /* Reports a number of source tensors, and one of them as an example. */
 void weights_note(const struct weights_work *w, uint32_t n, uint32_t example,
 		  const char *what);
@@ -196,7 +197,7 @@ int weights_by_text(const void *a, const void *b);
 
 /* ---- variables.c ---- */
 
-int weights_read_lets(struct weights_work *w, struct rsh_error *err);
+int weights_read_lets(struct weights_work *w);
 /* Returns false if there is no such `let`, or if its keys are absent. */
 bool weights_let(const struct weights_work *w, const char *name,
 		 uint64_t *value);
@@ -211,7 +212,7 @@ const char *weights_let_text(const struct weights_work *w, const char *name,
 
 /* ---- units.c ---- */
 
-int weights_read_units(struct weights_work *w, struct rsh_error *err);
+int weights_read_units(struct weights_work *w);
 /* Returns the first template that may fit, and the number of such templates. */
 const struct weights_template *weights_find(const struct weights_work *w,
 					    const char *text, uint32_t *n);
@@ -234,7 +235,7 @@ uint32_t weights_stacks(const struct weights_unit *u,
  * has a name.  `numbers` are those of the tensor's own stacks. */
 int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 		       uint32_t tensor, const uint64_t *numbers,
-		       struct rsh_offer *o, struct rsh_error *err);
+		       struct rsh_offer *o);
 /* Offers a source tensor unchanged, under the name of *o. */
 void weights_make_same(const struct weights_work *w, uint32_t source,
 		       struct rsh_offer *o);
@@ -242,20 +243,19 @@ void weights_make_same(const struct weights_work *w, uint32_t source,
 /* ---- make.c ---- */
 
 /* Makes the tensors of all instances. */
-int weights_make(struct weights_work *w, struct rsh_error *err);
+int weights_make(struct weights_work *w);
 /* Makes a copy of a source tensor under this name, if it is wanted. */
 int weights_make_copy(struct weights_work *w, const char *text,
-		      const struct rsh_rule *rule, const uint32_t *source,
-		      struct rsh_error *err);
+		      const struct rsh_rule *rule, const uint32_t *source);
 
 /* ---- padding.c ---- */
 
 /* Cuts the padding of MindSpore's tensors off. */
-int weights_cut_padding(struct weights_work *w, struct rsh_error *err);
+int weights_cut_padding(struct weights_work *w);
 /* Adds the padding to MindSpore's tensors, which are made. */
-int weights_add_padding(struct weights_work *w, struct rsh_error *err);
+int weights_add_padding(struct weights_work *w);
 
 /* ---- convert.c ---- */
 
 /* Runs a conversion up to the sorted list of made tensors. */
-int weights_run(struct weights_work *w, struct rsh_error *err);
+int weights_run(struct weights_work *w);

@@ -14,24 +14,24 @@ const char *weights_text(const struct weights_work *w, uint32_t source)
 }
 
 int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
-		struct rsh_error *err, const char *fmt, ...)
+		const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	rsh_error_vset(err, EINVAL, fmt, ap);
+	rsh_error_vset(w->err, EINVAL, fmt, ap);
 	va_end(ap);
-	rsh_error_prefix(err, "%s:%u", w->o->table->path, rule->line);
+	rsh_error_prefix(w->err, "%s:%u", w->o->table->path, rule->line);
 	return -EINVAL;
 }
 
-int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err)
+int weights_wrong(struct weights_work *w, int rc)
 {
 	if (rc == 0 || rc == -ENOMEM || !w->watch)
 		return rc;
 	w->n_wrong++;
 	if (w->watch->wrong)
-		w->watch->wrong(w->watch->ctx, err->text);
+		w->watch->wrong(w->watch->ctx, w->err->text);
 	return 0;
 }
 
