@@ -7,84 +7,99 @@
 #define BF16_NAN 0x7fc0u
 #define F16_NAN 0x7e00u
 
-static const struct {
-	uint8_t in, out; /* bytes an element */
-} units[RSH_CODEC_COUNT] = {
-	[RSH_CODEC_NONE] = { 1, 1 },
-	[RSH_CODEC_BF16_WIDE] = { 4, 2 },
-	[RSH_CODEC_BF16_NAN] = { 2, 2 },
-	[RSH_CODEC_BF16_WIDE_NAN] = { 4, 2 },
-	[RSH_CODEC_BF16_TO_F16] = { 2, 2 },
-	[RSH_CODEC_BF16_TO_F32] = { 2, 4 },
-	[RSH_CODEC_WIDE_TO_F16] = { 4, 2 },
-	[RSH_CODEC_WIDE_TO_F32] = { 4, 4 },
-	[RSH_CODEC_F16_TO_BF16] = { 2, 2 },
-	[RSH_CODEC_F16_TO_F32] = { 2, 4 },
-	[RSH_CODEC_F32_TO_BF16] = { 4, 2 },
-	[RSH_CODEC_F32_TO_F16] = { 4, 2 },
-	[RSH_CODEC_BF16_ADD] = { 2, 2 },
-	[RSH_CODEC_F16_ADD] = { 2, 2 },
-	[RSH_CODEC_F32_ADD] = { 4, 4 },
-	[RSH_CODEC_BF16_SUB] = { 2, 2 },
-	[RSH_CODEC_F16_SUB] = { 2, 2 },
-	[RSH_CODEC_F32_SUB] = { 4, 4 },
-	[RSH_CODEC_SCALED_BF16] = { 1, 2 },
-	[RSH_CODEC_SCALED_F16] = { 1, 2 },
-	[RSH_CODEC_SCALED_F32] = { 1, 4 },
+/* An element is loaded as the bits of a float32, a number is added to it, and
+ * it is stored. */
+struct form {
+	enum rsh_dtype from; /* UNKNOWN: it has scales */
+	bool wide;
+	int8_t add;
+	enum rsh_dtype to;
 };
+
+/* UInt16 is BFloat16 that keeps the bits of a NaN. */
+#define FORMS(X)                                       \
+	X(BF16_WIDE, UINT16, true, 0, UINT16)          \
+	X(BF16_NAN, BFLOAT16, false, 0, BFLOAT16)      \
+	X(BF16_WIDE_NAN, BFLOAT16, true, 0, BFLOAT16)  \
+	X(BF16_TO_F16, BFLOAT16, false, 0, FLOAT16)    \
+	X(BF16_TO_F32, BFLOAT16, false, 0, FLOAT32)    \
+	X(WIDE_TO_F16, BFLOAT16, true, 0, FLOAT16)     \
+	X(WIDE_TO_F32, BFLOAT16, true, 0, FLOAT32)     \
+	X(F16_TO_BF16, FLOAT16, false, 0, BFLOAT16)    \
+	X(F16_TO_F32, FLOAT16, false, 0, FLOAT32)      \
+	X(F32_TO_BF16, FLOAT32, false, 0, BFLOAT16)    \
+	X(F32_TO_F16, FLOAT32, false, 0, FLOAT16)      \
+	X(BF16_ADD, BFLOAT16, false, 1, BFLOAT16)      \
+	X(F16_ADD, FLOAT16, false, 1, FLOAT16)         \
+	X(F32_ADD, FLOAT32, false, 1, FLOAT32)         \
+	X(BF16_SUB, BFLOAT16, false, -1, BFLOAT16)     \
+	X(F16_SUB, FLOAT16, false, -1, FLOAT16)        \
+	X(F32_SUB, FLOAT32, false, -1, FLOAT32)
+#define FORM(from, wide, add, to)                                         \
+	((struct form){ RSH_DTYPE_##from, wide, add, RSH_DTYPE_##to })
+#define FORM_OF(name, ...) [RSH_CODEC_##name] = FORM(__VA_ARGS__),
+
+static const struct form forms[RSH_CODEC_COUNT] = {
+	[RSH_CODEC_NONE] = { RSH_DTYPE_UINT8, false, 0, RSH_DTYPE_UINT8 },
+	FORMS(FORM_OF)
+	[RSH_CODEC_SCALED_BF16] = { .to = RSH_DTYPE_BFLOAT16 },
+	[RSH_CODEC_SCALED_F16] = { .to = RSH_DTYPE_FLOAT16 },
+	[RSH_CODEC_SCALED_F32] = { .to = RSH_DTYPE_FLOAT32 },
+};
+
+static inline uint32_t form_in(struct form f)
+{
+	return f.wide || f.from == RSH_DTYPE_FLOAT32 ? 4 :
+	       f.from == RSH_DTYPE_UNKNOWN || f.from == RSH_DTYPE_UINT8 ? 1 : 2;
+}
+
+static inline uint32_t form_out(struct form f)
+{
+	return f.to == RSH_DTYPE_FLOAT32 ? 4 : f.to == RSH_DTYPE_UINT8 ? 1 : 2;
+}
 
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out)
 {
-	*in = units[codec].in;
-	*out = units[codec].out;
+	*in = form_in(forms[codec]);
+	*out = form_out(forms[codec]);
+}
+
+static enum rsh_codec codec_find(enum rsh_dtype from, bool wide, int add,
+				 enum rsh_dtype to)
+{
+	uint32_t c = RSH_CODEC_NONE + 1;
+
+	while (c < RSH_CODEC_COUNT &&
+	       !(forms[c].from == from && forms[c].wide == wide &&
+		 forms[c].add == add && forms[c].to == to))
+		c++;
+	return (enum rsh_codec)c;
 }
 
 bool rsh_codec_is_scaled(enum rsh_codec codec)
 {
-	return codec == RSH_CODEC_SCALED_BF16 ||
-	       codec == RSH_CODEC_SCALED_F16 || codec == RSH_CODEC_SCALED_F32;
+	return forms[codec].from == RSH_DTYPE_UNKNOWN;
 }
 
 enum rsh_codec rsh_codec_scaled(enum rsh_dtype to)
 {
-	return to == RSH_DTYPE_BFLOAT16 ? RSH_CODEC_SCALED_BF16 :
-	       to == RSH_DTYPE_FLOAT16 ? RSH_CODEC_SCALED_F16 :
-	       to == RSH_DTYPE_FLOAT32 ? RSH_CODEC_SCALED_F32 : RSH_CODEC_COUNT;
+	return codec_find(RSH_DTYPE_UNKNOWN, false, 0, to);
 }
 
 enum rsh_dtype rsh_codec_scaled_type(enum rsh_codec codec)
 {
-	return codec == RSH_CODEC_SCALED_BF16 ? RSH_DTYPE_BFLOAT16 :
-	       codec == RSH_CODEC_SCALED_F16 ? RSH_DTYPE_FLOAT16 :
-					       RSH_DTYPE_FLOAT32;
+	return forms[codec].to;
 }
 
 enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide, enum rsh_dtype to)
 {
-	if (from == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT16)
-		return wide ? RSH_CODEC_WIDE_TO_F16 : RSH_CODEC_BF16_TO_F16;
-	if (from == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT32)
-		return wide ? RSH_CODEC_WIDE_TO_F32 : RSH_CODEC_BF16_TO_F32;
-	if (from == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_BFLOAT16)
-		return RSH_CODEC_F16_TO_BF16;
-	if (from == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_FLOAT32)
-		return RSH_CODEC_F16_TO_F32;
-	if (from == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_BFLOAT16)
-		return RSH_CODEC_F32_TO_BF16;
-	if (from == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_FLOAT16)
-		return RSH_CODEC_F32_TO_F16;
-	return RSH_CODEC_COUNT;
+	return from == to || from == RSH_DTYPE_UNKNOWN ? RSH_CODEC_COUNT :
+	       codec_find(from, wide, 0, to);
 }
 
 enum rsh_codec rsh_codec_add(enum rsh_dtype type, int n)
 {
-	if (type == RSH_DTYPE_BFLOAT16)
-		return n > 0 ? RSH_CODEC_BF16_ADD : RSH_CODEC_BF16_SUB;
-	if (type == RSH_DTYPE_FLOAT16)
-		return n > 0 ? RSH_CODEC_F16_ADD : RSH_CODEC_F16_SUB;
-	if (type == RSH_DTYPE_FLOAT32)
-		return n > 0 ? RSH_CODEC_F32_ADD : RSH_CODEC_F32_SUB;
-	return RSH_CODEC_COUNT;
+	return codec_find(type, false, n, type);
 }
 
 static uint16_t load16(const uint8_t *p)
@@ -185,108 +200,44 @@ static uint32_t sum(uint32_t f, float n)
 
 /* ---- decoding ---- */
 
-static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
+static inline void decode_one(struct form f, const uint8_t *in, uint8_t *out)
 {
-	switch (codec) {
-	case RSH_CODEC_NONE:
-	case RSH_CODEC_SCALED_BF16:
-	case RSH_CODEC_SCALED_F16:
-	case RSH_CODEC_SCALED_F32:
-	case RSH_CODEC_COUNT:
-		break;
-	case RSH_CODEC_BF16_WIDE:
-		store16(out, load16(in + 2));
-		break;
-	case RSH_CODEC_BF16_NAN:
-		store16(out, canonical(load16(in)));
-		break;
-	case RSH_CODEC_BF16_WIDE_NAN:
-		store16(out, canonical(load16(in + 2)));
-		break;
-	case RSH_CODEC_BF16_TO_F16:
-		store16(out, to_f16((uint32_t)load16(in) << 16));
-		break;
-	case RSH_CODEC_WIDE_TO_F16:
-		store16(out, to_f16((uint32_t)load16(in + 2) << 16));
-		break;
-	case RSH_CODEC_BF16_TO_F32:
-		store32(out, (uint32_t)load16(in) << 16);
-		break;
-	case RSH_CODEC_WIDE_TO_F32:
-		store32(out, (uint32_t)load16(in + 2) << 16);
-		break;
-	case RSH_CODEC_F16_TO_BF16:
-		store16(out, to_bf16(from_f16(load16(in))));
-		break;
-	case RSH_CODEC_F16_TO_F32:
-		store32(out, from_f16(load16(in)));
-		break;
-	case RSH_CODEC_F32_TO_BF16:
-		store16(out, to_bf16(load32(in)));
-		break;
-	case RSH_CODEC_F32_TO_F16:
-		store16(out, to_f16(load32(in)));
-		break;
-	case RSH_CODEC_BF16_ADD:
-		store16(out, to_bf16(sum((uint32_t)load16(in) << 16, 1)));
-		break;
-	case RSH_CODEC_F16_ADD:
-		store16(out, to_f16(sum(from_f16(load16(in)), 1)));
-		break;
-	case RSH_CODEC_F32_ADD:
-		store32(out, sum(load32(in), 1));
-		break;
-	case RSH_CODEC_BF16_SUB:
-		store16(out, to_bf16(sum((uint32_t)load16(in) << 16, -1)));
-		break;
-	case RSH_CODEC_F16_SUB:
-		store16(out, to_f16(sum(from_f16(load16(in)), -1)));
-		break;
-	case RSH_CODEC_F32_SUB:
-		store32(out, sum(load32(in), -1));
-		break;
-	}
+	uint32_t v = f.from == RSH_DTYPE_FLOAT32 ? load32(in) :
+		     f.from == RSH_DTYPE_FLOAT16 ? from_f16(load16(in)) :
+		     (uint32_t)load16(in + 2 * f.wide) << 16;
+
+	if (f.add)
+		v = sum(v, f.add);
+	if (f.to == RSH_DTYPE_FLOAT32)
+		store32(out, v);
+	else if (f.to == RSH_DTYPE_FLOAT16)
+		store16(out, to_f16(v));
+	else if (f.to == RSH_DTYPE_BFLOAT16 && (f.from != f.to || f.add))
+		store16(out, to_bf16(v));
+	else
+		store16(out, f.to == RSH_DTYPE_BFLOAT16 ?
+			canonical((uint16_t)(v >> 16)) : (uint16_t)(v >> 16));
 }
 
-/* The codec is a constant of each loop, so that the compiler removes the switch
- * from it. */
-#define LOOP(c)                                                          \
-	case c:                                                          \
-		for (size_t i = 0; i < n; i++)                           \
-			decode_one(c, in + i * units[c].in,              \
-				   out + i * units[c].out);              \
-		break
+/* The form is a constant of each loop, so that the compiler removes the
+ * conditions from it. */
+#define LOOP(name, ...)                                                   \
+	case RSH_CODEC_##name:                                            \
+		for (size_t i = 0; i < n; i++)                            \
+			decode_one(FORM(__VA_ARGS__),                     \
+				   in + i * form_in(FORM(__VA_ARGS__)),   \
+				   out + i * form_out(FORM(__VA_ARGS__)));\
+		break;
 
 size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in, size_t n_bytes,
 			uint8_t *out)
 {
-	size_t n = n_bytes / units[codec].in;
+	const size_t n = n_bytes / form_in(forms[codec]);
 
 	switch (codec) {
-	case RSH_CODEC_NONE:
-	case RSH_CODEC_SCALED_BF16:
-	case RSH_CODEC_SCALED_F16:
-	case RSH_CODEC_SCALED_F32:
-	case RSH_CODEC_COUNT:
+	FORMS(LOOP)
+	default:
 		memmove(out, in, n_bytes);
-		break;
-	LOOP(RSH_CODEC_BF16_WIDE);
-	LOOP(RSH_CODEC_BF16_NAN);
-	LOOP(RSH_CODEC_BF16_WIDE_NAN);
-	LOOP(RSH_CODEC_BF16_TO_F16);
-	LOOP(RSH_CODEC_BF16_TO_F32);
-	LOOP(RSH_CODEC_WIDE_TO_F16);
-	LOOP(RSH_CODEC_WIDE_TO_F32);
-	LOOP(RSH_CODEC_F16_TO_BF16);
-	LOOP(RSH_CODEC_F16_TO_F32);
-	LOOP(RSH_CODEC_F32_TO_BF16);
-	LOOP(RSH_CODEC_F32_TO_F16);
-	LOOP(RSH_CODEC_BF16_ADD);
-	LOOP(RSH_CODEC_F16_ADD);
-	LOOP(RSH_CODEC_F32_ADD);
-	LOOP(RSH_CODEC_BF16_SUB);
-	LOOP(RSH_CODEC_F16_SUB);
-	LOOP(RSH_CODEC_F32_SUB);
 	}
-	return n * units[codec].out;
+	return n * form_out(forms[codec]);
 }
