@@ -184,14 +184,6 @@ struct rsh_groups {
 int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g);
 void rsh_groups_clear(struct rsh_groups *g);
 
-/* ---- infer.c ---- */
-
-/* Returns whether both records have the same type and shape. */
-bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
-			   const struct rsh_record *a,
-			   const struct rsh_ckpt_index *ib,
-			   const struct rsh_record *b);
-
 /* ---- judge.c ---- */
 
 /* Decides by all findings.  Returns 0, or -EINVAL with the sentence if the

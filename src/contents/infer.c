@@ -59,17 +59,6 @@ static void infer_batch_clear(struct infer_batch *b)
 
 /* ---- ranks that hold a tensor ---- */
 
-bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
-			   const struct rsh_record *a,
-			   const struct rsh_ckpt_index *ib,
-			   const struct rsh_record *b)
-{
-	return a->dtype == b->dtype && a->n_dims == b->n_dims &&
-	       (a->n_dims == 0 ||
-		memcmp(rsh_record_dims(ia, a), rsh_record_dims(ib, b),
-		       a->n_dims * sizeof(int64_t)) == 0);
-}
-
 /* The ranks of a stage are consecutive, so the ranks to be compared are chosen
  * between the first holder and the last. */
 static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
@@ -92,7 +81,7 @@ static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
 			continue;
 		t->ranks[t->n_ranks++] = i;
 		if (t->odd_rank == UINT32_MAX &&
-		    !rsh_contents_is_alike(s->index, s->record, ix, r))
+		    !rsh_record_is_alike(s->index, s->record, ix, r))
 			t->odd_rank = i;
 	}
 	s->first = t->ranks[0];

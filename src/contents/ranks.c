@@ -120,7 +120,7 @@ static bool older_is_alike(const struct older *x, const struct rsh_inferred *t)
 			ix ? rsh_ckpt_find(ix, t->name) : NULL;
 
 		if (r)
-			return rsh_contents_is_alike(ix, r, t->index, t->record);
+			return rsh_record_is_alike(ix, r, t->index, t->record);
 	}
 	return false;
 }

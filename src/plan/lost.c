@@ -330,8 +330,6 @@ static void find_missing_files(struct lost_files *f,
 static void find_all_missing_files(struct lost_files *f,
 				   const struct rsh_plan *p)
 {
-	size_t n = 0;
-
 	for (uint32_t i = 0; i < p->n_lost && f->n < RANKS_CHECKED_MAX; i++) {
 		const struct rsh_mapping *w = p->lost[i].shown == RSH_COPIED ?
 			NULL : p->mappings[p->lost[i].shown];
@@ -339,13 +337,7 @@ static void find_all_missing_files(struct lost_files *f,
 		for (uint32_t k = 0; w && k < w->n_parts; k++)
 			find_missing_files(f, p->cat, w->parts[k].tensor);
 	}
-	if (f->n == 0)
-		return;
-	qsort(f->v, f->n, sizeof(*f->v), rsh_by_u32);
-	for (size_t i = 0; i < f->n; i++)
-		if (n == 0 || f->v[i] != f->v[n - 1])
-			f->v[n++] = f->v[i];
-	f->n = n;
+	f->n = rsh_sort_distinct(f->v, f->n);
 }
 
 /* Lists the missing files at the beginning of the message if there are

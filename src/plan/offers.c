@@ -290,7 +290,7 @@ static int offers_stage(void *ctx, uint32_t stage, struct rsh_error *err)
 	for (uint32_t i = 0; i < s->n; i++) {
 		const uint32_t name = s->offers[i].name;
 		const struct rsh_strategy_param *p =
-			s->dst ? rsh_strategy_find(s->dst, name) : NULL;
+			rsh_strategy_find(s->dst, name);
 		const char *written;
 		int rc = 0;
 

@@ -58,10 +58,6 @@ int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
  * with a message. */
 int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_error *err);
-/* Sorts n factors by dimension and step as shown, the largest step first, and
- * merges those that continue each other on both sides.  Returns how many are
- * left. */
-uint32_t rsh_factors_merge(struct rsh_factor *v, uint32_t n);
 /* Returns whether the part has no elements. */
 bool rsh_recipe_is_empty(const struct rsh_factored_part *r);
 

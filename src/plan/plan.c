@@ -94,7 +94,7 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 	return 0;
 }
 
-static int plan_add_note(struct rsh_plan *p, char *sentence, bool difference)
+int rsh_blueprint_add_note(struct rsh_plan *p, char *sentence, bool difference)
 {
 	if (!sentence || rsh_room(p->notes, p->notes_cap, p->n_notes + 1)) {
 		free(sentence);
@@ -102,16 +102,6 @@ static int plan_add_note(struct rsh_plan *p, char *sentence, bool difference)
 	}
 	p->notes[p->n_notes++] = (struct rsh_plan_note){ sentence, difference };
 	return 0;
-}
-
-int rsh_blueprint_note(struct rsh_plan *p, char *sentence)
-{
-	return plan_add_note(p, sentence, false);
-}
-
-int rsh_blueprint_note_difference(struct rsh_plan *p, char *sentence)
-{
-	return plan_add_note(p, sentence, true);
 }
 
 void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix)

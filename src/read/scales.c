@@ -18,6 +18,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/bytes.h"
 #include "tiles_i.h"
 
 /* Large enough for the groups of every model. */
@@ -551,10 +552,7 @@ static int scales_load_groups(struct scales_read *r, const struct chunk *c,
 	}, &raw, &skip);
 
 	for (uint64_t i = 0; rc == 0 && i < c->n_groups; i++) {
-		const uint8_t *p = raw + 4 * i;
-
-		out[i] = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-			 (uint32_t)p[3] << 24;
+		out[i] = rsh_le32(raw + 4 * i);
 		if (out[i] < c->q->n_rows)
 			continue;
 		rsh_log_error("%s: group %u of row %llu is not one of the %llu "
@@ -567,16 +565,6 @@ static int scales_load_groups(struct scales_read *r, const struct chunk *c,
 	return rc;
 }
 
-static int64_t scales_integer(const struct rsh_tensor *t, const uint8_t *p)
-{
-	const unsigned width = rsh_dtype_size(t->dtype);
-	uint64_t v = 0;
-
-	for (unsigned i = width; i-- > 0;)
-		v = v << 8 | p[i];
-	return width == 4 ? (int32_t)v : (int64_t)v;
-}
-
 /* A program may not show elements of a matrix that has another shape. */
 static int scales_check_shape(struct scales_read *r,
 			      const struct rsh_quantised *q)
@@ -587,8 +575,9 @@ static int scales_check_shape(struct scales_read *r,
 				  &raw, &skip);
 
 	for (unsigned i = 0; rc == 0 && i < 2; i++)
-		is[i] = (uint64_t)scales_integer(
-			q->shape, raw + i * rsh_dtype_size(q->shape->dtype));
+		is[i] = q->shape->dtype == RSH_DTYPE_INT64 ?
+			rsh_le64(raw + 8 * i) :
+			(uint64_t)(int32_t)rsh_le32(raw + 4 * i);
 	if (rc || (is[0] == q->shape_is[0] && is[1] == q->shape_is[1]))
 		return rc;
 	rsh_log_error("%s is [%llu,%llu], but its weight_packed has %llu rows "

@@ -267,11 +267,7 @@ int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
 			all[have++] = l->files[i].rank;
 	for (size_t i = 0; i < l->n_dirs; i++)
 		all[have++] = l->dirs[i].rank;
-	qsort(all, have, sizeof(*all), rsh_by_u32);
-	*n = 0;
-	for (size_t i = 0; i < have; i++)
-		if (*n == 0 || all[*n - 1] != all[i])
-			all[(*n)++] = all[i];
+	*n = rsh_sort_distinct(all, have);
 	*ranks = all;
 	return 0;
 }

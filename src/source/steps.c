@@ -645,15 +645,13 @@ static int step_keep_one(struct rsh_source *s)
 {
 	const size_t n = s->listing.n - s->n_always;
 	cleanup_free uint32_t *ranks = rsh_alloc_array(n, sizeof(*ranks));
-	uint32_t n_ranks = 0;
+	size_t n_ranks;
 
 	if (!ranks)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
 		ranks[i] = s->listing.files[i].rank;
-	qsort(ranks, n, sizeof(*ranks), rsh_by_u32);
-	for (size_t i = 0; i < n; i++)
-		n_ranks += i == 0 || ranks[i] != ranks[i - 1];
+	n_ranks = rsh_sort_distinct(ranks, n);
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
 		if (s->candidates[i].end - s->candidates[i].first < n_ranks)
 			continue;

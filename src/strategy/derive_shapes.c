@@ -69,7 +69,7 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 	for (uint32_t i = 0; i < index->n_records; i++) {
 		const struct rsh_record *r = &index->records[i];
 		const struct rsh_strategy_param *p =
-			src ? rsh_strategy_find(src, r->name) : NULL;
+			rsh_strategy_find(src, r->name);
 		const struct rsh_strategy_item *item =
 			p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
 		struct derive_shape shape = { .name = r->name,

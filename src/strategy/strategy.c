@@ -361,9 +361,10 @@ void rsh_strategy_free(struct rsh_strategy *pub)
 const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
 						   uint32_t name)
 {
+	const uint32_t n = s ? s->n_params : 0;
 	const uint32_t at = rsh_first(
-		i, s->n_params, s->params[s->by_name[i]].name < name);
-	const struct rsh_strategy_param *p = at == s->n_params ? NULL :
+		i, n, s->params[s->by_name[i]].name < name);
+	const struct rsh_strategy_param *p = at == n ? NULL :
 		&s->params[s->by_name[at]];
 
 	return p && p->name == name ? p : NULL;

@@ -41,6 +41,17 @@ int rsh_by_u32(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+size_t rsh_sort_distinct(uint32_t *v, size_t n)
+{
+	size_t kept = 0;
+
+	rsh_sort(v, n, rsh_by_u32);
+	for (size_t i = 0; i < n; i++)
+		if (kept == 0 || v[i] != v[kept - 1])
+			v[kept++] = v[i];
+	return kept;
+}
+
 int rsh_by_text(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -145,20 +145,6 @@ static const struct weights_axis *weights_find_axis(const struct weights_place
 	return NULL;
 }
 
-/* Merges two factors if they continue each other on both sides. */
-static bool weights_merge(struct rsh_factor *outer,
-			  const struct rsh_factor *inner)
-{
-	if (outer->shown_dim != inner->shown_dim || outer->dim != inner->dim ||
-	    outer->shown_step != inner->size * inner->shown_step ||
-	    outer->step != inner->size * inner->step)
-		return false;
-	outer->size *= inner->size;
-	outer->shown_step = inner->shown_step;
-	outer->step = inner->step;
-	return true;
-}
-
 /* Adds to `from` the offset that a tensor's numbers in its stacks cause on the
  * other side. */
 static void weights_add_stacks(const struct weights_instance *x,
@@ -204,20 +190,14 @@ static void weights_find_pair(struct weights_work *w,
 		const struct weights_axis *a = &p->shown.axes[i];
 		const struct weights_axis *b =
 			weights_find_axis(&p->source, a->letter);
-		struct rsh_factor f = {
-			.size = p->x->sizes[a->letter],
-			.shown_step = a->step,
-			.shown_dim = a->dim,
-		};
+		const uint64_t size = p->x->sizes[a->letter];
 
-		if (!b || f.size == 1)
-			continue;
-		f.step = b->step;
-		f.dim = b->dim;
-		if (!p->n_factors ||
-		    !weights_merge(&p->factors[p->n_factors - 1], &f))
-			p->factors[p->n_factors++] = f;
+		if (b && size != 1)
+			p->factors[p->n_factors++] = (struct rsh_factor){
+				size, a->step, b->step, a->dim, b->dim,
+			};
 	}
+	p->n_factors = rsh_factors_merge(p->factors, p->n_factors);
 }
 
 /* ---- one part ---- */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/wire/bytes.h"
 #include "schemes_i.h"
 
 static int ct_float(struct quantised_work *w, struct quantised_tensor *t)
@@ -63,15 +64,6 @@ static int ct_fp4(struct quantised_work *w, struct quantised_tensor *t)
 	return t->q.divisor ? 0 : -ENOTSUP;
 }
 
-static uint64_t ct_integer(const uint8_t *p, unsigned width)
-{
-	uint64_t v = 0;
-
-	for (unsigned i = width; i-- > 0;)
-		v = v << 8 | p[i];
-	return v;
-}
-
 /* Returns the width of integers of which `words` hold so many columns, among
  * those of the config; 0: there is none. */
 static unsigned ct_width(const struct quantised_work *w, uint64_t columns,
@@ -111,8 +103,8 @@ static int ct_columns(struct quantised_work *w, struct quantised_tensor *t,
 	rc = w->o->load(w->o->ctx, w->cat, s, raw, 2 * (size_t)width, w->err);
 	if (rc)
 		return rc;
-	rows = ct_integer(raw, width);
-	t->columns = ct_integer(raw + width, width);
+	rows = width == 4 ? rsh_le32(raw) : rsh_le64(raw);
+	t->columns = width == 4 ? rsh_le32(raw + 4) : rsh_le64(raw + 8);
 	t->q.zero_bits = (uint8_t)ct_width(w, t->columns, words);
 	if (rows == t->rows && t->columns && t->q.zero_bits)
 		return 0;

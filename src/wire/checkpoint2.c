@@ -22,13 +22,8 @@ static void ck2_keep_holders(struct ckpt2_reader *r, struct ckpt2_param *p)
 {
 	struct ckpt2_numbers *h = &r->holders;
 	const struct ckpt2_list *list;
-	uint32_t n = 0;
 
-	rsh_sort(h->v, h->n, rsh_by_u32);
-	for (uint32_t i = 0; i < h->n; i++)
-		if (n == 0 || h->v[i] != h->v[n - 1])
-			h->v[n++] = h->v[i];
-	h->n = n;
+	h->n = (uint32_t)rsh_sort_distinct(h->v, h->n);
 	list = rsh_ckpt2_list_keep(&r->layouts, h);
 	if (list)
 		p->pub.ranks = &list->pub;

@@ -54,24 +54,27 @@ uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
 	return r->n_extents ? last->offset + last->length : 0;
 }
 
+bool rsh_record_is_alike(const struct rsh_ckpt_index *ia,
+			 const struct rsh_record *a,
+			 const struct rsh_ckpt_index *ib,
+			 const struct rsh_record *b)
+{
+	return a->dtype == b->dtype && a->n_dims == b->n_dims &&
+	       (a->n_dims == 0 ||
+		memcmp(rsh_record_dims(ia, a), rsh_record_dims(ib, b),
+		       a->n_dims * sizeof(int64_t)) == 0);
+}
+
 const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 				       uint32_t name)
 {
-	uint32_t low = 0, high = index->n_records;
+	const uint32_t n = index->n_records;
+	const uint32_t at = rsh_first(
+		i, n, index->records[index->by_name[i]].name < name);
+	const struct rsh_record *r = at == n ? NULL :
+		&index->records[index->by_name[at]];
 
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-		const struct rsh_record *r =
-			&index->records[index->by_name[mid]];
-
-		if (r->name == name)
-			return r;
-		if (r->name < name)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return NULL;
+	return r && r->name == name ? r : NULL;
 }
 
 static int index_by_name_id(const void *a, const void *b, void *records)

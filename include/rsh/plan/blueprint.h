@@ -83,6 +83,10 @@ struct rsh_recipe {
 	const struct rsh_factored_part *factored;
 };
 
+/* Sorts n factors by dimension and step as shown, the largest step first, and
+ * merges those that continue each other on both sides.  Returns how many are
+ * left. */
+uint32_t rsh_factors_merge(struct rsh_factor *v, uint32_t n);
 /* Gives the part of a recipe that shows a tensor as it is. */
 void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
 		     struct rsh_recipe_part *out);
@@ -226,11 +230,11 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 
 /* Adds a note for the log, which rsh_plan_note() returns.  `sentence` is from
  * malloc, and the plan takes it over.  If it is NULL, memory is out, and the
- * function returns -ENOMEM.  0 or -ENOMEM. */
-int rsh_blueprint_note(struct rsh_plan *p, char *sentence);
-/* Does the same for a note about a difference from what MindSpore's converter
- * would write. */
-int rsh_blueprint_note_difference(struct rsh_plan *p, char *sentence);
+ * function returns -ENOMEM.  `difference`: from what MindSpore's converter
+ * would write.  0 or -ENOMEM. */
+int rsh_blueprint_add_note(struct rsh_plan *p, char *sentence, bool difference);
+#define rsh_blueprint_note(p, sentence) \
+	rsh_blueprint_add_note(p, sentence, false)
 /* Sets the part of file names between the rank and the format's suffix. */
 void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix);
 

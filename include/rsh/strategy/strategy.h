@@ -84,7 +84,8 @@ int rsh_strategy_merge(const struct rsh_strategy_set *set,
 		       struct rsh_error *err);
 void rsh_strategy_free(struct rsh_strategy *s);
 
-/* Returns the parameter, NULL if the strategy does not list it. */
+/* Returns the parameter, NULL if the strategy, which may be NULL, does not list
+ * it. */
 const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
 						   uint32_t name);
 

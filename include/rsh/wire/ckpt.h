@@ -128,6 +128,11 @@ static inline const int64_t *rsh_record_dims(const struct rsh_ckpt_index *ix,
 {
 	return r->n_dims ? ix->dims + r->first_dim : ix->dims;
 }
+/* Returns whether both records have the same type and shape. */
+bool rsh_record_is_alike(const struct rsh_ckpt_index *ia,
+			 const struct rsh_record *a,
+			 const struct rsh_ckpt_index *ib,
+			 const struct rsh_record *b);
 /* Returns the offset at which the record's content ends in its file; 0 if it
  * has no content. */
 uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,

@@ -154,11 +154,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 	 * known. */
 	for (n = 0; n < facts->n_absent; n++)
 		s->missing[n] = facts->absent[n].rank;
-	qsort(s->missing, n, sizeof(*s->missing), rsh_by_u32);
-	for (uint32_t i = 0; i < n; i++)
-		if (s->n_missing == 0 ||
-		    s->missing[i] != s->missing[s->n_missing - 1])
-			s->missing[s->n_missing++] = s->missing[i];
+	s->n_missing = rsh_sort_distinct(s->missing, n);
 	return 0;
 }
 

@@ -85,9 +85,9 @@ static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
 {
 	const struct rsh_converter *c = ctx;
 	const struct rsh_strategy_param *s =
-		c->src ? rsh_strategy_find(c->src, name) : NULL;
+		rsh_strategy_find(c->src, name);
 	const struct rsh_strategy_param *d =
-		c->dst ? rsh_strategy_find(c->dst, name) : NULL;
+		rsh_strategy_find(c->dst, name);
 	char from[160], to[160];
 
 	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,

@@ -258,12 +258,6 @@ struct stage_state {
 	size_t slots_cap;
 };
 
-static inline const struct rsh_strategy_param *
-rsh_listed(const struct rsh_strategy *s, uint32_t name)
-{
-	return s ? rsh_strategy_find(s, name) : NULL;
-}
-
 /* rsh_stage_collect_pairs() finds the pairs of layouts, and then
  * rsh_stage_mark_keys() fills p->marks for one rank (loaded_keys.c). */
 int rsh_stage_collect_pairs(struct stage_state *p, struct rsh_error *err);

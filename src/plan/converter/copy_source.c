@@ -46,7 +46,7 @@ static bool find_in_stages(const struct rsh_converter *c,
 		if (!rsh_catalogue_record(c->cat, *rank, name) ||
 		    rsh_is_avoided(avoid, *rank))
 			continue;
-		s = c->src ? rsh_strategy_find(c->src, name) : NULL;
+		s = rsh_strategy_find(c->src, name);
 		if (s && !rsh_job_stage_cuts(&c->files, name, b->stages[i],
 					     rsh_param_source_stage(s)->item))
 			continue;

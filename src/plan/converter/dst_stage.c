@@ -164,10 +164,9 @@ static int reshard_param(struct rsh_converter *c, const struct rsh_dst_stage *s,
 			 uint32_t stage, uint32_t name, uint32_t *out,
 			 struct rsh_error *err)
 {
-	const struct rsh_strategy_param *listed = c->src ?
-		rsh_strategy_find(c->src, name) : NULL;
-	const struct rsh_strategy_param *d = c->dst ?
-		rsh_strategy_find(c->dst, name) : NULL;
+	const struct rsh_strategy_param *listed =
+		rsh_strategy_find(c->src, name);
+	const struct rsh_strategy_param *d = rsh_strategy_find(c->dst, name);
 	struct making m = {
 		.c = c,
 		.s = { .files = &c->files, .name = name,
@@ -391,8 +390,8 @@ static bool dst_stage_has(const struct stage_state *p,
 static enum param_action action_of(const struct stage_state *p, uint32_t name)
 {
 	const struct rsh_converter *c = p->c;
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
-	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
+	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, name);
+	const struct rsh_strategy_param *d = rsh_strategy_find(c->dst, name);
 	bool here = d && dst_stage_has(p, s, d);
 	/* The converter removes parameters of other destination stages from
 	 * both strategies. */
@@ -432,7 +431,7 @@ static int collect_stages(struct stage_state *p, struct rsh_error *err)
 		for (uint32_t i = 0; i < src->n_params; i++) {
 			const struct rsh_strategy_param *s = &src->params[i];
 			const struct rsh_strategy_param *d =
-				rsh_listed(p->c->dst, s->name);
+				rsh_strategy_find(p->c->dst, s->name);
 
 			if (d && !dst_stage_has(p, s, d))
 				continue;
@@ -452,7 +451,7 @@ static int check_absent(struct stage_state *p, uint32_t name,
 			struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, name);
 
 	if (!c->src &&
 	    rsh_catalogue_index(c->cat, rsh_stage_file_to_copy(p, 0)))

@@ -91,7 +91,7 @@ int rsh_stage_collect_pairs(struct stage_state *p, struct rsh_error *err)
 	for (uint32_t i = 0; i < c->src->n_params; i++) {
 		const struct rsh_strategy_param *s = &c->src->params[i];
 		const struct rsh_strategy_param *d =
-			rsh_listed(c->dst, s->name);
+			rsh_strategy_find(c->dst, s->name);
 		const struct rsh_strategy_item *to = NULL;
 
 		if (p->action[s->name] != ACTION_RESHARD)

@@ -111,11 +111,11 @@ int rsh_notes_write(struct rsh_converter *c)
 				s->path ? " lacks " : "",
 				rsh_names_text(c->cat->names, s->example),
 				s->n > 1 ? " and others" : "", undo);
-		if (notes[i].of_source ?
-		    rsh_blueprint_note(c->plan, text) ||
-		    rsh_blueprint_note_difference(c->plan,
-						  strdup(notes[i].of_source)) :
-		    rsh_blueprint_note_difference(c->plan, text))
+		if (rsh_blueprint_add_note(c->plan, text,
+					   !notes[i].of_source) ||
+		    (notes[i].of_source &&
+		     rsh_blueprint_add_note(c->plan, strdup(notes[i].of_source),
+					    true)))
 			return -ENOMEM;
 	}
 	return 0;

@@ -64,7 +64,7 @@ static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 	for (uint32_t i = 0; i < l->src->n_params && rc == 0; i++) {
 		const struct rsh_strategy_param *s = &l->src->params[i];
 		const struct rsh_strategy_param *d =
-			dst ? rsh_strategy_find(dst, s->name) : NULL;
+			rsh_strategy_find(dst, s->name);
 		const struct rsh_strategy_item *from =
 			rsh_param_source_stage(s)->item, *to = NULL;
 

@@ -13,7 +13,7 @@ int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 			      struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, name);
 
 	if (!c->o.replicas || !s || c->copy_grids[name] ||
 	    p->shown_of[name] != RSH_COPIED)
@@ -49,7 +49,7 @@ static int find_copy(struct stage_state *p, const struct rsh_shown_file *f,
 {
 	struct rsh_converter *c = p->c;
 	const struct rsh_copy_order *o = &c->orders[f->rank];
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, name);
 	bool elsewhere;
 	uint32_t stage;
 
@@ -88,7 +88,7 @@ static int describe(struct stage_state *p, const struct rsh_shown_file *f,
 		return rc;
 	rsh_copy_shape(c, ix, r, shape, &codec);
 	if (c->o.unlisted == RSH_UNLISTED_ERROR && c->dst &&
-	    !rsh_listed(c->dst, name))
+	    !rsh_strategy_find(c->dst, name))
 		return rsh_error_set(err, EINVAL, "parameter %s is not listed "
 				     "by %s", shape->name, c->dst->path);
 	return 0;
@@ -117,7 +117,7 @@ int rsh_dst_stage_record(void *ctx, struct rsh_shown_file *f, uint32_t name,
 		rsh_note_add(c, RSH_NOTE_INT4, name);
 	else if (shape->dtype == RSH_DTYPE_STR)
 		rsh_note_add(c, RSH_NOTE_STR, name);
-	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
+	if ((rsh_strategy_find(c->src, name) || rsh_strategy_find(c->dst, name)) &&
 	    strchr(rsh_names_text(c->cat->names, name), '-'))
 		rsh_note_add(c, RSH_NOTE_DASH, name);
 	if (shape->content_bytes == 0 && rsh_drops_empty(c)) {

@@ -37,7 +37,6 @@ int rsh_job_files_list(struct rsh_job_files *f)
 {
 	const struct rsh_catalogue *c = f->cat;
 	const uint32_t end = rsh_job_rank(f, f->n_stages, 0);
-	uint32_t n = 0;
 
 	f->held = rsh_alloc_array(c->n_present, sizeof(*f->held));
 	if (!f->held)
@@ -47,11 +46,7 @@ int rsh_job_files_list(struct rsh_job_files *f)
 		if (c->present[i] >= f->first_rank && c->present[i] < end)
 			f->held[f->n_held++] = (c->present[i] - f->first_rank) %
 					       f->stage_ranks;
-	qsort(f->held, f->n_held, sizeof(*f->held), rsh_by_u32);
-	for (uint32_t i = 0; i < f->n_held; i++)
-		if (n == 0 || f->held[i] != f->held[n - 1])
-			f->held[n++] = f->held[i];
-	f->n_held = n;
+	f->n_held = (uint32_t)rsh_sort_distinct(f->held, f->n_held);
 	return 0;
 }
 
@@ -84,8 +79,7 @@ int rsh_job_files_check(const struct rsh_job_files *f, uint32_t stage,
 bool rsh_job_stage_cuts(const struct rsh_job_files *f, uint32_t name,
 			uint32_t stage, const struct rsh_strategy_item *item)
 {
-	const struct rsh_strategy_param *s = f->src ?
-		rsh_strategy_find(f->src, name) : NULL;
+	const struct rsh_strategy_param *s = rsh_strategy_find(f->src, name);
 	const struct rsh_strategy_item *own = s ? rsh_param_item(s, stage) :
 						  NULL;
 
@@ -99,11 +93,9 @@ bool rsh_records_alike(const struct rsh_ckpt_index *a,
 		       const struct rsh_ckpt_index *b,
 		       const struct rsh_record *y)
 {
-	return x->dtype == y->dtype && x->wide_bf16 == y->wide_bf16 &&
-	       x->content_bytes == y->content_bytes && x->n_dims == y->n_dims &&
-	       (x->n_dims == 0 ||
-		memcmp(rsh_record_dims(a, x), rsh_record_dims(b, y),
-		       x->n_dims * sizeof(int64_t)) == 0);
+	return rsh_record_is_alike(a, x, b, y) &&
+	       x->wide_bf16 == y->wide_bf16 &&
+	       x->content_bytes == y->content_bytes;
 }
 
 int rsh_record_check_chunks(const struct rsh_catalogue *cat, uint32_t file,

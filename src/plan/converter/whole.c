@@ -174,7 +174,7 @@ static bool is_kept(struct stage_state *p, uint32_t rank)
 
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
-		const bool on_dst = rsh_listed(c->dst, r->name);
+		const bool on_dst = rsh_strategy_find(c->dst, r->name);
 		enum rsh_dtype dtype;
 
 		if (c->chosen.unwanted[r->name] ||
@@ -184,7 +184,7 @@ static bool is_kept(struct stage_state *p, uint32_t rank)
 			   rsh_names_text(c->cat->names, r->name)) != 0 ||
 		    (c->o.unlisted != RSH_UNLISTED_COPY && c->dst && !on_dst))
 			return false;
-		listed |= on_dst || rsh_listed(c->src, r->name);
+		listed |= on_dst || rsh_strategy_find(c->src, r->name);
 	}
 	for (uint32_t name = 0; name < c->cat->n_names; name++)
 		if (p->shown_of[name] != RSH_COPIED &&
