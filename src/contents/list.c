@@ -418,22 +418,17 @@ static unsigned order_sort_of(const struct rsh_subject *s)
 	return s->record->n_dims < 2;
 }
 
-static int order_by_layout(const void *a, const void *b)
-{
-	const struct rsh_subject *x = a, *y = b;
-	int d = rsh_compare_u64(x->layout, y->layout);
-
-	d = d ? d : rsh_compare_u64(order_sort_of(x), order_sort_of(y));
-	d = d ? d : rsh_compare_u64(y->kind > RSH_TENSOR_OTHER,
-				    x->kind > RSH_TENSOR_OTHER);
-	d = d ? d : rsh_compare_u64(y->record->content_bytes,
-				    x->record->content_bytes);
-	d = d ? d : rsh_compare_u64(x->family, y->family);
-	/* The hash of the name decides, so that it is not always the first
-	 * layer of a family. */
-	d = d ? d : rsh_compare_u64(x->lot, y->lot);
-	return d ? d : rsh_compare_u64(x->first, y->first);
-}
+/* The hash of the name decides in the end, so that it is not always the first
+ * layer of a family. */
+RSH_ORDER(order_by_layout, struct rsh_subject,
+	  rsh_compare_u64(x->layout, y->layout) ?:
+	  rsh_compare_u64(order_sort_of(x), order_sort_of(y)) ?:
+	  rsh_compare_u64(y->kind > RSH_TENSOR_OTHER,
+			  x->kind > RSH_TENSOR_OTHER) ?:
+	  rsh_compare_u64(y->record->content_bytes, x->record->content_bytes) ?:
+	  rsh_compare_u64(x->family, y->family) ?:
+	  rsh_compare_u64(x->lot, y->lot) ?:
+	  rsh_compare_u64(x->first, y->first))
 
 /* Sorts by the position among the tensors of one layout, which is stored in
  * n_read until reading begins. */

@@ -57,14 +57,10 @@ struct member {
 			  * layout */
 };
 
-static int by_group_and_holder(const void *a, const void *b)
-{
-	const struct member *x = a, *y = b;
-	int d = rsh_compare_u64(x->group, y->group);
-
-	d = d ? d : rsh_compare_u64(x->holder, y->holder);
-	return d ? d : rsh_compare_u64(x->rank, y->rank);
-}
+RSH_ORDER(by_group_and_holder, struct member,
+	  rsh_compare_u64(x->group, y->group) ?:
+	  rsh_compare_u64(x->holder, y->holder) ?:
+	  rsh_compare_u64(x->rank, y->rank))
 
 /* Divides the groups of a stage by one layout; `base` is the stage's first
  * rank. */

@@ -86,14 +86,9 @@ static int add_items(struct entries *out, const struct rsh_strategy_file *f,
 
 /* ---- choosing files ---- */
 
-static int strategy_by_stage(const void *a, const void *b)
-{
-	const struct rsh_strategy_file *x = *(struct rsh_strategy_file *const *)a;
-	const struct rsh_strategy_file *y = *(struct rsh_strategy_file *const *)b;
-	const int d = rsh_compare_u64(x->first_stage, y->first_stage);
-
-	return d ? d : strcmp(x->path, y->path);
-}
+RSH_ORDER(strategy_by_stage, struct rsh_strategy_file *const,
+	  rsh_compare_u64((*x)->first_stage, (*y)->first_stage) ?:
+	  strcmp((*x)->path, (*y)->path))
 
 /* Sorts the files by stage, unless the given order is kept, and drops files of
  * a stage that is already there.  (If there is one file for each rank, many
@@ -193,14 +188,8 @@ static int check_stages(struct strategy_impl *s, const struct entries *e,
 	return 0;
 }
 
-static int by_name_then_order(const void *a, const void *b)
-{
-	const struct entry *x = *(const struct entry *const *)a;
-	const struct entry *y = *(const struct entry *const *)b;
-	const int d = rsh_compare_u64(x->name, y->name);
-
-	return d ? d : (x > y) - (x < y);
-}
+RSH_ORDER(by_name_then_order, struct entry *const,
+	  rsh_compare_u64((*x)->name, (*y)->name) ?: (*x > *y) - (*x < *y))
 
 /* Numbers the parameters by their first appearance, in e->v[i].param. */
 static int number_params(struct entries *e, uint32_t *n_params)

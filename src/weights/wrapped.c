@@ -121,14 +121,8 @@ static void unwrap_keys(char **texts, uint32_t n, const char *key)
 		;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct rsh_offer *x = *(const struct rsh_offer *const *)a;
-	const struct rsh_offer *y = *(const struct rsh_offer *const *)b;
-
-	return rsh_compare_u64(x->name, y->name) ?: rsh_compare_u64(
-		(uintptr_t)x, (uintptr_t)y);
-}
+RSH_ORDER(by_name, struct rsh_offer *const,
+	  rsh_compare_u64((*x)->name, (*y)->name) ?: (*x > *y) - (*x < *y))
 
 /* Refuses two tensors that would have one name. */
 static int unwrap_check(const struct rsh_offers *io, const struct rsh_offer *v,

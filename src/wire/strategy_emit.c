@@ -323,14 +323,9 @@ static int is_empty(const struct rsh_strategy_bytes *f, struct rsh_error *err)
 			     f->path);
 }
 
-static int join_by_stage(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-
-	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
-	return x->place < y->place ? -1 : 1;
-}
+RSH_ORDER(join_by_stage, struct part,
+	  (x->stage > y->stage) - (x->stage < y->stage) ?:
+	  rsh_compare_u64(x->place, y->place))
 
 /* Returns whether an earlier file has the same stage.  Such a file adds
  * nothing. */
