@@ -31,12 +31,6 @@ struct zip_item {
 	struct rsh_zip_entry entries[N_ENTRIES];
 };
 
-/* These are bytes that are written one after the other. */
-struct zip_out {
-	uint8_t *p;
-	size_t n;
-};
-
 int rsh_torch_check_dtype(const struct rsh_record_shape *s,
 			  struct rsh_error *err)
 {
@@ -141,40 +135,31 @@ static size_t item_pickle(const struct rsh_record_shape *s,
 
 /* ---- the archive ---- */
 
-static void zip_put(struct zip_out *o, const void *p, size_t n)
-{
-	memcpy(o->p + o->n, p, n);
-	o->n += n;
-}
-
-/* Puts the local header of an entry, and its content if it is known. */
-static void zip_put_local(struct zip_out *o, struct zip_item *z, unsigned e,
-			  size_t from)
+/* Puts the local header of an entry, and its content if it is known.  The
+ * archive has `from` bytes before, also below.  Returns how many these are. */
+static size_t zip_put_local(struct zip_item *z, unsigned e, uint64_t from,
+			    uint8_t *buf)
 {
 	struct rsh_zip_entry *entry = &z->entries[e];
+	size_t n;
 
-	entry->offset = from + o->n;
-	o->n += rsh_zip_local(entry, e == ENTRY_DATA ? RSH_TORCH_ALIGNMENT : 0,
-			      o->p + o->n);
-	if (z->content[e])
-		zip_put(o, z->content[e], entry->bytes);
+	entry->offset = from;
+	n = rsh_zip_local(entry, e == ENTRY_DATA ? RSH_TORCH_ALIGNMENT : 0, buf);
+	if (!z->content[e])
+		return n;
+	memcpy(buf + n, z->content[e], entry->bytes);
+	return n + entry->bytes;
 }
 
-/* Puts the directory and the end records of the archive; the archive has `from`
- * bytes before those of `o`. */
-static void zip_put_end(struct zip_out *o, const struct zip_item *z,
-			uint64_t from)
+/* Puts the directory and the end records of the archive. */
+static size_t zip_put_end(const struct zip_item *z, uint64_t from, uint8_t *buf)
 {
-	const uint64_t at = from + o->n;
-	unsigned n = 0;
+	size_t n = 0;
 
-	for (unsigned e = 0; e < N_ENTRIES; e++) {
-		if (e == ENTRY_DATA && !z->has_data)
-			continue;
-		o->n += rsh_zip_central(&z->entries[e], o->p + o->n);
-		n++;
-	}
-	o->n += rsh_zip_end(at, from + o->n - at, n, o->p + o->n);
+	for (unsigned e = 0; e < N_ENTRIES; e++)
+		if (e != ENTRY_DATA || z->has_data)
+			n += rsh_zip_central(&z->entries[e], buf + n);
+	return n + rsh_zip_end(from, n, N_ENTRIES - !z->has_data, buf + n);
 }
 
 static void zip_set(struct zip_item *z, unsigned e, const char *name,
@@ -198,15 +183,15 @@ static size_t item_head(const struct rsh_record_shape *s,
 			const struct rsh_torch_chunk *c, struct zip_item *z,
 			uint8_t *buf)
 {
-	struct zip_out o = { buf, 0 };
+	size_t n = 0;
 
 	z->has_data = true;
 	zip_set_all(z, z->pickle, item_pickle(s, c, z->pickle));
 	zip_set(z, ENTRY_DATA, RSH_TORCH_DATA_ENTRY "0", NULL, c->bytes);
 	z->entries[ENTRY_DATA].crc = c->crc;
 	for (unsigned e = ENTRY_PICKLE; e <= ENTRY_DATA; e++)
-		zip_put_local(&o, z, e, 0);
-	return o.n;
+		n += zip_put_local(z, e, n, buf + n);
+	return n;
 }
 
 size_t rsh_torch_item_head(const struct rsh_record_shape *s,
@@ -222,25 +207,22 @@ size_t rsh_torch_item_tail(const struct rsh_record_shape *s,
 {
 	uint8_t head[RSH_TORCH_HEAD_MAX];
 	struct zip_item z;
-	struct zip_out o = { buf, 0 };
 	const uint64_t from = item_head(s, c, &z, head) + c->bytes;
+	const size_t n = zip_put_local(&z, ENTRY_VERSION, from, buf);
 
-	zip_put_local(&o, &z, ENTRY_VERSION, from);
-	zip_put_end(&o, &z, from);
-	return o.n;
+	return n + zip_put_end(&z, from + n, buf + n);
 }
 
 size_t rsh_torch_save_pickle(const void *pickle, size_t n, uint8_t *buf)
 {
 	struct zip_item z = { .has_data = false };
-	struct zip_out o = { buf, 0 };
+	size_t at = 0;
 
 	zip_set_all(&z, pickle, n);
-	zip_put_local(&o, &z, ENTRY_PICKLE, 0);
-	zip_put_local(&o, &z, ENTRY_BYTEORDER, 0);
-	zip_put_local(&o, &z, ENTRY_VERSION, 0);
-	zip_put_end(&o, &z, 0);
-	return o.n;
+	for (unsigned e = 0; e < N_ENTRIES; e++)
+		if (e != ENTRY_DATA)
+			at += zip_put_local(&z, e, at, buf + at);
+	return at + zip_put_end(&z, at, buf + at);
 }
 
 /* ---- chunks ---- */
