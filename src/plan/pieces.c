@@ -183,7 +183,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	it->rows.n = 0;
 	if (s->shown != RSH_COPIED) {
 		w = p->mappings[s->shown];
-		rsh_plan_shape(p, w, it->f->member, &it->shape);
+		rsh_blueprint_shape(p, s->shown, it->f->member, &it->shape);
 		/* Contents that are not in a file are in row-major order. */
 		it->w = w->ordered && !it->content ? w->ordered : w;
 		it->codec = it->w->codec;

@@ -119,9 +119,10 @@ const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name)
 	return written ? written : rsh_names_text(p->cat->names, name);
 }
 
-void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
-		    uint32_t member, struct rsh_record_shape *out)
+void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
+			 uint32_t member, struct rsh_record_shape *out)
 {
+	const struct rsh_mapping *w = p->mappings[shown];
 	const uint32_t slice = rsh_mapping_slice(w, member);
 
 	out->name = rsh_plan_written_name(p, w->name);
@@ -132,12 +133,6 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 	out->order = w->order;
 	out->content_bytes = w->slice_bytes[slice];
 	out->number = 0;
-}
-
-void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
-			 uint32_t member, struct rsh_record_shape *out)
-{
-	rsh_plan_shape(p, p->mappings[shown], member, out);
 }
 
 const struct rsh_cut *rsh_blueprint_cut(const struct rsh_plan *p,
@@ -257,8 +252,7 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 	out->cut = out->resharded ? p->mappings[s->shown]->cut : NULL;
 	out->whole_dims = out->resharded ? p->mappings[s->shown]->dims : NULL;
 	if (out->resharded) {
-		rsh_plan_shape(p, p->mappings[s->shown], f->member,
-			       &out->shape);
+		rsh_blueprint_shape(p, s->shown, f->member, &out->shape);
 	} else if (p->ops.pick(p->ops.ctx, f->rank, s->name, NULL, &from)) {
 		const struct rsh_ckpt_index *ix =
 			rsh_catalogue_index(p->cat, from);

@@ -231,8 +231,6 @@ struct rsh_plan {
 };
 
 const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name);
-void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
-		    uint32_t member, struct rsh_record_shape *out);
 
 /* Fills f->sources, or sets a message about what is missing (needs.c).  A slice
  * that no file holds is added to p->lost and marks the file as lost. */
