@@ -385,7 +385,7 @@ static uint64_t scaled_by_processor(const struct rsh_scaled *m, uint64_t row,
 				    uint8_t *out)
 {
 #ifdef __x86_64__
-	if (rsh_scaled_x86_can())
+	if (!m->portably && rsh_scaled_x86_can())
 		return rsh_scaled_x86(m, row, c, n, in, out);
 #endif
 	(void)m;
@@ -397,9 +397,8 @@ static uint64_t scaled_by_processor(const struct rsh_scaled *m, uint64_t row,
 	return 0;
 }
 
-static void scaled_decode(const struct rsh_scaled *m, uint64_t first,
-			  const uint8_t *in, uint64_t n, uint8_t *out,
-			  bool portably)
+void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
+		       const uint8_t *in, uint64_t n, uint8_t *out)
 {
 	const unsigned width = rsh_dtype_size(m->to);
 	uint32_t per, bytes;
@@ -419,11 +418,9 @@ static void scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		const uint64_t c = first % m->columns;
 		const uint64_t row = rsh_scaled_row(m, first);
 		const uint64_t left = rsh_min_u64(n, m->columns - c);
-		uint64_t part = 0;
+		uint64_t part = scaled_by_processor(m, row, m->from[2] + c,
+						    left, in, out);
 
-		if (!portably)
-			part = scaled_by_processor(m, row, m->from[2] + c, left,
-						   in, out);
 		if (!part) {
 			part = scaled_part(m, m->from[2] + c, left, per);
 			scaled_step(m, row, m->from[2] + c, part, in, out);
@@ -433,18 +430,6 @@ static void scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		first += part;
 		n -= part;
 	}
-}
-
-void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
-		       const uint8_t *in, uint64_t n, uint8_t *out)
-{
-	scaled_decode(m, first, in, n, out, false);
-}
-
-void rsh_scaled_decode_portably(const struct rsh_scaled *m, uint64_t first,
-				const uint8_t *in, uint64_t n, uint8_t *out)
-{
-	scaled_decode(m, first, in, n, out, true);
 }
 
 /* ---- scales and zero points as they are stored ---- */

@@ -94,6 +94,7 @@ struct rsh_scaled {
 	 * Elements that are not quantised and have no adapters keep their
 	 * bits. */
 	struct rsh_merge merge;
+	bool portably; /* for tests: as on every processor */
 };
 
 /* Returns the row of the whole matrix that has element `n` of the cell. */
@@ -104,9 +105,6 @@ uint64_t rsh_scaled_row(const struct rsh_scaled *m, uint64_t n);
  * have several rows these elements are of one row, whose units are at `in`. */
 void rsh_scaled_decode(const struct rsh_scaled *m, uint64_t first,
 		       const uint8_t *in, uint64_t n, uint8_t *out);
-/* Does the same as on every processor. */
-void rsh_scaled_decode_portably(const struct rsh_scaled *m, uint64_t first,
-				const uint8_t *in, uint64_t n, uint8_t *out);
 
 /* Converts n scales of this type to Float32. */
 void rsh_scaled_widen(enum rsh_dtype type, const uint8_t *in, uint64_t n,
