@@ -159,7 +159,7 @@ static int load_file(void *ctx, size_t i, struct rsh_error *err)
 
 	if (rc == 0 || rc == -ENOMEM)
 		return rc ? rsh_error_nomem(err) : 0;
-	rsh_log_notice("%s", why.text);
+	rsh_log_warning("%s", why.text);
 	return rsh_errno_is_unread(-rc) ?
 	       rsh_error_set(err, -rc, "%s", why.text) : 0;
 }
@@ -417,6 +417,11 @@ int rsh_joined_judge(const struct rsh_joined *j, bool of_states,
 		find_lost(j, t, wrong);
 	}
 	return 0;
+}
+
+bool rsh_joined_wants_states(const struct rsh_plan_options *o)
+{
+	return !o->wanted || o->wanted(o->ctx, "optimizer.state.0.exp_avg");
 }
 
 int rsh_joined_tell_states(const struct rsh_joined *j)

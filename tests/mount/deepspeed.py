@@ -164,6 +164,15 @@ def run_genuine(tap, trees):
         run_case(tap, name, case, trees)
 
 
+def run_left_out(tap, trees):
+    with tap.test("what is asked for and cannot be shown is a warning, also of a plan"):
+        root = os.path.join(trees, "z0-bf16")
+        said = "numbers in place of names, and are not shown"
+        check(said not in run("plan", root).err, "weights alone")
+        got = run("plan", "--optimizer", "keep", root)
+        demand(got.err, "warning", said)
+
+
 def run_listed(tap, trees):
     for name, words in (
             ("z1-bf16", ("DeepSpeed 0.19.8, ZeRO 1 of 2 ranks, step 2; 3 frozen; 1 tied; "
@@ -689,6 +698,7 @@ def main():
         if args.seed is None:
             trees = unpack(os.path.join(directory, "trees"))
             run_genuine(tap, trees)
+            run_left_out(tap, trees)
             run_listed(tap, trees)
             run_values(tap, trees)
             run_lost(tap, trees, directory)

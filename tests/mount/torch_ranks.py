@@ -248,6 +248,7 @@ def run_mixed(tap, trees, directory):
         write(os.path.join(root, "fsdp_config.json"),
               b'{"FSDP_version": 2, "world_size": 4}')
         same(shown_by(root)[0], CASES["uneven-2.15"]["tensors"], name)
+        demand(run("plan", root).err, "warning", "several jobs are side by side; those of 4 ranks")
     with tap.test("without it the world that is whole"):
         os.unlink(os.path.join(root, "fsdp_config.json"))
         no_good(root, "files of 2 and of 4 ranks are side by side, and no fsdp_config.json")

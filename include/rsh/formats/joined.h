@@ -168,6 +168,9 @@ int rsh_joined_same_bytes(const struct rsh_joined *j, const uint32_t file[2],
  * wrong->code is 0: nothing.  Returns 0 or -ENOMEM. */
 int rsh_joined_judge(const struct rsh_joined *j, bool of_states,
 		     struct rsh_error *wrong);
+/* Returns whether the output has states of the optimizer, so that a loss of
+ * them is a loss of what was asked for. */
+bool rsh_joined_wants_states(const struct rsh_plan_options *o);
 /* Warns of states that are not complete.  Returns 0 or -ENOMEM. */
 int rsh_joined_tell_states(const struct rsh_joined *j);
 /* Returns 0, or -errno with the sentence of the first problem of a tensor that

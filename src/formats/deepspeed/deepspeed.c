@@ -34,7 +34,9 @@ static int ds_read(const struct rsh_read_job *job, struct rsh_offers *out,
 			       "is shown as the module has it", st->all.path,
 			       st->extra);
 	if (*st->left_out)
-		rsh_log_notice("%s: %s", st->all.path, st->left_out);
+		rsh_log(rsh_joined_wants_states(job->opts) ? RSH_LOG_WARNING :
+							     RSH_LOG_NOTICE,
+			"%s: %s", st->all.path, st->left_out);
 	return 0;
 }
 

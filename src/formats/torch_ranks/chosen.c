@@ -108,10 +108,10 @@ static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 			"of %u ranks are side by side, and no fsdp_config.json "
 			"says which are the newer ones", v[0].size, v[1].size);
 	if (n > 1)
-		rsh_log_notice("%s%s%s: files of several jobs are side by "
-			       "side; those of %u ranks are taken",
-			       rsh_source_path(s), *st->all.dir ? "/" : "",
-			       st->all.dir, st->world);
+		rsh_log_warning("%s%s%s: files of several jobs are side by "
+				"side; those of %u ranks are taken",
+				rsh_source_path(s), *st->all.dir ? "/" : "",
+				st->all.dir, st->world);
 	return 0;
 }
 

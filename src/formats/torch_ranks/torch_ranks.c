@@ -70,8 +70,7 @@ static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	rsh_ranks_judge_files(st, true, &states);
 	if (model.code)
 		return rsh_error_set(err, model.code, "%s", model.text);
-	if (states.code &&
-	    (!o->wanted || o->wanted(o->ctx, "optimizer.state.0.exp_avg")))
+	if (states.code && rsh_joined_wants_states(o))
 		return rsh_error_set(err, states.code, "%s (--drop "
 				     "'^optimizer\\.' leaves it out)",
 				     states.text);
@@ -83,9 +82,10 @@ static int ranks_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	if (rsh_joined_tell_states(&st->all))
 		return rsh_error_nomem(err);
 	if (st->is_flat)
-		rsh_log_notice("%s: the state of the optimizer is that of flat "
-			       "parameters of FSDP1, and is left out",
-			       st->all.path);
+		rsh_log(rsh_joined_wants_states(o) ? RSH_LOG_WARNING :
+						     RSH_LOG_NOTICE,
+			"%s: the state of the optimizer is that of flat "
+			"parameters of FSDP1, and is left out", st->all.path);
 	return 0;
 }
 
