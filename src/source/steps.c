@@ -817,8 +817,9 @@ int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
 static void tracked_tell_newer(const struct rsh_source *s, const char *tracker,
 			       uint64_t step)
 {
-	uint32_t n = 0, newest = 0;
-	char which[256], more[48] = "";
+	const struct rsh_checkpoint *newest = NULL;
+	char more[48] = "";
+	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
 		const struct rsh_candidate *c = &s->candidates[i];
@@ -826,16 +827,15 @@ static void tracked_tell_newer(const struct rsh_source *s, const char *tracker,
 		if (c->first < c->end &&
 		    s->listing.files[c->first].step.numbers[0] > step &&
 		    n++ == 0)
-			newest = i;
+			newest = &s->listing.files[c->first];
 	}
 	if (n > 1)
 		snprintf(more, sizeof(more), " (and %u more)", n - 1);
-	rsh_source_candidate_text(s, newest, which, sizeof(which));
-	if (n > 0)
+	if (newest)
 		rsh_log_notice("%s/%s: it names step %llu; %s%s is newer and "
 			       "is not taken, since it may not be complete",
 			       s->path, tracker, (unsigned long long)step,
-			       which, more);
+			       rsh_checkpoint_label(newest), more);
 }
 
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
