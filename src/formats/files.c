@@ -79,9 +79,7 @@ int rsh_format_same_bytes(const struct rsh_byte_source *a, uint64_t at_a,
 
 int rsh_format_list_file(struct rsh_source *s, const char *name)
 {
-	const struct rsh_checkpoint c = { .name = strdup(name) };
-
-	return rsh_source_list(s, &c);
+	return rsh_source_list(s, &(struct rsh_checkpoint){ .name = name });
 }
 
 int rsh_format_list_step(const struct rsh_format_step *d,
@@ -94,7 +92,11 @@ int rsh_format_list_step(const struct rsh_format_step *d,
 	const char *name;
 
 	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
-		struct rsh_checkpoint c = { .step = d->step };
+		struct rsh_checkpoint c = {
+			.step = d->step, .label = d->label,
+			.series = d->series,
+		};
+		cleanup_free char *path = NULL;
 		struct rsh_stat st;
 
 		if (!take(name, &c))
@@ -105,10 +107,8 @@ int rsh_format_list_step(const struct rsh_format_step *d,
 			continue;
 		c.mtime = st.attr.mtime;
 		c.ctime = st.attr.ctime;
-		c.label = strdup(d->label);
-		c.name = c.label ? rsh_text_format("%s%s%s", d->dir,
-						   *d->dir ? "/" : "", name) :
-				   NULL;
+		c.name = path = rsh_text_format("%s%s%s", d->dir,
+						*d->dir ? "/" : "", name);
 		if (rsh_source_list(d->source, &c))
 			more = -ENOMEM;
 	}
@@ -120,14 +120,15 @@ int rsh_format_list_step(const struct rsh_format_step *d,
 int rsh_format_list_unread(const struct rsh_format_step *d, int rc,
 			   struct rsh_error *err)
 {
-	struct rsh_checkpoint c = { .step = d->step, .unread = rc };
+	const struct rsh_checkpoint c = {
+		.step = d->step, .unread = rc, .label = d->label,
+		.series = d->series, .name = d->dir,
+	};
 
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (!*d->dir || !rsh_errno_is_unread(-rc))
 		return rsh_source_unreadable(d->source, d->dir, rc, err);
-	c.label = strdup(d->label);
-	c.name = c.label ? strdup(d->dir) : NULL;
 	return rsh_source_list(d->source, &c) ? rsh_error_nomem(err) : 0;
 }
 

@@ -538,14 +538,15 @@ int rsh_joined_list_file(struct rsh_source *s, const char *name,
 			 const char *label, struct rsh_step step,
 			 uint32_t rank)
 {
-	struct rsh_checkpoint c = { .step = step, .rank = rank };
+	struct rsh_checkpoint c = {
+		.step = step, .rank = rank, .name = name,
+		.label = label ?: rsh_path_name(rsh_source_path(s)),
+	};
 	struct rsh_stat st;
 
 	if (rsh_store_look(rsh_source_store(s), name, &st) == 0) {
 		c.mtime = st.attr.mtime;
 		c.ctime = st.attr.ctime;
 	}
-	c.label = strdup(label ? label : rsh_path_name(rsh_source_path(s)));
-	c.name = c.label ? strdup(name) : NULL;
 	return rsh_source_list(s, &c);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/file_type.h"
 
@@ -58,27 +59,24 @@ void rsh_path_list_clear(struct rsh_path_list *l)
 
 /* ---- files ---- */
 
-void rsh_checkpoint_clear(struct rsh_checkpoint *c)
-{
-	free(c->name);
-	free(c->series);
-	free(c->label);
-}
-
-static int found_add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
+static int found_add_to(struct rsh_listing *l, struct rsh_checkpoint **files,
+			size_t *n, size_t *cap,
 			const struct rsh_checkpoint *found)
 {
 	struct rsh_checkpoint c = *found;
 	enum rsh_file_type type;
-	const char *slash;
 	size_t n_stem;
 
-	if (!c.name || rsh_grow(files, cap, *n + 1, sizeof(**files))) {
-		free(c.name);
+	if (!c.name || rsh_grow(files, cap, *n + 1, sizeof(**files)))
 		return -ENOMEM;
-	}
-	slash = strrchr(c.name, '/');
-	c.base = slash ? slash + 1 : c.name;
+	c.name = rsh_arena_strdup(&l->texts, c.name);
+	if (c.label)
+		c.label = rsh_arena_strdup(&l->texts, c.label);
+	if (c.series)
+		c.series = rsh_arena_strdup(&l->texts, c.series);
+	if (l->texts.failed)
+		return -ENOMEM;
+	c.base = rsh_path_name(c.name);
 	type = rsh_file_type_of(c.base);
 	n_stem = strlen(c.base);
 	if (type != RSH_FILE_OTHER)
@@ -90,36 +88,28 @@ static int found_add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
 
 int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *found)
 {
-	return found_add_to(&l->files, &l->n, &l->cap, found);
+	return found_add_to(l, &l->files, &l->n, &l->cap, found);
 }
 
 int rsh_listing_add_beyond(struct rsh_listing *l,
 			   const struct rsh_checkpoint *found)
 {
-	return found_add_to(&l->beyond, &l->n_beyond, &l->cap_beyond, found);
+	return found_add_to(l, &l->beyond, &l->n_beyond, &l->cap_beyond, found);
 }
 
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank)
 {
-	char *copy = strdup(name);
+	const struct rsh_rank_dir dir = {
+		rank, rsh_arena_strdup(&l->texts, name),
+	};
 
-	if (!copy || rsh_grow(&l->dirs, &l->cap_dirs, l->n_dirs + 1,
-			      sizeof(*l->dirs))) {
-		free(copy);
-		return -ENOMEM;
-	}
-	l->dirs[l->n_dirs++] = (struct rsh_rank_dir){ rank, copy };
-	return 0;
+	return dir.name ? rsh_push(l->dirs, l->n_dirs, l->cap_dirs, dir) :
+			  -ENOMEM;
 }
 
 void rsh_listing_clear(struct rsh_listing *l)
 {
-	for (size_t i = 0; i < l->n; i++)
-		rsh_checkpoint_clear(&l->files[i]);
-	for (size_t i = 0; i < l->n_dirs; i++)
-		free(l->dirs[i].name);
-	for (size_t i = 0; i < l->n_beyond; i++)
-		rsh_checkpoint_clear(&l->beyond[i]);
+	rsh_arena_clear(&l->texts);
 	free(l->beyond);
 	free(l->files);
 	free(l->dirs);
@@ -197,10 +187,8 @@ int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)
 {
 	struct rsh_listing *l = &s->listing;
 
-	if (rsh_listing_add(l, c)) {
-		free(c->label);
+	if (rsh_listing_add(l, c))
 		return -ENOMEM;
-	}
 	/* Numbers in its name are not a step, unless the format sets it. */
 	l->files[l->n - 1].step = c->step;
 	return 0;
@@ -218,8 +206,7 @@ struct rsh_checkpoint *rsh_source_on_list(const struct rsh_source *s, size_t i)
 
 void rsh_source_unlist(struct rsh_source *s, size_t n)
 {
-	while (s->listing.n > n)
-		rsh_checkpoint_clear(&s->listing.files[--s->listing.n]);
+	s->listing.n = n;
 }
 
 void rsh_source_take_list(struct rsh_source *s, const char *name)

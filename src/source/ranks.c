@@ -44,16 +44,13 @@ static bool walk_counts(const struct walk *w, uint32_t rank)
 
 /* If the rank does not count, the file is recorded as well, because the
  * strategy may have fewer ranks than the tree.  Returns 0 or -ENOMEM. */
-static int walk_add(struct walk *w, struct rsh_checkpoint *c)
+static int walk_add(struct walk *w, const struct rsh_checkpoint *c)
 {
 	struct rsh_listing *l = &w->source->listing;
 
 	if (walk_counts(w, c->rank))
 		return rsh_listing_add(l, c);
-	if (w->first == 0)
-		return rsh_listing_add_beyond(l, c);
-	free(c->name);
-	return 0;
+	return w->first == 0 ? rsh_listing_add_beyond(l, c) : 0;
 }
 
 static char *walk_join(const char *dir, const char *name, size_t n)
@@ -101,6 +98,7 @@ static int walk_list_files(struct walk *w, const char *at, uint32_t rank,
 	struct rsh_stat st;
 
 	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		cleanup_free char *path = NULL;
 		struct rsh_checkpoint c = {
 			.rank = rank, .n_dir = w->n_dir,
 			.step = { .dir_epoch = w->dir_epoch,
@@ -124,7 +122,7 @@ static int walk_list_files(struct walk *w, const char *at, uint32_t rank,
 			c.ctime = st.attr.ctime;
 		}
 		w->any = w->named = true;
-		c.name = walk_join(at, name, strlen(name));
+		c.name = path = walk_join(at, name, strlen(name));
 		if (walk_add(w, &c))
 			return rsh_error_nomem(err);
 	}
@@ -544,7 +542,7 @@ static int list_known(struct walk *w, const struct rsh_step_files *files,
 		const struct rsh_step_file *f = &files->v[i];
 		cleanup_free char *dir = strndup(f->name, f->n_folder);
 		struct rsh_checkpoint c = {
-			.rank = f->rank, .name = strdup(f->name),
+			.rank = f->rank, .name = f->name,
 			.mtime = f->mtime, .ctime = f->ctime,
 		};
 
@@ -573,13 +571,11 @@ static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		if (rc)
 			return rc;
 		for (uint32_t i = 0; i < m->n && rc == 0; i++) {
-			struct rsh_checkpoint c = {
-				.rank = m->entries[i].rank,
-			};
+			cleanup_free char *path = mapped_path(
+				opts->source_map, m->entries[i].path);
 
-			c.name = mapped_path(opts->source_map,
-					     m->entries[i].path);
-			if (walk_add(&w, &c))
+			if (walk_add(&w, &(struct rsh_checkpoint){
+				.rank = m->entries[i].rank, .name = path }))
 				rc = rsh_error_nomem(err);
 		}
 		rsh_source_map_free(m);

@@ -113,22 +113,16 @@ static int find_add(struct finder *f, uint32_t unit, const char *dir,
 		    const char *file, const struct rsh_step_name *name,
 		    const struct rsh_stat *st)
 {
-	struct rsh_listing *l = &f->source->listing;
-	struct rsh_checkpoint c = { .rank = unit, .step = name->step,
-				    .mtime = st->attr.mtime,
-				    .ctime = st->attr.ctime };
+	cleanup_free char *path = rsh_text_format("%s%s%s", dir,
+						  *dir ? "/" : "", file);
 
 	if (!rsh_name_is_selected(name->label, f->options))
 		return 0;
-	c.name = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", file);
-	c.label = strdup(name->label);
-	c.series = strdup(name->series);
-	c.base = c.name ? c.name + strlen(c.name) - strlen(file) : NULL;
-	if (c.name && c.label && c.series &&
-	    rsh_push(l->files, l->n, l->cap, c) == 0)
-		return 0;
-	rsh_checkpoint_clear(&c);
-	return rsh_error_nomem(f->err);
+	return rsh_source_list(f->source, &(struct rsh_checkpoint){
+		.rank = unit, .step = name->step, .name = path,
+		.label = name->label, .series = name->series,
+		.mtime = st->attr.mtime, .ctime = st->attr.ctime,
+	}) ? rsh_error_nomem(f->err) : 0;
 }
 
 /* Adds the files of a directory by their names in `in`. */

@@ -44,7 +44,7 @@ bool rsh_template_is_plain(const char *t, size_t n);
 /* This is a directory of one rank.  It may also be one that is not searched. */
 struct rsh_rank_dir {
 	uint32_t rank;
-	char *name; /* "rank_3" */
+	const char *name; /* "rank_3" */
 };
 
 struct rsh_listing {
@@ -55,11 +55,12 @@ struct rsh_listing {
 	/* These are the files of ranks that the strategy does not have. */
 	struct rsh_checkpoint *beyond;
 	size_t n_beyond, cap_beyond;
+	struct rsh_arena texts; /* of all of them */
 };
 
 void rsh_listing_clear(struct rsh_listing *l);
-/* Adds one file, and takes ownership of its name (from malloc; NULL: memory was
- * out).  Returns 0 or -ENOMEM. */
+/* Adds one file as rsh_source_list() does, and the step in its name.  Returns 0
+ * or -ENOMEM. */
 int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
 int rsh_listing_add_beyond(struct rsh_listing *l,
 			   const struct rsh_checkpoint *c);
@@ -97,7 +98,6 @@ struct rsh_candidate {
 	size_t first, end;
 };
 
-void rsh_checkpoint_clear(struct rsh_checkpoint *c);
 /* Returns the name of a checkpoint for messages: its file or, if the format
  * writes several files under one name, that name. */
 static inline const char *rsh_checkpoint_label(const struct rsh_checkpoint *c)

@@ -498,12 +498,9 @@ static int listing_select(struct rsh_source *s,
 	if (kept == 0 && l->n > 0)
 		return select_nothing(s, &found, err);
 	kept = 0;
-	for (size_t i = 0; i < l->n; i++) {
+	for (size_t i = 0; i < l->n; i++)
 		if (select_counts(&l->files[i], &found))
 			l->files[kept++] = l->files[i];
-		else
-			rsh_checkpoint_clear(&l->files[i]);
-	}
 	l->n = kept;
 	return 0;
 }
@@ -522,12 +519,9 @@ static void step_keep_last_names(struct rsh_source *s)
 			   RSH_FILE_SAFETENSORS)
 		n++;
 	listing_sort(l, n == l->n ? order_by_rank_and_numbers : order_by_rank);
-	for (size_t i = 0; i < l->n; i++) {
-		if (i + 1 < l->n && l->files[i + 1].rank == l->files[i].rank)
-			rsh_checkpoint_clear(&l->files[i]);
-		else
+	for (size_t i = 0; i < l->n; i++)
+		if (i + 1 == l->n || l->files[i + 1].rank != l->files[i].rank)
 			l->files[kept++] = l->files[i];
-	}
 	l->n = kept;
 	s->n_always = kept;
 }
@@ -665,9 +659,11 @@ static int step_keep_one(struct rsh_source *s)
 /* ---- by time ---- */
 
 /* Makes the series: the name with "{rank}" in place of the rank's number. */
-static char *step_make_series(const struct rsh_checkpoint *c)
+static char *step_make_series(struct rsh_arena *arena,
+			      const struct rsh_checkpoint *c)
 {
-	char *series = malloc(strlen(c->base) * strlen(RANK_MARK) + 1);
+	char *series = rsh_arena_array(arena, char, strlen(c->base) *
+					       strlen(RANK_MARK) + 1);
 	char *to = series;
 	const char *s = c->base;
 	uint64_t v;
@@ -681,8 +677,6 @@ static char *step_make_series(const struct rsh_checkpoint *c)
 			to = mempcpy(to, s, n ? n : 1);
 		s += n ? n : 1;
 	}
-	if (series)
-		*to = '\0';
 	return series;
 }
 
@@ -701,7 +695,8 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 	     i++) {
 		if (l->files[i].step.n > 0)
 			continue;
-		l->files[i].series = step_make_series(&l->files[i]);
+		l->files[i].series = step_make_series(&s->listing.texts,
+						      &l->files[i]);
 		if (!l->files[i].series)
 			return rsh_error_nomem(err);
 	}

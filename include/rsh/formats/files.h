@@ -36,8 +36,9 @@ int rsh_format_list_file(struct rsh_source *s, const char *name);
 struct rsh_format_step {
 	struct rsh_source *source;
 	const char *dir; /* below SOURCE; "" means SOURCE */
-	const char *label;
+	const char *label; /* struct rsh_checkpoint */
 	struct rsh_step step;
+	const char *series;
 };
 /* Adds the files in the directory for which `take` returns true; it may set
  * more of *c.  Returns 0, -ENOMEM, or -errno if the directory cannot be read to

@@ -432,16 +432,18 @@ const struct rsh_step_facts *rsh_source_facts(const struct rsh_source *s);
 /* This is a file of a step. */
 struct rsh_checkpoint {
 	uint32_t rank;    /* with --resume it is the number of its directory */
-	char *name;       /* below the root, or absolute; from malloc */
+	const char *name; /* below the root, or absolute */
 	const char *base; /* last part of the name */
 	/* The part of `base` in which the names of a rank's files differ;
 	 * messages about all of them have a '*' there.  n_kind is 0: the rank
 	 * has one file. */
 	unsigned kind_at, n_kind;
-	char *label;      /* its name in messages, and that of its candidate;
-			   * NULL: base, and epoch and step */
-	char *series;     /* the name without steps and ranks, if that
-			   * distinguishes candidates; NULL: it does not */
+	/* Its name in messages, and that of its candidate; NULL: base, and
+	 * epoch and step. */
+	const char *label;
+	/* The name without steps and ranks, if that distinguishes candidates;
+	 * NULL: it does not. */
+	const char *series;
 	struct rsh_step step;
 	size_t n_dir;     /* length of the directory of a power-off save at the
 			   * beginning of the name */
@@ -465,8 +467,8 @@ int rsh_path_list_read(struct rsh_path_list *l, const struct rsh_store *store,
 void rsh_path_list_clear(struct rsh_path_list *l);
 #define cleanup_path_list __attribute__((cleanup(rsh_path_list_clear)))
 
-/* Adds a file, and sets its `base`.  It takes ownership of name and label
- * (NULL: memory was out), also on failure.  Returns 0 or -ENOMEM. */
+/* Adds a file with copies of its texts, and sets its `base`.  A name that is
+ * NULL: memory was out.  Returns 0 or -ENOMEM. */
 int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c);
 /* These return the number of listed files, and the i-th one, whose rank may be
  * set. */

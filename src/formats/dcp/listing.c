@@ -342,7 +342,7 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	rc = dcp_place_all(d);
 	for (uint32_t i = 0; i < d->pub->n_files && rc == 0; i++)
 		rc = rsh_source_list(s, &(struct rsh_checkpoint){
-			.rank = i, .name = strdup(d->pub->files[i]),
+			.rank = i, .name = d->pub->files[i],
 		});
 	if (rc)
 		return rsh_error_nomem(err);

@@ -196,19 +196,12 @@ static int list_universal(const struct rsh_format_step *d)
 static int list_step(struct rsh_source *s, const char *dir, const char *label,
 		     const struct rsh_step *step, struct rsh_error *err)
 {
-	const size_t n = rsh_source_n_on_list(s);
 	const struct rsh_format_step d = {
 		.source = s, .dir = dir, .label = label, .step = *step,
+		.series = label, /* two steps may have one number */
 	};
 	int rc = rsh_format_list_step(&d, step_take) ?: list_universal(&d);
 
-	/* Two steps may have one number. */
-	for (size_t i = n; i < rsh_source_n_on_list(s) && rc == 0; i++) {
-		struct rsh_checkpoint *c = rsh_source_on_list(s, i);
-
-		c->series = strdup(label);
-		rc = c->series ? 0 : -ENOMEM;
-	}
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 

@@ -148,16 +148,14 @@ static int list_version(struct rsh_source *s, const char *dir,
 	if (*dir != '.' || dir[1])
 		rsh_store_look(rsh_source_store(s), dir, &st);
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		struct rsh_checkpoint c = {
+		cleanup_free char *path = rsh_text_format(
+			"%s/%s", dir, l ? l->files[i] : RSH_VERSION_INDEX);
+
+		rc = rsh_source_list(s, &(struct rsh_checkpoint){
 			.step = { .n = 1, .numbers = { name->version } },
 			.mtime = st.attr.mtime, .ctime = st.attr.ctime,
-			.label = strdup(name->name),
-		};
-
-		c.name = c.label ? rsh_text_format("%s/%s", dir, l ?
-						   l->files[i] :
-						   RSH_VERSION_INDEX) : NULL;
-		rc = rsh_source_list(s, &c);
+			.label = name->name, .name = path,
+		});
 	}
 	return rc;
 }
