@@ -96,6 +96,7 @@ struct bidding {
 static int look_for_bids(const struct rsh_look *l, void *ctx)
 {
 	struct bidding *b = ctx;
+	bool owns_all = false;
 
 	for (const struct rsh_format *const *f = b->formats; *f; f++) {
 		struct rsh_bid_more more = { .hint = NULL };
@@ -107,11 +108,14 @@ static int look_for_bids(const struct rsh_look *l, void *ctx)
 				b->other = b->best;
 			b->bid = bid;
 			b->best = *f;
+			owns_all = more.owns_all;
 		} else if (bid >= RSH_BID_MODEL ||
 			   (bid && (*f)->is_adapter)) {
 			b->other = *f;
 		}
 	}
+	if (owns_all)
+		b->other = NULL;
 	return 0;
 }
 

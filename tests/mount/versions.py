@@ -102,6 +102,7 @@ def run_case(name, case, trees):
             demand(mount.log(), "weight_v000002 is made of ", "and 2 deltas, ",
                    " tensors have changed")
         demand(mount.log(), *LOST.get(name, ()))
+        check("two kinds" not in mount.log(), "the files of a version are its own")
     with Alone(source, extra=[*base, *ALL]) as mount:
         check(steps_of(mount) == sorted(case["steps"]), f"{name}: {steps_of(mount)}")
         for step, tensors in case["steps"].items():

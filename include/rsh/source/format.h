@@ -68,6 +68,7 @@ enum rsh_bid {
 /* This is what a format says with its bid. */
 struct rsh_bid_more {
 	bool is_step; /* SOURCE is one step, and not a directory of several */
+	bool owns_all; /* files that another format knows are its own */
 	/* Here the format may write the end of a message, "; ...", about a
 	 * SOURCE that almost has it.  It is "" before; NULL: no message is
 	 * wanted. */

@@ -121,6 +121,7 @@ static int versions_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (l->file || !l->listed || !rsh_look_is_plain(l) ||
 	    rsh_look_is_sharded(l))
 		return RSH_BID_NO;
+	more->owns_all = true;
 	more->is_step = version_at(rsh_source_path(l->source)) > 0;
 	for (size_t i = 0; i < l->n && n < 2; i++)
 		if (rsh_version_read(l->names[i], &version)) {
