@@ -172,11 +172,12 @@ static int check_sums(const struct rsh_version_chain *c,
 
 static void pass_close(struct pass *p)
 {
+	const uint32_t n = p->n - p->first;
 	char text[RSH_SUM_TEXT];
 
-	for (uint32_t i = 0; p->changes && i < p->n; i++)
+	for (uint32_t i = 0; p->changes && i < n; i++)
 		rsh_change_close(p->changes[i]);
-	for (uint32_t i = 0; p->sums && i < p->n; i++)
+	for (uint32_t i = 0; p->sums && i < n; i++)
 		rsh_summing_end(&p->sums[i], text);
 	free(p->changes);
 	free(p->sums);
@@ -187,10 +188,11 @@ static void pass_close(struct pass *p)
 /* Opens the deltas after the start.  Returns 0 or -ENOMEM. */
 static int pass_open(struct pass *p, bool compare)
 {
+	const size_t n = (size_t)(p->n - p->first) + 1;
 	int rc = 0;
 
-	p->changes = calloc((size_t)p->n + 1, sizeof(*p->changes));
-	p->sums = compare ? calloc((size_t)p->n + 1, sizeof(*p->sums)) : NULL;
+	p->changes = calloc(n, sizeof(*p->changes));
+	p->sums = compare ? calloc(n, sizeof(*p->sums)) : NULL;
 	if (!p->changes || (compare && !p->sums))
 		rc = -ENOMEM;
 	for (uint32_t i = p->first; rc == 0 && i < p->n; i++) {
@@ -200,9 +202,10 @@ static int pass_open(struct pass *p, bool compare)
 
 		if (i >= p->start.n)
 			rc = rsh_change_open(&at, link->index.form, p->t->bytes,
-					     &p->changes[i]);
+					     &p->changes[i - p->first]);
 		if (rc == 0 && compare)
-			rc = rsh_summing_begin(&p->sums[i], link->index.sum);
+			rc = rsh_summing_begin(&p->sums[i - p->first],
+					       link->index.sum);
 	}
 	if (rc)
 		pass_close(p);
@@ -216,7 +219,7 @@ static int pass_apply(struct pass *p, uint8_t *buf, size_t len,
 	for (uint32_t i = p->first; i < p->n; i++) {
 		const char *name = link_of(p->c, &p->t->patches[i])->name;
 		int rc = i < p->start.n ? 0 :
-			 rsh_change_apply(p->changes[i], buf, len);
+			 rsh_change_apply(p->changes[i - p->first], buf, len);
 
 		if (rc == -EBADMSG)
 			return rsh_error_set(err, EBADMSG, "%s/%s: the delta "
@@ -228,7 +231,7 @@ static int pass_apply(struct pass *p, uint8_t *buf, size_t len,
 					     rsh_store_root(p->c->inputs), name,
 					     p->t->name, strerror(-rc));
 		if (p->sums)
-			rsh_summing_add(&p->sums[i], buf, len);
+			rsh_summing_add(&p->sums[i - p->first], buf, len);
 	}
 	return 0;
 }
@@ -276,7 +279,7 @@ static int make_pass(struct pass *p, bool compare, uint8_t *whole,
 		const struct rsh_version_link *link = link_of(p->c, patch);
 		char text[RSH_SUM_TEXT];
 
-		rsh_summing_end(&p->sums[i], text);
+		rsh_summing_end(&p->sums[i - p->first], text);
 		if (strcmp(patch->sum, text) != 0)
 			rc = rsh_error_set(err, EKEYREJECTED, "%s/%s: %s has "
 					   "the checksum %s (%s), and the "
