@@ -210,7 +210,7 @@ struct rsh_ds_flat {
 };
 
 struct rsh_ds_file {
-	struct rsh_arena arena;
+	struct rsh_arena arena; /* first: rsh_joined_file_free() */
 	struct rsh_ds_head head; /* of a model */
 	struct rsh_ds_zero zero; /* of an optimizer */
 	/* Of the module, of an expert, or of the universal form, of which the

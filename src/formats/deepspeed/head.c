@@ -146,15 +146,18 @@ struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
 static int check_names(const struct reading *r, struct rsh_ds_head *h)
 {
 	int rc = rsh_ds_head_index(h) ? rsh_error_nomem(r->err) : 0;
+	const char *last = NULL;
 
-	for (size_t i = 1; rc == 0 && i < h->n_names; i++) {
+	for (size_t i = 0; rc == 0 && i < h->n_names; i++) {
 		const struct rsh_ds_param *p = h->by_name[i];
 
-		if (strcmp(h->by_name[i - 1]->name, p->name) == 0 &&
-		    (!p->frozen || p->elements > 0))
+		if (p->frozen && p->elements == 0)
+			continue;
+		if (last && strcmp(last, p->name) == 0)
 			rc = rsh_error_set(r->err, EBADMSG, "%s: damaged: it "
 					   "has parameter %s twice", r->path,
 					   p->name);
+		last = p->name;
 	}
 	free(steal_pointer(&h->by_name));
 	h->n_names = 0;

@@ -195,7 +195,7 @@ int rsh_megatron_open(struct rsh_source *s,
 				   RSH_MEGATRON_FILE, rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
 	if (rc == 0 && tracked) {
-		/* So it is the first. */
+		/* Later steps are not listed, so it is the first. */
 		rsh_source_candidate_range(s, 0, &first, &end);
 		if (first == end ||
 		    rsh_source_on_list(s, first)->step.numbers[0] != last)

@@ -114,7 +114,7 @@ struct rsh_megatron_entry {
 };
 
 struct rsh_megatron_file {
-	struct rsh_arena arena;
+	struct rsh_arena arena; /* first: rsh_joined_file_free() */
 	uint64_t args[RSH_MEGATRON_ARGS];
 	/* The rank of the process and the number of all, from args; 0 of 0:
 	 * not known.  With stages_inside a stage is not a range of ranks. */

@@ -81,7 +81,7 @@ static int refuse_size(const struct rsh_megatron_shown *t, uint64_t size,
 static int refuse_shape(const struct rsh_megatron_shown *t,
 			struct rsh_error *err)
 {
-	char dims[64];
+	char dims[256];
 
 	return rsh_error_set(err, EINVAL, "tensor %s: a shape of %s is not "
 			     "that of Megatron's weight with this name",

@@ -75,8 +75,8 @@ static int list_cut(struct cutting *c, const struct cut_list *of,
 				       p->kind == RSH_RANKS_STRIDED ?
 					       p->factor : 1);
 	/* Parts ascend, so the search for their runs goes on. */
-	const struct rsh_ranks_run *run = of->v, *end = of->v + of->n;
 	uint64_t skipped = 0;
+	size_t i = 0;
 	int rc = 0;
 
 	for (uint64_t from = 0; from < of->length && rc == 0; from += part) {
@@ -88,17 +88,20 @@ static int list_cut(struct cutting *c, const struct cut_list *of,
 
 		if (!cut_spend(c))
 			return -EFBIG;
-		while (run < end && skipped + run->n <= at)
-			skipped += (run++)->n;
-		while (rc == 0 && left > 0 && run < end) {
+		while (i < of->n && skipped + of->v[i].n <= at)
+			skipped += of->v[i++].n;
+		while (rc == 0 && left > 0 && i < of->n) {
+			const struct rsh_ranks_run *run = &of->v[i];
 			const uint64_t within = at - skipped;
 			const uint64_t k = rsh_min_u64(left, run->n - within);
 
 			rc = list_add(c, to, run->from + within, k);
 			at += k;
 			left -= k;
-			if (within + k == run->n)
-				skipped += (run++)->n;
+			if (within + k == run->n) {
+				skipped += run->n;
+				i++;
+			}
 		}
 	}
 	return rc;

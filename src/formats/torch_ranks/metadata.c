@@ -87,7 +87,7 @@ static int files_take(struct rsh_tc *tc, const char *path,
 			while (at && !(strncmp(at, "..", 2) == 0 &&
 				       (at[2] == '/' || !at[2]))) {
 				at = strchr(at, '/');
-				at += at != NULL;
+				at = at ? at + 1 : NULL;
 			}
 			if (at || *f->name == '/' || !*f->name)
 				return rsh_error_set(

@@ -230,7 +230,7 @@ struct rsh_ranks_entry {
 };
 
 struct rsh_ranks_file {
-	struct rsh_arena arena;
+	struct rsh_arena arena; /* first: rsh_joined_file_free() */
 	struct rsh_ranks_entry *v; /* in the order of the file */
 	uint32_t n;
 	/* All tensors of which it has a part, even an empty one. */
