@@ -76,7 +76,7 @@ int rsh_crypto_load(const char *what, struct rsh_error *err)
 				      sizeof(symbols) / sizeof(symbols[0]),
 				      i < 2 ? NULL : err);
 	if (rc == 0 && (!rsh_sha256("", 0, out) ||
-			!rsh_hmac_sha256("", 0, "", 0, out)))
+			!rsh_hmac_sha256(out, sizeof(out), "", 0, out)))
 		rc = rsh_error_set(err, EIO, "%s: libcrypto cannot compute "
 				   "SHA-256", what);
 	return rc;

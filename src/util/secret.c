@@ -137,22 +137,31 @@ char *rsh_secret_dup(const char *s)
 	return copy ? memcpy(copy, s, n) : NULL;
 }
 
+/* vsnprintf() writes what does not fit to memory that is not secret, so there
+ * is room for all texts that have a secret. */
+#define FORMAT_BYTES 8192
+
 char *rsh_secret_format(const char *fmt, ...)
 {
-	char *text = NULL;
-	va_list ap;
-	int n;
+	size_t size = FORMAT_BYTES;
 
-	va_start(ap, fmt);
-	n = vsnprintf(NULL, 0, fmt, ap);
-	va_end(ap);
-	if (n >= 0)
-		text = rsh_secret_alloc((size_t)n + 1);
-	va_start(ap, fmt);
-	if (text)
-		vsnprintf(text, (size_t)n + 1, fmt, ap);
-	va_end(ap);
-	return text;
+	for (;;) {
+		char *text = rsh_secret_alloc(size);
+		va_list ap;
+		int n;
+
+		if (!text)
+			return NULL;
+		va_start(ap, fmt);
+		n = vsnprintf(text, size, fmt, ap);
+		va_end(ap);
+		if (n >= 0 && (size_t)n < size)
+			return text;
+		rsh_secret_free(text);
+		if (n < 0)
+			return NULL;
+		size = (size_t)n + 1;
+	}
 }
 
 void *rsh_secret_calloc(size_t n, size_t elem)

@@ -342,10 +342,22 @@ static int ask_as_another(bool with_group)
 	return -rsh_control_ask(&m, true, names, 1, 10000, &all);
 }
 
+/* Containers may lack the right, or have no other user. */
+static bool may_be_another(void)
+{
+	const pid_t pid = fork();
+	int status;
+
+	if (pid == 0)
+		_exit(setresgid(65534, 65534, 65534) ||
+		      setresuid(65534, 65534, 65534));
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 static void test_asks_as_user(void **state)
 {
 	(void)state;
-	if (geteuid() != 0)
+	if (!may_be_another())
 		skip();
 	for (int with_group = 0; with_group < 2; with_group++) {
 		const pid_t pid = fork();

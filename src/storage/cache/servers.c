@@ -134,14 +134,13 @@ static int servers_take_list(struct rsh_cache_servers *s, const char *list,
 			return rsh_error_set(err, EINVAL, "--cache-servers: "
 					     "\"%s\" is not a list of "
 					     "HOST[:PORT]", list);
-		if (n++ == RSH_CACHE_SERVERS_MAX)
-			return rsh_error_set(err, EINVAL, "--cache-servers: "
-					     "more than %d servers",
-					     RSH_CACHE_SERVERS_MAX);
-		if (s && server_take(&s->v[s->n++], host, port))
+		if (++n <= RSH_CACHE_SERVERS_MAX && s &&
+		    server_take(&s->v[s->n++], host, port))
 			return rsh_error_nomem(err);
 	}
-	return 0;
+	return n <= RSH_CACHE_SERVERS_MAX ? 0 :
+	       rsh_error_set(err, EINVAL, "--cache-servers: more than %d "
+			     "servers", RSH_CACHE_SERVERS_MAX);
 }
 
 int rsh_cache_servers_check(const char *list, struct rsh_error *err)
