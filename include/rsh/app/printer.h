@@ -125,7 +125,11 @@ RSH_VALUE_OF(seconds, double, RSH_IS_SECONDS, real) /* 0.25     250 ms */
 RSH_VALUE_OF_ARRAY(dims, int64_t, RSH_IS_DIMS)   /* [2,3]       [2,3] */
 RSH_VALUE_OF_ARRAY(sizes, uint64_t, RSH_IS_DIMS)
 RSH_VALUE_OF_ARRAY(u32s, uint32_t, RSH_IS_U32S)  /* [2,3]       2 3, or - */
-RSH_VALUE_OF_ARRAY(texts, void, RSH_IS_TEXTS)    /* ["a","b"]   a, b, or - */
+/* ["a","b"]   a, b, or - */
+static inline struct rsh_value rsh_v_texts(const char *const *x, size_t n)
+{
+	return (struct rsh_value){ .kind = RSH_IS_TEXTS, .n = n, .at = x };
+}
 
 static inline struct rsh_value rsh_v_call(rsh_value_fn *call, const void *ctx)
 {

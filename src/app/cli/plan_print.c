@@ -52,8 +52,6 @@ struct source {
 	uint64_t bytes; /* bytes that all virtual files read from it */
 	size_t n_users, cap_users;
 	uint32_t *users; /* ranks that read it */
-	size_t n_replicas, cap_replicas;
-	uint32_t *replicas; /* other ranks that hold the same content */
 };
 
 struct report {
@@ -64,6 +62,9 @@ struct report {
 
 	struct source *v;
 	size_t n;
+	/* [source rank]: the lowest rank that holds the same content. */
+	uint32_t *first;
+	uint32_t n_first;
 };
 
 /* This is a row of a table. */
@@ -176,10 +177,8 @@ static int collect(struct report *r, const bool *wanted)
 {
 	const struct rsh_plan *plan = r->view->plan;
 	const uint32_t n_files = rsh_plan_n_files(plan);
-	cleanup_free uint32_t *first = NULL; /* [source rank]: the lowest rank
-					      * that holds the same content */
 	struct rsh_source_view view;
-	uint32_t n, n_first;
+	uint32_t n;
 
 	rsh_source_view(r->view->source, r->view->names, &view);
 	/* Adapters have the numbers after those of the ranks. */
@@ -187,7 +186,7 @@ static int collect(struct report *r, const bool *wanted)
 	r->files = rsh_alloc_array(n_files, sizeof(*r->files));
 	r->v = calloc((size_t)n + 1, sizeof(*r->v));
 	if (!r->files || !r->v ||
-	    rsh_vfs_replicas(r->view->src, &first, &n_first))
+	    rsh_vfs_replicas(r->view->src, &r->first, &r->n_first))
 		return -ENOMEM;
 	r->n = n;
 	for (uint32_t rank = 0; rank < n; rank++)
@@ -212,15 +211,6 @@ static int collect(struct report *r, const bool *wanted)
 				     f->rank))
 				return -ENOMEM;
 		}
-	}
-	for (uint32_t rank = 0; rank < n_first && rank < n; rank++) {
-		struct source *s = &r->v[rank];
-
-		for (uint32_t k = 0; s->n_users && k < n_first; k++)
-			if (k != rank && first[k] == first[rank] &&
-			    rsh_push(s->replicas, s->n_replicas,
-				     s->cap_replicas, k))
-				return -ENOMEM;
 	}
 	/* What is left are those that are read. */
 	r->n = 0;
@@ -346,13 +336,24 @@ static void print_files(struct rsh_printer *out, const struct report *r,
 
 static void print_sources(struct rsh_printer *out, const struct report *r)
 {
+	cleanup_free uint32_t *others = rsh_alloc_array(r->n_first,
+							sizeof(*others));
+
+	out->failed |= !others;
 	rsh_rows(out, source_columns);
-	for (size_t i = 0; i < r->n; i++) {
+	for (size_t i = 0; i < r->n && others; i++) {
 		const struct source *s = &r->v[i];
 		const struct rsh_value users = rsh_v_u32s(s->users, s->n_users);
-		const struct rsh_value replicas =
-			rsh_v_u32s(s->replicas, s->n_replicas);
+		struct rsh_value replicas;
+		size_t n = 0;
 
+		/* Those of all rows together may be as many as the ranks
+		 * squared. */
+		for (uint32_t k = 0; s->rank < r->n_first && k < r->n_first;
+		     k++)
+			if (k != s->rank && r->first[k] == r->first[s->rank])
+				others[n++] = k;
+		replicas = rsh_v_u32s(others, n);
 		rsh_row(out, s->rank, rsh_v_bytes(s->bytes), users, replicas,
 			s->path, s->bytes, users, replicas);
 	}
@@ -406,11 +407,10 @@ int rsh_plan_print(struct rsh_printer *out, const char *source,
 	for (size_t i = 0; i < r.n_files; i++)
 		free(r.files[i].sources.v);
 	free(r.files);
-	for (size_t i = 0; r.v && i < r.n; i++) {
+	for (size_t i = 0; r.v && i < r.n; i++)
 		free(r.v[i].users);
-		free(r.v[i].replicas);
-	}
 	free(r.v);
+	free(r.first);
 	return rc;
 }
 

@@ -90,16 +90,18 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 	const struct rsh_answer *a = &r->answer;
 	const double seconds = rsh_work_seconds(&r->work);
 	struct rsh_sentences compared = { 0 };
+	struct rsh_value texts;
 
 	phrase_compared(r, &compared);
 	out->failed |= compared.failed;
+	texts = rsh_v_texts((const char *const *)compared.v, compared.n);
 	rsh_json(out, "{good:% step:% files:% bytes:% compared:",
 		 rsh_v_bool(a->n_problems == 0), RSH_V_IF(*r->step, r->step),
 		 a->n_files, a->bytes);
 	rsh_json(out, "% by_manifest:% by_plan:% by_crc:% replicas:% ranks:% "
 		 "uncompared:% without_crc:% unlisted:% made_up:% "
 		 "another_conversion:% seconds:%",
-		 rsh_v_texts(compared.v, compared.n), a->n_by_manifest,
+		 texts, a->n_by_manifest,
 		 a->n_by_plan, a->n_by_crc, a->n_replicas, a->n_ranks,
 		 a->uncompared, a->n_unsummed, a->n_unlisted, a->n_made_up,
 		 a->another, seconds);
@@ -124,7 +126,7 @@ static void print_answer(struct rsh_printer *out, const struct report *r)
 		rsh_say(out, "%%% file{|s} of %, checked in %: %", r->step,
 			*r->step ? ": " : "", a->n_files, rsh_v_bytes(a->bytes),
 			rsh_v_seconds(seconds),
-			rsh_v_texts(compared.v, compared.n));
+			texts);
 		if (r->n_written)
 			rsh_say(out, ", a manifest of % file{|s} written",
 				r->n_written);

@@ -460,7 +460,8 @@ void rsh_sentences_print(const struct rsh_sentences *s, size_t from, size_t end,
 			 const char *before, struct rsh_printer *out)
 {
 	out->failed |= s->failed;
-	rsh_json(out, "%", rsh_v_texts(s->v + from, end - from));
+	rsh_json(out, "%", rsh_v_texts((const char *const *)s->v + from,
+				 end - from));
 	for (size_t i = from; i < end; i++)
 		rsh_say(out, "%%\n", before, s->v[i]);
 }
