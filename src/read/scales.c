@@ -356,7 +356,7 @@ static void scales_place(const struct rsh_scales *s, struct rsh_scaled *m)
 
 static uint64_t scales_row(const struct rsh_scales *s, uint64_t n)
 {
-	struct rsh_scaled m;
+	struct rsh_scaled m = { 0 };
 
 	scales_place(s, &m);
 	return rsh_scaled_row(&m, n);

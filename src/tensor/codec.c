@@ -78,7 +78,8 @@ static enum rsh_codec codec_find(enum rsh_dtype from, bool wide, int add,
 
 bool rsh_codec_is_scaled(enum rsh_codec codec)
 {
-	return forms[codec].from == RSH_DTYPE_UNKNOWN;
+	return codec < RSH_CODEC_COUNT &&
+	       forms[codec].from == RSH_DTYPE_UNKNOWN;
 }
 
 enum rsh_codec rsh_codec_scaled(enum rsh_dtype to)
@@ -236,7 +237,11 @@ size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in, size_t n_bytes,
 
 	switch (codec) {
 	FORMS(LOOP)
-	default:
+	case RSH_CODEC_NONE:
+	case RSH_CODEC_SCALED_BF16:
+	case RSH_CODEC_SCALED_F16:
+	case RSH_CODEC_SCALED_F32:
+	case RSH_CODEC_COUNT:
 		memmove(out, in, n_bytes);
 	}
 	return n * form_out(forms[codec]);

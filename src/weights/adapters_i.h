@@ -34,7 +34,7 @@ struct adapting {
 	const struct rsh_ckpt_index *index; /* of the present adapter */
 	struct rsh_offer *v;
 	uint32_t n;
-	struct rsh_offer_index names; /* of those before */
+	struct rsh_offer_index names; /* of the offers before any is added */
 	struct adapters_change *changes; /* [offer] */
 	const struct rsh_adapters *how;
 	struct adapters_tie tie;
@@ -118,7 +118,8 @@ int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  struct rsh_error *err);
 
 /* Adds a tensor that stands for an adapted weight to the catalogue, in no file,
- * and offers it.  Returns 0 or -ENOMEM. */
+ * and offers it.  A name that is NULL: memory was out.  Returns 0 or
+ * -ENOMEM. */
 int adapters_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
 		      const struct rsh_tensor *t, const char *name,
 		      struct rsh_offer *o);

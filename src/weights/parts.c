@@ -171,6 +171,7 @@ static void weights_find_pair(struct weights_work *w,
 			      struct weights_pair *p)
 {
 	const struct rsh_rule *r = x->u->rule;
+	struct rsh_factor empty = { .step = 0 };
 
 	memset(p, 0, sizeof(*p));
 	p->x = x;
@@ -196,8 +197,14 @@ static void weights_find_pair(struct weights_work *w,
 			p->factors[p->n_factors++] = (struct rsh_factor){
 				size, a->step, b->step, a->dim, b->dim,
 			};
+		/* A part without elements has this factor alone. */
+		if (b && size == 0)
+			empty = (struct rsh_factor){ 0, 1, 1, a->dim, b->dim };
 	}
-	p->n_factors = rsh_factors_merge(p->factors, p->n_factors);
+	if (empty.step)
+		p->factors[0] = empty;
+	p->n_factors = empty.step ? 1 :
+		       rsh_factors_merge(p->factors, p->n_factors);
 }
 
 /* ---- one part ---- */

@@ -218,7 +218,8 @@ static void rule_line_pair(struct rule_parse *p, enum rsh_rule_pairs kind)
 	struct rsh_rule_table *t = p->t;
 
 	for (int s = 0; s < RSH_N_SIDES; s++) {
-		if (kind == RSH_RULE_REST && (p->at == p->end || *p->at == '='))
+		if (kind == RSH_RULE_REST &&
+		    (p->at == p->end || (s == RSH_SIDE_HF && *p->at == '=')))
 			pair.side[s] = "";
 		else if (rule_pairs[kind].what)
 			pair.side[s] = rule_parse_plain(p,

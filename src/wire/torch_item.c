@@ -136,7 +136,8 @@ static size_t item_pickle(const struct rsh_record_shape *s,
 /* ---- the archive ---- */
 
 /* Puts the local header of an entry, and its content if it is known.  The
- * archive has `from` bytes before, also below.  Returns how many these are. */
+ * archive has `from` bytes before it, also below.  Returns how many bytes were
+ * put. */
 static size_t zip_put_local(struct zip_item *z, unsigned e, uint64_t from,
 			    uint8_t *buf)
 {

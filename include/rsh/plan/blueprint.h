@@ -230,8 +230,8 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 
 /* Adds a note for the log, which rsh_plan_note() returns.  `sentence` is from
  * malloc, and the plan takes it over.  If it is NULL, memory is out, and the
- * function returns -ENOMEM.  `difference`: from what MindSpore's converter
- * would write.  0 or -ENOMEM. */
+ * function returns -ENOMEM.  `difference`: it is one from what MindSpore's
+ * converter would write.  0 or -ENOMEM. */
 int rsh_blueprint_add_note(struct rsh_plan *p, char *sentence, bool difference);
 #define rsh_blueprint_note(p, sentence) \
 	rsh_blueprint_add_note(p, sentence, false)

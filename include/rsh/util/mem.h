@@ -21,11 +21,11 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
 /* Compares numbers of type uint32_t, for qsort() into ascending order. */
 int rsh_by_u32(const void *a, const void *b);
-/* Sorts n of these and leaves each out that is there already.  Returns how many
- * are left. */
-size_t rsh_sort_distinct(uint32_t *v, size_t n);
 /* Does the same for pointers to strings. */
 int rsh_by_text(const void *a, const void *b);
+/* Sorts n numbers and leaves each out that is there already.  Returns how many
+ * are left. */
+size_t rsh_sort_distinct(uint32_t *v, size_t n);
 /* Do what qsort() and bsearch() do with an array that may be NULL if n is 0. */
 #define rsh_sort(v, n, by)                                \
 	do {                                              \
