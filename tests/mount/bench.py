@@ -42,7 +42,7 @@ ROWS = """
     ranks_zero ranks_zero_first ranks_zero_lazy ranks_zero_lazy_first
     megatron_first megatron_all megatron_smaller megatron_mount_memory
     mapped mapped_many mapped_held mapped_held_many mapped_workers mapped_slices mapped_again
-    s3_mapped from_pretrained versions versions_memory versions_next""".split()
+    s3_mapped from_pretrained engine engine_mount versions versions_memory versions_next""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
@@ -55,7 +55,7 @@ MAY_SKIP = {"load_checkpoint", "load_safetensors", "mindformers", "transform",
             "program_checkpoint_inner", "program_network", "program_tensors",
             "program_tensors_inner", "program_numpy", "program_torch", "program_cold",
             "mapped", "mapped_many", "mapped_held", "mapped_held_many",
-            "mapped_slices", "from_pretrained", "s3",
+            "mapped_slices", "from_pretrained", "engine", "engine_mount", "s3",
             "s3_many", "s3_inner", "s3_mapped", "cache_again", "cache_servers", "big_mount",
             "big_list", "big_memory", "quantised_fp8", "quantised_fp4", "quantised_mxfp4",
             "quantised_int4", "quantised_gptq", "quantised_awq", "quantised_first",
