@@ -57,6 +57,8 @@ class Model:
         self.dtype = pick(("F32", "BF16", "BF16", "F16"))
         self.hidden, self.inner = pick((4, 6, 8, 16, 24)), pick((2, 3, 4, 8, 12))
         self.layers, self.words = pick((1, 2, 2, 3)), pick((8, 12, 20, 31))
+        if self.kind == "qwen3_moe":
+            self.layers = max(2, self.layers)
         if self.numbers.random() < 0.12:
             self.layers = 11
             self._feature("eleven layers")
@@ -169,8 +171,7 @@ class Model:
         self.biases = self.architecture.startswith(("Qwen2", "Glm"))
         if self.kind == "qwen3_moe":
             self._experts()
-        dense = self.kind == "qwen3_moe" and self.layers > 1 and \
-            self._chance("dense layers", 0.7)
+        dense = self.kind == "qwen3_moe" and self._chance("dense layers", 0.9)
         self.config["mlp_only_layers"] = [self.layers // 2] if dense else []
         self._ends()
         for layer in range(self.layers):

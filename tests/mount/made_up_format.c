@@ -62,7 +62,7 @@ static int toy_open(struct rsh_source *s, const struct rsh_source_options *opts,
 	       rsh_mul_u64(t->bytes, rsh_dtype_size(toy_type(t)), &t->bytes) &&
 	       t->bytes > 0) {
 		rc = rsh_source_list(s, &(struct rsh_checkpoint){
-			.rank = toy->n, .name = strdup(t->file) });
+			.rank = toy->n, .name = t->file });
 		toy->files[toy->n++] = t++->file;
 	}
 	rsh_source_take_list(s, "the toy");

@@ -38,5 +38,5 @@ static inline void rsh_unlock_(pthread_mutex_t **lock)
 
 /* Holds a lock from here to the end of the scope. */
 #define rsh_hold_lock(lock)                                                    \
-	__attribute__((cleanup(rsh_unlock_))) pthread_mutex_t *held_ =         \
+	__attribute__((cleanup(rsh_unlock_), unused)) pthread_mutex_t *held_ = \
 		rsh_lock_(lock)
