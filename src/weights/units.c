@@ -179,15 +179,15 @@ static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
 {
 	const uint32_t number = w->n_units++;
 	struct weights_unit *u = &w->units[number];
+	const struct rsh_rule_under *at = r->n_under ? &r->under[under] : NULL;
 	int rc = 0;
 	const struct weights_name *a, *b;
 	uint32_t most;
 
 	u->rule = r;
 	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
-		rc = weights_read_names(w, u, r->n_under ? &r->under[under] :
-					NULL, s);
-	rc = rc ?: weights_read_when(w, u, &r->under[under]);
+		rc = weights_read_names(w, u, at, s);
+	rc = rc ?: weights_read_when(w, u, at);
 	if (rc)
 		return rc;
 	/* The parser has checked that all names have the holes of both
