@@ -220,6 +220,35 @@ static void safetensors_keep_their_header(void **state)
 	job_free(j);
 }
 
+static void assert_place(const struct job *j, uint32_t i, uint64_t offset,
+			 uint64_t bytes)
+{
+	struct rsh_virtual_record r;
+
+	rsh_plan_record(j->c, 0, i, &r);
+	assert_int_equal(r.offset, offset);
+	assert_int_equal(r.total_bytes, bytes);
+}
+
+/* A tensor without elements is behind the header, as the others are. */
+static void nothing_has_a_place(void **state)
+{
+	struct job *j = job_of(LAYOUT("w", "[1]", "[-1]"),
+			       LAYOUT("w", "[1]", "[-1]"));
+	uint64_t begin;
+
+	(void)state;
+	j->format = j->src_format = RSH_FILE_SAFETENSORS;
+	job_file(j, 0, FILE_WITH(F32("none", 0), F32("w", 4), F32("x", 0)));
+	begin = j->index[0]->file_bytes - 16;
+	job_plan(j);
+	assert_whole(j, 0, 0, "none w x");
+	assert_place(j, 0, begin, 0);
+	assert_place(j, 1, begin, 16);
+	assert_place(j, 2, begin + 16, 0);
+	job_free(j);
+}
+
 static void parts_of_a_model_are_no_file(void **state)
 {
 	struct job *j = job_of(NULL, NULL);
@@ -368,6 +397,7 @@ int main(void)
 		cmocka_unit_test(stages_may_be_others),
 		cmocka_unit_test(chunks_and_odd_records_stay),
 		cmocka_unit_test(safetensors_keep_their_header),
+		cmocka_unit_test(nothing_has_a_place),
 		cmocka_unit_test(parts_of_a_model_are_no_file),
 		cmocka_unit_test(lost_ranks_are_replicas),
 		cmocka_unit_test(lost_ranks_may_be_put_together),

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "converter_i.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* ---- comparing the cuts of both sides ---- */
@@ -207,6 +208,16 @@ RSH_ORDER(by_offset, struct placed,
 	  rsh_compare_u64(x->offset, y->offset) ?:
 	  rsh_compare_u64(x->record, y->record))
 
+/* Where content begins in a file whose records have no headers. */
+static uint64_t content_begin(const struct rsh_ckpt_index *ix)
+{
+	uint64_t begin = ix->file_bytes;
+
+	for (uint32_t i = 0; i < ix->n_extents; i++)
+		begin = rsh_min_u64(begin, ix->extents[i].offset);
+	return begin;
+}
+
 /* Lists the records of a file in the order of the file. */
 static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 		      uint32_t rank, struct rsh_error *err)
@@ -215,7 +226,7 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	const uint32_t id = p->c->cat->index_id[rank];
 	cleanup_free struct placed *order = NULL;
 	const bool headers = p->c->o.framing->type == RSH_FILE_CKPT;
-	uint64_t at = 0, end = 0;
+	uint64_t at = headers ? 0 : content_begin(ix), end = at;
 	int rc = 0;
 
 	f->n = ix->n_records;
