@@ -518,6 +518,12 @@ if [ $all = yes ]; then
 	ahead_of='tsan fuzz bare'
 fi
 say_plan
+mkdir -p "$cache"
+exec 9>"$cache/lock"
+flock -n 9 || {
+	say "waits for another run.sh that installs"
+	flock -w 1800 9 || die "another run.sh holds $cache/lock"
+}
 # shellcheck disable=SC2086 # lists of names
 need_packages $packages
 need_fuse
@@ -533,6 +539,7 @@ if [ $oracle = yes ]; then
 else
 	unset RSH_ORACLE_PYTHON RSH_MINDFORMERS
 fi
+exec 9>&-
 mkdir -p "$top/build"
 prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 	cat "$top/build/autoreconf.log" >&2

@@ -125,8 +125,10 @@ install_packages()
 			chmod +x "$policy"
 		fi
 		rc=0
+		# A new machine's own upgrades hold the lock for a while.
 		apt-get -qq update &&
-			apt-get -qq install -y --no-install-recommends "$@" || rc=$?
+			apt-get -qq -o DPkg::Lock::Timeout=300 install -y \
+				--no-install-recommends "$@" || rc=$?
 		[ -z "$policy" ] || rm -f "$policy"
 		for service in $(services_enabled); do
 			case " $before " in
