@@ -293,6 +293,8 @@ class FuseOverlayfs(Shown):
 
 
 class Sshfs(Shown):
+    """It keeps attributes for 20 s by default, and the manual says what that means."""
+
     needs = ("sshfs", "/usr/lib/openssh/sftp-server")
     keeps_ctime = False
 
@@ -301,7 +303,8 @@ class Sshfs(Shown):
         with open(server, "w", encoding="utf-8") as f:
             f.write("#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n")
         os.chmod(server, 0o755)
-        run("sshfs", f"x:{shown}", self.root, "-o", f"ssh_command={server}")
+        run("sshfs", f"x:{shown}", self.root, "-o", f"ssh_command={server}",
+            "-o", "dcache_timeout=1")
 
 
 class Reshardfs(Place):
