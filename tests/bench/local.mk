@@ -5,12 +5,11 @@
 # (where the trees are made), BENCH_OUT (where bench.json and bench.svg go),
 # BENCH_KEEP, BENCH_AGAINST; `bench.py --help` says what they are.
 check_PROGRAMS += bench/bench_read
-bench_bench_read_SOURCES = bench/bench_read.c
+bench_bench_read_LDADD =
 
 # A peer, and beside src/fuse and mount/mirror the only program that includes
 # FUSE headers.
 check_PROGRAMS += bench/bench_null
-bench_bench_null_SOURCES = bench/bench_null.c
 bench_bench_null_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE_CFLAGS)
 bench_bench_null_LDADD = $(FUSE_LIBS)
 
@@ -33,38 +32,4 @@ bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 	python3 -B $(srcdir)/bench/bench.py
 .PHONY: bench
 
-CLEANFILES = bench/bench.json bench/bench.svg
-EXTRA_DIST += \
-	bench/bench.py \
-	bench/bench_engines.py \
-	bench/bench_rows.py \
-	bench/bench_cache_rows.py \
-	bench/bench_saved.py \
-	bench/bench_object_rows.py \
-	bench/bench_tools.py \
-	bench/bench_trees.py \
-	bench/bench_weights.py \
-	bench/bench_models.py \
-	bench/bench_mindformers.py \
-	bench/bench_plot.py \
-	bench/bench_program.py \
-	bench/bench_program_rows.py \
-	bench/bench_adapter.py \
-	bench/bench_adapter_rows.py \
-	bench/bench_adapter_tree.py \
-	bench/bench_ranks.py \
-	bench/bench_ranks_rows.py \
-	bench/bench_mapped_rows.py \
-	bench/bench_loading.py \
-	bench/bench_megatron.py \
-	bench/bench_megatron_rows.py \
-	bench/bench_quantised.py \
-	bench/bench_quantised_rows.py \
-	bench/bench_quantised_tree.py \
-	bench/bench_server.py \
-	bench/bench_versions.py \
-	bench/bench_versions_rows.py \
-	bench/bench_mindspore.py \
-	bench/bench_torch.py \
-	bench/cluster.py \
-	bench/cluster_model.py
+CLEANFILES += bench/bench.json bench/bench.svg

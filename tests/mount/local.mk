@@ -115,9 +115,7 @@ MOUNT += \
 	mount/cache_servers.py \
 	mount/cache_compress.py \
 	mount/infer.py \
-	mount/wrong_strategy.py
-
-MOUNT += \
+	mount/wrong_strategy.py \
 	mount/libreshard.py \
 	mount/library_races.py \
 	mount/loads.py \
@@ -126,7 +124,6 @@ MOUNT += \
 	mount/wheel.py
 # On the shared library alone; the test says where that is.
 check_PROGRAMS += mount/libreshard
-mount_libreshard_SOURCES = mount/libreshard.c
 mount_libreshard_LDADD = ../src/libreshard.la
 # The program itself, and no script around it.
 mount_libreshard_LDFLAGS = $(AM_LDFLAGS) -no-install
@@ -134,59 +131,9 @@ mount_libreshard_LDFLAGS = $(AM_LDFLAGS) -no-install
 # The program with a list of formats of its own, so that the archive's is not
 # taken.
 check_PROGRAMS += mount/made_up_format
-mount_made_up_format_SOURCES = mount/made_up_format.c
-mount_made_up_format_LDADD = ../src/app/cli/main.$(OBJEXT) $(L_CLI)
+mount_made_up_format_LDADD = ../src/app/cli/main.$(OBJEXT) $(L_cli)
 
 # A source that can be killed.
 check_PROGRAMS += mount/mirror
-mount_mirror_SOURCES = mount/mirror.c
 mount_mirror_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE_CFLAGS)
 mount_mirror_LDADD = $(FUSE_LIBS)
-
-EXTRA_DIST += \
-	lib/mount.sh \
-	lib/open_fuse.sh \
-	lib/own_mounts.sh \
-	lib/make_tree.py \
-	lib/safetensors_format.py \
-	lib/reader.py \
-	lib/reap.py \
-	lib/rsh_cli.py \
-	lib/shown_model.py \
-	lib/messages.py \
-	lib/documents.py \
-	lib/memcached.py \
-	lib/compressible.py \
-	lib/small_job.py \
-	lib/savers.py lib/torch_zip.py \
-	lib/demands.py \
-	lib/privileges.py \
-	lib/read_modes.py \
-	lib/big_tree.py \
-	lib/cgroups.py \
-	lib/daemon_use.py \
-	lib/soak_readers.py \
-	lib/coming_and_going.py \
-	lib/engines.py \
-	lib/guest.py \
-	lib/s3_server.py \
-	lib/s3_trial.py \
-	lib/secrets_seen.py \
-	lib/nginx.py \
-	lib/cluster.py \
-	lib/srun.py \
-	lib/pods.py \
-	bench/make_big_tree.py \
-	bench/make_big_checkpoint2.py \
-	lib/layouts.py \
-	lib/all_sources.py \
-	lib/array_watch.py \
-	lib/library_use.py \
-	lib/checkpoint2_reader.py \
-	lib/checkpoint2_shown.py \
-	lib/random_jobs.py \
-	lib/manual_tables.py \
-	lib/mistakes.py \
-	lib/hard_contents.py \
-	data/strategies/fault_recover_8 \
-	$(MOUNT)

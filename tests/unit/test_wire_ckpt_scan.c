@@ -110,7 +110,7 @@ static void test_all_dtypes(void **state)
 
 	memcpy(&sixth, file.data + s.index->extents[10].offset + 6 * 4, 4);
 	assert_true(sixth == 6.0f);
-	assert_content(&s, "net.uint8", &file,
+	assert_scanned(&s, "net.uint8", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16", 15);
 	scanned_free(&s);
 	buffer_free(&file);
@@ -131,7 +131,7 @@ static void test_append_dict_and_crc(void **state)
 	assert_record(&s, "finished", RSH_DTYPE_BOOL, 0, NULL, 1);
 	assert_record(&s, "note", RSH_DTYPE_STR, DIMS(0), 7 * 4);
 	assert_record(&s, "empty", RSH_DTYPE_STR, DIMS(0), 4);
-	assert_content(&s, "step_num", &file, "\274\2\0\0\0\0\0\0", 8);
+	assert_scanned(&s, "step_num", &file, "\274\2\0\0\0\0\0\0", 8);
 	assert_true(s.index->has_crc);
 	assert_int_equal(s.index->crc,
 			 (uint32_t)tail[0] << 24 | (uint32_t)tail[1] << 16 |
@@ -217,7 +217,7 @@ static void test_fields_in_any_order(void **state)
 	(void)state;
 	assert_int_equal(s.index->n_records, 1);
 	assert_record(&s, "b.w", RSH_DTYPE_FLOAT32, DIMS(2), 8);
-	assert_content(&s, "b.w", &b, "\0\0\200?\0\0\0@", 8);
+	assert_scanned(&s, "b.w", &b, "\0\0\200?\0\0\0@", 8);
 	scanned_free(&s);
 	buffer_free(&b);
 }
@@ -252,7 +252,7 @@ static void test_long_varints(void **state)
 
 	(void)state;
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(3), 3);
-	assert_content(&s, "a", &b, "\1\2\3", 3);
+	assert_scanned(&s, "a", &b, "\1\2\3", 3);
 	scanned_free(&s);
 	buffer_free(&b);
 }
@@ -272,7 +272,7 @@ static void test_last_chunk_gives_the_shape(void **state)
 	s = scan(&b);
 	require(&s);
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(5), 5);
-	assert_content(&s, "a", &b, "12345", 5);
+	assert_scanned(&s, "a", &b, "12345", 5);
 	assert_record(&s, "b", RSH_DTYPE_INT8, DIMS(1, 1), 1);
 	scanned_free(&s);
 	buffer_free(&b);
@@ -301,8 +301,8 @@ static void test_later_record_replaces(void **state)
 	assert_ptr_equal(record(&s, "w"), &s.index->records[1]);
 	assert_ptr_equal(record(&s, "v"), &s.index->records[2]);
 	assert_record(&s, "step", RSH_DTYPE_INT16, DIMS(2), 4);
-	assert_content(&s, "step", &b, "3344", 4);
-	assert_content(&s, "v", &b, "v", 1);
+	assert_scanned(&s, "step", &b, "3344", 4);
+	assert_scanned(&s, "v", &b, "v", 1);
 	scanned_free(&s);
 	buffer_free(&b);
 }

@@ -159,9 +159,9 @@ static void test_mindspore_dtypes(void **state)
 	assert_tensor(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
 	assert_tensor(&s, "one", RSH_DTYPE_INT32, DIMS(1), 4);
 	assert_order(&s, order, sizeof(order) / sizeof(order[0]));
-	assert_content(&s, "net.uint8", &file,
+	assert_scanned(&s, "net.uint8", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16", 15);
-	assert_content(&s, "net.int4", &file,
+	assert_scanned(&s, "net.int4", &file,
 		       "\0\1\2\3\4\5\6\7\0\1\2\3\4\5\6", 15);
 	assert_string_equal(entry_of(&s, "format"), "ms");
 	assert_int_equal(s.meta.n_entries, 2);
@@ -184,7 +184,7 @@ static void test_mindspore_append_and_crc(void **state)
 	assert_tensor(&s, "learning_rate", RSH_DTYPE_FLOAT32, 0, NULL, 4);
 	assert_tensor(&s, "finished", RSH_DTYPE_BOOL, 0, NULL, 1);
 	assert_tensor(&s, "w", RSH_DTYPE_FLOAT32, DIMS(2, 2), 16);
-	assert_content(&s, "epoch_num", &file, "\3\0\0\0\0\0\0\0", 8);
+	assert_scanned(&s, "epoch_num", &file, "\3\0\0\0\0\0\0\0", 8);
 	assert_true(s.meta.has_crc);
 	assert_int_equal(s.meta.crc, 3938311759u);
 	/* It is no CRC of the file's bytes, as that of a .ckpt is. */
@@ -249,7 +249,7 @@ static void test_library_file(void **state)
 	assert_tensor(&s, "rows", RSH_DTYPE_FLOAT32, DIMS(3, 0), 0);
 	assert_tensor(&s, "name \"\\\t\344\270\226", RSH_DTYPE_UINT8, DIMS(5),
 		      5);
-	assert_content(&s, "t.float16", &file,
+	assert_scanned(&s, "t.float16", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13", 12);
 	assert_string_equal(entry_of(&s, "format"), "pt");
 	scanned_free(&s);
@@ -275,8 +275,8 @@ static void test_any_order_of_the_header(void **state)
 	(void)state;
 	require(&s);
 	assert_order(&s, order, 4);
-	assert_content(&s, "a", &b, "\0\1", 2);
-	assert_content(&s, "b", &b, "\2\3", 2);
+	assert_scanned(&s, "a", &b, "\0\1", 2);
+	assert_scanned(&s, "b", &b, "\2\3", 2);
 	scanned_free(&s);
 	buffer_free(&b);
 }

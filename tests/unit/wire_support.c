@@ -193,7 +193,7 @@ struct buffer content_of(const struct scanned *s, const struct rsh_record *r,
 	return b;
 }
 
-void assert_content(const struct scanned *s, const char *name,
+void assert_scanned(const struct scanned *s, const char *name,
 		    const struct buffer *file, const void *bytes, size_t len)
 {
 	struct buffer content = content_of(s, record(s, name), file);

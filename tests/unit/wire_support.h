@@ -75,7 +75,7 @@ void assert_record(const struct scanned *s, const char *name,
 /* All content of a record, its extents joined. */
 struct buffer content_of(const struct scanned *s, const struct rsh_record *r,
 			 const struct buffer *file);
-void assert_content(const struct scanned *s, const char *name,
+void assert_scanned(const struct scanned *s, const char *name,
 		    const struct buffer *file, const void *bytes, size_t len);
 
 #endif
