@@ -6,15 +6,13 @@
 
 #include <mntent.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "tests.h"
 
 /* Tests make and compare hundreds of megabytes: without optimisation that is most of
  * what they compute, and under an emulator minutes. */

@@ -114,6 +114,7 @@ check_LIBRARIES = unit/libsupport.a
 unit_libsupport_a_SOURCES = \
 	unit/cache_support.c \
 	unit/cache_support.h \
+	unit/main.c \
 	unit/memory_medium.c \
 	unit/memory_medium.h \
 	unit/objects_support.c \
@@ -128,6 +129,8 @@ unit_libsupport_a_SOURCES = \
 	unit/strategy_support.h \
 	unit/support.c \
 	unit/support.h \
+	unit/tests.c \
+	unit/tests.h \
 	unit/weights_support.c \
 	unit/weights_support.h \
 	unit/wire_support.c \

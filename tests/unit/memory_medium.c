@@ -3,18 +3,15 @@
 
 #include "memory_medium.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 #include "storage/store/name_list_dir_i.h"
+#include "tests.h"
 
 #define FILES_MAX 16
 

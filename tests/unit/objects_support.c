@@ -4,9 +4,7 @@
 
 #include "objects_support.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests.h"
 
 #define ARGUMENTS_MAX 12
 #define PERIOD 65521

@@ -4,14 +4,11 @@
 
 #include "source_support.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/wire/ckpt.h"
+#include "tests.h"
 
 uint64_t tree_write_vector(const char *tree, const char *name,
 			   const uint8_t *content, size_t n)

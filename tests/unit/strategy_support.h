@@ -5,15 +5,9 @@
 #define STRATEGY_SUPPORT_H
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
@@ -21,6 +15,7 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
+#include "tests.h"
 
 /* One item of a strategy file's layout section; several are joined by ",". */
 #define ITEM_(name, mesh, map, rest) \

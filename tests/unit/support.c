@@ -6,8 +6,6 @@
 
 #include <fcntl.h>
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests.h"
 
 char *tree_make(void)
 {
@@ -26,13 +24,6 @@ char *tree_make(void)
 			     tmp ? tmp : "/tmp") > 0);
 	assert_non_null(mkdtemp(path));
 	return path;
-}
-
-void unit_skip(char name[UNIT_NAME_MAX], const char *why)
-{
-	size_t len = strlen(name);
-
-	snprintf(name + len, UNIT_NAME_MAX - len, " # SKIP %s", why);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type,

@@ -14,17 +14,6 @@ void tree_remove(char *path);
 void tree_write(const char *tree, const char *name, const void *data,
 		size_t len);
 
-/*
- * For a test that finds that the machine lacks what it needs: it stands behind
- * UNIT_TEST_NAME(test), is listed as UNIT_TEST_MAY_SKIP(test), calls
- * unit_skip(test_name, why) and returns, and its line says "ok ... # SKIP why".
- * cmocka's skip() writes "not ok", which is a failure to whoever reads TAP.
- */
-#define UNIT_NAME_MAX 128
-#define UNIT_TEST_NAME(test) static char test##_name[UNIT_NAME_MAX] = #test
-#define UNIT_TEST_MAY_SKIP(test) { test##_name, test, NULL, NULL, NULL }
-void unit_skip(char name[UNIT_NAME_MAX], const char *why);
-
 /* Numbers that look random, the same for the same seed. */
 struct numbers {
 	uint64_t state;

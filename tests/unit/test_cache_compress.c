@@ -6,20 +6,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <xxhash.h>
 
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/pack.h"
+#include "tests.h"
 
 #define BLOCK (256 * KIB)
 #define N_BLOCKS 128
@@ -69,7 +67,7 @@ static void read_most(struct rsh_cache *c, struct made_file *f, unsigned n)
 
 /* ---- memory ---- */
 
-static void test_holds_more(void **state)
+TEST(test_holds_more)
 {
 	/* What half a block takes in memory, with pages of 4 KiB and here. */
 	const uint64_t small = BLOCK / 2 + 4 * KIB;
@@ -80,7 +78,6 @@ static void test_holds_more(void **state)
 	struct rsh_cache_stats s;
 	struct made_file f;
 
-	(void)state;
 	file_of(&f, c, 1, MADE_HALVES);
 	read_most(c, &f, N_BLOCKS);
 	s = cache_stats(c);
@@ -98,13 +95,12 @@ static void test_holds_more(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_random_is_left(void **state)
+TEST(test_random_is_left)
 {
 	struct rsh_cache *c = cache_of(16, NULL, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
-	(void)state;
 	file_of(&f, c, 1, MADE_RANDOM);
 	read_most(c, &f, N_BLOCKS);
 	s = cache_stats(c);
@@ -115,13 +111,12 @@ static void test_random_is_left(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_off(void **state)
+TEST(test_off)
 {
 	struct rsh_cache *c = cache_of(16, NULL, true);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
-	(void)state;
 	file_of(&f, c, 1, MADE_ZEROS);
 	read_most(c, &f, N_BLOCKS);
 	s = cache_stats(c);
@@ -154,14 +149,13 @@ static int rows_load(void *ctx, uint64_t offset, const struct iovec *iov,
 	return 0;
 }
 
-static void test_rows_of_zeros(void **state)
+TEST(test_rows_of_zeros)
 {
 	struct rsh_cache *c = cache_of(2 * N_BLOCKS, NULL, false);
 	struct rsh_cache_stats s;
 	uint8_t byte;
 	struct rows r;
 
-	(void)state;
 	file_of(&r.file, c, 1, MADE_RANDOM);
 	for (unsigned i = 0; i < N_BLOCKS; i++)
 		assert_int_equal(rsh_cache_read(c, r.file.handle, i * BLOCK,
@@ -176,13 +170,12 @@ static void test_rows_of_zeros(void **state)
 }
 
 /* While nothing else wants the memory the content stays besides. */
-static void test_nothing_is_unpacked_early(void **state)
+TEST(test_nothing_is_unpacked_early)
 {
 	struct rsh_cache *c = cache_of(2 * N_BLOCKS, NULL, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
-	(void)state;
 	file_of(&f, c, 1, MADE_HALVES);
 	read_most(c, &f, N_BLOCKS);
 	read_most(c, &f, N_BLOCKS);
@@ -214,14 +207,13 @@ static uint64_t directory_bytes(const char *dir)
 	return sum;
 }
 
-static void test_directory(void **state)
+TEST(test_directory)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c = cache_of(32, dir, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
-	(void)state;
 	file_of(&f, c, 1, MADE_HALVES);
 	read_most(c, &f, N_BLOCKS);
 	s = cache_stats(c);
@@ -314,13 +306,12 @@ static void damage(const char *dir, void (*f)(int fd, unsigned number),
 }
 
 /* Every block is read as it must be, which read_checked() looks at. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c = cache_of(64, dir, false);
 	struct made_file f;
 
-	(void)state;
 	file_of(&f, c, 1, MADE_HALVES);
 	read_most(c, &f, N_BLOCKS);
 	rsh_cache_free(c);
@@ -346,11 +337,10 @@ static void any_reads(struct numbers *x, struct rsh_cache *c,
 	}
 }
 
-static void test_any(void **state)
+TEST(test_any)
 {
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (unsigned turn = 0; turn < (unsigned)rounds(30); turn++) {
 		char *dir = tree_make();
 		const unsigned room = 3 + (unsigned)numbers_below(&x, 60);
@@ -373,20 +363,4 @@ static void test_any(void **state)
 		}
 		tree_remove(dir);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_holds_more),
-		cmocka_unit_test(test_random_is_left),
-		cmocka_unit_test(test_off),
-		cmocka_unit_test(test_rows_of_zeros),
-		cmocka_unit_test(test_nothing_is_unpacked_early),
-		cmocka_unit_test(test_directory),
-		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_any),
-	};
-
-	return cmocka_run_group_tests_name("cache_compress", tests, NULL, NULL);
 }

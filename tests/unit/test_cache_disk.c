@@ -7,9 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/log.h"
+#include "tests.h"
 
 #define BLOCK (64 * KIB)
 #define N_BLOCKS 12
@@ -145,7 +142,7 @@ static unsigned count_files(const char *dir, const char *suffix)
 
 /* ---- the format ---- */
 
-static void test_format(void **state)
+TEST(test_format)
 {
 	static const uint8_t content[] = "some content";
 	const struct rsh_block_key key = {
@@ -157,7 +154,6 @@ static void test_format(void **state)
 	struct rsh_block_key other = key;
 	const uint32_t n = sizeof(content);
 
-	(void)state;
 	/* As other processes, of other releases, know them. */
 	rsh_block_file_name(&key, name);
 	assert_string_equal(name, "93338a0eca2ccb036a01a4b4236bfed6.blk");
@@ -189,7 +185,7 @@ static void test_format(void **state)
 }
 
 /* Whatever differs, the name and the verdict do. */
-static void test_keys(void **state)
+TEST(test_keys)
 {
 	static const uint8_t content[BLOCK];
 	const struct rsh_block_key key = key_of(1, 0);
@@ -197,7 +193,6 @@ static void test_keys(void **state)
 	char name[RSH_BLOCK_FILE_NAME_MAX], other[RSH_BLOCK_FILE_NAME_MAX];
 	struct rsh_block_key k[10];
 
-	(void)state;
 	rsh_block_file_name(&key, name);
 	rsh_block_file_header(&key, content, BLOCK, header);
 	for (int i = 0; i < 10; i++)
@@ -227,7 +222,7 @@ static void test_keys(void **state)
 
 /* ---- finding it again ---- */
 
-static void test_outlives_the_cache(void **state)
+TEST(test_outlives_the_cache)
 {
 	char *dir = tree_make();
 	struct rsh_cache_stats s;
@@ -235,7 +230,6 @@ static void test_outlives_the_cache(void **state)
 	struct made_file f;
 	struct stat st;
 
-	(void)state;
 	c = open_cache(dir, GIB);
 	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(read_all(c, &f), N_BLOCKS);
@@ -264,14 +258,13 @@ static void test_outlives_the_cache(void **state)
 	tree_remove(dir);
 }
 
-static void test_is_shared(void **state)
+TEST(test_is_shared)
 {
 	char *dir = tree_make();
 	struct rsh_cache *a = open_cache(dir, GIB);
 	struct rsh_cache *b = open_cache(dir, GIB);
 	struct made_file of_a, of_b;
 
-	(void)state;
 	made_file_init(&of_a, a, 1, FILE_BYTES);
 	made_file_init(&of_b, b, 1, FILE_BYTES);
 	assert_int_equal(loads_of(a, &of_a, 0, BLOCK), 1);
@@ -290,13 +283,12 @@ static void test_is_shared(void **state)
 }
 
 /* Prefetching finds it there too. */
-static void test_prefetch(void **state)
+TEST(test_prefetch)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 
-	(void)state;
 	assert_int_equal(read_anew(dir, 1), N_BLOCKS);
 	c = open_cache(dir, GIB);
 	made_file_init(&f, c, 1, FILE_BYTES);
@@ -311,7 +303,7 @@ static void test_prefetch(void **state)
 }
 
 /* Caches with other blocks do not take each other's files for damaged. */
-static void test_other_block_size(void **state)
+TEST(test_other_block_size)
 {
 	char *dir = tree_make();
 	/* A block has one page at least. */
@@ -324,7 +316,6 @@ static void test_other_block_size(void **state)
 	struct rsh_cache *c = cache_make(&opts);
 	struct made_file f;
 
-	(void)state;
 	assert_int_equal(read_anew(dir, 1), N_BLOCKS);
 	made_file_init(&f, c, 1, FILE_BYTES);
 	read_all(c, &f);
@@ -336,13 +327,12 @@ static void test_other_block_size(void **state)
 	tree_remove(dir);
 }
 
-static void test_read_only(void **state)
+TEST(test_read_only)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 
-	(void)state;
 	read_anew(dir, 1);
 	assert_int_equal(unlink(path_of(dir, 1, 2)), 0);
 	c = open_cache(dir, 0);
@@ -385,13 +375,12 @@ static void flip(const char *path, off_t at)
 	close(fd);
 }
 
-static void test_flipped_bytes(void **state)
+TEST(test_flipped_bytes)
 {
 	const off_t places[] = { 0, 7, 8, 30, 64, 72, 80, 88, 96, 104, 111, 112,
 				 5000, 103 + BLOCK };
 	char *dir = tree_make();
 
-	(void)state;
 	read_anew(dir, 1);
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
 		flip(path_of(dir, 1, 5), places[i]);
@@ -400,7 +389,7 @@ static void test_flipped_bytes(void **state)
 	tree_remove(dir);
 }
 
-static void test_wrong_lengths(void **state)
+TEST(test_wrong_lengths)
 {
 	const off_t header = RSH_BLOCK_FILE_HEADER;
 	const off_t lengths[] = { 0, 1, header - 1, header, header + 1,
@@ -408,7 +397,6 @@ static void test_wrong_lengths(void **state)
 				  header + BLOCK + 1, 1 << 30 };
 	char *dir = tree_make();
 
-	(void)state;
 	read_anew(dir, 1);
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		assert_int_equal(truncate(path_of(dir, 1, 5), lengths[i]), 0);
@@ -417,11 +405,10 @@ static void test_wrong_lengths(void **state)
 	tree_remove(dir);
 }
 
-static void test_file_of_another_block(void **state)
+TEST(test_file_of_another_block)
 {
 	char *dir = tree_make();
 
-	(void)state;
 	read_anew(dir, 1);
 	read_anew(dir, 2);
 	/* One of the same file, and one of another. */
@@ -435,14 +422,13 @@ static void test_file_of_another_block(void **state)
 	tree_remove(dir);
 }
 
-static void test_planted_things(void **state)
+TEST(test_planted_things)
 {
 	char *dir = tree_make(), *outside = tree_make();
 	const char *victim = path_of(dir, 1, 5);
 	char target[4096];
 	struct stat st;
 
-	(void)state;
 	read_anew(dir, 1);
 	/* A link to a file that would even be right. */
 	snprintf(target, sizeof(target), "%s/file", outside);
@@ -462,13 +448,12 @@ static void test_planted_things(void **state)
 }
 
 /* It cannot be removed: the block is loaded each time, that is all. */
-static void test_planted_directory(void **state)
+TEST(test_planted_directory)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 
-	(void)state;
 	assert_int_equal(mkdir(path_of(dir, 1, 5), 0755), 0);
 	c = open_cache(dir, GIB);
 	made_file_init(&f, c, 1, FILE_BYTES);
@@ -493,14 +478,13 @@ static void expect_refusal(const char *dir, int code, const char *text)
 		fail_msg("%s", err.text);
 }
 
-static void test_directories(void **state)
+TEST(test_directories)
 {
 	char *dir = tree_make();
 	char path[4096];
 	struct rsh_cache *c;
 	struct stat st;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/new", dir);
 	c = open_cache(path, GIB);
 	rsh_cache_free(c);
@@ -537,7 +521,7 @@ static bool is_there(const char *dir, uint64_t number, uint64_t block)
 	return access(path_of(dir, number, block), F_OK) == 0;
 }
 
-static void test_oldest_files_go(void **state)
+TEST(test_oldest_files_go)
 {
 	const time_t ages[N_BLOCKS] = { 1000, 100000, 5000, 400, 90000, 700,
 					4000, 3000, 2000, 800, 80000, 600 };
@@ -548,7 +532,6 @@ static void test_oldest_files_go(void **state)
 	struct rsh_cache *c;
 	struct made_file f;
 
-	(void)state;
 	read_anew(dir, 1);
 	for (unsigned i = 0; i < N_BLOCKS; i++)
 		set_age(path_of(dir, 1, i), ages[i]);
@@ -596,14 +579,13 @@ static uint64_t disk_use(const char *dir)
 	return sum;
 }
 
-static void test_disk_bound(void **state)
+TEST(test_disk_bound)
 {
 	const uint64_t bound = 40 * BLOCK;
 	char *dir = tree_make();
 	struct rsh_cache *c[3];
 	struct made_file f;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		c[i] = open_cache(dir, bound);
 	for (unsigned i = 0; i < 30; i++) {
@@ -653,7 +635,7 @@ static void read_on(struct rsh_cache *c, uint64_t first)
 	}
 }
 
-static void test_directory_vanishes(void **state)
+TEST(test_directory_vanishes)
 {
 	char *dir = tree_make();
 	char *cache_dir = join(dir, "vanishing"), *away = join(dir, "away");
@@ -661,7 +643,6 @@ static void test_directory_vanishes(void **state)
 	struct rsh_cache_stats s;
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, FILE_BYTES);
 	read_all(c, &f);
 	assert_int_equal(count_files(cache_dir, ".blk"), N_BLOCKS);
@@ -698,13 +679,12 @@ static void test_directory_vanishes(void **state)
 }
 
 /* No file may be longer than this. */
-static void test_file_size_limit(void **state)
+TEST(test_file_size_limit)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c = open_cache(dir, GIB);
 	struct rlimit saved, low;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &saved), 0);
 	low = saved;
 	low.rlim_cur = BLOCK / 2;
@@ -747,22 +727,19 @@ static void full_disk_child(const char *dir)
 	_exit(0);
 }
 
-UNIT_TEST_NAME(test_full_disk);
-
-static void test_full_disk(void **state)
+TEST(test_full_disk)
 {
 	char *dir = tree_make();
 	int status;
 	pid_t pid = fork();
 
-	(void)state;
 	assert_true(pid >= 0);
 	if (pid == 0)
 		full_disk_child(dir);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	tree_remove(dir);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		unit_skip(test_full_disk_name, "needs a mount namespace");
+		unit_skip("needs a mount namespace");
 	else
 		assert_int_equal(status, 0);
 }
@@ -786,14 +763,13 @@ static bool enough(const char *dir)
 	return count_files(dir, ".blk") > 10;
 }
 
-static void test_kill(void **state)
+TEST(test_kill)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 	unsigned loads = 0;
 
-	(void)state;
 	/* Thirty times, or on a busy machine until something is there. */
 	for (useconds_t t = 0; t < 30 || (t < 300 && !enough(dir)); t++) {
 		pid_t pid = fork();
@@ -820,7 +796,7 @@ static void test_kill(void **state)
 }
 
 /* The threads start when they are needed, so a daemon may fork before. */
-static void test_fork(void **state)
+TEST(test_fork)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c = open_cache(dir, GIB);
@@ -828,7 +804,6 @@ static void test_fork(void **state)
 	int status;
 	pid_t pid;
 
-	(void)state;
 	made_file_init(&f, c, 1, FILE_BYTES);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -846,7 +821,7 @@ static void test_fork(void **state)
 
 /* The loads of costly blocks wait for a directory that is slow, and not each for
  * one that hangs. */
-static void test_hangs(void **state)
+TEST(test_hangs)
 {
 	char *dir = tree_make();
 	struct rsh_cache *c = cache_make(&(struct rsh_cache_options){
@@ -858,7 +833,6 @@ static void test_hangs(void **state)
 	struct rsh_cache_loader loader = { .load = made_file_load };
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, FILE_BYTES);
 	loader.ctx = &f;
 	loader.costly = true;
@@ -896,30 +870,5 @@ static int log_away(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_format),
-		cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_outlives_the_cache),
-		cmocka_unit_test(test_is_shared),
-		cmocka_unit_test(test_prefetch),
-		cmocka_unit_test(test_other_block_size),
-		cmocka_unit_test(test_read_only),
-		cmocka_unit_test(test_flipped_bytes),
-		cmocka_unit_test(test_wrong_lengths),
-		cmocka_unit_test(test_file_of_another_block),
-		cmocka_unit_test(test_planted_things),
-		cmocka_unit_test(test_planted_directory),
-		cmocka_unit_test(test_directories),
-		cmocka_unit_test(test_oldest_files_go),
-		cmocka_unit_test(test_disk_bound),
-		cmocka_unit_test(test_directory_vanishes),
-		cmocka_unit_test(test_file_size_limit),
-		UNIT_TEST_MAY_SKIP(test_full_disk),
-		cmocka_unit_test(test_kill),
-		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_hangs),
-	};
-
-	return cmocka_run_group_tests_name("cache_disk", tests, log_to_a_file,
-					   log_away);
+	return unit_run(log_to_a_file, log_away);
 }

@@ -5,18 +5,15 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
+#include "tests.h"
 
 #define BLOCK (64 * KIB)
 
@@ -37,14 +34,13 @@ static bool touch(struct rsh_cache *c, struct made_file *f, uint64_t number)
 	return loads_of(c, f, number * BLOCK, 8) > 0;
 }
 
-static void test_files(void **state)
+TEST(test_files)
 {
 	struct rsh_cache *c = cache_of(4);
 	const struct rsh_cache_file_id id = { 1, 2, 3, 4, 5, 6, 7 };
 	struct rsh_cache_file_id other[7];
 	rsh_cache_file file = rsh_cache_file_open(c, &id);
 
-	(void)state;
 	for (int i = 0; i < 7; i++)
 		other[i] = id;
 	other[0].dev++;
@@ -66,14 +62,13 @@ static void test_files(void **state)
 }
 
 /* The table of files is part of the bound, and blocks make way for it. */
-static void test_many_files(void **state)
+TEST(test_many_files)
 {
 	struct rsh_cache *c = cache_of(4);
 	struct rsh_cache_file_id id = { .size = 1 };
 	struct made_file f;
 	rsh_cache_file last = 0;
 
-	(void)state;
 	made_file_init(&f, c, 1, 4 * BLOCK);
 	for (unsigned i = 0; i < 4; i++)
 		touch(c, &f, i);
@@ -91,13 +86,12 @@ static void test_many_files(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_hits(void **state)
+TEST(test_hits)
 {
 	struct rsh_cache *c = cache_of(8);
 	struct rsh_cache_stats s;
 	struct made_file f, g;
 
-	(void)state;
 	made_file_init(&f, c, 1, 3 * BLOCK + 100);
 	made_file_init(&g, c, 2, BLOCK);
 	assert_int_equal(loads_of(c, &f, 10, 20), 1);
@@ -119,12 +113,11 @@ static void test_hits(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_neighbours_are_loaded_together(void **state)
+TEST(test_neighbours_are_loaded_together)
 {
 	struct rsh_cache *c = cache_of(64);
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 64 * BLOCK);
 	assert_int_equal(loads_of(c, &f, 100, 3 * BLOCK), 1);
 	assert_int_equal(f.last_offset, 0);
@@ -139,13 +132,12 @@ static void test_neighbours_are_loaded_together(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_ranges(void **state)
+TEST(test_ranges)
 {
 	struct rsh_cache *c = cache_of(4);
 	struct made_file f, empty;
 	uint8_t byte;
 
-	(void)state;
 	made_file_init(&f, c, 1, BLOCK + 1);
 	made_file_init(&empty, c, 2, 0);
 	assert_int_equal(loads_of(c, &f, BLOCK + 1, 0), 0);
@@ -166,14 +158,13 @@ static void test_ranges(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_options(void **state)
+TEST(test_options)
 {
 	const uint32_t wrong[] = { 1, 100, 4096 + 512, 3 * 65536, 8 << 20 };
 	struct rsh_cache_options opts = { .memory_bytes = MIB };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_cache *c = NULL;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		opts.block_bytes = wrong[i];
 		assert_int_equal(rsh_cache_new(&opts, &c, &err), -EINVAL);
@@ -188,12 +179,11 @@ static void test_options(void **state)
 
 /* ---- which block goes ---- */
 
-static void test_least_recently_used_goes(void **state)
+TEST(test_least_recently_used_goes)
 {
 	struct rsh_cache *c = cache_of(4);
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(touch(c, &f, i));
@@ -212,12 +202,11 @@ static void test_least_recently_used_goes(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_spent_goes_first(void **state)
+TEST(test_spent_goes_first)
 {
 	struct rsh_cache *c = cache_of(4);
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 4; i++)
 		touch(c, &f, i);
@@ -238,12 +227,11 @@ static void test_spent_goes_first(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_spent_and_read_again_stays(void **state)
+TEST(test_spent_and_read_again_stays)
 {
 	struct rsh_cache *c = cache_of(4);
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 3; i++)
 		touch(c, &f, i);
@@ -256,13 +244,12 @@ static void test_spent_and_read_again_stays(void **state)
 	rsh_cache_free(c);
 }
 
-static void test_no_memory(void **state)
+TEST(test_no_memory)
 {
 	const uint64_t sizes[] = { 0, 100, BLOCK, BLOCK + 1000 };
 	struct rsh_cache_options opts = { .block_bytes = BLOCK };
 	struct made_file f;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		struct rsh_cache *c;
 
@@ -281,12 +268,11 @@ static void test_no_memory(void **state)
 	}
 }
 
-static void test_prefetch(void **state)
+TEST(test_prefetch)
 {
 	struct rsh_cache *c = cache_of(32);
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 20 * BLOCK + 1);
 	touch(c, &f, 18);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, BLOCK + 5, 2 * BLOCK,
@@ -318,7 +304,7 @@ static size_t resident_pages(void)
 	return resident;
 }
 
-static void test_memory_is_given_back(void **state)
+TEST(test_memory_is_given_back)
 {
 	struct rsh_cache *c = cache_of(1000);
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -326,7 +312,6 @@ static void test_memory_is_given_back(void **state)
 	struct made_file f;
 	size_t before, full, after;
 
-	(void)state;
 	made_file_init(&f, c, 1, 1000 * BLOCK);
 	before = resident_pages() * page;
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1000 * BLOCK,
@@ -344,7 +329,7 @@ static void test_memory_is_given_back(void **state)
 }
 
 /* Files of a few bytes take a page each, not a block. */
-static void test_small_files(void **state)
+TEST(test_small_files)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	const struct rsh_cache_options opts = {
@@ -354,7 +339,6 @@ static void test_small_files(void **state)
 	struct rsh_cache *c = cache_make(&opts);
 	struct made_file f[40];
 
-	(void)state;
 	for (unsigned i = 0; i < 40; i++) {
 		made_file_init(&f[i], c, i, 100 + i);
 		assert_true(touch(c, &f[i], 0));
@@ -408,13 +392,12 @@ static void wait_until_held(struct made_file *f, unsigned n)
 }
 
 /* Who comes to a block that another one loads loads those behind it first. */
-static void test_what_others_do_not_load(void **state)
+TEST(test_what_others_do_not_load)
 {
 	struct rsh_cache *c = cache_of(8);
 	struct reader readers[2];
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 8 * BLOCK);
 	f.hold_back = true;
 	for (unsigned i = 0; i < 2; i++) {
@@ -464,28 +447,25 @@ static void all_at_once(int code)
 	rsh_cache_free(c);
 }
 
-static void test_one_load_for_all(void **state)
+TEST(test_one_load_for_all)
 {
-	(void)state;
 	all_at_once(0);
 }
 
-static void test_one_failure_for_all(void **state)
+TEST(test_one_failure_for_all)
 {
-	(void)state;
 	all_at_once(EIO);
 	all_at_once(ESTALE);
 	all_at_once(EAGAIN);
 }
 
 /* Two readers that load what the other one needs next. */
-static void test_crosswise(void **state)
+TEST(test_crosswise)
 {
 	struct rsh_cache *c = cache_of(8);
 	struct reader readers[2];
 	struct made_file f;
 
-	(void)state;
 	made_file_init(&f, c, 1, 8 * BLOCK);
 	touch(c, &f, 1);
 	touch(c, &f, 4);
@@ -504,13 +484,12 @@ static void test_crosswise(void **state)
 }
 
 /* A slow load holds up nobody who wants something else. */
-static void test_slow_load_is_alone(void **state)
+TEST(test_slow_load_is_alone)
 {
 	struct rsh_cache *c = cache_of(4);
 	struct made_file slow, quick;
 	struct reader reader;
 
-	(void)state;
 	made_file_init(&slow, c, 1, 8 * BLOCK);
 	made_file_init(&quick, c, 2, 8 * BLOCK);
 	slow.hold_back = true;
@@ -525,14 +504,13 @@ static void test_slow_load_is_alone(void **state)
 }
 
 /* Reads bypass the cache while all of its memory is in use. */
-static void test_all_memory_in_use(void **state)
+TEST(test_all_memory_in_use)
 {
 	struct rsh_cache *c = cache_of(2);
 	struct made_file slow, f;
 	struct reader readers[2];
 	struct rsh_cache_stats s;
 
-	(void)state;
 	made_file_init(&slow, c, 1, 16 * BLOCK);
 	made_file_init(&f, c, 2, 16 * BLOCK);
 	slow.hold_back = true;
@@ -640,40 +618,11 @@ static void random_load(unsigned blocks)
 	rsh_cache_free(c);
 }
 
-static void test_bound(void **state)
+TEST(test_bound)
 {
 	static const unsigned blocks[] = { 3, 40, 100 };
 	const uint64_t first = numbers_seed();
 
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(3); i++)
 		random_load(blocks[(first + i) % 3]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_files),
-		cmocka_unit_test(test_many_files),
-		cmocka_unit_test(test_hits),
-		cmocka_unit_test(test_neighbours_are_loaded_together),
-		cmocka_unit_test(test_what_others_do_not_load),
-		cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_least_recently_used_goes),
-		cmocka_unit_test(test_spent_goes_first),
-		cmocka_unit_test(test_spent_and_read_again_stays),
-		cmocka_unit_test(test_no_memory),
-		cmocka_unit_test(test_prefetch),
-		cmocka_unit_test(test_memory_is_given_back),
-		cmocka_unit_test(test_small_files),
-		cmocka_unit_test(test_one_load_for_all),
-		cmocka_unit_test(test_one_failure_for_all),
-		cmocka_unit_test(test_crosswise),
-		cmocka_unit_test(test_slow_load_is_alone),
-		cmocka_unit_test(test_all_memory_in_use),
-		cmocka_unit_test(test_bound),
-	};
-
-	return cmocka_run_group_tests_name("cache_memory", tests, NULL, NULL);
 }

@@ -7,17 +7,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cache_support.h"
+#include "tests.h"
 
 #define BLOCK (64 * KIB)
 #define SIZE (BLOCK + 100)
@@ -308,11 +305,10 @@ static void reply_of_line(size_t i, struct reply *r)
 	r->n = lines[i].n;
 }
 
-static void every_line_to_every_command(void **state)
+TEST(every_line_to_every_command)
 {
 	struct reply r = { 0 };
 
-	(void)state;
 	for (size_t i = 0; i < N_LINES; i++) {
 		for (r.to = GET; r.to <= DELETE; r.to *= 2) {
 			bool good = lines[i].good_for & r.to;
@@ -325,11 +321,10 @@ static void every_line_to_every_command(void **state)
 	}
 }
 
-static void a_line_without_end(void **state)
+TEST(a_line_without_end)
 {
 	struct reply r = { .to = GET, .n = REPLY_MAX };
 
-	(void)state;
 	memset(r.bytes, 'x', r.n);
 	assert_false(goes_on_after(&r));
 }
@@ -372,7 +367,7 @@ static void reply_draw(struct numbers *x, struct reply *r)
 	}
 }
 
-static void replies_at_random(void **state)
+TEST(replies_at_random)
 {
 	const char *given = getenv("RSH_TEST_REPLIES");
 	const unsigned n = given ? (unsigned)strtoul(given, NULL, 10) :
@@ -381,7 +376,6 @@ static void replies_at_random(void **state)
 	unsigned used = 0;
 	struct reply r = { 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < n; i++) {
 		reply_draw(&x, &r);
 		goes_on_after(&r);
@@ -393,11 +387,5 @@ static void replies_at_random(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_line_to_every_command),
-		cmocka_unit_test(a_line_without_end),
-		cmocka_unit_test(replies_at_random),
-	};
-
-	return cmocka_run_group_tests(tests, start_server, NULL);
+	return unit_run(start_server, NULL);
 }

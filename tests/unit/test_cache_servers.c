@@ -3,9 +3,7 @@
  * they put there. */
 #include "config.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/clock.h"
+#include "tests.h"
 
 #define BLOCK (64 * KIB)
 #define N_BLOCKS 8
@@ -218,7 +215,7 @@ static void key_of(const char *dir, const char *text, struct rsh_value_key *key)
 		fail_msg("%s", err.text);
 }
 
-static void values(void **state)
+TEST(values)
 {
 	const struct rsh_value_key none = { 0 };
 	uint8_t digest[RSH_VALUE_DIGEST] = { 0 }, value[RSH_VALUE_HEADER + 8];
@@ -226,7 +223,6 @@ static void values(void **state)
 	char *dir = tree_make(), one[RSH_VALUE_NAME_MAX],
 	     two[RSH_VALUE_NAME_MAX];
 
-	(void)state;
 	value_is_what_was_sealed(&none);
 	key_of(dir, "0123456789abcdef0123456789abcdef", &a);
 	key_of(dir, "0123456789abcdef0123456789abcdeg", &b);
@@ -245,7 +241,7 @@ static void values(void **state)
 }
 
 /* Python's hmac has made it. */
-static void a_known_hmac(void **state)
+TEST(a_known_hmac)
 {
 	static const uint8_t wanted[] = {
 		0xbe, 0x64, 0x7a, 0xf5, 0x85, 0x31, 0x9e, 0x00,
@@ -257,7 +253,6 @@ static void a_known_hmac(void **state)
 	uint8_t digest[RSH_VALUE_DIGEST], value[RSH_VALUE_HEADER + 3];
 	struct rsh_value_key key;
 
-	(void)state;
 	memset(digest, 'd', sizeof(digest));
 	memcpy(value + RSH_VALUE_HEADER, "abc", 3);
 	key_of(dir, "0123456789abcdef0123456789abcdef", &key);
@@ -267,7 +262,7 @@ static void a_known_hmac(void **state)
 	tree_remove(dir);
 }
 
-static void lists(void **state)
+TEST(lists)
 {
 	static const char *const bad[] = {
 		"", ",", "a,", ":1", "a:", "a:0", "a:65536", "a:1x", "a:-1",
@@ -278,7 +273,6 @@ static void lists(void **state)
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(rsh_cache_servers_check(bad[i], &err),
 				 -EINVAL);
@@ -573,15 +567,12 @@ static void what_cannot_be_unpacked_is_refused(const struct memcached *m)
 	node_close(&n);
 }
 
-UNIT_TEST_NAME(nodes_share);
-
-static void nodes_share(void **state)
+TEST(nodes_share)
 {
 	struct memcached m;
 
-	(void)state;
 	if (why_not()) {
-		unit_skip(nodes_share_name, why_not());
+		unit_skip(why_not());
 		return;
 	}
 	memcached_start(&m);
@@ -606,16 +597,4 @@ static void nodes_share(void **state)
 	claims_of_one_that_failed_are_doubted(&m);
 	memcached_end(&m);
 	what_a_dead_server_had_others_get();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values),
-		cmocka_unit_test(a_known_hmac),
-		cmocka_unit_test(lists),
-		UNIT_TEST_MAY_SKIP(nodes_share),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "cache_support.h"
 #include "rsh/util/log.h"
+#include "tests.h"
 
 enum { N_READERS = 32, N_FILES = 12, N_CACHES = 2 };
 
@@ -356,13 +353,12 @@ static bool damage_was_met(struct stage *s)
 	return memory_was_short(s) && sum.hits_disk && sum.disk_rejected;
 }
 
-static void test_deletion_and_damage(void **state)
+TEST(test_deletion_and_damage)
 {
 	void *(*const others[])(void *) = { vandal_main, vandal_main };
 	struct stage *s = malloc(sizeof(*s));
 	char *dir = tree_make();
 
-	(void)state;
 	stage_begin(s, dir);
 	play(s, others, 2, damage_was_met);
 	assert_int_equal(s->failures, 0);
@@ -376,13 +372,12 @@ static bool loads_failed(struct stage *s)
 	return memory_was_short(s) && s->failures;
 }
 
-static void test_failing_loads(void **state)
+TEST(test_failing_loads)
 {
 	void *(*const others[])(void *) = { trouble_main, trouble_main };
 	struct stage *s = malloc(sizeof(*s));
 	char *dir = tree_make();
 
-	(void)state;
 	stage_begin(s, dir);
 	play(s, others, 2, loads_failed);
 	stage_end(s);
@@ -397,13 +392,12 @@ static bool directory_failed(struct stage *s)
 	return memory_was_short(s) && sum.hits_disk && sum.disk_errors;
 }
 
-static void test_vanishing_directory(void **state)
+TEST(test_vanishing_directory)
 {
 	void *(*const others[])(void *) = { thief_main };
 	struct stage *s = malloc(sizeof(*s));
 	char *dir = tree_make();
 
-	(void)state;
 	stage_begin(s, dir);
 	play(s, others, 1, directory_failed);
 	assert_int_equal(s->failures, 0);
@@ -425,16 +419,13 @@ static int full_disk_child(struct stage *s, char *dir)
 	return 0;
 }
 
-UNIT_TEST_NAME(test_full_disk);
-
-static void test_full_disk(void **state)
+TEST(test_full_disk)
 {
 	struct stage *s = malloc(sizeof(*s));
 	char *dir = tree_make();
 	int status;
 	pid_t pid;
 
-	(void)state;
 	fflush(stdout);
 	pid = fork();
 	assert_true(pid >= 0);
@@ -447,7 +438,7 @@ static void test_full_disk(void **state)
 	tree_remove(dir);
 	free(s);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		unit_skip(test_full_disk_name, "needs a mount namespace");
+		unit_skip("needs a mount namespace");
 	else
 		assert_int_equal(status, 0);
 }
@@ -471,7 +462,7 @@ static void *opener_main(void *arg)
 
 /* Steps are opened while the first transposed weights of another one are
  * read. */
-static void test_room_is_ceded(void **state)
+TEST(test_room_is_ceded)
 {
 	const struct rsh_cache_options opts = { .memory_bytes = MEMORY,
 						.block_bytes = BLOCK };
@@ -481,7 +472,6 @@ static void test_room_is_ceded(void **state)
 	unsigned n = 0;
 	pthread_t opener;
 
-	(void)state;
 	assert_int_not_equal(file, RSH_CACHE_FILE_NONE);
 	assert_int_equal(pthread_create(&opener, NULL, opener_main, c), 0);
 	while (rsh_cache_cede(c, 4 * KIB))
@@ -502,16 +492,8 @@ static void test_room_is_ceded(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_deletion_and_damage),
-		cmocka_unit_test(test_failing_loads),
-		cmocka_unit_test(test_vanishing_directory),
-		UNIT_TEST_MAY_SKIP(test_full_disk),
-		cmocka_unit_test(test_room_is_ceded),
-	};
-
 	/* The failures would be logged as such. */
 	if (rsh_log_to_file("/dev/null"))
 		return 1;
-	return cmocka_run_group_tests_name("cache_stress", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -2,15 +2,12 @@
 /* unit/test_cli_progress.c - how far a long command has come, as text. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "app/cli/commands.h"
+#include "tests.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -27,9 +24,8 @@ static void assert_line(uint64_t done, uint64_t total, double seconds,
 	assert_string_equal(text, expected);
 }
 
-static void test_plain_lines(void **state)
+TEST(test_plain_lines)
 {
-	(void)state;
 	assert_line(GIB, 4 * GIB, 2,
 		    "warm: 25% (1.0 GiB of 4.0 GiB), 512.0 MiB/s, 0:06 left");
 	assert_line(GIB, 101 * GIB, 100,
@@ -47,11 +43,10 @@ static void test_plain_lines(void **state)
 		    "warm: 0% (1 B of 1.0 EiB), 0 B/s, 100:00:00 left");
 }
 
-static void test_bar(void **state)
+TEST(test_bar)
 {
 	char text[600];
 
-	(void)state;
 	write_text(text, "warm", GIB, 4 * GIB, 2, 60);
 	assert_string_equal(text, "warm [=====>              ]  25%  "
 				  "512.0 MiB/s     0:06 left");
@@ -67,13 +62,12 @@ static void test_bar(void **state)
 	}
 }
 
-static void test_file(void **state)
+TEST(test_file)
 {
 	char said[100];
 	FILE *f = tmpfile();
 	struct rsh_progress *p = rsh_progress_start(f, "x", 10, false);
 
-	(void)state;
 	assert_non_null(p);
 	rsh_progress_add(p, 5);
 	rsh_progress_end(p);
@@ -83,23 +77,10 @@ static void test_file(void **state)
 	fclose(f);
 }
 
-static void test_quiet(void **state)
+TEST(test_quiet)
 {
-	(void)state;
 	assert_null(rsh_progress_start(stderr, "x", 10, true));
 	rsh_progress_add(NULL, 1);
 	rsh_progress_clear(NULL);
 	rsh_progress_end(NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain_lines),
-		cmocka_unit_test(test_bar),
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_quiet),
-	};
-
-	return cmocka_run_group_tests_name("cli_progress", tests, NULL, NULL);
 }

@@ -3,15 +3,12 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/app/printer.h"
+#include "tests.h"
 
 static void assert_shortened(const char *text, size_t n, const char *wanted)
 {
@@ -22,9 +19,8 @@ static void assert_shortened(const char *text, size_t n, const char *wanted)
 	free(s);
 }
 
-static void test_shorten(void **state)
+TEST(test_shorten)
 {
-	(void)state;
 	assert_shortened("abcdefghij", 10, "abcdefghij");
 	assert_shortened("abcdefghij", 9, "abc...hij");
 	assert_shortened("abcdefghij", 8, "ab...hij");
@@ -44,9 +40,8 @@ static void test_shorten(void **state)
 }
 
 /* The locale of the program does not matter. */
-static void test_width(void **state)
+TEST(test_width)
 {
-	(void)state;
 	assert_int_equal(rsh_text_width(""), 0);
 	assert_int_equal(rsh_text_width("\xc3\xa4z"), 2);
 	assert_int_equal(rsh_text_width("\xe5\xb1\x82" "a"), 3);
@@ -59,11 +54,10 @@ static void test_width(void **state)
 	assert_int_equal(rsh_text_fitting("abc", 9), 3);
 }
 
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
 	char text[32];
 
-	(void)state;
 	assert_string_equal(rsh_text_bytes(0, text, sizeof(text)), "0 B");
 	assert_string_equal(rsh_text_bytes(1023, text, sizeof(text)), "1023 B");
 	assert_string_equal(rsh_text_bytes(1024, text, sizeof(text)),
@@ -74,11 +68,10 @@ static void test_bytes(void **state)
 			    "16.0 EiB");
 }
 
-static void test_seconds(void **state)
+TEST(test_seconds)
 {
 	char text[32];
 
-	(void)state;
 	assert_string_equal(rsh_text_seconds(0.00025, text, sizeof(text)),
 			    "0.25 ms");
 	assert_string_equal(rsh_text_seconds(0.9, text, sizeof(text)),
@@ -131,12 +124,11 @@ static void print_all(struct rsh_printer *out)
 	rsh_json(out, "}");
 }
 
-static void test_json(void **state)
+TEST(test_json)
 {
 	struct rsh_printer out;
 	char *text;
 
-	(void)state;
 	rsh_printer_init_text(&out, 6, 0);
 	print_all(&out);
 	text = rsh_printer_take(&out);
@@ -155,13 +147,12 @@ static void test_json(void **state)
 	free(text);
 }
 
-static void test_sentences(void **state)
+TEST(test_sentences)
 {
 	const struct rsh_printer people = { .json = false };
 	struct rsh_printer out;
 	char *text;
 
-	(void)state;
 	rsh_printer_init_part(&out, &people);
 	print_all(&out);
 	text = rsh_printer_take(&out);
@@ -174,13 +165,12 @@ static void test_sentences(void **state)
 }
 
 /* What was printed of JSON is dropped if the command fails. */
-static void test_failure(void **state)
+TEST(test_failure)
 {
 	const struct rsh_printer json = { .json = true };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_printer out;
 
-	(void)state;
 	rsh_printer_init_text(&out, 6, 0);
 	rsh_json(&out, "{a:%", 1);
 	assert_int_equal(rsh_printer_end(&out, -EIO, &err), -EIO);
@@ -192,19 +182,4 @@ static void test_failure(void **state)
 	rsh_printer_init_part(&out, &json);
 	rsh_printer_put_part(NULL, &out);
 	rsh_printer_put_part(NULL, &out);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shorten),
-		cmocka_unit_test(test_width),
-		cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_seconds),
-		cmocka_unit_test(test_json),
-		cmocka_unit_test(test_sentences),
-		cmocka_unit_test(test_failure),
-	};
-
-	return cmocka_run_group_tests_name("cli_text", tests, NULL, NULL);
 }

@@ -7,20 +7,17 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <utime.h>
 
-#include <cmocka.h>
-
 #include "strategy_support.h"
 #include "rsh/contents/contents.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define ROWS 6
 #define COLUMNS 40
@@ -177,22 +174,20 @@ static const struct record network[] = {
 #define NETWORK(mesh, up, norm) STAGE("0", mesh, up, norm)
 #define RIGHT NETWORK("[2,4]", "[0,-1]", "[-1]")
 
-static void test_right(void **state)
+TEST(test_right)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, RIGHT);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
 	end(&j);
 }
 
-static void test_wrong_mesh(void **state)
+TEST(test_wrong_mesh)
 {
 	struct job j;
 
-	(void)state;
 	for (int full = 0; full < 2; full++) {
 		begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 		assert_int_equal(check(&j, full ? RSH_CHECK_FULL :
@@ -208,11 +203,10 @@ static void test_wrong_mesh(void **state)
 	}
 }
 
-static void test_too_fine(void **state)
+TEST(test_too_fine)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NETWORK("[8]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "ranks 0 and 4 should hold different slices, but their "
@@ -220,11 +214,10 @@ static void test_too_fine(void **state)
 	end(&j);
 }
 
-static void test_swapped(void **state)
+TEST(test_swapped)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 	j.dst = make_strategy(j.names, "dst.json", RIGHT);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
@@ -233,11 +226,10 @@ static void test_swapped(void **state)
 	end(&j);
 }
 
-static void test_too_few_ranks(void **state)
+TEST(test_too_few_ranks)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NETWORK("[4]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "8 ranks have a checkpoint of epoch 1 step 5, but "
@@ -255,11 +247,10 @@ static void test_too_few_ranks(void **state)
 }
 
 /* Some stages' files of a pipeline's, and no guess where ranks are lost. */
-static void test_too_few_stages(void **state)
+TEST(test_too_few_stages)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NETWORK("[2]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "a pipeline of 4 stages, the strategy files of stages "
@@ -272,7 +263,7 @@ static void test_too_few_stages(void **state)
 }
 
 /* Four of eight ranks have saved a newer step, and the strategy is of four. */
-static void test_half_written(void **state)
+TEST(test_half_written)
 {
 	static const struct record cut_by_8[] = {
 		{ "up.weight", ROWS, each, NUMBERS },
@@ -295,7 +286,6 @@ static void test_half_written(void **state)
 		{ cut_by_8, cut_by_4, false }, /* it went on with four ranks */
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		struct job j;
 
@@ -315,11 +305,10 @@ static void test_half_written(void **state)
 }
 
 /* The ranks that are asked for are the file's, whatever stage it is of. */
-static void test_lone_stage(void **state)
+TEST(test_lone_stage)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NULL);
 	j.src = make_strategy(j.names, "src.json", STAGE("1", "[2,4]", "[0,-1]",
 						      "[-1]"));
@@ -348,7 +337,7 @@ static void test_lone_stage(void **state)
 	end(&j);
 }
 
-static void test_unsharded(void **state)
+TEST(test_unsharded)
 {
 	static const struct record same[] = {
 		{ "up.weight", ROWS, whole, NUMBERS },
@@ -357,7 +346,6 @@ static void test_unsharded(void **state)
 	};
 	struct job j;
 
-	(void)state;
 	begin(&j, 5, same, NULL);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	end(&j);
@@ -369,7 +357,7 @@ static void test_unsharded(void **state)
 }
 
 /* What replicas keep for themselves is a line in the log. */
-static void test_private(void **state)
+TEST(test_private)
 {
 	static const struct record own[] = {
 		{ "up.weight", ROWS, mod4, NUMBERS },
@@ -381,7 +369,6 @@ static void test_private(void **state)
 	};
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, own, FILE_OF("0", LAYOUT("up.weight", "[2,4]", "[0,-1]") ","
 				  LAYOUT("bn.gamma", "[2,4]", "[-1]") ","
 				  LAYOUT("bn.moving_mean", "[2,4]", "[-1]") ","
@@ -395,7 +382,7 @@ static void test_private(void **state)
 }
 
 /* A weight that its strategy calls replicated is none of these. */
-static void test_one_wrong_layout(void **state)
+TEST(test_one_wrong_layout)
 {
 	static const struct record vocabulary[] = {
 		{ "up.weight", ROWS, mod4, NUMBERS },
@@ -411,7 +398,6 @@ static void test_one_wrong_layout(void **state)
 					 "[-1,-1]"));
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, vocabulary, fmt);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "parameter emb.embedding_table");
@@ -421,7 +407,7 @@ static void test_one_wrong_layout(void **state)
 
 /* Experts that began as copies of one are right, and so is what is constant;
  * the same bytes in what does not repeat itself are not. */
-static void test_copies(void **state)
+TEST(test_copies)
 {
 	struct record experts[] = {
 		{ "up.weight", ROWS, mod4, NUMBERS },
@@ -436,7 +422,6 @@ static void test_copies(void **state)
 					  "[1,-1]"));
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, experts, json);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	end(&j);
@@ -448,7 +433,7 @@ static void test_copies(void **state)
 }
 
 /* Two flags a rank are soon the same on several. */
-static void test_flags(void **state)
+TEST(test_flags)
 {
 	static const struct record masks[] = {
 		{ "causal.mask", 1, each, FLAGS },
@@ -457,7 +442,6 @@ static void test_flags(void **state)
 	};
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, masks,
 	      FILE_OF("0", LAYOUT("causal.mask", "[8]", "[0,-1]") ","
 		      LAYOUT("window.mask", "[8]", "[0,-1]")));
@@ -467,7 +451,7 @@ static void test_flags(void **state)
 
 /* Heads of keys and values that are repeated for more ranks are right as long as
  * others bear the strategy out. */
-static void test_repeated_heads(void **state)
+TEST(test_repeated_heads)
 {
 	struct record heads[] = {
 		{ "wq.weight", ROWS, mod4, NUMBERS },
@@ -484,7 +468,6 @@ static void test_repeated_heads(void **state)
 				   LAYOUT("wv.bias", "[2,4]", "[0]"));
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, heads, json);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	end(&j);
@@ -495,11 +478,10 @@ static void test_repeated_heads(void **state)
 }
 
 /* Ranks whose files are gone are compared by others. */
-static void test_lost_files(void **state)
+TEST(test_lost_files)
 {
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 	lose(&j, 0);
 	lose(&j, 2);
@@ -508,11 +490,10 @@ static void test_lost_files(void **state)
 }
 
 /* Any two ranks are lost, so that none may have all its neighbours. */
-static void test_two_lost(void **state)
+TEST(test_two_lost)
 {
 	struct job j;
 
-	(void)state;
 	for (unsigned pair = 0; pair < 64; pair++) {
 		begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 		lose(&j, pair / 8);
@@ -526,7 +507,7 @@ static void test_two_lost(void **state)
 }
 
 /* 64 ranks, and for each stride a wrong mesh. */
-static void test_any_stride(void **state)
+TEST(test_any_stride)
 {
 	static const struct record cut[] = {
 		{ "a.weight", ROWS, div4, NUMBERS },
@@ -536,7 +517,6 @@ static void test_any_stride(void **state)
 	char json[512];
 	struct job j;
 
-	(void)state;
 	begin(&j, 64, cut, NULL);
 	for (unsigned inner = 1; inner <= 64; inner *= 2) {
 		bool right = inner == 4;
@@ -567,12 +547,11 @@ static void age(const char *tree, unsigned n_ranks)
 }
 
 /* What was written lately is not remembered, nor what was refused. */
-static void test_not_remembered(void **state)
+TEST(test_not_remembered)
 {
 	char *cache = tree_make();
 	struct job j;
 
-	(void)state;
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 	age(j.tree, 8);
 	for (int i = 0; i < 2; i++)
@@ -584,27 +563,6 @@ static void test_not_remembered(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_right),
-		cmocka_unit_test(test_wrong_mesh),
-		cmocka_unit_test(test_too_fine),
-		cmocka_unit_test(test_swapped),
-		cmocka_unit_test(test_too_few_ranks),
-		cmocka_unit_test(test_too_few_stages),
-		cmocka_unit_test(test_half_written),
-		cmocka_unit_test(test_lone_stage),
-		cmocka_unit_test(test_unsharded),
-		cmocka_unit_test(test_private),
-		cmocka_unit_test(test_one_wrong_layout),
-		cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_flags),
-		cmocka_unit_test(test_repeated_heads),
-		cmocka_unit_test(test_lost_files),
-		cmocka_unit_test(test_two_lost),
-		cmocka_unit_test(test_any_stride),
-		cmocka_unit_test(test_not_remembered),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -3,13 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/strategy/partition.h"
 #include "rsh/contents/infer.h"
@@ -17,6 +13,7 @@
 #include "rsh/util/log.h"
 #include "rsh/wire/ckpt.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define MAX_RANKS 160
 #define MAX_TENSORS 24
@@ -164,12 +161,11 @@ static struct tensor *add_tensor(struct tree *t, const char *name,
 /* ---- tests ---- */
 
 /* Random meshes and cuts, of which 64 ranks or a part are compared. */
-static void test_random_trees(void **state)
+TEST(test_random_trees)
 {
 	static const unsigned sizes[] = { 1, 2, 6, 8, 8, 12, 16, 64, 96, 128 };
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(30); i++) {
 		struct tree *t = calloc(1, sizeof(*t));
 		unsigned n_asked = 0;
@@ -211,9 +207,8 @@ static int remember(void *ctx, const struct rsh_inferred *got)
 	return 0;
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(20); i++) {
 		struct tree *t = calloc(1, sizeof(*t));
 		char *path, said[64] = "";
@@ -238,12 +233,11 @@ static void test_order(void **state)
 }
 
 /* Where the first block is constant others are read, but not for ever. */
-static void test_simple_contents(void **state)
+TEST(test_simple_contents)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 	unsigned n_simple = 0;
 
-	(void)state;
 	t->n_ranks = 4;
 	for (unsigned k = 0; k < 16; k++) {
 		char name[16];
@@ -272,11 +266,10 @@ static void test_simple_contents(void **state)
 	tree_clear(t);
 }
 
-static void test_callback_stops_it(void **state)
+TEST(test_callback_stops_it)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 
-	(void)state;
 	t->n_ranks = 2;
 	for (unsigned k = 0; k < 8; k++) {
 		char name[2] = { (char)('a' + k), '\0' };
@@ -302,12 +295,11 @@ static int count_failed(void *ctx, const struct rsh_inferred *got)
 	return 0;
 }
 
-static void test_unreadable(void **state)
+TEST(test_unreadable)
 {
 	struct tree *t = calloc(1, sizeof(*t));
 	unsigned n = 0;
 
-	(void)state;
 	t->n_ranks = 4;
 	add_tensor(t, "a", 64);
 	tree_save(t);
@@ -321,14 +313,6 @@ static void test_unreadable(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random_trees),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_simple_contents),
-		cmocka_unit_test(test_callback_stops_it),
-		cmocka_unit_test(test_unreadable),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("contents_infer", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

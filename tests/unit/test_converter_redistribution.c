@@ -95,9 +95,8 @@ static void assert_lists(const struct rsh_redistribution *r, const char *want)
 	}
 }
 
-static void known_lists(void **state)
+TEST(known_lists)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
 		const struct vector *v = &vectors[i];
 		struct rsh_redistribution *r;
@@ -115,12 +114,11 @@ static void known_lists(void **state)
 	}
 }
 
-static void marks_are_kept_and_bounded(void **state)
+TEST(marks_are_kept_and_bounded)
 {
 	struct rsh_redistribution *r;
 	bool keys[4] = { false, true, false, false };
 
-	(void)state;
 	assert_int_equal(plan(LAYOUT("w", "[4]", "[0]"), NULL, NULL, 1,
 			      RSH_GRID_RUNTIME, &r), 0);
 	rsh_redistribution_keys(r, 0, keys, 3);
@@ -129,7 +127,7 @@ static void marks_are_kept_and_bounded(void **state)
 }
 
 /* An expanded map is planned as the nested one is. */
-static void expanded_maps_are_planned(void **state)
+TEST(expanded_maps_are_planned)
 {
 	static const char expanded[] =
 		SHAPED("w", "[2,4]", "[1,0,-1]", "[2,8,6]");
@@ -137,7 +135,6 @@ static void expanded_maps_are_planned(void **state)
 	static const char dst[] = LAYOUT("w", "[4]", "[0,-1]");
 	struct rsh_redistribution *a, *b;
 
-	(void)state;
 	assert_int_equal(plan(expanded, dst, DIMS(16, 6), RSH_GRID_RUNTIME, &a),
 			 0);
 	assert_int_equal(plan(nested, dst, DIMS(16, 6), RSH_GRID_RUNTIME, &b),
@@ -152,7 +149,7 @@ static void expanded_maps_are_planned(void **state)
 	rsh_redistribution_free(b);
 }
 
-static void what_the_converter_refuses(void **state)
+TEST(what_the_converter_refuses)
 {
 	static const struct vector refused[] = {
 		/* 8 and 6 devices */
@@ -170,7 +167,6 @@ static void what_the_converter_refuses(void **state)
 		{ LAYOUT("w", "[4]", "[0]"), NULL, RSH_MAX_DIMS + 1, "" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		struct rsh_redistribution *r;
 		const struct vector *v = &refused[i];
@@ -182,14 +178,13 @@ static void what_the_converter_refuses(void **state)
 
 /* Where the converter misplaces a shard its list follows its own mesh; planned
  * where the slices really are it is another. */
-static void misplaced_shard_is_planned_by_rule(void **state)
+TEST(misplaced_shard_is_planned_by_rule)
 {
 	static const char src[] = SHARD("w", "[2,2,2]", "[0,1]", "4", "2");
 	static const char dst[] = LAYOUT("w", "[2,2,2]", "[0,-1]");
 	struct rsh_redistribution *r;
 	char text[512];
 
-	(void)state;
 	assert_int_equal(plan(src, dst, NULL, 2, RSH_GRID_CONVERTER, &r), 0);
 	assert_string_equal(keys_text(r, 0, text, sizeof(text)),
 			    "[7,6,5,4,3,2,1,0]");
@@ -259,30 +254,15 @@ static bool check_pair(const json_t *pair, size_t number)
 	return rc == 0;
 }
 
-static void recorded_lists(void **state)
+TEST(recorded_lists)
 {
 	json_t *root = load_recorded();
 	size_t i, planned = 0;
 	json_t *pair;
 
-	(void)state;
 	json_array_foreach(root, i, pair)
 		planned += check_pair(pair, i);
 	printf("# %zu pairs, of which the converter plans %zu\n", i, planned);
 	assert_true(planned >= 200);
 	json_decref(root);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_lists),
-		cmocka_unit_test(marks_are_kept_and_bounded),
-		cmocka_unit_test(expanded_maps_are_planned),
-		cmocka_unit_test(what_the_converter_refuses),
-		cmocka_unit_test(misplaced_shard_is_planned_by_rule),
-		cmocka_unit_test(recorded_lists),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,18 +5,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "copy/copy_i.h"
 #include "rsh/util/files.h"
+#include "tests.h"
 
 /* Hashes are held against the plain function, whatever the layer takes. */
 #undef XXH3_64bits
@@ -39,11 +36,10 @@ static const struct rsh_manifest_record records[] = {
 };
 #define N_RECORDS (sizeof(records) / sizeof(records[0]))
 
-static void test_digest(void **state)
+TEST(test_digest)
 {
 	uint8_t data[FILE_BYTES];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 31 >> 3);
 	for (size_t step = 1; step <= FILE_BYTES; step += step < 8 ? 1 : 37) {
@@ -79,7 +75,7 @@ static int file_of(const char *text, size_t len)
 	return fd;
 }
 
-static void test_lines(void **state)
+TEST(test_lines)
 {
 	const char text[] = "one\n\n\ntwo\nthree";
 	int fd = file_of(text, sizeof(text) - 1);
@@ -87,7 +83,6 @@ static void test_lines(void **state)
 	const char *line;
 	size_t len;
 
-	(void)state;
 	rsh_lines_init(&l, fd, "f");
 	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 1);
 	assert_true(len == 3 && memcmp(line, "one", 3) == 0 && l.begin == 0);
@@ -101,7 +96,7 @@ static void test_lines(void **state)
 	close(fd);
 }
 
-static void test_long_lines(void **state)
+TEST(test_long_lines)
 {
 	const size_t n = 1000003; /* several reads */
 	char *text = malloc(2 * n);
@@ -110,7 +105,6 @@ static void test_long_lines(void **state)
 	size_t len;
 	int fd;
 
-	(void)state;
 	assert_non_null(text);
 	memset(text, 'a', n);
 	memset(text + n, 'b', n);
@@ -129,7 +123,7 @@ static void test_long_lines(void **state)
 	free(text);
 }
 
-static void test_endless_line(void **state)
+TEST(test_endless_line)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	int fd = file_of("", 0);
@@ -137,7 +131,6 @@ static void test_endless_line(void **state)
 	const char *line;
 	size_t len;
 
-	(void)state;
 	/* A hole: zeros without an end. */
 	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
 	rsh_lines_init(&l, fd, "f");
@@ -185,7 +178,7 @@ static bool is_there(const struct place *p, const char *name)
 	return faccessat(p->fd, name, F_OK, 0) == 0;
 }
 
-static void test_commit(void **state)
+TEST_WITH(test_commit, make_place, remove_place)
 {
 	const struct place *p = *state;
 	struct rsh_temp t;
@@ -204,7 +197,7 @@ static void test_commit(void **state)
 	assert_true(is_there(p, "name"));
 }
 
-static void test_the_living_are_left_alone(void **state)
+TEST_WITH(test_the_living_are_left_alone, make_place, remove_place)
 {
 	const struct place *p = *state;
 	struct rsh_temp t, other;
@@ -217,7 +210,7 @@ static void test_the_living_are_left_alone(void **state)
 	assert_false(is_there(p, t.name));
 }
 
-static void test_the_dead_are_swept(void **state)
+TEST_WITH(test_the_dead_are_swept, make_place, remove_place)
 {
 	const struct place *p = *state;
 	struct rsh_temp t;
@@ -233,22 +226,4 @@ static void test_the_dead_are_swept(void **state)
 	}
 	rsh_temp_drop(&t);
 	assert_false(is_there(p, t.name));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_digest),
-		cmocka_unit_test(test_lines),
-		cmocka_unit_test(test_long_lines),
-		cmocka_unit_test(test_endless_line),
-		cmocka_unit_test_setup_teardown(test_commit, make_place,
-						remove_place),
-		cmocka_unit_test_setup_teardown(test_the_living_are_left_alone,
-						make_place, remove_place),
-		cmocka_unit_test_setup_teardown(test_the_dead_are_swept,
-						make_place, remove_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +21,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "app/daemon/daemon_i.h"
 #include "rsh/app/control_client.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
+#include "tests.h"
 
 static char *log_path;
 static char *tree;
@@ -65,12 +62,11 @@ static void start(struct rsh_daemon *d)
 	assert_int_equal(rsh_daemon_start(d), 0);
 }
 
-static void test_serves(void **state)
+TEST(test_serves)
 {
 	struct rsh_daemon d;
 	int status;
 
-	(void)state;
 	start(&d);
 	if (d.child == 0) {
 		rsh_daemon_ready(&d, false);
@@ -90,13 +86,12 @@ static bool is_null(int fd)
 	       st.st_rdev == null.st_rdev;
 }
 
-static void test_detaches(void **state)
+TEST(test_detaches)
 {
 	struct rsh_daemon d;
 	char cwd[16];
 	int status;
 
-	(void)state;
 	start(&d);
 	if (d.child == 0) {
 		bool good;
@@ -116,11 +111,10 @@ static void test_detaches(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void test_fails(void **state)
+TEST(test_fails)
 {
 	struct rsh_daemon d;
 
-	(void)state;
 	start(&d);
 	if (d.child == 0)
 		_exit(RSH_EXIT_INPUT);
@@ -131,14 +125,13 @@ static void test_fails(void **state)
 }
 
 /* What goes wrong between detaching and serving is seen by the parent's. */
-static void test_fails_late(void **state)
+TEST(test_fails_late)
 {
 	int saved = dup(2), fd;
 	struct rsh_daemon d;
 	char path[256], text[64] = "";
 	FILE *f;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/stderr", tree);
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_int_equal(dup2(fd, 2), 2);
@@ -158,11 +151,10 @@ static void test_fails_late(void **state)
 	assert_string_equal(text, "a reason\n");
 }
 
-static void test_dies(void **state)
+TEST(test_dies)
 {
 	struct rsh_daemon d;
 
-	(void)state;
 	start(&d);
 	if (d.child == 0) {
 		raise(SIGKILL);
@@ -172,11 +164,10 @@ static void test_dies(void **state)
 	assert_true(logged("ended by signal 9"));
 }
 
-static void test_ends_too_early(void **state)
+TEST(test_ends_too_early)
 {
 	struct rsh_daemon d;
 
-	(void)state;
 	start(&d);
 	if (d.child == 0)
 		_exit(0);
@@ -184,11 +175,10 @@ static void test_ends_too_early(void **state)
 	assert_true(logged("was stopped before"));
 }
 
-static void test_mount_does_not_answer(void **state)
+TEST(test_mount_does_not_answer)
 {
 	struct rsh_daemon d;
 
-	(void)state;
 	start(&d);
 	if (d.child == 0) {
 		rsh_daemon_ready(&d, false);
@@ -203,13 +193,12 @@ static void test_mount_does_not_answer(void **state)
 }
 
 /* Whoever kills the waiting command does not get a mount later on. */
-static void test_parent_dies(void **state)
+TEST(test_parent_dies)
 {
 	int alive[2];
 	pid_t parent;
 	char c;
 
-	(void)state;
 	assert_int_equal(pipe(alive), 0);
 	parent = fork();
 	if (parent == 0) {
@@ -297,9 +286,8 @@ static int calls_in_filter(bool internet, bool datagrams)
 	return 0;
 }
 
-static void test_calls_are_refused(void **state)
+TEST(test_calls_are_refused)
 {
-	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		const pid_t pid = fork();
 		int status;
@@ -354,9 +342,8 @@ static bool may_be_another(void)
 	return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-static void test_asks_as_user(void **state)
+TEST(test_asks_as_user)
 {
-	(void)state;
 	if (!may_be_another())
 		skip();
 	for (int with_group = 0; with_group < 2; with_group++) {
@@ -373,19 +360,5 @@ static void test_asks_as_user(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_serves),
-		cmocka_unit_test(test_detaches),
-		cmocka_unit_test(test_fails),
-		cmocka_unit_test(test_fails_late),
-		cmocka_unit_test(test_dies),
-		cmocka_unit_test(test_ends_too_early),
-		cmocka_unit_test(test_mount_does_not_answer),
-		cmocka_unit_test(test_parent_dies),
-		cmocka_unit_test(test_calls_are_refused),
-		cmocka_unit_test(test_asks_as_user),
-	};
-
-	return cmocka_run_group_tests_name("cli_daemon", tests, setup,
-					   teardown);
+	return unit_run(setup, teardown);
 }

@@ -290,9 +290,8 @@ static const struct plain {
 #define N_PLAIN (sizeof(plain) / sizeof(*plain))
 
 /* Every set from every other one. */
-static void test_plain_sets(void **state)
+TEST(test_plain_sets)
 {
-	(void)state;
 	for (size_t s = 0; s < N_PLAIN; s++)
 		for (size_t t = 0; t < N_PLAIN; t++) {
 			bool uneven = strstr(plain[t].name, "pp3") && s != t;
@@ -311,9 +310,8 @@ static void test_plain_sets(void **state)
 
 /* What the source alone tells is enough where neither sizes nor the order of
  * parameters are asked for. */
-static void test_without_shapes(void **state)
+TEST(test_without_shapes)
 {
-	(void)state;
 	DERIVES("mp8", "dp2mp4", false, MESH("dp=2,mp=4"));
 	DERIVES("dp2mp2", "mp8", false, MESH("mp=8"));
 	DERIVES("dp4mp2_opt", "pp2dp2mp2", false, MESH("dp=2,mp=2,pp=2"),
@@ -332,9 +330,8 @@ static void test_without_shapes(void **state)
 }
 
 /* States are as large as their parameters, if no checkpoint has them. */
-static void test_weights_alone(void **state)
+TEST(test_weights_alone)
 {
-	(void)state;
 	missing = "adam_";
 	DERIVES("mp8", "dp4mp2_opt", true, MESH("dp=4,mp=2"), OPT("-1"));
 	missing = NULL;
@@ -343,7 +340,7 @@ static void test_weights_alone(void **state)
 }
 
 /* Every set is what it becomes for its own mesh. */
-static void test_same_mesh(void **state)
+TEST(test_same_mesh)
 {
 	static const struct {
 		const char *name, *mesh, *src_mesh;
@@ -368,7 +365,6 @@ static void test_same_mesh(void **state)
 		{ "mp4_vocab", "mp=4", NULL },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++)
 		for (int shapes = 0; shapes < 2; shapes++)
 			assert_derives(sets[i].name, sets[i].name, shapes,
@@ -379,9 +375,8 @@ static void test_same_mesh(void **state)
 }
 
 /* Jobs that differ in more than the mesh: rules say in what. */
-static void test_rules(void **state)
+TEST(test_rules)
 {
-	(void)state;
 	DERIVES("dp2mp4", "mp4_vocab", true, MESH("mp=4"),
 		SPLIT("^emb\\.=0:mp"));
 	DERIVES("mp4_vocab", "mp8", true, MESH("mp=8"),
@@ -397,9 +392,8 @@ static void test_rules(void **state)
 		AXES("(up|down)\\.weight=dp,x,y"));
 }
 
-static void test_unsharded(void **state)
+TEST(test_unsharded)
 {
-	(void)state;
 	DERIVES(NULL, "dp2mp4", true, MESH("dp=2,mp=4"),
 		SPLIT("^(head|blocks.*(qkv|up))=0:mp"),
 		SPLIT("blocks.*(proj|down)\\.weight=1:mp"));
@@ -408,12 +402,11 @@ static void test_unsharded(void **state)
 }
 
 /* LLaMA exempts its norms from the optimizer shard. */
-static void test_llama(void **state)
+TEST(test_llama)
 {
 	static const char vocab[] = "^(model\\.tok_embeddings|lm_head)\\.";
 	char split[128], whole[128];
 
-	(void)state;
 	snprintf(split, sizeof(split), "%s=0:mp", vocab);
 	snprintf(whole, sizeof(whole), "%s=0:none", vocab);
 	DERIVES("mf_dp2mp4", "mf_dp4mp2_opt", true, MESH("dp=4,mp=2"),
@@ -437,18 +430,16 @@ static void test_llama(void **state)
 }
 
 /* Layout objects keep mesh axes of size 1, here that of cp. */
-static void test_kept_meshes(void **state)
+TEST(test_kept_meshes)
 {
-	(void)state;
 	DERIVES("mf_qwen3_dp2mp4", "mf_qwen3_dp4mp2_opt", true,
 		MESH("dp=4,cp=1,mp=2"), OPT("-1"));
 	DERIVES("mf_qwen3_dp4mp2_opt", "mf_qwen3_dp2mp4", false,
 		MESH("dp=2,mp=4"), OPT("0"));
 }
 
-static void test_experts(void **state)
+TEST(test_experts)
 {
-	(void)state;
 	DERIVES("mf_dsv3_dp2mp4ep8", "mf_dsv3_dp4mp2ep2_opt", true,
 		MESH("dp=4,mp=2,ep=2"), OPT("-1"));
 	DERIVES("mf_dsv3_dp4mp2ep2_opt", "mf_dsv3_dp2mp4ep8", false,
@@ -482,7 +473,7 @@ static void assert_becomes(const struct job *j, const char *name,
 }
 
 /* Six rows could not be cut for 8 ranks: exempt, or just too few? */
-static void test_once_too_small(void **state)
+TEST(test_once_too_small)
 {
 	static const struct option include[] = { MESH("dp=2"),
 						 INCLUDE("q_layernorm"),
@@ -492,7 +483,6 @@ static void test_once_too_small(void **state)
 		"adam_m.decoder.layers.2.self_attention.q_layernorm.weight";
 	struct job j;
 
-	(void)state;
 	REFUSES("mf_qwen3_dp4mp2_opt", true,
 		"use --opt-include or --opt-exclude", MESH("dp=2"));
 	assert_int_equal(job_run(&j, "mf_qwen3_dp4mp2_opt",
@@ -513,9 +503,8 @@ static void test_once_too_small(void **state)
 }
 
 /* What the source does not determine is not made up. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
-	(void)state;
 	REFUSES("dp2mp2", true, "no mesh is given", OPT("0"));
 	REFUSES("dp4", true, "what mp=2 would split is not known",
 		MESH("dp=2,mp=2"));
@@ -544,23 +533,4 @@ static void test_refused(void **state)
 		DROP("."));
 	REFUSES("dp2mp4", true, "do not multiply to the 12 ranks",
 		MESH("dp=2,cp=3,mp=2"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain_sets),
-		cmocka_unit_test(test_without_shapes),
-		cmocka_unit_test(test_weights_alone),
-		cmocka_unit_test(test_same_mesh),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_unsharded),
-		cmocka_unit_test(test_llama),
-		cmocka_unit_test(test_kept_meshes),
-		cmocka_unit_test(test_experts),
-		cmocka_unit_test(test_once_too_small),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,9 +69,8 @@ static void assert_finds(const char *const *jsons, uint32_t n,
 #define FINDS(...) (const char *const[]){ __VA_ARGS__, NULL }
 #define NOTHING (const char *const[]){ NULL }
 
-static void test_good(void **state)
+TEST(test_good)
 {
-	(void)state;
 	assert_finds(FILES(FILE_OF("0", LAYOUT("w", "[2,2]", "[0,-1]"))),
 		     NOTHING);
 	/* Shared by two stages in the same way. */
@@ -85,9 +84,8 @@ static void test_good(void **state)
 }
 
 /* All of them are told, not the first alone. */
-static void test_items(void **state)
+TEST(test_items)
 {
-	(void)state;
 	assert_finds(
 		FILES(FILE_OF("0", LAYOUT("w", "[2,2]", "[0,-1]") ","
 			      LAYOUT("b", "[8]", "[0]") ","
@@ -102,9 +100,8 @@ static void test_items(void **state)
 		      "a.json: parameter z: dimension 0 of size 9"));
 }
 
-static void test_stages(void **state)
+TEST(test_stages)
 {
-	(void)state;
 	assert_finds(FILES(FILE_OF("0", LAYOUT("w", "[4]", "[0]")),
 			   FILE_OF("2", LAYOUT("v", "[4]", "[0]"))),
 		     FINDS("job: pipeline stage 1 is missing"));
@@ -119,9 +116,8 @@ static void test_stages(void **state)
 		     FINDS("b.json: parameter w has a mesh of 8 devices"));
 }
 
-static void test_merged(void **state)
+TEST(test_merged)
 {
-	(void)state;
 	assert_finds(FILES(FILE_OF("0", LAYOUT("0-w", "[4]", "[0]") ","
 				   LAYOUT("2-v", "[4]", "[0]"))),
 		     FINDS("job: pipeline stage 1 is missing"));
@@ -129,7 +125,7 @@ static void test_merged(void **state)
 		     FINDS("names with \"-\""));
 }
 
-static void test_shapes(void **state)
+TEST(test_shapes)
 {
 	const struct tensor tensors[] = {
 		{ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
@@ -145,21 +141,7 @@ static void test_shapes(void **state)
 	};
 	struct findings f = check(json, 1, tensors);
 
-	(void)state;
 	assert_int_equal(f.n, 2);
 	assert_non_null(strstr(f.text, "parameter 0-w: dimension 0 of size 6"));
 	assert_non_null(strstr(f.text, "parameter 0-v: its expanded tensor"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_good),
-		cmocka_unit_test(test_items),
-		cmocka_unit_test(test_stages),
-		cmocka_unit_test(test_merged),
-		cmocka_unit_test(test_shapes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

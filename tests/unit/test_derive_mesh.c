@@ -5,12 +5,11 @@
 #include "rsh/strategy/derive.h"
 #include "rsh/strategy/mesh.h"
 
-static void test_mesh(void **state)
+TEST(test_mesh)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_mesh m;
 
-	(void)state;
 	assert_int_equal(rsh_mesh_parse("dp=2,tp=4,pp=3,ep=8", &m, &err), 0);
 	assert_int_equal(m.n, 4);
 	assert_int_equal(rsh_mesh_size(&m, "dp"), 2);
@@ -23,7 +22,7 @@ static void test_mesh(void **state)
 	assert_int_equal(rsh_mesh_stage_ranks(&m), 8);
 }
 
-static void test_bad_mesh(void **state)
+TEST(test_bad_mesh)
 {
 	static const char *const bad[] = {
 		"", "dp", "dp=", "dp=0", "dp=-1", "dp=2,", ",dp=2", "=2",
@@ -34,7 +33,6 @@ static void test_bad_mesh(void **state)
 	};
 	struct rsh_mesh m;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 
@@ -49,7 +47,7 @@ struct text {
 	const char *text;
 };
 
-static void test_rules(void **state)
+TEST(test_rules)
 {
 	static const struct text good[] = {
 		{ RSH_DERIVE_MESH, "dp=2" },
@@ -68,7 +66,6 @@ static void test_rules(void **state)
 	};
 	struct rsh_derive_options *o = rsh_derive_options_new();
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 
@@ -79,7 +76,7 @@ static void test_rules(void **state)
 	rsh_derive_options_free(o);
 }
 
-static void test_bad_rules(void **state)
+TEST(test_bad_rules)
 {
 	static const struct text bad[] = {
 		{ RSH_DERIVE_MESH, "dp" },
@@ -104,7 +101,6 @@ static void test_bad_rules(void **state)
 	};
 	struct rsh_derive_options *o = rsh_derive_options_new();
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 
@@ -114,16 +110,4 @@ static void test_bad_rules(void **state)
 		assert_true(err.text[0]);
 	}
 	rsh_derive_options_free(o);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mesh),
-		cmocka_unit_test(test_bad_mesh),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_bad_rules),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

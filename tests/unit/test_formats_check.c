@@ -83,9 +83,8 @@ static const struct {
 };
 #define N_FILES (sizeof(files) / sizeof(files[0]))
 
-static void test_whole(void **state)
+TEST(test_whole)
 {
-	(void)state;
 	for (size_t i = 0; i < N_FILES; i++) {
 		struct buffer b = load_file(files[i].name);
 		struct rsh_byte_source src = buffer_source(&b);
@@ -114,9 +113,8 @@ static void must_fail(const char *name, check_fn *check,
 	buffer_free(&copy);
 }
 
-static void test_truncated_everywhere(void **state)
+TEST(test_truncated_everywhere)
 {
-	(void)state;
 	for (size_t i = 0; i < N_FILES; i++) {
 		struct buffer b = load_file(files[i].name);
 		const size_t n = b.len;
@@ -144,9 +142,8 @@ static void zero_from_everywhere(const char *name, check_fn *check)
 	buffer_free(&b);
 }
 
-static void test_zeroed_from_everywhere(void **state)
+TEST(test_zeroed_from_everywhere)
 {
-	(void)state;
 	zero_from_everywhere("unit/data/torch.pt", check_torch);
 	zero_from_everywhere("unit/data/torch_zip64.pt", check_torch);
 	zero_from_everywhere("unit/data/bundle.index", check_tf);
@@ -176,9 +173,8 @@ static size_t count_passes(const char *name, check_fn *check)
 	return passed;
 }
 
-static void test_flipped_bits(void **state)
+TEST(test_flipped_bits)
 {
-	(void)state;
 	for (size_t i = 0; i < N_FILES; i++) {
 		struct buffer b = load_file(files[i].name);
 
@@ -195,7 +191,7 @@ static void test_flipped_bits(void **state)
 
 /* ---- what each format forbids ---- */
 
-static void test_tf_shards(void **state)
+TEST(test_tf_shards)
 {
 	static const struct {
 		size_t bytes[3];
@@ -209,7 +205,6 @@ static void test_tf_shards(void **state)
 	struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(check_bundle(&src, bad[i].bytes, bad[i].n,
 					      false, &err), -EBADMSG);
@@ -218,7 +213,7 @@ static void test_tf_shards(void **state)
 }
 
 /* Under a full check no byte of a tensor can change unseen. */
-static void test_checksums(void **state)
+TEST(test_checksums)
 {
 	struct buffer b = load_file("unit/data/bundle.index");
 	struct rsh_byte_source index = buffer_source(&b);
@@ -231,7 +226,6 @@ static void test_checksums(void **state)
 							 &sources[1] };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	for (size_t i = 0; i < 2 * SHARD_BYTES; i++) {
 		data[i / SHARD_BYTES][i % SHARD_BYTES] ^= 0x10;
 		assert_int_equal(rsh_tf_index_check(&index, shards, 2, true,
@@ -254,7 +248,7 @@ static void test_checksums(void **state)
 }
 
 /* 0 in each entry is no CRC, and in some only a wrong one. */
-static void test_without_crcs(void **state)
+TEST(test_without_crcs)
 {
 	struct buffer b = load_file("unit/data/torch_nocrc.pt");
 	const struct rsh_byte_source src = buffer_source(&b);
@@ -263,7 +257,6 @@ static void test_without_crcs(void **state)
 	uint8_t *central = memmem(b.data, b.len, "PK\1\2", 4);
 	bool unsummed = false;
 
-	(void)state;
 	assert_true(p && central);
 	*p ^= 0x10;
 	assert_int_equal(rsh_torch_check(&src, true, &unsummed, &err), 0);
@@ -276,13 +269,12 @@ static void test_without_crcs(void **state)
 }
 
 /* A file is neither longer nor shorter than what is in it. */
-static void test_longer(void **state)
+TEST(test_longer)
 {
 	static const char *const names[] = {
 		"unit/data/torch_legacy.pt", "unit/data/torch_legacy_4.pt",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct buffer b = load_file(names[i]);
 
@@ -293,7 +285,7 @@ static void test_longer(void **state)
 }
 
 /* What torch.save() does not write any more, or not as far as is known. */
-static void test_refused_forms(void **state)
+TEST(test_refused_forms)
 {
 	static const struct {
 		const char *name, *says;
@@ -309,7 +301,6 @@ static void test_refused_forms(void **state)
 		  -ENOTSUP },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		struct buffer b = load_file(refused[i].name);
 		struct rsh_byte_source src = buffer_source(&b);
@@ -323,7 +314,7 @@ static void test_refused_forms(void **state)
 }
 
 /* Pickles that end nowhere. */
-static void test_legacy_nonsense(void **state)
+TEST(test_legacy_nonsense)
 {
 	static const struct {
 		const char *hex, *word;
@@ -332,7 +323,6 @@ static void test_legacy_nonsense(void **state)
 		{ "28 4e 74 63 61 62", "truncated" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++) {
 		struct buffer b = { NULL, 0 };
 		struct rsh_error err = RSH_ERROR_INIT;
@@ -354,14 +344,13 @@ static void test_legacy_nonsense(void **state)
 
 /* Two blocks, GCM and CBC: one cut between them is whole for all that can be
  * seen, every other one is not. */
-static void test_encrypted(void **state)
+TEST(test_encrypted)
 {
 	struct buffer b = { NULL, 0 };
 	struct rsh_byte_source src;
 	struct rsh_error err = RSH_ERROR_INIT;
 	size_t first, whole;
 
-	(void)state;
 	append_hex(&b, "d85e3a7f 00112233445566778899aabbccddeeff 1d000000"
 		       "10000000 000102030405060708090a0b0c0d0e0f"
 		       "05000000 0102030405");
@@ -386,13 +375,12 @@ static void test_encrypted(void **state)
 	buffer_free(&b);
 }
 
-static void test_other_things(void **state)
+TEST(test_other_things)
 {
 	static const char *const things[] = {
 		"", "P", "PK\3\4", "\x80", "not a checkpoint at all",
 		"\x89HDF\r\n\x1a\n", "\x80\2.more",
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof(things) / sizeof(things[0]); i++) {
 		struct buffer b = { NULL, 0 };
 
@@ -409,33 +397,11 @@ static ssize_t pread_fails(void *ctx, void *buf, size_t len, uint64_t offset)
 	return -EIO;
 }
 
-static void test_read_error(void **state)
+TEST(test_read_error)
 {
 	const struct rsh_byte_source src = { pread_fails, NULL, 1000, "p" };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(check_torch(&src, &err), -EIO);
 	assert_int_equal(check_tf(&src, &err), -EIO);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole),
-		cmocka_unit_test(test_truncated_everywhere),
-		cmocka_unit_test(test_zeroed_from_everywhere),
-		cmocka_unit_test(test_flipped_bits),
-		cmocka_unit_test(test_tf_shards),
-		cmocka_unit_test(test_checksums),
-		cmocka_unit_test(test_without_crcs),
-		cmocka_unit_test(test_longer),
-		cmocka_unit_test(test_legacy_nonsense),
-		cmocka_unit_test(test_refused_forms),
-		cmocka_unit_test(test_encrypted),
-		cmocka_unit_test(test_other_things),
-		cmocka_unit_test(test_read_error),
-	};
-
-	return cmocka_run_group_tests_name("intact", tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static char *emitted(const struct rsh_ckpt2_tensor *tensors, uint32_t n,
 static const uint64_t dims_8_6[] = { 8, 6 };
 
 /* Rows over the last axis of [2,2], on ranks 4 to 7; the file is the opt one. */
-static void one_tensor_in_full(void **state)
+TEST(one_tensor_in_full)
 {
 	const struct rsh_grid spec = {
 		.n_ranks = 4, .n_dims = 2, .split = { 2, 1 },
@@ -82,7 +82,6 @@ static void one_tensor_in_full(void **state)
 	/* Rank 4 keeps nothing, so that slice 0 is in the file of rank 6. */
 	char *text = emitted(&t, 1, 8, &(struct shown){ { 4 }, 1 });
 
-	(void)state;
 	assert_string_equal(text,
 		"{\"state_dict_metadata\":{\"adam_m.w\":{\"properties\":{"
 		"\"dtype\":\"bfloat16\",\"replica_id\":[0,0,1,1],"
@@ -103,7 +102,7 @@ static void one_tensor_in_full(void **state)
 }
 
 /* What nobody cuts, a scalar, and one rank. */
-static void whole_tensors(void **state)
+TEST(whole_tensors)
 {
 	const struct rsh_ckpt2_tensor t[] = {
 		{ "w", RSH_DTYPE_FLOAT32, 2, dims_8_6, NULL, 0, 3, false },
@@ -111,7 +110,6 @@ static void whole_tensors(void **state)
 	};
 	char *text = emitted(t, 2, 3, &(struct shown){ .n_without = 0 });
 
-	(void)state;
 	assert_non_null(strstr(text, "\"device_matrix\":[3],\"tensor_map\":"
 				     "[-1,-1],"));
 	assert_non_null(strstr(text, "\"rank_group\":[0,1,2]"));
@@ -146,12 +144,11 @@ static const struct {
 	{ 4, NULL },
 };
 
-static void optimizer_shards(void **state)
+TEST(optimizer_shards)
 {
 	const uint64_t dims[] = { 24, 6 };
 	const struct shown all = { .n_without = 0 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(shards) / sizeof(shards[0]); i++) {
 		struct rsh_cut *cut = sharded(shards[i].shard);
 		const struct rsh_ckpt2_tensor t = {
@@ -178,7 +175,7 @@ static void optimizer_shards(void **state)
 }
 
 /* A stretch from anywhere is what the whole text has there. */
-static void windows(void **state)
+TEST(windows)
 {
 	struct rsh_cut *cut = sharded(6);
 	const uint64_t dims[] = { 24, 6 };
@@ -194,7 +191,6 @@ static void windows(void **state)
 	char part[300], *whole;
 	size_t n;
 
-	(void)state;
 	assert_int_equal(rsh_ckpt2_text_new(&tree, &text, &err), 0);
 	whole = read_all(text);
 	n = strlen(whole);
@@ -214,7 +210,7 @@ static void windows(void **state)
 }
 
 /* Who reads such files finds what was written. */
-static void read_again(void **state)
+TEST(read_again)
 {
 	struct rsh_cut *cut = sharded(6);
 	const uint64_t dims[] = { 24, 6 };
@@ -228,7 +224,6 @@ static void read_again(void **state)
 	const struct rsh_ckpt2_param *p;
 	struct rsh_ckpt2 *c;
 
-	(void)state;
 	text.data = (uint8_t *)emitted(t, 2, 48, &(struct shown){ { 24 }, 1 });
 	text.len = strlen((char *)text.data);
 	src = buffer_source(&text);
@@ -268,11 +263,10 @@ static const struct {
 	{ "a\nb", NULL },
 };
 
-static void hostile_names(void **state)
+TEST(hostile_names)
 {
 	const struct shown all = { .n_without = 0 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const struct rsh_ckpt2_tensor t = {
 			names[i].name, RSH_DTYPE_INT8, 0, NULL, NULL, 0, 1,
@@ -295,11 +289,10 @@ static void hostile_names(void **state)
 	}
 }
 
-static void names_of_files(void **state)
+TEST(names_of_files)
 {
 	char name[RSH_CKPT2_NAME_MAX];
 
-	(void)state;
 	rsh_ckpt2_step_name(8, name);
 	assert_string_equal(name, "iteration_00000008");
 	rsh_ckpt2_step_name(100000007, name);
@@ -320,9 +313,8 @@ static const struct {
 	{ { .step = 20, .loss_scale = 1e22 }, "null", "1e+22", "null" },
 };
 
-static void what_is_common(void **state)
+TEST(what_is_common)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(commons) / sizeof(commons[0]); i++) {
 		struct rsh_training_state again = { .step = 20 };
 		struct rsh_error err = RSH_ERROR_INIT;
@@ -343,7 +335,7 @@ static void what_is_common(void **state)
 	}
 }
 
-static void what_is_not_common(void **state)
+TEST(what_is_not_common)
 {
 	static const char *const texts[] = {
 		"", "[1]", "{\"epoch_num\": 3", "\xff",
@@ -354,7 +346,6 @@ static void what_is_not_common(void **state)
 	struct rsh_training_state c = { 1, 2, 3, 4 };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_int_equal(rsh_checkpoint2_common_parse(
 			texts[i], strlen(texts[i]), "f", &c, &err), -EBADMSG);
@@ -362,21 +353,4 @@ static void what_is_not_common(void **state)
 						&err), 0);
 	assert_memory_equal(&c, &((struct rsh_training_state){ 1, 2, 3, 4 }),
 			    sizeof(c));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_tensor_in_full),
-		cmocka_unit_test(whole_tensors),
-		cmocka_unit_test(optimizer_shards),
-		cmocka_unit_test(windows),
-		cmocka_unit_test(read_again),
-		cmocka_unit_test(hostile_names),
-		cmocka_unit_test(names_of_files),
-		cmocka_unit_test(what_is_common),
-		cmocka_unit_test(what_is_not_common),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

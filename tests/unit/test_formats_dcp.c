@@ -187,9 +187,8 @@ static void check_tree(const char *tree)
 	rsh_dcp_free(d);
 }
 
-static void test_genuine(void **state)
+TEST(test_genuine)
 {
-	(void)state;
 	for (size_t i = 0; i < N_GENUINE; i++)
 		check_tree(genuine[i]);
 }
@@ -211,12 +210,11 @@ static void assert_chunk(const struct rsh_dcp *d,
 	assert_true(c->length == RSH_DCP_BY_NAME);
 }
 
-static void test_copies(void **state)
+TEST(test_copies)
 {
 	struct rsh_dcp *d = parse(HYPER "dp2tp2_replicas/.metadata");
 	const struct rsh_dcp_tensor *t = tensor(d, "emb.weight");
 
-	(void)state;
 	assert_true(d->by_name);
 	assert_int_equal(d->n_tensors, 8);
 	assert_int_equal(t->dtype, RSH_DTYPE_FLOAT32);
@@ -258,13 +256,12 @@ static int join(const char *first, const char *second, struct rsh_dcp **out,
 	return rc;
 }
 
-static void test_join(void **state)
+TEST(test_join)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_dcp_tensor *t;
 	struct rsh_dcp *d;
 
-	(void)state;
 	assert_int_equal(join(HYPER "dp1tp2_per_rank/.rank1_metadata",
 			      HYPER "dp1tp2_per_rank/.rank0_metadata", &d,
 			      &err), 0);
@@ -284,7 +281,7 @@ static void test_join(void **state)
 	rsh_dcp_free(d);
 }
 
-static void test_join_refuses(void **state)
+TEST(test_join_refuses)
 {
 	static const char uneven[] = "data/dcp/torch-2.15/uneven/.metadata";
 	static const struct {
@@ -295,7 +292,6 @@ static void test_join_refuses(void **state)
 		  "data/dcp/torch-2.15/fsdp2-bf16/.metadata", "contradict" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_dcp *d;
@@ -334,9 +330,8 @@ static void expect_plain(const char *pickle, size_t n, int rc, const char *json,
 #define value_is_none(pickle, rc) \
 	expect_plain(pickle, sizeof(pickle) - 1, rc, NULL, NULL, 0)
 
-static void test_values(void **state)
+TEST(test_values)
 {
-	(void)state;
 	value_is("\x80\2K\7.", "7", "\x80\2K\7.");
 	value_is("\x80\2J\xff\xff\xff\xff.", "-1",
 		 "\x80\2J\xff\xff\xff\xff.");
@@ -363,17 +358,4 @@ static void test_values(void **state)
 	value_is_none("\x80\2X\1\0\0\0\xff.", 0);
 	value_is_none("\x80\2G\x3f\xb9", -EBADMSG);
 	value_is_none("\x80\2cos\nsystem\nX\1\0\0\0a\x85R.", 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_genuine),
-		cmocka_unit_test(test_copies),
-		cmocka_unit_test(test_join),
-		cmocka_unit_test(test_join_refuses),
-		cmocka_unit_test(test_values),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,12 +27,11 @@ static int parse_bytes(struct buffer *b, struct rsh_error *err)
 	return rc;
 }
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
 	struct buffer b = load_file("data/dcp/torch-2.15/uneven2d/.metadata");
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t len = 0; len < b.len; len++) {
 		struct buffer cut = { b.data, len };
 
@@ -47,7 +46,7 @@ static void test_truncated(void **state)
 }
 
 /* Whatever bit is wrong, there is a checkpoint or a sentence. */
-static void test_flipped(void **state)
+TEST(test_flipped)
 {
 	static const char *const trees[] = {
 		"torch-2.4/kinds", "torch-2.15/fsdp_tp", "torch-2.15/threads",
@@ -55,7 +54,6 @@ static void test_flipped(void **state)
 	};
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
 		struct buffer b;
 		char path[256];
@@ -100,7 +98,7 @@ static ssize_t changing_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 
 /* The name of the class begins in one window of 64 KiB and ends in the next, so
  * it is read once more. */
-static void test_changing(void **state)
+TEST(test_changing)
 {
 	static const char head[] = { '\x80', 2, 'X', '\xf3', '\xff', 0, 0 };
 	static const char class[] = "ctorch\nSize\n.";
@@ -110,7 +108,6 @@ static void test_changing(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_dcp *d;
 
-	(void)state;
 	buffer_append(&b, head, sizeof(head));
 	buffer_append(&b, text, sizeof(text));
 	buffer_append(&b, class, sizeof(class) - 1);
@@ -245,7 +242,7 @@ static struct buffer make(const struct made *m)
 	return b;
 }
 
-static void test_made(void **state)
+TEST(test_made)
 {
 	static const struct {
 		struct made made;
@@ -299,7 +296,6 @@ static void test_made(void **state)
 		{ { 9, 4, 5, "f", "float32", "uuuuuu", NULL }, EBADMSG, "" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct buffer b = make(&cases[i].made);
 		struct rsh_error err;
@@ -355,14 +351,13 @@ static int read_item(struct buffer *b, struct rsh_dcp_item *item,
 	return rc;
 }
 
-static void test_item_truncated(void **state)
+TEST(test_item_truncated)
 {
 	struct buffer b = load_item("odd.transposed");
 	struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_dcp_item item;
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t len = 0; len < b.len; len++) {
 		struct buffer cut = { b.data, len };
 
@@ -375,7 +370,7 @@ static void test_item_truncated(void **state)
 	buffer_free(&b);
 }
 
-static void test_item_flipped(void **state)
+TEST(test_item_flipped)
 {
 	static const char *const names[] = {
 		"odd.transposed", "weights.f8_e4m3", "odd.scalar",
@@ -383,7 +378,6 @@ static void test_item_flipped(void **state)
 	struct rsh_dcp_item item;
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct buffer b = load_item(names[i]);
 
@@ -416,7 +410,7 @@ static void forget_crc(struct buffer *b)
 
 /* Each of these changes bytes of a tensor of [8,6] whose elements lie column by
  * column. */
-static void test_item_refused(void **state)
+TEST(test_item_refused)
 {
 	static const struct {
 		const char *from, *to, *word;
@@ -430,7 +424,6 @@ static void test_item_refused(void **state)
 		{ "FloatStorage", "FlootStorage", "type that is not known" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct buffer b = load_item("odd.transposed");
 		const size_t n = cases[i].from[0] == 'K' ? 5 :
@@ -471,7 +464,7 @@ static int see(void *ctx, const char *name, uint32_t n_dims,
 	return strcmp(name, "stop") == 0 ? -ECANCELED : 0;
 }
 
-static void test_sharding_info(void **state)
+TEST(test_sharding_info)
 {
 	static const struct {
 		const char *text;
@@ -494,7 +487,6 @@ static void test_sharding_info(void **state)
 		  "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]}}", -EBADMSG, 0, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct seen seen = { 0, 0 };
@@ -507,20 +499,4 @@ static void test_sharding_info(void **state)
 		if (cases[i].rc == -EBADMSG)
 			assert_non_null(strstr(err.text, "shard: "));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_flipped),
-		cmocka_unit_test(test_changing),
-		cmocka_unit_test(test_made),
-		cmocka_unit_test(test_item_truncated),
-		cmocka_unit_test(test_item_flipped),
-		cmocka_unit_test(test_item_refused),
-		cmocka_unit_test(test_sharding_info),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/deepspeed/deepspeed_i.h"
 #include "support.h"
+#include "tests.h"
 
 static struct numbers random_numbers;
 
@@ -73,12 +69,11 @@ static void random_param(struct rsh_ds_param *p, uint64_t *dims)
 	}
 }
 
-static void test_boxes_of_runs(void **state)
+TEST(test_boxes_of_runs)
 {
 	uint64_t dims[RSH_MAX_DIMS];
 	struct rsh_ds_param p;
 
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(5000); i++) {
 		struct rsh_ds_run run;
 
@@ -123,9 +118,8 @@ static void check_group(const struct rsh_ds_layout *l)
 	}
 }
 
-static void test_groups(void **state)
+TEST(test_groups)
 {
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(2000); i++) {
 		uint64_t dims[PARAMS][RSH_MAX_DIMS], padding[PARAMS];
 		struct rsh_ds_param v[PARAMS];
@@ -164,7 +158,7 @@ static void test_groups(void **state)
 	}
 }
 
-static void test_numbers_that_overflow(void **state)
+TEST(test_numbers_that_overflow)
 {
 	const uint64_t dims[] = { UINT64_C(1) << 62 };
 	struct rsh_ds_param v[] = {
@@ -177,7 +171,6 @@ static void test_numbers_that_overflow(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ds_layout l;
 
-	(void)state;
 	for (uint32_t stage = 1; stage <= 3; stage++) {
 		const struct rsh_ds_zero z = {
 			.stage = stage, .world = 65536, .n_groups = 1,
@@ -192,7 +185,7 @@ static void test_numbers_that_overflow(void **state)
 
 /* ---- names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const struct {
 		const char *name;
@@ -226,7 +219,6 @@ static void test_names(void **state)
 	};
 	struct rsh_ds_name is;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		const bool known = rsh_ds_name_read(names[i].name, &is);
 
@@ -241,11 +233,10 @@ static void test_names(void **state)
 	}
 }
 
-static void test_steps(void **state)
+TEST(test_steps)
 {
 	uint64_t step;
 
-	(void)state;
 	assert_true(rsh_ds_step_read("global_step500", &step));
 	assert_int_equal(step, 500);
 	assert_true(rsh_ds_step_read("global_step7_universal", &step));
@@ -257,14 +248,6 @@ static void test_steps(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_boxes_of_runs),
-		cmocka_unit_test(test_groups),
-		cmocka_unit_test(test_numbers_that_overflow),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_steps),
-	};
-
 	random_numbers.state = numbers_seed();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -4,20 +4,16 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/megatron/megatron_i.h"
 #include "support.h"
+#include "tests.h"
 
 /* ---- names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const struct {
 		const char *name;
@@ -58,7 +54,6 @@ static void test_names(void **state)
 		{ "", RSH_MEGATRON_UNKNOWN, false, UINT64_MAX, "", 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		struct rsh_megatron_name is;
 
@@ -75,7 +70,7 @@ static void test_names(void **state)
 	}
 }
 
-static void test_steps(void **state)
+TEST(test_steps)
 {
 	static const struct {
 		const char *name;
@@ -89,7 +84,6 @@ static void test_steps(void **state)
 	};
 	uint64_t step;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		assert_int_equal(rsh_megatron_step_read(
 			v[i].name, strlen(v[i].name), &step), v[i].is);
@@ -150,7 +144,7 @@ static const uint64_t two_tensor_ranks[RSH_MEGATRON_ARGS] = {
 	[RSH_MEGATRON_LAYERS] = 1,
 };
 
-static void test_sizes_that_cannot_be(void **state)
+TEST(test_sizes_that_cannot_be)
 {
 	static const struct {
 		enum rsh_megatron_arg arg;
@@ -168,7 +162,6 @@ static void test_sizes_that_cannot_be(void **state)
 	};
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		uint64_t args[RSH_MEGATRON_ARGS];
 		struct tree *t;
@@ -182,12 +175,11 @@ static void test_sizes_that_cannot_be(void **state)
 	}
 }
 
-static void test_lost_files(void **state)
+TEST(test_lost_files)
 {
 	struct tree *t = tree_new(2, two_tensor_ranks);
 	struct rsh_error err;
 
-	(void)state;
 	assert_int_equal(find(t, &err), 0);
 	assert_int_equal(t->st->n_lost, 0);
 	assert_int_equal(t->st->n_layers, 1);
@@ -202,12 +194,11 @@ static void test_lost_files(void **state)
 	tree_free(t);
 }
 
-static void test_ranks_of_another_place(void **state)
+TEST(test_ranks_of_another_place)
 {
 	struct tree *t = tree_new(2, two_tensor_ranks);
 	struct rsh_error err;
 
-	(void)state;
 	t->files[1].rank = 1;
 	t->files[0].world = t->files[1].world = 2;
 	assert_int_equal(find(t, &err), 0);
@@ -220,12 +211,11 @@ static void test_ranks_of_another_place(void **state)
 	tree_free(t);
 }
 
-static void test_order_of_chunks(void **state)
+TEST(test_order_of_chunks)
 {
 	uint64_t args[RSH_MEGATRON_ARGS] = { 0 };
 	struct rsh_source_megatron st = { .pipeline = 3, .args = args };
 
-	(void)state;
 	assert_int_equal(rsh_megatron_chunk_order(&st, 2, 0), 2);
 	assert_int_equal(rsh_megatron_chunk_order(&st, 0, 1), 3);
 	args[RSH_MEGATRON_DUAL] = 1;
@@ -233,14 +223,13 @@ static void test_order_of_chunks(void **state)
 	assert_int_equal(rsh_megatron_chunk_order(&st, 0, 1), 5);
 }
 
-static void test_sizes_of_experts(void **state)
+TEST(test_sizes_of_experts)
 {
 	uint64_t args[RSH_MEGATRON_ARGS] = {
 		[RSH_MEGATRON_TENSOR] = 4, [RSH_MEGATRON_EXPERT] = 2,
 	};
 	uint64_t blocks, tensor;
 
-	(void)state;
 	rsh_megatron_expert_sizes(args, &blocks, &tensor);
 	assert_int_equal(blocks, 2);
 	assert_int_equal(tensor, 4);
@@ -251,19 +240,4 @@ static void test_sizes_of_experts(void **state)
 	rsh_megatron_expert_sizes(args, &blocks, &tensor);
 	assert_int_equal(blocks, 8);
 	assert_int_equal(tensor, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_sizes_that_cannot_be),
-		cmocka_unit_test(test_lost_files),
-		cmocka_unit_test(test_ranks_of_another_place),
-		cmocka_unit_test(test_order_of_chunks),
-		cmocka_unit_test(test_sizes_of_experts),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,15 +3,11 @@
  * two steps is newer. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/formats/formats.h"
+#include "tests.h"
 
 #define HUGE_NUMBER "18446744073709551616" /* 2^64 */
 #define LAST_NUMBER "18446744073709551615"
@@ -68,9 +64,8 @@ static const struct {
 	{ &rsh_tensorflow_format, "checkpoint", NULL, NULL, { 0 } },
 };
 
-static void test_names(void **state)
+TEST(test_names)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct rsh_step_name got = { .step = { .n = 0 } };
 		const struct rsh_step *s = &names[i].step;
@@ -91,7 +86,7 @@ static void test_names(void **state)
 }
 
 /* Names of directories in which steps are. */
-static void test_step_dirs(void **state)
+TEST(test_step_dirs)
 {
 	static const struct {
 		const struct rsh_format *format;
@@ -135,7 +130,6 @@ static void test_step_dirs(void **state)
 		{ &rsh_dcp_format, "step-100/sub/", RSH_PART_NO, NULL },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
 		struct rsh_step_name got = { .step = { .n = 0 } };
 
@@ -147,7 +141,7 @@ static void test_step_dirs(void **state)
 	}
 }
 
-static void test_power_off(void **state)
+TEST(test_power_off)
 {
 	static const struct {
 		const char *name;
@@ -163,7 +157,6 @@ static void test_power_off(void **state)
 		{ "tf_saved_checkpoints-step_20", 0, 0, false, false },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		uint64_t epoch = 0, step = 0;
 		bool complete = false;
@@ -180,12 +173,11 @@ static void test_power_off(void **state)
 }
 
 /* A run is the rank's number where that is known to be another. */
-static void test_runs(void **state)
+TEST(test_runs)
 {
 	static const char name[] = "n_rank_3-1_5";
 	struct rsh_step s = { .n = 0 };
 
-	(void)state;
 	assert_int_equal(rsh_modelcheckpoint_read(name, strlen(name), 3, &s),
 			 strlen("n_rank_3"));
 	assert_int_equal(s.run, 0);
@@ -194,7 +186,7 @@ static void test_runs(void **state)
 	assert_int_equal(s.run, 3);
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
 	/* From the oldest to the newest. */
 	static const struct rsh_step steps[] = {
@@ -209,24 +201,10 @@ static void test_order(void **state)
 	};
 	const size_t n = sizeof(steps) / sizeof(steps[0]);
 
-	(void)state;
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < n; k++) {
 			int d = rsh_step_cmp(&steps[i], &steps[k]);
 
 			assert_int_equal((d > 0) - (d < 0), (i < k) - (i > k));
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_step_dirs),
-		cmocka_unit_test(test_power_off),
-		cmocka_unit_test(test_runs),
-		cmocka_unit_test(test_order),
-	};
-
-	return cmocka_run_group_tests_name("formats_names", tests, NULL, NULL);
 }

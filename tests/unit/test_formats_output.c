@@ -4,19 +4,16 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/formats/formats.h"
 #include "rsh/formats/outputs.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
+#include "tests.h"
 
 /* ---- the list ---- */
 
@@ -26,7 +23,7 @@ static const struct rsh_output *const all[] = {
 };
 #define N_ALL (sizeof(all) / sizeof(all[0]))
 
-static void names_are_those_of_the_list(void **state)
+TEST(names_are_those_of_the_list)
 {
 	static const char *const names[] = {
 #define NAME(name) #name,
@@ -34,7 +31,6 @@ static void names_are_those_of_the_list(void **state)
 	};
 	char words[128] = "";
 
-	(void)state;
 	for (size_t i = 0; i < N_ALL; i++) {
 		assert_string_equal(all[i]->name, names[i]);
 		assert_ptr_equal(rsh_output_find(names[i]), all[i]);
@@ -47,9 +43,8 @@ static void names_are_those_of_the_list(void **state)
 }
 
 /* A manifest knows the type of files, whether they are parts, and `digest`. */
-static void manifests_tell_outputs_apart(void **state)
+TEST(manifests_tell_outputs_apart)
 {
-	(void)state;
 	for (size_t i = 0; i < N_ALL; i++)
 		for (size_t k = 0; k < i; k++)
 			assert_true(all[i]->framing->type !=
@@ -59,11 +54,10 @@ static void manifests_tell_outputs_apart(void **state)
 				    (all[k]->division == RSH_DIVIDE_PARTS));
 }
 
-static void names_say_who_takes_what(void **state)
+TEST(names_say_who_takes_what)
 {
 	char names[64];
 
-	(void)state;
 	rsh_output_names(RSH_TAKES_MODEL_FILES, names, sizeof(names));
 	assert_string_equal(names, "hf");
 	rsh_output_names(RSH_TAKES_RANKS | RSH_TAKES_CONVERTER, names,
@@ -185,7 +179,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void another_output_is_shown(void **state)
+TEST_WITH(another_output_is_shown, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -216,7 +210,7 @@ static void another_output_is_shown(void **state)
 	assert_int_equal(flat_freed, 1);
 }
 
-static void what_was_built_is_freed_after_a_failure(void **state)
+TEST_WITH(what_was_built_is_freed_after_a_failure, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -226,20 +220,4 @@ static void what_was_built_is_freed_after_a_failure(void **state)
 	assert_int_equal(rsh_vfs_open(&f->cfg, &v, &err), -EINVAL);
 	assert_string_equal(err.text, "a bad prefix");
 	assert_int_equal(flat_freed, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_are_those_of_the_list),
-		cmocka_unit_test(manifests_tell_outputs_apart),
-		cmocka_unit_test(names_say_who_takes_what),
-		cmocka_unit_test_setup_teardown(another_output_is_shown, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			what_was_built_is_freed_after_a_failure, setup,
-			teardown),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

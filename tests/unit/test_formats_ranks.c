@@ -96,11 +96,10 @@ static void refused(struct job *j, int rc, const char *sentence)
 
 /* ---- tensors ---- */
 
-static void slices_are_offered_whole(void **state)
+TEST(slices_are_offered_whole)
 {
 	struct job *j = job_new(w_rows, NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2, 2)));
 	must_offer(j, "w[4,2]");
 	assert_content(j, 0, "w", "0@100+16 1@100+16");
@@ -109,13 +108,12 @@ static void slices_are_offered_whole(void **state)
 }
 
 /* Lower ranks first, and as their files have them. */
-static void order_is_that_of_files(void **state)
+TEST(order_is_that_of_files)
 {
 	struct job *j = job_new(LAYOUT("0-b", "[2]", "[0]") ","
 				LAYOUT("0-a", "[2]", "[-1]") ","
 				LAYOUT("1-c", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("b", 1), I64_SCALAR("step")));
 	job_file(j, 1, FILE_WITH(F32("a", 3), F32("b", 1)));
 	job_file(j, 2, FILE_WITH(I64_SCALAR("step"), F32("c", 2)));
@@ -127,11 +125,10 @@ static void order_is_that_of_files(void **state)
 	job_free(j);
 }
 
-static void model_in_one_file(void **state)
+TEST(model_in_one_file)
 {
 	struct job *j = job_new(NULL, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2),
 		 { .name = "b", .dtype = RSH_DTYPE_INT4, DIMS_OF(4) },
 		 { .name = "v", .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(2),
@@ -142,12 +139,11 @@ static void model_in_one_file(void **state)
 	job_free(j);
 }
 
-static void strings_are_left_out(void **state)
+TEST(strings_are_left_out)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]") ","
 				LAYOUT("listed", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2),
 		 { .name = "note", .dtype = RSH_DTYPE_STR, .bytes = 8 },
 		 { .name = "listed", .dtype = RSH_DTYPE_STR, .bytes = 8 }));
@@ -158,11 +154,10 @@ static void strings_are_left_out(void **state)
 }
 
 /* Each rank has them, or only some. */
-static void unlisted_records_are_whole(void **state)
+TEST(unlisted_records_are_whole)
 {
 	struct job *j = job_new(w_rows, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2, 2), F32("u", 3)));
 	must_offer(j, "w[4,2] u[3]");
@@ -172,12 +167,11 @@ static void unlisted_records_are_whole(void **state)
 
 /* ---- stages and replicas ---- */
 
-static void stages_make_up_for_each_other(void **state)
+TEST(stages_make_up_for_each_other)
 {
 	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
 				LAYOUT("1-w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("v", 1), F32("w", 2)));
 	job_file(j, 3, FILE_WITH(F32("w", 2)));
@@ -186,12 +180,11 @@ static void stages_make_up_for_each_other(void **state)
 	job_free(j);
 }
 
-static void another_stage_cuts_otherwise(void **state)
+TEST(another_stage_cuts_otherwise)
 {
 	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
 				LAYOUT("1-w", "[2]", "[-1]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("w", 4)));
 	must_offer(j, "w[4]");
@@ -200,24 +193,22 @@ static void another_stage_cuts_otherwise(void **state)
 }
 
 /* The files of the stage whose layout would count are gone. */
-static void another_layout_will_do(void **state)
+TEST(another_layout_will_do)
 {
 	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
 				LAYOUT("1-w", "[2]", "[-1]"), NULL);
 
-	(void)state;
 	job_file(j, 2, FILE_WITH(F32("w", 4)));
 	must_offer(j, "w[4]");
 	assert_content(j, 0, "w", "2@100+16");
 	job_free(j);
 }
 
-static void replicas_make_up_for_lost_ranks(void **state)
+TEST(replicas_make_up_for_lost_ranks)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
 				LAYOUT("v", "[2,2]", "[1]"), NULL);
 
-	(void)state;
 	j->replicas = true;
 	job_file(j, 1, FILE_WITH(F32("w", 2), F32("v", 2)));
 	job_file(j, 2, FILE_WITH(F32("w", 2), F32("v", 2)));
@@ -229,12 +220,11 @@ static void replicas_make_up_for_lost_ranks(void **state)
 }
 
 /* Each parameter was kept by one of the ranks that hold the same. */
-static void redundancy_was_removed(void **state)
+TEST(redundancy_was_removed)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
 				LAYOUT("v", "[2,2]", "[0]"), NULL);
 
-	(void)state;
 	j->replicas = true;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
@@ -246,11 +236,10 @@ static void redundancy_was_removed(void **state)
 	job_free(j);
 }
 
-static void lost_slices_are_the_plans_affair(void **state)
+TEST(lost_slices_are_the_plans_affair)
 {
 	struct job *j = job_new(w_rows, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
 	assert_int_equal(plan_job(j, "w[4,2]"), -ENOENT);
 	assert_string_equal(j->err.text, "rank 1 has no valid checkpoint file, but "
@@ -262,13 +251,12 @@ static void lost_slices_are_the_plans_affair(void **state)
 }
 
 /* Nothing tells the shape of what no file holds. */
-static void stage_is_lost(void **state)
+TEST(stage_is_lost)
 {
 	static const char layouts[] = LAYOUT("0-w", "[2]", "[0]") ","
 				      LAYOUT("1-v", "[2]", "[0]");
 	struct job *j = job_new(layouts, NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	j->allow_missing = true;
 	must_offer(j, "w[4]");
@@ -280,12 +268,11 @@ static void stage_is_lost(void **state)
 }
 
 /* Its stage has files, so it was not saved. */
-static void listed_and_not_saved(void **state)
+TEST(listed_and_not_saved)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]") ","
 				LAYOUT("adam_m.w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	must_offer(j, "w[4]");
 	job_free(j);
@@ -293,11 +280,10 @@ static void listed_and_not_saved(void **state)
 
 /* ---- what is refused ---- */
 
-static void shapes_differ(void **state)
+TEST(shapes_differ)
 {
 	struct job *j = job_new(NULL, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 3, FILE_WITH(F32("w", 4)));
 	refused(j, -EINVAL, "rank_3.ckpt: parameter w has shape [4], but in "
@@ -316,72 +302,42 @@ static void shapes_differ(void **state)
 		"slices are equal");
 }
 
-static void types_differ(void **state)
+TEST(types_differ)
 {
 	struct job *j = job_new(NULL, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(BF16("w", 2)));
 	refused(j, -EINVAL, "rank_1.ckpt: parameter w is BFloat16, but in "
 		"rank_0.ckpt it is Float32");
 }
 
-static void layout_does_not_fit(void **state)
+TEST(layout_does_not_fit)
 {
 	struct job *j = job_new(w_rows, NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	refused(j, -EINVAL, "rank_0.ckpt: parameter w of shape [2] is not a slice "
 		"of mesh [2] map [0,-1] (src.json): its expanded tensor map of "
 		"2 dimensions does not fit the 1 dimensions of the tensor");
 }
 
-static void chunk_ends_within_an_element(void **state)
+TEST(chunk_ends_within_an_element)
 {
 	static const uint64_t chunks[] = { 6, 2, 0 };
 	struct job *j = job_new(NULL, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
 				   DIMS_OF(2), .chunks = chunks }));
 	refused(j, -EINVAL, "rank_0.ckpt: parameter w: a chunk at offset 100 "
 		"ends within an element");
 }
 
-static void nothing_to_offer(void **state)
+TEST(nothing_to_offer)
 {
 	struct job *j = job_new(NULL, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH({ .name = "note", .dtype = RSH_DTYPE_STR,
 				   .bytes = 8 }));
 	refused(j, -ENOENT, "no file holds a tensor");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(slices_are_offered_whole),
-		cmocka_unit_test(order_is_that_of_files),
-		cmocka_unit_test(model_in_one_file),
-		cmocka_unit_test(strings_are_left_out),
-		cmocka_unit_test(unlisted_records_are_whole),
-		cmocka_unit_test(stages_make_up_for_each_other),
-		cmocka_unit_test(another_stage_cuts_otherwise),
-		cmocka_unit_test(another_layout_will_do),
-		cmocka_unit_test(replicas_make_up_for_lost_ranks),
-		cmocka_unit_test(redundancy_was_removed),
-		cmocka_unit_test(lost_slices_are_the_plans_affair),
-		cmocka_unit_test(stage_is_lost),
-		cmocka_unit_test(listed_and_not_saved),
-		cmocka_unit_test(shapes_differ),
-		cmocka_unit_test(types_differ),
-		cmocka_unit_test(layout_does_not_fit),
-		cmocka_unit_test(chunk_ends_within_an_element),
-		cmocka_unit_test(nothing_to_offer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,13 +270,12 @@ static const char *const in_directories[][3] = {
 	{ "hyperparallel-torch", "_rank0_.safetensors", NULL },
 };
 
-static void test_genuine(void **state)
+TEST(test_genuine)
 {
 	struct buffer text = load_file("data/torch/expected.json");
 	json_t *all = json_loadb((char *)text.data, text.len, 0, NULL), *c;
 	const char *name;
 
-	(void)state;
 	assert_non_null(all);
 	json_object_foreach(all, name, c) {
 		json_t *tensors = json_object_get(c, "tensors");
@@ -322,9 +321,8 @@ static void refused(const char *path, int code, const char *words)
 	buffer_free(&b);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-	(void)state;
 	refused("data/torch/script-2.15.pt", ENOTSUP, "TorchScript");
 	refused("data/torch/module-2.15.pt", ENOTSUP,
 		"class torch.nn.modules.linear.Linear");
@@ -332,13 +330,12 @@ static void test_refused(void **state)
 	refused("data/torch/hf-bin/config.json", EBADMSG, "torch.save()");
 }
 
-static void test_more_than_storages(void **state)
+TEST(test_more_than_storages)
 {
 	struct buffer b = load_file("data/torch/legacy-flat-2.15.pth");
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 
-	(void)state;
 	buffer_append(&b, "", 1);
 	assert_int_equal(read_bytes(&b, &f, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "bytes after the last storage"));
@@ -354,13 +351,12 @@ static const char *value_of(const struct rsh_torch_file *f, const char *name)
 	return "no such value";
 }
 
-static void test_values(void **state)
+TEST(test_values)
 {
 	struct buffer b = load_file("data/torch/nested-2.15.pt");
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 
-	(void)state;
 	assert_int_equal(read_bytes(&b, &f, &err), 0);
 	assert_string_equal(value_of(f, "step"), "17");
 	assert_string_equal(value_of(f, "optimizer.param_groups.0.betas"),
@@ -665,21 +661,19 @@ static void check_made(const struct made *m)
 	buffer_free(&b);
 }
 
-static void test_made(void **state)
+TEST(test_made)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
 		check_made(&made[i]);
 }
 
 /* Lists 100,000 deep; a dictionary that is there 2^63 times. */
-static void test_deep(void **state)
+TEST(test_deep)
 {
 	struct buffer p = { NULL, 0 }, b;
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 
-	(void)state;
 	buffer_append(&p, "\x80\2", 2);
 	for (int i = 0; i < 100000; i++)
 		buffer_append(&p, "]", 1);
@@ -710,7 +704,7 @@ static void test_deep(void **state)
 }
 
 /* The negative of what is stored is not shown, and a long name is refused. */
-static void test_not_shown(void **state)
+TEST(test_not_shown)
 {
 	static const char negative[] = IN_DICT(
 		"ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE
@@ -720,7 +714,6 @@ static void test_not_shown(void **state)
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 
-	(void)state;
 	assert_int_equal(read_bytes(&b, &f, &err), 0);
 	assert_int_equal(f->n_tensors, 0);
 	assert_int_equal(f->n_values, 1);
@@ -739,7 +732,7 @@ static void test_not_shown(void **state)
 }
 
 /* A list is one value, unless there is a tensor anywhere in it. */
-static void test_lists(void **state)
+TEST(test_lists)
 {
 #define LIST(what, name, n_values) { what, sizeof(what) - 1, name, n_values }
 	static const struct {
@@ -756,7 +749,6 @@ static void test_lists(void **state)
 		LIST(IN_DICT("]K\1a]K\2a" TENSOR "aa"), "w.1.1", 2),
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct buffer b = make_file(cases[i].pickle, cases[i].n);
 		struct rsh_torch_file *f;
@@ -786,7 +778,7 @@ static void check_archive(const char *what, const struct entry *entries,
 	buffer_free(&b);
 }
 
-static void test_archives(void **state)
+TEST(test_archives)
 {
 	static const char honest[] = IN_DICT(TENSOR);
 	const struct entry object = {
@@ -795,7 +787,6 @@ static void test_archives(void **state)
 	const struct entry storage = { "a/data/0", elements, 24, NULL, 0 };
 	struct entry e[4] = { object, storage };
 
-	(void)state;
 	check_archive("honest", e, 2, "");
 	e[2] = storage;
 	check_archive("a storage twice", e, 3, "twice");
@@ -824,13 +815,12 @@ static void test_archives(void **state)
 
 /* ---- damage ---- */
 
-static void test_truncated(void **state)
+TEST(test_truncated)
 {
 	static const char *const files[] = {
 		"data/torch/views-2.15.pt", "data/torch/legacy-views-2.15.pth.tar",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		struct buffer b = load_file(files[i]);
 
@@ -850,14 +840,13 @@ static void test_truncated(void **state)
 }
 
 /* A changed byte gives a sentence or tensors that lie in the file. */
-static void test_flipped(void **state)
+TEST(test_flipped)
 {
 	static const char *const files[] = {
 		"data/torch/names-2.15.pt", "data/torch/legacy-views-2.15.pth.tar",
 		"data/torch/protocol4-2.15.pt",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		struct buffer b = load_file(files[i]);
 
@@ -876,23 +865,4 @@ static void test_flipped(void **state)
 		}
 		buffer_free(&b);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_genuine),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_more_than_storages),
-		cmocka_unit_test(test_values),
-		cmocka_unit_test(test_made),
-		cmocka_unit_test(test_deep),
-		cmocka_unit_test(test_not_shown),
-		cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_archives),
-		cmocka_unit_test(test_truncated),
-		cmocka_unit_test(test_flipped),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

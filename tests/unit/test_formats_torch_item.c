@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors as torch.save() writes them: how they are cut into chunks, and the
  * archive around the elements of one, also where its numbers have 64 bits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,6 +13,7 @@
 #include "rsh/wire/pickle_emit.h"
 #include "rsh/wire/torch_item.h"
 #include "formats/torch/zip_i.h"
+#include "tests.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define ROUNDS 20000
@@ -53,9 +49,8 @@ static int64_t number_of(const uint8_t *p)
 	return (int64_t)v;
 }
 
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
-	(void)state;
 	for (unsigned bit = 0; bit <= 63; bit++)
 		for (int off = -1; off <= 1; off++) {
 			const uint64_t v = (UINT64_C(1) << bit) + (uint64_t)off;
@@ -71,7 +66,7 @@ static void test_numbers(void **state)
 
 /* ---- chunks ---- */
 
-static void test_chunks_of_known_shapes(void **state)
+TEST(test_chunks_of_known_shapes)
 {
 	static const struct {
 		unsigned n;
@@ -93,7 +88,6 @@ static void test_chunks_of_known_shapes(void **state)
 		{ 4, { 2, 3, 16777259, 2 }, 16777259 * 2 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_record_shape s = shape_of(
 			RSH_DTYPE_FLOAT32, cases[i].n, cases[i].dims);
@@ -104,13 +98,12 @@ static void test_chunks_of_known_shapes(void **state)
 }
 
 /* Parts of a transposed matrix would be columns. */
-static void test_chunk_of_another_order(void **state)
+TEST(test_chunk_of_another_order)
 {
 	static const uint8_t turned[] = { 1, 0 };
 	int64_t dims[] = { 4096, 8192 };
 	struct rsh_record_shape s = shape_of(RSH_DTYPE_FLOAT16, 2, dims);
 
-	(void)state;
 	assert_int_equal(rsh_torch_chunk_bytes(&s), RSH_TORCH_CHUNK_BYTES);
 	s.order = turned;
 	assert_int_equal(rsh_torch_chunk_bytes(&s), s.content_bytes);
@@ -131,12 +124,11 @@ static uint64_t first_of(const struct rsh_record_shape *s, const uint64_t *at)
 
 /* Chunks of random shapes and orders are boxes whose elements follow each other, and have
  * all elements. */
-static void test_random_chunks(void **state)
+TEST(test_random_chunks)
 {
 	const char *text = getenv("RSH_TEST_SEED");
 	unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : 1;
 
-	(void)state;
 	print_message("# RSH_TEST_SEED=%u\n", seed);
 	srandom(seed);
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -271,13 +263,12 @@ static void check_item(enum rsh_dtype t, unsigned n, const uint64_t *sizes,
 	assert_int_equal(at, d.end);
 }
 
-static void test_archives(void **state)
+TEST(test_archives)
 {
 	const uint64_t small[] = { 5, 3 }, flat[] = { 7 };
 	const uint64_t large[] = { (uint64_t)4831838208 };
 	uint64_t many[RSH_MAX_DIMS];
 
-	(void)state;
 	check_item(RSH_DTYPE_FLOAT32, 2, small, 60, 315);
 	check_item(RSH_DTYPE_FLOAT8E4M3FN, 1, flat, 7, 315);
 	check_item(RSH_DTYPE_INT64, 0, NULL, 8, 315);
@@ -289,11 +280,10 @@ static void test_archives(void **state)
 	check_item(RSH_DTYPE_BFLOAT16, RSH_MAX_DIMS, many, many[0] * 2, 423);
 }
 
-static void test_every_type(void **state)
+TEST(test_every_type)
 {
 	const uint64_t sizes[] = { 2 };
 
-	(void)state;
 	for (enum rsh_dtype t = 1; t < RSH_DTYPE_COUNT; t++)
 		if (rsh_torch_dtype_name(t))
 			check_item(t, 1, sizes, 2 * rsh_dtype_size(t), 315);
@@ -312,7 +302,7 @@ static ssize_t entry_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 }
 
 /* The numbers of zip64 come behind extra fields of other kinds. */
-static void test_extra_fields(void **state)
+TEST(test_extra_fields)
 {
 	/* The lengths of the other fields, and how much their last one claims to
 	 * have more. */
@@ -323,7 +313,6 @@ static void test_extra_fields(void **state)
 	};
 	static uint8_t room[RSH_ZIP_ROOM];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint8_t h[512] = "PK\1\2", *p = h + 47;
 		struct rsh_byte_source src = {
@@ -360,19 +349,4 @@ static void test_extra_fields(void **state)
 		assert_int_equal(e.content_bytes, 80);
 		assert_int_equal(e.local_offset, 90);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_chunks_of_known_shapes),
-		cmocka_unit_test(test_chunk_of_another_order),
-		cmocka_unit_test(test_random_chunks),
-		cmocka_unit_test(test_archives),
-		cmocka_unit_test(test_every_type),
-		cmocka_unit_test(test_extra_fields),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

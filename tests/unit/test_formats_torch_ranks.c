@@ -4,17 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/torch_ranks/torch_ranks_i.h"
 #include "support.h"
+#include "tests.h"
 
 static struct numbers random_numbers;
 
@@ -107,12 +103,11 @@ static void random_how(struct rsh_ranks_mesh *m, struct rsh_ranks_how *h)
 	}
 }
 
-static void test_cut_in_any_order(void **state)
+TEST(test_cut_in_any_order)
 {
 	struct rsh_ranks_mesh m;
 	struct rsh_ranks_how h;
 
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(2000); i++) {
 		random_how(&m, &h);
 		/* The order may be another one than that of the mesh. */
@@ -129,12 +124,11 @@ static void test_cut_in_any_order(void **state)
 
 /* fully_shard() over tensor parallel: the last dimension cuts first, and the
  * factor of each other one is the number of ranks of those that cut before. */
-static void test_cut_strided(void **state)
+TEST(test_cut_strided)
 {
 	struct rsh_ranks_mesh m;
 	struct rsh_ranks_how h;
 
-	(void)state;
 	for (unsigned i = 0; i < (unsigned)rounds(2000); i++) {
 		uint8_t order[RSH_MESH_DIMS_MAX];
 		uint32_t factor = 1;
@@ -155,7 +149,7 @@ static void test_cut_strided(void **state)
 }
 
 /* A factor without other dimensions divides the axis itself. */
-static void test_cut_by_factor(void **state)
+TEST(test_cut_by_factor)
 {
 	const struct rsh_ranks_mesh m = { .n_dims = 1, .dims = { 2 }, .n = 2 };
 	const struct rsh_ranks_how h = {
@@ -165,7 +159,6 @@ static void test_cut_by_factor(void **state)
 	uint64_t budget = 100;
 	struct rsh_ranks_cut cut;
 
-	(void)state;
 	/* 0 1 2 3 | 4 5 6 7 | 8 9: the first halves, and the second ones */
 	assert_int_equal(rsh_ranks_cut_axis(&h, 0, 10, &budget, &cut), 0);
 	assert_int_equal(cut.n, 2);
@@ -179,7 +172,7 @@ static void test_cut_by_factor(void **state)
 }
 
 /* Hostile numbers cost no more than the budget. */
-static void test_cut_has_a_budget(void **state)
+TEST(test_cut_has_a_budget)
 {
 	const struct rsh_ranks_mesh m = { .n_dims = 1, .dims = { 2 }, .n = 2 };
 	struct rsh_ranks_how h = {
@@ -190,7 +183,6 @@ static void test_cut_has_a_budget(void **state)
 	uint64_t budget = 1000;
 	struct rsh_ranks_cut cut;
 
-	(void)state;
 	assert_int_equal(rsh_ranks_cut_axis(&h, 0, UINT64_C(1) << 42, &budget,
 					    &cut), -EFBIG);
 	rsh_ranks_cut_clear(&cut);
@@ -212,7 +204,7 @@ static ssize_t read_nothing(void *ctx, void *buf, size_t len, uint64_t offset)
 }
 
 /* Two copies that cannot be compared are a problem of the tensor. */
-static void test_copies_that_cannot_be_read(void **state)
+TEST(test_copies_that_cannot_be_read)
 {
 	static const uint64_t dims[] = { 4 };
 	static const struct rsh_byte_source src = {
@@ -223,7 +215,6 @@ static void test_copies_that_cannot_be_read(void **state)
 		&rsh_ranks_files, sizeof(*st), NULL, 2);
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(rsh_ranks_state_init(st, 2), 0);
 	st->all.bytes = bytes;
 	for (uint32_t i = 0; i < 2; i++) {
@@ -249,7 +240,7 @@ static void test_copies_that_cannot_be_read(void **state)
 
 /* ---- names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const struct {
 		const char *name;
@@ -270,7 +261,6 @@ static void test_names(void **state)
 	};
 	struct rsh_ranks_name parts;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		const bool is = rsh_ranks_name_read(names[i].name, &parts);
 
@@ -285,7 +275,7 @@ static void test_names(void **state)
 	}
 }
 
-static void test_groups(void **state)
+TEST(test_groups)
 {
 	static const char *const names[] = {
 		"config.json", "model_0.pt", "model_1.pt", "model_10.pt",
@@ -303,7 +293,6 @@ static void test_groups(void **state)
 	struct rsh_ranks_group *groups;
 	size_t n;
 
-	(void)state;
 	assert_int_equal(rsh_ranks_groups_find(names, sizeof(names) /
 					       sizeof(*names), &arena, &groups,
 					       &n), 0);
@@ -324,16 +313,6 @@ static void test_groups(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cut_in_any_order),
-		cmocka_unit_test(test_cut_strided),
-		cmocka_unit_test(test_cut_by_factor),
-		cmocka_unit_test(test_cut_has_a_budget),
-		cmocka_unit_test(test_copies_that_cannot_be_read),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_groups),
-	};
-
 	random_numbers.state = numbers_seed();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -3,17 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/formats/tree.h"
 #include "source_support.h"
+#include "tests.h"
 
 static struct rsh_tree empty_tree(void)
 {
@@ -70,7 +66,7 @@ static void assert_leaf(const struct rsh_tree *t, const char *path,
 
 /* ---- rows that count ---- */
 
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
 	const struct rsh_row dirs = {
 		.n = 1000, .first = 2, .step = 2, .parent = 1,
@@ -83,7 +79,6 @@ static void test_ranks(void **state)
 	struct rsh_tree t = empty_tree();
 	struct rsh_node node;
 
-	(void)state;
 	assert_int_equal(rsh_tree_add(&t, &dirs), 0);
 	assert_int_equal(rsh_tree_add(&t, &files), 0);
 	assert_int_equal(walk(&t, 1), 2000);
@@ -98,7 +93,7 @@ static void test_ranks(void **state)
 }
 
 /* Only the name that is shown is one. */
-static void test_other_spellings(void **state)
+TEST(test_other_spellings)
 {
 	static const char *const wrong[] = {
 		"", "model-", "model-00000.x", "model-0001.x", "model-00004.x",
@@ -113,7 +108,6 @@ static void test_other_spellings(void **state)
 	};
 	struct rsh_tree t = empty_tree();
 
-	(void)state;
 	assert_int_equal(rsh_tree_add(&t, &parts), 0);
 	assert_int_equal(walk(&t, 1), 3);
 	assert_int_equal(find(&t, "model-00003.x"), 7);
@@ -124,12 +118,11 @@ static void test_other_spellings(void **state)
 
 /* ---- paths ---- */
 
-static void test_empty(void **state)
+TEST(test_empty)
 {
 	struct rsh_tree t = empty_tree();
 	struct rsh_node node;
 
-	(void)state;
 	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, NULL, 0), 0);
 	assert_int_equal(rsh_tree_n_nodes(&t), 1);
 	assert_true(rsh_tree_node(&t, 1, &node));
@@ -146,12 +139,11 @@ static const char *const strings[] = {
 };
 #define N_STRINGS (sizeof(strings) / sizeof(strings[0]))
 
-static void test_names_around_the_slash(void **state)
+TEST(test_names_around_the_slash)
 {
 	struct rsh_tree t = empty_tree();
 	struct rsh_path paths[N_STRINGS];
 
-	(void)state;
 	for (uint32_t i = 0; i < N_STRINGS; i++)
 		paths[i] = (struct rsh_path){ strings[i], RSH_NODE_FILE, i };
 	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, paths, N_STRINGS), 0);
@@ -168,12 +160,11 @@ static void test_names_around_the_slash(void **state)
 	rsh_tree_clear(&t);
 }
 
-static void test_random_trees(void **state)
+TEST(test_random_trees)
 {
 	static const char letters[] = "ab-.";
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (unsigned round = 0; round < 300; round++) {
 		struct rsh_tree t = empty_tree();
 		struct rsh_path paths[40];
@@ -201,7 +192,7 @@ static void test_random_trees(void **state)
 	}
 }
 
-static void test_twice(void **state)
+TEST(test_twice)
 {
 	static const struct rsh_path twice[] = {
 		{ "a/b", RSH_NODE_FILE, 0 }, { "c", RSH_NODE_FILE, 1 },
@@ -212,24 +203,9 @@ static void test_twice(void **state)
 	};
 	struct rsh_tree t = empty_tree();
 
-	(void)state;
 	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, twice, 3), -EEXIST);
 	rsh_tree_clear(&t);
 	t = empty_tree();
 	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, both, 2), -EEXIST);
 	rsh_tree_clear(&t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ranks),
-		cmocka_unit_test(test_other_spellings),
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_names_around_the_slash),
-		cmocka_unit_test(test_random_trees),
-		cmocka_unit_test(test_twice),
-	};
-
-	return cmocka_run_group_tests_name("tree", tests, NULL, NULL);
 }

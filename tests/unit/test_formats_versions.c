@@ -6,17 +6,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "formats/versions/versions_i.h"
 #include "support.h"
+#include "tests.h"
 
 #define TENSOR_MAX 5000
 #define BLOCK_MAX 1000
@@ -154,11 +150,10 @@ static void make_case(struct case_of *c, enum rsh_delta_form form)
 	make_frame(&c->frame, c->content, c->n_content);
 }
 
-static void test_deltas(void **state)
+TEST(test_deltas)
 {
 	struct case_of *c = malloc(sizeof(*c));
 
-	(void)state;
 	assert_non_null(c);
 	for (unsigned i = 0; i < 400; i++) {
 		const enum rsh_delta_form form = i % 2;
@@ -178,11 +173,10 @@ static void test_deltas(void **state)
 
 /* Of another content, or of a frame that is cut or longer, no delta is applied
  * to its end. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	struct case_of *c = malloc(sizeof(*c));
 
-	(void)state;
 	assert_non_null(c);
 	for (unsigned i = 0; i < 400; i++) {
 		const enum rsh_delta_form form = i % 2;
@@ -221,7 +215,7 @@ static void test_damage(void **state)
 
 /* ---- names, words and checksums ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const struct {
 		const char *name;
@@ -235,7 +229,6 @@ static void test_names(void **state)
 	};
 	uint64_t version;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		version = 0;
 		if (!rsh_version_read(names[i].name, &version))
@@ -244,7 +237,7 @@ static void test_names(void **state)
 	}
 }
 
-static void test_sums(void **state)
+TEST(test_sums)
 {
 	static const struct {
 		enum rsh_sum_form form;
@@ -258,7 +251,6 @@ static void test_sums(void **state)
 	struct rsh_summing s;
 	char text[RSH_SUM_TEXT];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++) {
 		assert_int_equal(rsh_summing_begin(&s, sums[i].form), 0);
 		rsh_summing_add(&s, "a", 1);
@@ -273,7 +265,7 @@ static void test_sums(void **state)
 	}
 }
 
-static void test_index(void **state)
+TEST(test_index)
 {
 	static const char text[] =
 		"{\"metadata\": {\"version\": \"000012\", \"base_version\": "
@@ -284,7 +276,6 @@ static void test_index(void **state)
 	struct rsh_version_index x;
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(rsh_version_index_parse(text, strlen(text), "index",
 						 "weight_v000012", &x, &err),
 			 0);
@@ -303,14 +294,6 @@ static void test_index(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_deltas),
-		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_sums),
-		cmocka_unit_test(test_index),
-	};
-
 	random_numbers.state = numbers_seed();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -5,17 +5,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "storage/objects/objects_i.h"
 #include "objects_support.h"
@@ -27,6 +23,7 @@
 #include "rsh/util/secret.h"
 #include "rsh/util/thread.h"
 #include "support.h"
+#include "tests.h"
 
 #define SIZE 100000
 /* As the server says: Fri, 02 Jan 2026 03:04:05 GMT. */
@@ -147,7 +144,7 @@ static int read_name(struct rsh_objects *o, const char *name,
 	return read_with(o, &r, err);
 }
 
-static void ranges_are_read(void **state)
+TEST(ranges_are_read)
 {
 	static const struct one_read reads[] = {
 		{ "a", 0, 1 }, { "a", SIZE - 1, 1 }, { "a", 0, SIZE },
@@ -158,7 +155,6 @@ static void ranges_are_read(void **state)
 	const struct one_read beyond = { "a", SIZE - 1, 2 };
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
 		assert_int_equal(read_with(f.o, &reads[i], &err), 0);
@@ -168,7 +164,7 @@ static void ranges_are_read(void **state)
 
 /* It is known by when it was modified; a server may overlook that it is asked for
  * that one, but not what it says itself. */
-static void ranges_without_etag_are_read(void **state)
+TEST(ranges_without_etag_are_read)
 {
 	static const struct {
 		const char *name;
@@ -185,7 +181,6 @@ static void ranges_without_etag_are_read(void **state)
 	const struct iovec iov = { got, sizeof(got) };
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	object_bytes("a", 7, right, sizeof(right));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -223,13 +218,12 @@ static int one_fault(void *ctx, size_t i, struct rsh_error *err)
 	return read_name(ctx, name, err);
 }
 
-static void what_passes_is_survived(void **state)
+TEST(what_passes_is_survived)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_objects_stats s;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	if (rsh_parallel_for(8, N_PASSING, one_fault, f.o, &err))
 		fail_msg("%s", err.text);
@@ -239,12 +233,11 @@ static void what_passes_is_survived(void **state)
 	teardown(&f);
 }
 
-static void silence_is_survived(void **state)
+TEST(silence_is_survived)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	assert_int_equal(read_name(f.o, "a~hang", &err), 0);
 	assert_int_equal(read_name(f.o, "a~stall~hang~stall", &err), 0);
@@ -294,11 +287,10 @@ static int read_two_slowly(const char *name, unsigned timeout_ms,
 }
 
 /* A slow line is no reason to give up, but what never comes to an end is. */
-static void slow_reads_have_time(void **state)
+TEST(slow_reads_have_time)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	if (read_two_slowly("a~slow", 3000, &err))
 		fail_msg("%s", err.text);
 	assert_int_equal(read_two_slowly("a~*ooze", 500, &err), -ETIMEDOUT);
@@ -364,12 +356,11 @@ static int one_lasting(void *ctx, size_t i, struct rsh_error *err)
 			     why.text);
 }
 
-static void what_lasts_has_a_reason(void **state)
+TEST(what_lasts_has_a_reason)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	if (rsh_parallel_for(8, sizeof(lasting) / sizeof(lasting[0]),
 			     one_lasting, f.o, &err))
@@ -394,7 +385,7 @@ static int one_deadline(void *ctx, size_t i, struct rsh_error *err)
 
 /* That no read waits for what comes after its deadline is seen by the stall
  * time, which is longer than the test may take. */
-static void deadlines_are_kept(void **state)
+TEST(deadlines_are_kept)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = {
@@ -402,7 +393,6 @@ static void deadlines_are_kept(void **state)
 	};
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
 	if (rsh_parallel_for(5, 5, one_deadline, f.o, &err))
@@ -410,12 +400,11 @@ static void deadlines_are_kept(void **state)
 	teardown(&f);
 }
 
-static void no_server_is_said(void **state)
+TEST(no_server_is_said)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	object_server_stop(&f.server);
 	assert_int_equal(read_name(f.o, "a", &err), -ECONNREFUSED);
@@ -436,7 +425,7 @@ static int one_of_many(void *ctx, size_t i, struct rsh_error *err)
 	return read_with(ctx, &r, err);
 }
 
-static void many_share_few_connections(void **state)
+TEST(many_share_few_connections)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE,
@@ -444,7 +433,6 @@ static void many_share_few_connections(void **state)
 	struct rsh_objects_stats s;
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket/p/", o, &err), 0);
 	if (rsh_parallel_for(24, 400, one_of_many, f.o, &err))
@@ -510,22 +498,20 @@ static uint64_t read_parts(const char *name, struct parts *p)
 	return s.requests - s.retries;
 }
 
-static void neighbours_are_asked_for_together(void **state)
+TEST(neighbours_are_asked_for_together)
 {
 	struct parts p = { 0 };
 
-	(void)state;
 	assert_in_range(read_parts("parts", &p), 1, N_PARTS - 1);
 }
 
 /* A fault that meets several of them costs none of them its bytes. */
-static void faults_meet_neighbours(void **state)
+TEST(faults_meet_neighbours)
 {
 	struct numbers x = { numbers_seed() };
 	struct parts p = { 0 };
 	char name[256];
 
-	(void)state;
 	for (unsigned i = 0; i < 20; i++) {
 		size_t len = (size_t)snprintf(name, sizeof(name), "parts%u", i);
 		unsigned wrong = 0;
@@ -560,7 +546,7 @@ static int one_starved(void *ctx, size_t i, struct rsh_error *err)
 }
 
 /* Each of them is told that memory is out, and none waits for ever. */
-static void neighbours_are_told_of_no_memory(void **state)
+TEST(neighbours_are_told_of_no_memory)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	__typeof__(rsh_curl.easy_init) easy_init;
@@ -570,7 +556,6 @@ static void neighbours_are_told_of_no_memory(void **state)
 	};
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	p.o = f.o;
 	easy_init = rsh_curl.easy_init;
@@ -584,11 +569,10 @@ static void neighbours_are_told_of_no_memory(void **state)
 }
 
 /* The time of one is over while that of others goes on. */
-static void neighbours_have_their_own_time(void **state)
+TEST(neighbours_have_their_own_time)
 {
 	struct parts p = { .hurry = true };
 
-	(void)state;
 	read_parts("parts~503~hang~hang", &p);
 	assert_true(p.n_late > 0);
 }
@@ -678,11 +662,10 @@ static bool old_ones_overtake(void)
 }
 
 /* On a busy machine an old one may ask later than it should. */
-static void who_began_first_is_served_first(void **state)
+TEST(who_began_first_is_served_first)
 {
 	bool found = false;
 
-	(void)state;
 	for (unsigned i = 0; i < 10 && !found; i++)
 		found = old_ones_overtake();
 	assert_true(found);
@@ -735,13 +718,12 @@ static int one_drawn(void *ctx, size_t i, struct rsh_error *err)
 
 /* Whatever comes in whatever order: right bytes, or a failure where it lasts.
  */
-static void drawn_faults_give_right_bytes(void **state)
+TEST(drawn_faults_give_right_bytes)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct drawn d = { .seed = numbers_seed() };
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	d.o = f.o;
 	if (rsh_parallel_for(16, 100, one_drawn, &d, &err))
@@ -782,13 +764,12 @@ static void expect_listed(const struct rsh_object_listing *l, size_t n)
 	}
 }
 
-static void pages_are_listed(void **state)
+TEST(pages_are_listed)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_object_listing l;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	assert_int_equal(list_url(&f, "s3://b/l@2500/", &l, &err), 0);
 	expect_listed(&l, 2500);
@@ -802,13 +783,12 @@ static void pages_are_listed(void **state)
 
 /* A server that takes longer than the time for an answer gets more of it, or no
  * attempt would end well. */
-static void slow_servers_get_time(void **state)
+TEST(slow_servers_get_time)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_object_listing l;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	assert_int_equal(read_name(f.o, "a~*late", &err), 0);
 	assert_int_equal(list_url(&f, "s3://b/l@10~*late", &l, &err), 0);
@@ -817,7 +797,7 @@ static void slow_servers_get_time(void **state)
 	teardown(&f);
 }
 
-static void bad_listings_have_a_reason(void **state)
+TEST(bad_listings_have_a_reason)
 {
 	static const struct lasting bad[] = {
 		{ "s3://b/l@0", -ENOENT, "not found" },
@@ -831,7 +811,6 @@ static void bad_listings_have_a_reason(void **state)
 	struct rsh_object_listing l;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
@@ -875,7 +854,7 @@ static void expect_names(struct fixture *f, const char *index,
 	rsh_object_listing_clear(&l);
 }
 
-static void index_files_name_objects(void **state)
+TEST(index_files_name_objects)
 {
 	static const char *const of_model[] = {
 		"config.json", "model-1.safetensors", "model-2.safetensors",
@@ -884,7 +863,6 @@ static void index_files_name_objects(void **state)
 	static const char *const of_lines[] = { "a/x y", "empty", "names" };
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
 	tree_text(&f, "config.json", "{ }");
 	tree_text(&f, "model-1.safetensors", "first");
@@ -900,7 +878,7 @@ static void index_files_name_objects(void **state)
 	teardown(&f);
 }
 
-static void no_index_is_said(void **state)
+TEST(no_index_is_said)
 {
 	const struct rsh_objects_options page = { .index = "page" }, o = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -908,7 +886,6 @@ static void no_index_is_said(void **state)
 	struct fixture f;
 	char url[128];
 
-	(void)state;
 	setup(&f);
 	tree_text(&f, "page", "<html></html>");
 	snprintf(url, sizeof(url), "%s/tree/", f.endpoint);
@@ -923,14 +900,13 @@ static void no_index_is_said(void **state)
 	teardown(&f);
 }
 
-static void redirections_are_followed(void **state)
+TEST(redirections_are_followed)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	char url[128];
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	snprintf(url, sizeof(url), "%s/bucket?sig=covert", f.endpoint);
 	assert_int_equal(open_with(&f, url, o, &err), 0);
@@ -980,7 +956,7 @@ static void write_keys(struct fixture *f, const char *id)
 }
 
 /* The first one is Amazon's own example, the others are signatures of botocore. */
-static void requests_are_signed(void **state)
+TEST(requests_are_signed)
 {
 	static char id[] = "AKIAIOSFODNN7EXAMPLE", token[] = "some-token",
 		    secret[] = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -1007,7 +983,6 @@ static void requests_are_signed(void **state)
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(rsh_crypto_load("s3://bucket", &err), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct object_keys keys = {
@@ -1030,12 +1005,11 @@ static void requests_are_signed(void **state)
 	}
 }
 
-static void keys_come_from_where_they_are(void **state)
+TEST(keys_come_from_where_they_are)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	assert_int_equal(open_signed(&f, NULL, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "no credentials: set AWS_ACCESS_KEY_ID"));
@@ -1111,7 +1085,7 @@ static bool is_unknown_host(const struct rsh_error *err)
 	       strstr(err->text, " cannot be found ");
 }
 
-static void profiles_say_how_buckets_stand(void **state)
+TEST(profiles_say_how_buckets_stand)
 {
 	static const struct {
 		const char *profile;
@@ -1127,7 +1101,6 @@ static void profiles_say_how_buckets_stand(void **state)
 	struct fixture f;
 	char name[2] = "a";
 
-	(void)state;
 	setup_places(&f);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		setenv("AWS_PROFILE", cases[i].profile, 1);
@@ -1157,12 +1130,11 @@ static void expect_endpoint(struct fixture *f, const char *variable,
 	assert_int_equal(ports[0], port);
 }
 
-static void endpoints_come_from_where_they_are(void **state)
+TEST(endpoints_come_from_where_they_are)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup_places(&f);
 	expect_endpoint(&f, "AWS_PROFILE", "none", 443);
 	expect_endpoint(&f, "AWS_PROFILE", "odd-port", 1);
@@ -1178,12 +1150,11 @@ static void endpoints_come_from_where_they_are(void **state)
 	teardown(&f);
 }
 
-static void keys_are_renewed(void **state)
+TEST(keys_are_renewed)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	write_keys(&f, "OLD");
 	assert_int_equal(open_signed(&f, "job", &err), 0);
@@ -1196,13 +1167,12 @@ static void keys_are_renewed(void **state)
 	teardown(&f);
 }
 
-static void services_are_asked_where_named(void **state)
+TEST(services_are_asked_where_named)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char address[128];
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	snprintf(address, sizeof(address), "%s/credentials", f.endpoint);
 	setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
@@ -1218,7 +1188,7 @@ static void services_are_asked_where_named(void **state)
 
 /* A proxy would see the token and the keys.  Only the service is asked: the
  * proxy that is named for the rest does not answer. */
-static void services_are_asked_without_a_proxy(void **state)
+TEST(services_are_asked_without_a_proxy)
 {
 	static const char *const names[] = { "http_proxy", "all_proxy",
 					     "ALL_PROXY" };
@@ -1226,7 +1196,6 @@ static void services_are_asked_without_a_proxy(void **state)
 	char address[128];
 	struct fixture f;
 
-	(void)state;
 	for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
 		setup_server(&f, NULL);
 		snprintf(address, sizeof(address), "%s/credentials", f.endpoint);
@@ -1247,7 +1216,7 @@ static void services_are_asked_without_a_proxy(void **state)
 	}
 }
 
-static void tokens_are_not_sent_in_clear(void **state)
+TEST(tokens_are_not_sent_in_clear)
 {
 	static const struct {
 		const char *address;
@@ -1269,7 +1238,6 @@ static void tokens_are_not_sent_in_clear(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", cases[i].address, 1);
@@ -1281,13 +1249,12 @@ static void tokens_are_not_sent_in_clear(void **state)
 	teardown(&f);
 }
 
-static void services_without_keys_are_said(void **state)
+TEST(services_without_keys_are_said)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char address[128];
 	struct fixture f;
 
-	(void)state;
 	setup_server(&f, NULL);
 	snprintf(address, sizeof(address), "%s/credentials/none", f.endpoint);
 	setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
@@ -1390,18 +1357,14 @@ static bool smaps_tell(void)
 	return told;
 }
 
-UNIT_TEST_NAME(secrets_are_in_no_core);
-
-static void secrets_are_in_no_core(void **state)
+TEST(secrets_are_in_no_core)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char secret[SECRET_LEN + 1];
 	struct fixture f;
 
-	(void)state;
 	if (!smaps_tell()) {
-		unit_skip(secrets_are_in_no_core_name,
-			  "this kernel does not tell what a core file has");
+		unit_skip("this kernel does not tell what a core file has");
 		return;
 	}
 	setup_server(&f, NULL);
@@ -1422,7 +1385,7 @@ static void secrets_are_in_no_core(void **state)
 
 /* ---- TLS ---- */
 
-static void certificates_are_verified(void **state)
+TEST(certificates_are_verified)
 {
 	const char *srcdir = getenv("srcdir");
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -1430,7 +1393,6 @@ static void certificates_are_verified(void **state)
 	char pem[4096];
 	struct fixture f;
 
-	(void)state;
 	snprintf(pem, sizeof(pem), "%s/unit/data/objects.pem",
 		 srcdir ? srcdir : ".");
 	setup_server(&f, pem);
@@ -1447,7 +1409,7 @@ static void certificates_are_verified(void **state)
 
 /* ---- addresses ---- */
 
-static void addresses_are_told_apart(void **state)
+TEST(addresses_are_told_apart)
 {
 	static const char *const bad[] = {
 		"s3://", "s3:///key", "s3://-x/", "s3://a b/", "s3://a?b/",
@@ -1466,7 +1428,6 @@ static void addresses_are_told_apart(void **state)
 	struct rsh_objects *objects;
 	uint16_t ports[2];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(rsh_objects_open(bad[i], &o, &objects, &err),
 				 -EINVAL);
@@ -1491,7 +1452,7 @@ static void addresses_are_told_apart(void **state)
 	rsh_objects_free(objects);
 }
 
-static void bad_addresses_have_a_reason(void **state)
+TEST(bad_addresses_have_a_reason)
 {
 	static const struct {
 		const char *url, *endpoint, *say;
@@ -1501,7 +1462,6 @@ static void bad_addresses_have_a_reason(void **state)
 		{ "s3://b", "http://host/?a", "the endpoint: not an address of a server" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		const struct rsh_objects_options o = {
 			.keys = RSH_OBJECTS_KEYS_NONE, .endpoint = bad[i].endpoint,
@@ -1515,13 +1475,12 @@ static void bad_addresses_have_a_reason(void **state)
 	}
 }
 
-static void secrets_leave_addresses(void **state)
+TEST(secrets_leave_addresses)
 {
 	struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	char plain[] = "s3://bucket/p?a@b", half[] = "http://host/p@q#x";
 	char whole[] = "https://me:pass@host:8443/p/?q=r#f";
 
-	(void)state;
 	assert_int_equal(rsh_objects_hide(plain, &o), 0);
 	assert_string_equal(plain, "s3://bucket/p?a@b");
 	assert_int_equal(rsh_objects_hide(half, &o), 0);
@@ -1538,7 +1497,7 @@ static void secrets_leave_addresses(void **state)
 	assert_null(o.user);
 }
 
-static void absent_certificates_are_said(void **state)
+TEST(absent_certificates_are_said)
 {
 	const struct rsh_objects_options o = {
 		.keys = RSH_OBJECTS_KEYS_NONE, .ca_file = "/absent/ca.pem",
@@ -1546,52 +1505,7 @@ static void absent_certificates_are_said(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_objects *objects;
 
-	(void)state;
 	assert_int_equal(rsh_objects_open("https://host/", &o, &objects, &err),
 			 -ENOENT);
 	assert_non_null(strstr(err.text, "/absent/ca.pem"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(addresses_are_told_apart),
-		cmocka_unit_test(bad_addresses_have_a_reason),
-		cmocka_unit_test(secrets_leave_addresses),
-		cmocka_unit_test(absent_certificates_are_said),
-		cmocka_unit_test(ranges_are_read),
-		cmocka_unit_test(ranges_without_etag_are_read),
-		cmocka_unit_test(what_passes_is_survived),
-		cmocka_unit_test(silence_is_survived),
-		cmocka_unit_test(slow_servers_get_time),
-		cmocka_unit_test(slow_reads_have_time),
-		cmocka_unit_test(what_lasts_has_a_reason),
-		cmocka_unit_test(deadlines_are_kept),
-		cmocka_unit_test(no_server_is_said),
-		cmocka_unit_test(many_share_few_connections),
-		cmocka_unit_test(neighbours_are_asked_for_together),
-		cmocka_unit_test(faults_meet_neighbours),
-		cmocka_unit_test(neighbours_are_told_of_no_memory),
-		cmocka_unit_test(neighbours_have_their_own_time),
-		cmocka_unit_test(who_began_first_is_served_first),
-		cmocka_unit_test(drawn_faults_give_right_bytes),
-		cmocka_unit_test(pages_are_listed),
-		cmocka_unit_test(bad_listings_have_a_reason),
-		cmocka_unit_test(index_files_name_objects),
-		cmocka_unit_test(no_index_is_said),
-		cmocka_unit_test(redirections_are_followed),
-		cmocka_unit_test(requests_are_signed),
-		cmocka_unit_test(keys_come_from_where_they_are),
-		cmocka_unit_test(profiles_say_how_buckets_stand),
-		cmocka_unit_test(endpoints_come_from_where_they_are),
-		cmocka_unit_test(keys_are_renewed),
-		cmocka_unit_test(services_are_asked_where_named),
-		cmocka_unit_test(services_are_asked_without_a_proxy),
-		cmocka_unit_test(tokens_are_not_sent_in_clear),
-		cmocka_unit_test(services_without_keys_are_said),
-		UNIT_TEST_MAY_SKIP(secrets_are_in_no_core),
-		cmocka_unit_test(certificates_are_verified),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,22 +4,17 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "objects_support.h"
 #include "rsh/storage/objects.h"
 #include "rsh/util/thread.h"
 #include "support.h"
+#include "tests.h"
 
 #define PATIENCE_MS 600000
-
-UNIT_TEST_NAME(a_server_verifies_what_is_signed);
 
 struct peer {
 	struct object_server server;
@@ -171,15 +166,13 @@ static void expect_refused(const char *url, int rc)
 	rsh_objects_free(o);
 }
 
-static void a_server_verifies_what_is_signed(void **state)
+TEST(a_server_verifies_what_is_signed)
 {
 	const char *python = getenv("RSH_MOTO_PYTHON");
 	struct peer p;
 
-	(void)state;
 	if (!python || !*python) {
-		unit_skip(a_server_verifies_what_is_signed_name,
-			  "RSH_MOTO_PYTHON does not name a Python with moto");
+		unit_skip("RSH_MOTO_PYTHON does not name a Python with moto");
 		return;
 	}
 	peer_start(&p, python);
@@ -192,13 +185,4 @@ static void a_server_verifies_what_is_signed(void **state)
 	setenv("AWS_SECRET_ACCESS_KEY", "another secret", 1);
 	expect_refused("s3://bucket", -EACCES);
 	object_server_stop(&p.server);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		UNIT_TEST_MAY_SKIP(a_server_verifies_what_is_signed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/app/commands.h"
 #include "rsh/app/options.h"
 #include "rsh/app/table.h"
+#include "tests.h"
 
 #define MAX_WORDS 16
 
@@ -67,11 +64,10 @@ static void refuse_absent(const char *const *words)
 	rsh_options_clear(&o);
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("mount", "--src-strategy", "s", "--dst-strategy", "none",
 		     "src", "mnt"), &o);
 	assert_int_equal(o.command->id, RSH_COMMAND_MOUNT);
@@ -92,11 +88,10 @@ static void test_defaults(void **state)
 	rsh_options_clear(&o);
 }
 
-static void test_long_forms(void **state)
+TEST(test_long_forms)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("src", "--src-strategy=a", "--prefix", "p_", "mnt", "-f",
 		     "--dst-strategy=b", "--compat=mindspore",
 		     "--log-to=file:l", "--log-level=error"), &o);
@@ -148,11 +143,10 @@ static void test_long_forms(void **state)
 }
 
 /* The side that is known says what need not be said. */
-static void test_convert(void **state)
+TEST(test_convert)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("src", "mnt", "--convert=./t.rules", "--from=hf",
 		     "--dst-strategy=s"), &o);
 	assert_string_equal(o.vfs.weights.table, "./t.rules");
@@ -179,9 +173,8 @@ static void test_convert(void **state)
 	rsh_options_clear(&o);
 }
 
-static void test_convert_refused(void **state)
+TEST(test_convert_refused)
 {
-	(void)state;
 	refuse(WORDS("a", "b", "--convert=auto", "--from=hf"),
 	       "--dst-strategy is missing");
 	refuse_absent(WORDS("mount", "a", "b", "--convert=auto",
@@ -215,11 +208,10 @@ static void test_convert_refused(void **state)
 	refuse(WORDS("a", "b", "--resume", "--convert=auto"), "--convert");
 }
 
-static void test_mount_forms(void **state)
+TEST(test_mount_forms)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("src", "mnt",
 		     "-osrc_strategy=a\\,b\\\\c,dst_strategy=d=e",
 		     "-o", "prefix=,compat=mindspore,,foreground,log_to=file:l"),
@@ -232,11 +224,10 @@ static void test_mount_forms(void **state)
 	rsh_options_clear(&o);
 }
 
-static void test_kernel_options(void **state)
+TEST(test_kernel_options)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("src", "mnt", "-o", "src_strategy=none,dst_strategy=none",
 		     "-o", "allow_other,ro,noatime,default_permissions",
 		     "-o", "context=a\\,b,fsname=n,subtype=t,max_read=8192",
@@ -251,11 +242,10 @@ static void test_kernel_options(void **state)
 	rsh_options_clear(&o);
 }
 
-static void test_debug(void **state)
+TEST(test_debug)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-d"),
 	       &o);
 	assert_true(o.server.debug && o.foreground);
@@ -267,11 +257,10 @@ static void test_debug(void **state)
 	rsh_options_clear(&o);
 }
 
-static void test_selection(void **state)
+TEST(test_selection)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none"), &o);
 	assert_int_equal(o.vfs.files.select, RSH_SELECT_NEWEST);
 	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_OUT);
@@ -302,7 +291,7 @@ static void test_selection(void **state)
 	rsh_options_clear(&o);
 }
 
-static void test_other_words(void **state)
+TEST(test_other_words)
 {
 	static const struct {
 		const char *word;
@@ -316,7 +305,6 @@ static void test_other_words(void **state)
 	};
 	struct rsh_options o;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(casts) / sizeof(casts[0]); i++) {
 		accept(WORDS("a", "b", "--src-strategy=None",
 			     "--dst-strategy=None", "--select=latest",
@@ -329,7 +317,7 @@ static void test_other_words(void **state)
 	}
 }
 
-static void test_selection_refused(void **state)
+TEST(test_selection_refused)
 {
 	static const char *const bad[] = {
 		"--select=", "--select=1", "--select=1_", "--select=_1",
@@ -341,7 +329,6 @@ static void test_selection_refused(void **state)
 		"--file=a/b", "--source-map=", "--group-info=",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		char name[32];
 
@@ -356,11 +343,10 @@ static void test_selection_refused(void **state)
 		     "--rank-dir=.", "--file=net.ckpt"), "rank-dir");
 }
 
-static void test_resume(void **state)
+TEST(test_resume)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("mount", "--resume", "src", "mnt"), &o);
 	assert_true(o.resume);
 	assert_null(rsh_strategy_text(&o.vfs.src));
@@ -381,11 +367,10 @@ static void test_resume(void **state)
 	refuse(WORDS("mount", "a", "--resume"), "MOUNTPOINT");
 }
 
-static void test_help_needs_nothing_else(void **state)
+TEST(test_help_needs_nothing_else)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("--help"), &o);
 	assert_true(o.help && o.unnamed && !o.version);
 	rsh_options_clear(&o);
@@ -401,11 +386,10 @@ static void test_help_needs_nothing_else(void **state)
 		     "mnt"), "MOUNTPOINT");
 }
 
-static void test_quiet(void **state)
+TEST(test_quiet)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-q"),
 	       &o);
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
@@ -418,11 +402,10 @@ static void test_quiet(void **state)
 
 /* Every option belongs to a command that there is, and no command has two
  * options of one name or letter. */
-static void test_log_targets(void **state)
+TEST(test_log_targets)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("ls", "x", "--log-to=syslog"), &o);
 	assert_int_equal(o.log_to, RSH_LOG_TO_SYSLOG);
 	rsh_options_clear(&o);
@@ -446,14 +429,13 @@ static void test_log_targets(void **state)
 	refuse(WORDS("ls", "x", "--log-file=l"), "unknown option --log-file");
 }
 
-static void test_tables(void **state)
+TEST(test_tables)
 {
 	size_t n_commands;
 	struct rsh_option_at a = { .list = NULL }, b;
 	const struct rsh_command *commands = rsh_command_table(&n_commands);
 	unsigned all = 0;
 
-	(void)state;
 	for (size_t i = 0; i < n_commands; i++) {
 		assert_ptr_equal(rsh_command_find(commands[i].name),
 				 &commands[i]);
@@ -480,11 +462,10 @@ static void test_tables(void **state)
 }
 
 /* Rules name options that there are, and their words. */
-static void test_rules(void **state)
+TEST(test_rules)
 {
 	struct rsh_option_at a = { .list = NULL }, b;
 
-	(void)state;
 	while (rsh_option_next(&a)) {
 		const char *lists[] = { a.row->excludes, a.row->needs };
 
@@ -519,7 +500,7 @@ static uint64_t digest_with(const char *option)
 }
 
 /* What is to go on with an export has to write the same bytes. */
-static void test_digest(void **state)
+TEST(test_digest)
 {
 	static const char *const decide[] = {
 		"--only=a", "--drop=a", "--prefix=", "--allow-missing",
@@ -532,7 +513,6 @@ static void test_digest(void **state)
 	};
 	const uint64_t plain = digest_with(NULL);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(decide) / sizeof(*decide); i++)
 		for (size_t k = 0; k <= i; k++)
 			assert_true((digest_with(decide[i]) ==
@@ -543,9 +523,8 @@ static void test_digest(void **state)
 		assert_true(digest_with(others[i]) == plain);
 }
 
-static void test_exit_status(void **state)
+TEST(test_exit_status)
 {
-	(void)state;
 	assert_int_equal(rsh_exit_of(0), RSH_EXIT_GOOD);
 	assert_int_equal(rsh_exit_of(-EINVAL), RSH_EXIT_INPUT);
 	assert_int_equal(rsh_exit_of(-EBADMSG), RSH_EXIT_INPUT);
@@ -557,11 +536,10 @@ static void test_exit_status(void **state)
 }
 
 /* Options that all commands have may stand before the command. */
-static void test_before_command(void **state)
+TEST(test_before_command)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("-q", "ls", "x"), &o);
 	assert_int_equal(o.command->id, RSH_COMMAND_LS);
 	assert_true(o.quiet && !o.unnamed && o.n_operands == 1);
@@ -586,11 +564,10 @@ static void test_before_command(void **state)
 	refuse(WORDS("--log-level"), "--log-level needs a value (error|");
 }
 
-static void test_underscores(void **state)
+TEST(test_underscores)
 {
 	struct rsh_options o;
 
-	(void)state;
 	accept(WORDS("a", "b", "--src_strategy=x", "--dst_strategy", "none",
 		     "--allow_missing", "--cache_dir=_-_", "--format=hf",
 		     "-opart-size=3MiB,model_files=--none"), &o);
@@ -605,9 +582,8 @@ static void test_underscores(void **state)
 	       "--remove-redundancy takes no value");
 }
 
-static void test_templates(void **state)
+TEST(test_templates)
 {
-	(void)state;
 	refuse(WORDS("ls", "a", "--rank-dir=/ckpt/rank_{rank}"),
 	       "rank-dir: \"/ckpt/rank_{rank}\" must be a path below "
 	       "SOURCE without a leading slash, such as rank_{rank}");
@@ -615,9 +591,8 @@ static void test_templates(void **state)
 	       "file: \"/ckpt/{rank}.ckpt\" must be a path below SOURCE");
 }
 
-static void test_did_you_mean(void **state)
+TEST(test_did_you_mean)
 {
-	(void)state;
 	refuse(WORDS("a", "b", "--scr-strategy=x"),
 	       "unknown option --scr-strategy (did you mean --src-strategy?)");
 	refuse(WORDS("a", "b", "-src-strategy=x"),
@@ -663,9 +638,8 @@ static void test_did_you_mean(void **state)
 	       "unknown option --xylophones-and-zithers-of-brass");
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-	(void)state;
 	refuse(WORDS("a"), "\"a\" is not a command");
 	refuse(WORDS("exprot", "a", "b"), "\"exprot\" is not a command");
 	refuse(WORDS("exprot", "--jobs=2"), "\"exprot\" is not a command");
@@ -706,35 +680,4 @@ static void test_refused(void **state)
 	refuse(WORDS("a", "b", "-omax_threads= 1"), "max_threads");
 	refuse(WORDS("a", "b", "-omax_threads=99999999999999999999"),
 	       "max_threads");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_long_forms),
-		cmocka_unit_test(test_convert),
-		cmocka_unit_test(test_convert_refused),
-		cmocka_unit_test(test_mount_forms),
-		cmocka_unit_test(test_kernel_options),
-		cmocka_unit_test(test_debug),
-		cmocka_unit_test(test_selection),
-		cmocka_unit_test(test_other_words),
-		cmocka_unit_test(test_selection_refused),
-		cmocka_unit_test(test_resume),
-		cmocka_unit_test(test_help_needs_nothing_else),
-		cmocka_unit_test(test_quiet),
-		cmocka_unit_test(test_log_targets),
-		cmocka_unit_test(test_tables),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_digest),
-		cmocka_unit_test(test_exit_status),
-		cmocka_unit_test(test_before_command),
-		cmocka_unit_test(test_underscores),
-		cmocka_unit_test(test_templates),
-		cmocka_unit_test(test_did_you_mean),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests_name("cli_options", tests, NULL, NULL);
 }

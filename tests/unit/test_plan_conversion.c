@@ -204,11 +204,10 @@ static void convert(void **state)
 	job_free(j);
 }
 
-static void without_strategies_rank_0_is_shown(void **state)
+TEST(without_strategies_rank_0_is_shown)
 {
 	struct job *j = job_new(NULL, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2), I64_SCALAR("step")));
 	job_plan(j);
 	assert_int_equal(rsh_plan_n_files(j->c), 1);
@@ -231,11 +230,10 @@ static struct job *shared_job(void)
 	return j;
 }
 
-static void own_stages_layout_counts(void **state)
+TEST(own_stages_layout_counts)
 {
 	struct job *j = shared_job();
 
-	(void)state;
 	job_plan(j);
 	assert_records(j, 1, "emb[2]");
 	assert_records(j, 3, "emb[4]");
@@ -267,12 +265,11 @@ static struct job *stage_job(void)
 	return j;
 }
 
-static void lone_stage_goes_by_stage(void **state)
+TEST(lone_stage_goes_by_stage)
 {
 	struct job *j = stage_job();
 	uint32_t first, n;
 
-	(void)state;
 	rsh_conversion_source_ranks(j->src, j->dst, j->names, true, &first,
 				    &n);
 	assert_int_equal(first, 2);
@@ -293,13 +290,12 @@ static void lone_stage_goes_by_stage(void **state)
 	job_free(j);
 }
 
-static void source_ranks_of_a_job(void **state)
+TEST(source_ranks_of_a_job)
 {
 	struct job *j = job_new_lone("1", LAYOUT("w", "[2,2]", "[0]"),
 				     LAYOUT("w", "[4]", "[0]"));
 	uint32_t first, n;
 
-	(void)state;
 	/* The same names on both sides: not by stage, whatever the file says. */
 	rsh_conversion_source_ranks(j->src, j->dst, j->names, true, &first,
 				    &n);
@@ -328,11 +324,10 @@ static struct job *misplaced_job(void)
 	return j;
 }
 
-static void misplaced_shards_are_put_right(void **state)
+TEST(misplaced_shards_are_put_right)
 {
 	struct job *j = misplaced_job();
 
-	(void)state;
 	job_plan(j);
 	assert_note(j, "puts on the wrong ranks is on the right ones (w) "
 		       "(--compat=mindspore does the same)");
@@ -349,22 +344,10 @@ static void misplaced_shards_are_put_right(void **state)
 	job_free(j);
 }
 
-#define N_CONVERSIONS (sizeof(conversions) / sizeof(conversions[0]))
-
 int main(void)
 {
-	struct CMUnitTest tests[N_CONVERSIONS + 5] = {
-		cmocka_unit_test(without_strategies_rank_0_is_shown),
-		cmocka_unit_test(own_stages_layout_counts),
-		cmocka_unit_test(lone_stage_goes_by_stage),
-		cmocka_unit_test(source_ranks_of_a_job),
-		cmocka_unit_test(misplaced_shards_are_put_right),
-	};
-
-	for (size_t i = 0; i < N_CONVERSIONS; i++)
-		tests[5 + i] = (struct CMUnitTest){
-			.name = conversions[i].name, .test_func = convert,
-			.initial_state = (void *)(uintptr_t)&conversions[i],
-		};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	for (size_t i = 0; i < sizeof(conversions) / sizeof(*conversions); i++)
+		unit_add(conversions[i].name, convert, NULL, NULL,
+			 (void *)(uintptr_t)&conversions[i], __LINE__);
+	return unit_run(NULL, NULL);
 }

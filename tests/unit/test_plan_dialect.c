@@ -128,7 +128,7 @@ static void assert_origins(const struct job *j, const char *expected)
 	free(text);
 }
 
-static void shards_are_shown_transposed(void **state)
+TEST(shards_are_shown_transposed)
 {
 	static const struct shard m[] = {
 		{ "m", 0, 1, 0, 0 }, { "m", 1, 2, 1, 0 },
@@ -136,7 +136,6 @@ static void shards_are_shown_transposed(void **state)
 	struct job *j = job_new(NULL, NULL);
 	struct rsh_catalogue *c;
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("m.0", 1, 2)));
 	job_file(j, 1, FILE_WITH(F32("m.1", 2, 2)));
 	c = catalogue_of(j);
@@ -150,7 +149,7 @@ static void shards_are_shown_transposed(void **state)
 	job_free(j);
 }
 
-static void shards_that_are_missing_are_named(void **state)
+TEST(shards_that_are_missing_are_named)
 {
 	static const struct shard m[] = {
 		{ "m", 0, 1, 0, 0 }, { "m", 2, 1, 1, 0 },
@@ -158,7 +157,6 @@ static void shards_that_are_missing_are_named(void **state)
 	struct job *j = job_new(NULL, NULL);
 	struct rsh_catalogue *c;
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("m.0", 1, 2)));
 	job_file(j, 1, FILE_WITH(F32("m.2", 1, 2)));
 	c = catalogue_of(j);
@@ -171,7 +169,7 @@ static void shards_that_are_missing_are_named(void **state)
 }
 
 /* A recipe says where each element comes from, or it is none. */
-static void recipes_that_leave_elements_out_are_refused(void **state)
+TEST(recipes_that_leave_elements_out_are_refused)
 {
 	struct job *j = job_new(NULL, NULL);
 	static const struct shard m[] = { { "m", 0, 2, 0, 0 } };
@@ -184,7 +182,6 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 	struct rsh_catalogue *c;
 	uint32_t number;
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("m.0", 2, 2)));
 	c = catalogue_of(j);
 	assert_int_equal(read_matrix(c, m, 1, 2, &j->err), 0);
@@ -208,15 +205,4 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);
 	job_free(j);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shards_are_shown_transposed),
-		cmocka_unit_test(shards_that_are_missing_are_named),
-		cmocka_unit_test(recipes_that_leave_elements_out_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,10 @@ static const char w_dst[] = LAYOUT("w", "[4]", "[0]");
 
 /* ---- files and records that are missing ---- */
 
-static void needed_rank_is_missing(void **state)
+TEST(needed_rank_is_missing)
 {
 	struct job *j = job_new(w_src, w_dst);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_refused(j, -ENOENT,
 		    "rank 1 has no valid checkpoint file, but rank 2 needs "
@@ -20,12 +19,11 @@ static void needed_rank_is_missing(void **state)
 		    "to mesh [4] map [0])");
 }
 
-static void unneeded_rank_may_be_missing(void **state)
+TEST(unneeded_rank_may_be_missing)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
 				LAYOUT("w", "[2]", "[0]"));
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_plan(j);
@@ -33,11 +31,10 @@ static void unneeded_rank_may_be_missing(void **state)
 	job_free(j);
 }
 
-static void needed_slice_is_missing(void **state)
+TEST(needed_slice_is_missing)
 {
 	struct job *j = job_new(w_src, NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(I64_SCALAR("step")));
 	job_refused(j, -ENOENT,
@@ -47,12 +44,11 @@ static void needed_slice_is_missing(void **state)
 }
 
 /* The file that is missing is that of the parameter's own stage. */
-static void needed_rank_of_a_stage_is_missing(void **state)
+TEST(needed_rank_of_a_stage_is_missing)
 {
 	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
 				LAYOUT("1-v", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("v", 2)));
@@ -61,12 +57,11 @@ static void needed_rank_of_a_stage_is_missing(void **state)
 		    "its slice of parameter v (from mesh [2] map [0] to unsharded)");
 }
 
-static void whole_stage_is_missing(void **state)
+TEST(whole_stage_is_missing)
 {
 	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
 				LAYOUT("1-v", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_refused(j, -ENOENT,
@@ -75,12 +70,11 @@ static void whole_stage_is_missing(void **state)
 }
 
 /* The only file that a rank would load. */
-static void only_needed_rank_is_missing(void **state)
+TEST(only_needed_rank_is_missing)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
 				LAYOUT("w", "[2]", "[0]"));
 
-	(void)state;
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("w", 2)));
 	job_file(j, 3, FILE_WITH(F32("w", 2)));
@@ -90,11 +84,10 @@ static void only_needed_rank_is_missing(void **state)
 		    "to mesh [2] map [0])");
 }
 
-static void nothing_in_common(void **state)
+TEST(nothing_in_common)
 {
 	struct job *j = job_new(w_src, LAYOUT("x", "[4]", "[0]"));
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	job_refused(j, -EINVAL,
 		    "rank 0: no parameter of the source files is listed by "
@@ -115,11 +108,10 @@ static void nothing_in_common(void **state)
 
 /* ---- slices that contradict one another ---- */
 
-static void types_differ(void **state)
+TEST(types_differ)
 {
 	struct job *j = job_new(w_src, w_dst);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(BF16("w", 2)));
 	job_refused(j, -EINVAL,
@@ -135,11 +127,10 @@ static void types_differ(void **state)
 		    "it is BFloat16 of 4 bytes");
 }
 
-static void shapes_differ(void **state)
+TEST(shapes_differ)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1]"), NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2, 3)));
 	job_file(j, 1, FILE_WITH(F32("w", 3, 2)));
 	job_refused(j, -EINVAL,
@@ -156,11 +147,10 @@ static void shapes_differ(void **state)
 		    "all slices are equal");
 }
 
-static void strings_cannot_be_resharded(void **state)
+TEST(strings_cannot_be_resharded)
 {
 	struct job *j = job_new(w_src, w_dst);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_STR,
 				    DIMS_OF(0), .bytes = 8 }));
 	job_refused(j, -EINVAL,
@@ -170,11 +160,10 @@ static void strings_cannot_be_resharded(void **state)
 
 /* ---- layouts that do not fit ---- */
 
-static void map_does_not_fit_the_slice(void **state)
+TEST(map_does_not_fit_the_slice)
 {
 	struct job *j = job_new(w_src, w_dst);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2, 3)));
 	job_refused(j, -EINVAL,
 		    "rank_0.ckpt: parameter w of shape [2,3] cannot go from "
@@ -183,11 +172,10 @@ static void map_does_not_fit_the_slice(void **state)
 		    "has 2");
 }
 
-static void destination_does_not_divide(void **state)
+TEST(destination_does_not_divide)
 {
 	struct job *j = job_new(NULL, LAYOUT("w", "[2,2]", "[1]"));
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 3)));
 	job_refused(j, -EINVAL,
 		    "rank_0.ckpt: parameter w of shape [3] cannot go from "
@@ -195,11 +183,10 @@ static void destination_does_not_divide(void **state)
 		    "of size 3 cannot be cut into 2 equal slices");
 }
 
-static void shape_is_another(void **state)
+TEST(shape_is_another)
 {
 	struct job *j = job_new(SHAPED("w", "[2]", "[0]", "[8]"), w_dst);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	job_refused(j, -EINVAL,
 		    "rank_0.ckpt: parameter w of shape [2] cannot go from mesh "
@@ -210,14 +197,13 @@ static void shape_is_another(void **state)
 
 /* An expanded map is folded with the shape that the destination tells; the
  * slice still has to be one of that shape.  2^62 rows times 2 would wrap. */
-static void folded_slice_is_another(void **state)
+TEST(folded_slice_is_another)
 {
 	static const char src[] =
 		SHAPED("w", "[2,4]", "[1,0,-1]", "[2,8,10]");
 	static const char dst[] = SHAPED("w", "[8]", "[0,-1]", "[16,10]");
 	struct job *j = job_new(src, dst);
 
-	(void)state;
 	job_files(j, 8, FILE_WITH(F32("w", 2, 10)));
 	job_plan_compat(j);
 	assert_records(j, 7, "w[2,10]");
@@ -242,11 +228,10 @@ static void folded_slice_is_another(void **state)
 
 /* ---- sizes out of range ---- */
 
-static void whole_tensor_is_too_large(void **state)
+TEST(whole_tensor_is_too_large)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[1,0]"), NULL);
 
-	(void)state;
 	job_files(j, 4, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_INT8,
 				    DIMS_OF(INT64_C(1) << 31,
 					    INT64_C(1) << 31) }));
@@ -256,11 +241,10 @@ static void whole_tensor_is_too_large(void **state)
 		    "unsharded: its slice is too large");
 }
 
-static void file_is_too_large(void **state)
+TEST(file_is_too_large)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_INT8,
 				    DIMS_OF(INT64_C(1) << 60) },
 				  { .name = "u", .dtype = RSH_DTYPE_INT8,
@@ -274,7 +258,7 @@ static void file_is_too_large(void **state)
 /* ---- chunks ---- */
 
 /* A codec cannot begin in the middle of an element, whichever file it is in. */
-static void chunk_ends_within_an_element(void **state)
+TEST(chunk_ends_within_an_element)
 {
 	static const uint64_t odd[] = { 6, 2, 8, 0 };
 	const struct tensor whole[] = {
@@ -289,7 +273,6 @@ static void chunk_ends_within_an_element(void **state)
 	};
 	struct job *j = job_new(w_src, w_dst);
 
-	(void)state;
 	job_file(j, 0, cut);
 	job_file(j, 1, whole);
 	job_refused(j, -EINVAL,
@@ -311,41 +294,14 @@ static void chunk_ends_within_an_element(void **state)
 }
 
 /* Bytes that are only moved may be cut anywhere. */
-static void moved_elements_may_be_cut(void **state)
+TEST(moved_elements_may_be_cut)
 {
 	static const uint64_t odd[] = { 3, 5, 0 };
 	struct job *j = job_new(w_src, NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
 				    DIMS_OF(2), .chunks = odd }));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+3 0@203+5 1@100+3 1@203+5");
 	job_free(j);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(needed_rank_is_missing),
-		cmocka_unit_test(unneeded_rank_may_be_missing),
-		cmocka_unit_test(needed_slice_is_missing),
-		cmocka_unit_test(needed_rank_of_a_stage_is_missing),
-		cmocka_unit_test(whole_stage_is_missing),
-		cmocka_unit_test(only_needed_rank_is_missing),
-		cmocka_unit_test(nothing_in_common),
-		cmocka_unit_test(types_differ),
-		cmocka_unit_test(shapes_differ),
-		cmocka_unit_test(strings_cannot_be_resharded),
-		cmocka_unit_test(map_does_not_fit_the_slice),
-		cmocka_unit_test(destination_does_not_divide),
-		cmocka_unit_test(shape_is_another),
-		cmocka_unit_test(folded_slice_is_another),
-		cmocka_unit_test(whole_tensor_is_too_large),
-		cmocka_unit_test(file_is_too_large),
-		cmocka_unit_test(chunk_ends_within_an_element),
-		cmocka_unit_test(moved_elements_may_be_cut),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,9 +192,8 @@ static uint64_t check_mistakes(void)
 	return 8;
 }
 
-static void mistakes_are_refused(void **state)
+TEST(mistakes_are_refused)
 {
-	(void)state;
 	scene_cases(check_mistakes);
 }
 
@@ -371,18 +370,16 @@ static void scales_come_with(uint32_t split)
 }
 
 /* Tensors may be cut in the source. */
-static void scales_come_with_their_elements(void **state)
+TEST(scales_come_with_their_elements)
 {
-	(void)state;
 	scales_come_with(1);
 	scales_come_with(2);
 }
 
-static void scales_that_do_not_fit_are_refused(void **state)
+TEST(scales_that_do_not_fit_are_refused)
 {
 	static const char words[] = "its scales do not fit its elements";
 
-	(void)state;
 	for (int i = 0; i < 5; i++) {
 		struct scaled *s = scaled_new(1);
 		struct rsh_quantised *q = &s->quantised[1];
@@ -556,12 +553,11 @@ static uint32_t large_tiles(const struct large *l, uint64_t from, uint64_t len)
 
 /* Two matrices beside each other for half of a rank; tiles are as high as the
  * matrix, so their columns go by 8 MiB / (2048 * 2) at most. */
-static void large_matrices_are_cut_into_tiles(void **state)
+TEST(large_matrices_are_cut_into_tiles)
 {
 	struct large l = { .n = 2, .side = 1, .n_ranks = 1, .rows = HIDDEN,
 			   .columns = FFN };
 
-	(void)state;
 	large_plan(&l);
 	assert_int_equal(large_tiles(&l, 0, 2 * HIDDEN * FFN * 2), 2 * 4);
 	job_free(l.j);
@@ -577,13 +573,12 @@ static void large_matrices_are_cut_into_tiles(void **state)
 	job_free(l.j);
 }
 
-static void many_parts_are_found(void **state)
+TEST(many_parts_are_found)
 {
 	struct large l = { .n = 2 * N_EXPERTS, .side = 2, .n_ranks = 1,
 			   .rows = FFN, .columns = HIDDEN };
 	const uint64_t bytes = (uint64_t)l.n * FFN * HIDDEN * 2;
 
-	(void)state;
 	large_plan(&l);
 	scene_seed(1);
 	for (int i = 0; i < 100; i++) {
@@ -593,17 +588,4 @@ static void many_parts_are_found(void **state)
 		large_tiles(&l, from, 1048576);
 	}
 	job_free(l.j);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(scales_come_with_their_elements),
-		cmocka_unit_test(scales_that_do_not_fit_are_refused),
-		cmocka_unit_test(large_matrices_are_cut_into_tiles),
-		cmocka_unit_test(many_parts_are_found),
-		cmocka_unit_test(mistakes_are_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,12 +45,11 @@ static void assert_header(const struct job *j, uint32_t rank, const char *want)
 #define MS "{\"__metadata__\":{\"format\":\"ms\"},"
 
 /* Types by descending rank, then names, whatever the order of the source. */
-static void contents_follow_one_header(void **state)
+TEST(contents_follow_one_header)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0,-1]"), NULL);
 	uint64_t size;
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(I8("b", 3), F32("w", 2, 3), F32("a", 1),
 				  I64_SCALAR("step")));
 	job_plan(j);
@@ -66,13 +65,12 @@ static void contents_follow_one_header(void **state)
 	job_free(j);
 }
 
-static void ranges_begin_and_end_anywhere(void **state)
+TEST(ranges_begin_and_end_anywhere)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
 					LAYOUT("w", "[2]", "[0]"));
 	uint64_t size, begin;
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 10)));
 	job_plan_compat(j);
 	size = rsh_plan_size(j->c, 1);
@@ -85,13 +83,12 @@ static void ranges_begin_and_end_anywhere(void **state)
 	job_free(j);
 }
 
-static void ranks_share_the_header(void **state)
+TEST(ranks_share_the_header)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[4]", "[0]"),
 					LAYOUT("w", "[2]", "[0]"));
 	struct rsh_piece p[2];
 
-	(void)state;
 	job_files(j, 4, FILE_WITH(F32("w", 6)));
 	job_plan(j);
 	for (uint32_t rank = 0; rank < 2; rank++) {
@@ -106,12 +103,11 @@ static void ranks_share_the_header(void **state)
 }
 
 /* Copied records of one size but another type are other records. */
-static void headers_differ_where_types_do(void **state)
+TEST(headers_differ_where_types_do)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
 					LAYOUT("w", "[2]", "[0]"));
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2), F32("x", 1)));
 	job_file(j, 1, FILE_WITH(F32("w", 2),
 				 { .name = "x", .dtype = RSH_DTYPE_INT32,
@@ -124,12 +120,11 @@ static void headers_differ_where_types_do(void **state)
 	job_free(j);
 }
 
-static void large_tensors_are_one_piece(void **state)
+TEST(large_tensors_are_one_piece)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0,-1]"),
 					LAYOUT("w", "[2]", "[0,-1]"));
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(I8("w", 3 * 1024, 1024 * 1024)));
 	job_plan_compat(j);
 	assert_content(j, 1, "w", "1@100+3221225472");
@@ -138,11 +133,10 @@ static void large_tensors_are_one_piece(void **state)
 	job_free(j);
 }
 
-static void tensors_without_elements_take_no_room(void **state)
+TEST(tensors_without_elements_take_no_room)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
 
-	(void)state;
 	job_files(j, 1, FILE_WITH(F32("a", 0), F32("w", 1), F32("z", 2, 0)));
 	job_plan_compat(j);
 	assert_no_notes(j);
@@ -153,11 +147,10 @@ static void tensors_without_elements_take_no_room(void **state)
 	job_free(j);
 }
 
-static void metadata_tells_int4_from_int8(void **state)
+TEST(metadata_tells_int4_from_int8)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[-1]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(INT4("w", 2)));
 	job_plan(j);
 	assert_note(j, "Int4 stays Int4");
@@ -174,14 +167,13 @@ static void metadata_tells_int4_from_int8(void **state)
 }
 
 /* As ModelCheckpoint notes it, so that a loader asks the other ranks. */
-static void metadata_tells_removed_redundancy(void **state)
+TEST(metadata_tells_removed_redundancy)
 {
 	struct job *j = safetensors_job(LAYOUT("v", "[2]", "[-1]") ","
 					LAYOUT("w", "[2]", "[-1]"),
 					LAYOUT("v", "[2]", "[-1]") ","
 					LAYOUT("w", "[2]", "[-1]"));
 
-	(void)state;
 	j->remove_redundancy = true;
 	job_files(j, 2, FILE_WITH(F32("v", 1), F32("w", 1)));
 	job_plan(j);
@@ -195,11 +187,10 @@ static void metadata_tells_removed_redundancy(void **state)
 }
 
 /* The converter's detour of BFloat16 over float32 is one of .ckpt only. */
-static void bfloat16_nans_stay(void **state)
+TEST(bfloat16_nans_stay)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
 
-	(void)state;
 	j->format = RSH_FILE_CKPT;
 	job_files(j, 1, FILE_WITH(BF16("w", 3)));
 	job_plan_compat(j);
@@ -214,11 +205,10 @@ static void bfloat16_nans_stay(void **state)
 	job_free(j);
 }
 
-static void strings_are_refused(void **state)
+TEST(strings_are_refused)
 {
 	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
 
-	(void)state;
 	j->format = RSH_FILE_SAFETENSORS;
 	job_files(j, 1, FILE_WITH(F32("w", 3), { .name = "note",
 						 .dtype = RSH_DTYPE_STR,
@@ -266,9 +256,8 @@ static void assert_parts(uint64_t limit, const char *want)
 
 /* a has 16 bytes, z 12, b 4, big 100 and c 4; within a part the order is the
  * format's. */
-static void parts_are_filled_in_order(void **state)
+TEST(parts_are_filled_in_order)
 {
-	(void)state;
 	assert_parts(1000, "a big c z b ");
 	assert_parts(136, "a big c z b ");
 	assert_parts(135, "a big z b | c ");
@@ -277,11 +266,10 @@ static void parts_are_filled_in_order(void **state)
 	assert_parts(1, "a | z | b | big | c ");
 }
 
-static void parts_say_what_they_are(void **state)
+TEST(parts_say_what_they_are)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	j->format = RSH_FILE_SAFETENSORS;
 	j->part_bytes = 8;
 	job_file(j, 0, FILE_WITH(F32("w", 1), F32("x", 2)));
@@ -314,12 +302,11 @@ static bool keeps_order(unsigned n, const int64_t *dims, const uint8_t *order)
 
 /* Items have whole rows of the first dimension in any case: many ranks load
  * some rows, and a loader loads the whole item for any part of it. */
-static void items_keep_the_order_of_the_source(void **state)
+TEST(items_keep_the_order_of_the_source)
 {
 	static const uint8_t turned[] = { 1, 0 }, stack[] = { 0, 2, 1 };
 	static const uint8_t thin[] = { 0, 2, 1 };
 
-	(void)state;
 	/* 64 MiB are one item, more are several. */
 	assert_true(keeps_order(2, (int64_t[]){ 4096, 4096 }, turned));
 	assert_false(keeps_order(2, (int64_t[]){ 4096, 4097 }, turned));
@@ -330,25 +317,4 @@ static void items_keep_the_order_of_the_source(void **state)
 	assert_null(rsh_ckpt_framing.keeps_order);
 	assert_null(rsh_safetensors_framing.keeps_order);
 	assert_null(rsh_hf_framing.keeps_order);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents_follow_one_header),
-		cmocka_unit_test(ranges_begin_and_end_anywhere),
-		cmocka_unit_test(ranks_share_the_header),
-		cmocka_unit_test(headers_differ_where_types_do),
-		cmocka_unit_test(large_tensors_are_one_piece),
-		cmocka_unit_test(tensors_without_elements_take_no_room),
-		cmocka_unit_test(metadata_tells_int4_from_int8),
-		cmocka_unit_test(metadata_tells_removed_redundancy),
-		cmocka_unit_test(bfloat16_nans_stay),
-		cmocka_unit_test(strings_are_refused),
-		cmocka_unit_test(parts_are_filled_in_order),
-		cmocka_unit_test(parts_say_what_they_are),
-		cmocka_unit_test(items_keep_the_order_of_the_source),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which parameters are weights, and which are states or counters of an
  * optimizer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/plan/kinds.h"
+#include "tests.h"
 
 #define MAX 512
 
@@ -115,7 +111,7 @@ static void check(const char *all, const char *says)
 
 /* ---- optimizers ---- */
 
-static void optimizers_of_mindspore(void **state)
+TEST(optimizers_of_mindspore)
 {
 	const char *dir = getenv("srcdir");
 	char path[4096], line[512], title[512] = "", kind, name[400], dims[80];
@@ -123,7 +119,6 @@ static void optimizers_of_mindspore(void **state)
 	struct tree t;
 	FILE *f;
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/unit/data/optimizer_states",
 		 dir ? dir : ".");
 	f = fopen(path, "r");
@@ -147,9 +142,8 @@ static void optimizers_of_mindspore(void **state)
 	assert_true(n >= 35);
 }
 
-static void optimizers_that_no_list_has(void **state)
+TEST(optimizers_that_no_list_has)
 {
-	(void)state;
 	check("a.w:4,3=W b.w:4=W sophia_h.a.w:4,3=S sophia_h.b.w:4=S "
 	      "sophia_t:1=C",
 	      "sophia_h.b.w is taken for an optimizer state, as all that begin "
@@ -165,9 +159,8 @@ static void optimizers_that_no_list_has(void **state)
 	check("w:2,2=W zeta.w:2,2=S zeta_w:2,2=S", "with zeta.");
 }
 
-static void names_of_modules_that_are_prefixes(void **state)
+TEST(names_of_modules_that_are_prefixes)
 {
-	(void)state;
 	check("a.w:4,3=W adam_m.a.w:4,3=S linear.w:4,3=W prev.b:4=W "
 	      "stat.w:2,2=W", NULL);
 	check("a.w:4,3=W linear.a.w:4,3=S moments.a.w:4,3=S mu_a.w:-=S "
@@ -176,9 +169,8 @@ static void names_of_modules_that_are_prefixes(void **state)
 
 /* ---- weights ---- */
 
-static void parts_of_models_are_weights(void **state)
+TEST(parts_of_models_are_weights)
 {
-	(void)state;
 	check("embed.weight:8,4=W layers.0.w:4,4=W encoder.embed.weight:8,4=W "
 	      "encoder.layers.0.w:4,4=W", "with encoder.");
 	check("embed.weight:8,4=W layers.0.w:4,4=W side.embed.weight:8,4=W "
@@ -195,9 +187,8 @@ static void parts_of_models_are_weights(void **state)
 	check("w:4,4=W up.w:2,2,4,4=W", NULL);
 }
 
-static void numbers_of_models_are_weights(void **state)
+TEST(numbers_of_models_are_weights)
 {
-	(void)state;
 	/* No optimizer is there. */
 	check("logit_scale:1=W a.w:4,4=W temperature:-=W", NULL);
 	/* It is trained, or in a module. */
@@ -206,9 +197,8 @@ static void numbers_of_models_are_weights(void **state)
 	check("bn.num_batches_tracked:-=W a.w:4=W moments.a.w:4=S", NULL);
 }
 
-static void a_cell_of_the_user(void **state)
+TEST(a_cell_of_the_user)
 {
-	(void)state;
 	check("optimizer.a.w:4,4=W optimizer.a.b:4=W", NULL);
 	check("optimizer.a.w:4,4=W optimizer.global_step:1=C "
 	      "optimizer.adam_m.a.w:4,4=S optimizer.exp_avg_sq_row_a.w:4=S "
@@ -219,11 +209,10 @@ static void a_cell_of_the_user(void **state)
 	      "optimizer.param_groups.lr:1=S", NULL);
 }
 
-static void names_in_no_file(void **state)
+TEST(names_in_no_file)
 {
 	struct tree t;
 
-	(void)state;
 	tree_begin(&t);
 	tree_add(&t, "w", "2,2", 'W');
 	tree_check(&t, "w");
@@ -234,19 +223,4 @@ static void names_in_no_file(void **state)
 	assert_int_equal(rsh_kinds_of_text(NULL, "accu_grads.w"),
 			 RSH_KIND_GRADIENT);
 	tree_end(&t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(optimizers_of_mindspore),
-		cmocka_unit_test(optimizers_that_no_list_has),
-		cmocka_unit_test(names_of_modules_that_are_prefixes),
-		cmocka_unit_test(parts_of_models_are_weights),
-		cmocka_unit_test(numbers_of_models_are_weights),
-		cmocka_unit_test(a_cell_of_the_user),
-		cmocka_unit_test(names_in_no_file),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,35 +7,32 @@
 
 /* ---- runs ---- */
 
-static void equal_slices_are_one_run(void **state)
+TEST(equal_slices_are_one_run)
 {
 	struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
 				LAYOUT("w", "[4]", "[0,-1]"));
 
-	(void)state;
 	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
 	job_plan(j);
 	assert_content(j, 2, "w", "2@100+60");
 	job_free(j);
 }
 
-static void rows_are_one_run_a_slice(void **state)
+TEST(rows_are_one_run_a_slice)
 {
 	struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
 				LAYOUT("w", "[2]", "[0,-1]"));
 
-	(void)state;
 	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
 	job_plan(j);
 	assert_content(j, 1, "w", "2@100+60 3@100+60");
 	job_free(j);
 }
 
-static void columns_are_one_run_a_row(void **state)
+TEST(columns_are_one_run_a_row)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 3, 2)));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 "
@@ -43,12 +40,11 @@ static void columns_are_one_run_a_row(void **state)
 	job_free(j);
 }
 
-static void rows_become_columns(void **state)
+TEST(rows_become_columns)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1,-1]"),
 				LAYOUT("w", "[2]", "[-1,0,-1]"));
 
-	(void)state;
 	/* Whole: 2x4x3. */
 	job_files(j, 2, FILE_WITH(F32("w", 1, 4, 3)));
 	job_plan(j);
@@ -58,12 +54,11 @@ static void rows_become_columns(void **state)
 }
 
 /* Dimensions that both sides cut alike are runs together. */
-static void dimensions_cut_alike_are_joined(void **state)
+TEST(dimensions_cut_alike_are_joined)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[1,-1,0]"),
 				LAYOUT("w", "[2,2,2]", "[2,1,0]"));
 
-	(void)state;
 	job_files(j, 4, FILE_WITH(F32("w", 2, 4, 3)));
 	job_plan(j);
 	/* Rank 3 is (0,1,1): half of dimension 1 of the slice of rank 1. */
@@ -72,12 +67,11 @@ static void dimensions_cut_alike_are_joined(void **state)
 }
 
 /* 12 elements in slices of 4 to slices of 6. */
-static void non_multiples_cut_runs(void **state)
+TEST(non_multiples_cut_runs)
 {
 	struct job *j = job_new(LAYOUT("w", "[3]", "[0]"),
 				LAYOUT("w", "[2]", "[0]"));
 
-	(void)state;
 	job_files(j, 3, FILE_WITH(F32("w", 4)));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+16 1@100+8");
@@ -86,12 +80,11 @@ static void non_multiples_cut_runs(void **state)
 }
 
 /* Each rank reads the replica that is its own counterpart. */
-static void replicas_are_spread(void **state)
+TEST(replicas_are_spread)
 {
 	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
 				LAYOUT("w", "[4]", "[-1]"));
 
-	(void)state;
 	job_files(j, 4, FILE_WITH(F32("w", 2)));
 	job_plan(j);
 	assert_content(j, 1, "w", "0@100+8 1@100+8");
@@ -100,12 +93,11 @@ static void replicas_are_spread(void **state)
 	job_free(j);
 }
 
-static void scalars_are_resharded(void **state)
+TEST(scalars_are_resharded)
 {
 	struct job *j = job_new(LAYOUT("s", "[2]", "[]"),
 				LAYOUT("s", "[4]", "[]"));
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(I64_SCALAR("s")));
 	job_plan(j);
 	assert_records(j, 3, "Int64:s[]");
@@ -127,12 +119,11 @@ static struct job *two_records(void)
 /* Headers are 0a len 0a 01 'w' 12 len 08 04 12 07 "Float32" 1a 10 (20 bytes)
  * and the one of "step" without the two of the dimension, but with three more
  * of the name and two less of the type (19 bytes). */
-static void ranges_cut_pieces(void **state)
+TEST(ranges_cut_pieces)
 {
 	struct job *j = two_records();
 	uint64_t size = rsh_plan_size(j->c, 0);
 
-	(void)state;
 	assert_int_equal(size, 20 + 16 + 19 + 8);
 	assert_pieces(j, 0, 0, size, "h20 0@100+8 1@100+8 h19 0@208+8");
 	assert_pieces(j, 0, 0, UINT64_MAX, "h20 0@100+8 1@100+8 h19 0@208+8");
@@ -146,12 +137,11 @@ static void ranges_cut_pieces(void **state)
 	job_free(j);
 }
 
-static void ranges_without_bytes_have_no_pieces(void **state)
+TEST(ranges_without_bytes_have_no_pieces)
 {
 	struct job *j = two_records();
 	uint64_t size = rsh_plan_size(j->c, 0);
 
-	(void)state;
 	assert_pieces(j, 0, 5, 0, "");
 	assert_pieces(j, 0, size, 1, "");
 	assert_pieces(j, 0, size + 1, 1, "");
@@ -161,13 +151,12 @@ static void ranges_without_bytes_have_no_pieces(void **state)
 	job_free(j);
 }
 
-static void header_bytes_are_the_record(void **state)
+TEST(header_bytes_are_the_record)
 {
 	static const uint8_t want[] = "\x0a\x22\x0a\x01w\x12\x1d\x08\x04\x12\x07"
 				      "Float32\x1a\x10";
 	struct job *j = two_records();
 
-	(void)state;
 	for (uint64_t at = 0; at < 20; at++) {
 		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3,
 							       NULL);
@@ -204,12 +193,11 @@ static struct job *large_job(void)
 #define LAST_HEADER 34
 #define STEP_BYTES (19 + 8)
 
-static void large_tensors_are_emitted_in_chunks(void **state)
+TEST(large_tensors_are_emitted_in_chunks)
 {
 	struct job *j = large_job();
 	uint64_t second = FULL_HEADER + CHUNK;
 
-	(void)state;
 	assert_records(j, 0, "w[1200,262144] Int64*step[]");
 	assert_int_equal(rsh_plan_size(j->c, 0),
 			 2 * FULL_HEADER + LAST_HEADER + 1200 * MIB +
@@ -224,7 +212,7 @@ static void large_tensors_are_emitted_in_chunks(void **state)
 }
 
 /* Every header tells its own chunk's length. */
-static void chunk_headers_tell_their_length(void **state)
+TEST(chunk_headers_tell_their_length)
 {
 	static const uint64_t lengths[] = { CHUNK, CHUNK, 176 * MIB };
 	static const int64_t dims[] = { 1200, 262144 };
@@ -234,7 +222,6 @@ static void chunk_headers_tell_their_length(void **state)
 	};
 	struct job *j = large_job();
 
-	(void)state;
 	for (uint64_t k = 0; k < 3; k++) {
 		uint8_t want[64];
 		size_t n = rsh_ckpt_header_write(&shape, lengths[k], want);
@@ -252,11 +239,10 @@ static void chunk_headers_tell_their_length(void **state)
 }
 
 /* Exactly a chunk is one chunk. */
-static void limit_is_one_chunk(void **state)
+TEST(limit_is_one_chunk)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 64 * MIB)));
 	job_plan(j);
 	assert_pieces(j, 0, 0, UINT64_MAX,
@@ -265,12 +251,11 @@ static void limit_is_one_chunk(void **state)
 }
 
 /* A copied tensor is emitted in MindSpore's chunks, however it was stored. */
-static void copied_tensors_are_cut_anew(void **state)
+TEST(copied_tensors_are_cut_anew)
 {
 	static const uint64_t odd[] = { 300 * MIB, 1, 300 * MIB - 1, 0 };
 	struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 1),
 				 { .name = "v", .dtype = RSH_DTYPE_INT8,
 				   DIMS_OF(600 * MIB), .chunks = odd }));
@@ -283,11 +268,10 @@ static void copied_tensors_are_cut_anew(void **state)
 
 /* ---- codecs ---- */
 
-static void wide_bfloat16_is_narrowed(void **state)
+TEST(wide_bfloat16_is_narrowed)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				    DIMS_OF(3), .wide = true },
 				  { .name = "v", .dtype = RSH_DTYPE_BFLOAT16,
@@ -303,11 +287,10 @@ static void wide_bfloat16_is_narrowed(void **state)
 	job_free(j);
 }
 
-static void narrow_bfloat16_is_read_as_it_is(void **state)
+TEST(narrow_bfloat16_is_read_as_it_is)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(BF16("w", 3)));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+6 1@100+6");
@@ -325,11 +308,10 @@ static void narrow_bfloat16_is_read_as_it_is(void **state)
 }
 
 /* Rows of two elements, gathered column by column. */
-static void codecs_count_elements_in_runs(void **state)
+TEST(codecs_count_elements_in_runs)
 {
 	struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				    DIMS_OF(2, 2), .wide = true }));
 	job_plan(j);
@@ -338,12 +320,11 @@ static void codecs_count_elements_in_runs(void **state)
 }
 
 /* A wide source has twice the chunks that its virtual file has. */
-static void wide_sources_in_chunks(void **state)
+TEST(wide_sources_in_chunks)
 {
 	static const uint64_t chunks[] = { CHUNK, 88 * MIB, 0 };
 	struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
 
-	(void)state;
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				   DIMS_OF(150 * MIB), .wide = true,
 				   .chunks = chunks }));
@@ -366,7 +347,7 @@ static void assert_decoded(enum rsh_codec codec, const void *in, size_t n_in,
 	assert_memory_equal(place, want, n_out);
 }
 
-static void codecs_decode(void **state)
+TEST(codecs_decode)
 {
 	/* 1.0, inf, -inf, the smallest NaN, one with a payload and a sign. */
 	static const uint8_t narrow[] = { 0x80, 0x3f, 0x80, 0x7f, 0x80, 0xff,
@@ -375,7 +356,6 @@ static void codecs_decode(void **state)
 					     0xc0, 0x7f, 0xc0, 0x7f };
 	uint8_t wide[2 * sizeof(narrow)];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(narrow); i += 2) {
 		wide[2 * i] = 0xaa;
 		wide[2 * i + 1] = 0x55;
@@ -390,7 +370,7 @@ static void codecs_decode(void **state)
 		       sizeof(canonical));
 }
 
-static void codecs_add_one(void **state)
+TEST(codecs_add_one)
 {
 	/* 0.5, 1, -1, 256, 258, infinity, NaN */
 	static const uint16_t bf16[] = { 0x3f00, 0x3f80, 0xbf80, 0x4380, 0x4381,
@@ -407,7 +387,6 @@ static void codecs_add_one(void **state)
 	static const float f32_more[] = { 1.25f, -2, 16777216 };
 	static const float f32_less[] = { -0.75f, -4, 16777215 };
 
-	(void)state;
 	assert_decoded(rsh_codec_add(RSH_DTYPE_BFLOAT16, 1), bf16, sizeof(bf16),
 		       more, sizeof(more));
 	assert_decoded(rsh_codec_add(RSH_DTYPE_BFLOAT16, -1), bf16,
@@ -443,11 +422,10 @@ static struct job *odd_job(void)
 	return j;
 }
 
-static void odd_records_are_kept(void **state)
+TEST(odd_records_are_kept)
 {
 	struct job *j = odd_job();
 
-	(void)state;
 	job_plan(j);
 	assert_records(j, 0, "Int4:w[4] rows[0,6] Int4*q[3] *cols[3,0] "
 			     "Int32*none[0] str*note[0] Int64*step[]");
@@ -463,11 +441,10 @@ static void odd_records_are_kept(void **state)
 	job_free(j);
 }
 
-static void odd_records_as_the_converter_leaves_them(void **state)
+TEST(odd_records_as_the_converter_leaves_them)
 {
 	struct job *j = odd_job();
 
-	(void)state;
 	job_plan_compat(j);
 	/* An empty vector becomes the scalar 0. */
 	assert_records(j, 0, "Int8:w[4] Int8*q[3] Int32*none[] str*note[0] "
@@ -475,35 +452,4 @@ static void odd_records_as_the_converter_leaves_them(void **state)
 	assert_content(j, 0, "q", "0@202+3");
 	assert_content(j, 0, "none", "h4");
 	job_free(j);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(equal_slices_are_one_run),
-		cmocka_unit_test(rows_are_one_run_a_slice),
-		cmocka_unit_test(columns_are_one_run_a_row),
-		cmocka_unit_test(rows_become_columns),
-		cmocka_unit_test(dimensions_cut_alike_are_joined),
-		cmocka_unit_test(non_multiples_cut_runs),
-		cmocka_unit_test(replicas_are_spread),
-		cmocka_unit_test(scalars_are_resharded),
-		cmocka_unit_test(ranges_cut_pieces),
-		cmocka_unit_test(ranges_without_bytes_have_no_pieces),
-		cmocka_unit_test(header_bytes_are_the_record),
-		cmocka_unit_test(large_tensors_are_emitted_in_chunks),
-		cmocka_unit_test(chunk_headers_tell_their_length),
-		cmocka_unit_test(limit_is_one_chunk),
-		cmocka_unit_test(copied_tensors_are_cut_anew),
-		cmocka_unit_test(wide_bfloat16_is_narrowed),
-		cmocka_unit_test(narrow_bfloat16_is_read_as_it_is),
-		cmocka_unit_test(codecs_count_elements_in_runs),
-		cmocka_unit_test(wide_sources_in_chunks),
-		cmocka_unit_test(codecs_decode),
-		cmocka_unit_test(codecs_add_one),
-		cmocka_unit_test(odd_records_are_kept),
-		cmocka_unit_test(odd_records_as_the_converter_leaves_them),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

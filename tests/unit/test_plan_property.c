@@ -14,14 +14,9 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/plan/conversion.h"
 #include "rsh/formats/ranks.h"
@@ -29,6 +24,7 @@
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
 #include "support.h"
+#include "tests.h"
 
 #define DEFAULT_CASES ((uint64_t)rounds(12000))
 #define DEFAULT_LOSSES ((uint64_t)rounds(4000))
@@ -1156,14 +1152,23 @@ static void run_alike(uint64_t seed)
 	free_case(t);
 }
 
-static void random_alike(void **state)
+static int tell_seed(void **state)
+{
+	const char *s = getenv("RSH_PROPERTY_CURRENT");
+
+	(void)state;
+	printf("# last case: RSH_PROPERTY_SEED=%s RSH_PROPERTY_CASES=1\n",
+	       s ? s : "none");
+	return 0;
+}
+
+TEST_WITH(random_alike, NULL, tell_seed)
 {
 	const char *s = getenv("RSH_PROPERTY_SEED");
 	const char *n = getenv("RSH_PROPERTY_CASES");
 	uint64_t seed = s ? strtoull(s, NULL, 0) : 1;
 	uint64_t cases = n ? strtoull(n, NULL, 0) : DEFAULT_ALIKE;
 
-	(void)state;
 	printf("# cut alike, of seeds %" PRIu64 " to %" PRIu64 "\n", seed,
 	       seed + cases - 1);
 	for (uint64_t i = 0; i < cases; i++) {
@@ -1200,15 +1205,13 @@ static void try_layouts(plan_fn *plan, uint64_t cases)
 	assert_true(ambiguous <= cases / 50);
 }
 
-static void random_layouts(void **state)
+TEST_WITH(random_layouts, NULL, tell_seed)
 {
-	(void)state;
 	try_layouts(plan_converted, DEFAULT_CASES);
 }
 
-static void random_layouts_offered(void **state)
+TEST_WITH(random_layouts_offered, NULL, tell_seed)
 {
-	(void)state;
 	try_layouts(plan_offers, DEFAULT_OFFERED);
 }
 
@@ -1233,44 +1236,18 @@ static void try_losses(plan_fn *plan, bool reduced, uint64_t cases)
 	       "ones, %u lost\n", counts[0], counts[1], counts[2]);
 }
 
-static void random_losses(void **state)
+TEST_WITH(random_losses, NULL, tell_seed)
 {
-	(void)state;
 	try_losses(plan_converted, false, DEFAULT_LOSSES);
 }
 
-static void random_losses_offered(void **state)
+TEST_WITH(random_losses_offered, NULL, tell_seed)
 {
-	(void)state;
 	try_losses(plan_offers, false, DEFAULT_OFFERED);
 }
 
-static void random_lacking_offered(void **state)
+TEST_WITH(random_lacking_offered, NULL, tell_seed)
 {
-	(void)state;
 	try_losses(plan_offers, true, DEFAULT_OFFERED);
 }
 
-static int tell_seed(void **state)
-{
-	const char *s = getenv("RSH_PROPERTY_CURRENT");
-
-	(void)state;
-	printf("# last case: RSH_PROPERTY_SEED=%s RSH_PROPERTY_CASES=1\n",
-	       s ? s : "none");
-	return 0;
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(random_layouts, tell_seed),
-		cmocka_unit_test_teardown(random_losses, tell_seed),
-		cmocka_unit_test_teardown(random_alike, tell_seed),
-		cmocka_unit_test_teardown(random_layouts_offered, tell_seed),
-		cmocka_unit_test_teardown(random_losses_offered, tell_seed),
-		cmocka_unit_test_teardown(random_lacking_offered, tell_seed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -148,9 +148,8 @@ static uint64_t check_scene(void)
 	return s.checked;
 }
 
-static void every_element_is_in_its_place(void **unused)
+TEST(every_element_is_in_its_place)
 {
-	(void)unused;
 	reordered = 0;
 	scene_cases(check_scene);
 	assert_true(reordered > 0);
@@ -172,7 +171,7 @@ static uint32_t scene_long_source(struct scene *s, uint64_t n)
 
 /* Part 0 has every other element up to the end; the others, which end long
  * before, lie between its elements. */
-static void parts_inside_another_one_are_found(void **unused)
+TEST(parts_inside_another_one_are_found)
 {
 	static const struct { uint64_t first, n; } at[MAX_PARTS] = {
 		{ 0, 6 }, { 1, 2 }, { 5, 2 }, { 9, 1 },
@@ -186,7 +185,6 @@ static void parts_inside_another_one_are_found(void **unused)
 	uint64_t step = 1;
 	uint32_t d;
 
-	(void)unused;
 	scene_seed(1);
 	d = scene_long_source(&s, at[0].n);
 	for (uint32_t i = d + 1; i < s.tensors[0].n_dims; i++)
@@ -208,14 +206,4 @@ static void parts_inside_another_one_are_found(void **unused)
 		s.cat, rsh_cut_of_grid(rsh_grid_make_whole(1))));
 	assert_int_equal(s.checked, 22);
 	scene_clear(&s);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_element_is_in_its_place),
-		cmocka_unit_test(parts_inside_another_one_are_found),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

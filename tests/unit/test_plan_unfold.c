@@ -172,14 +172,13 @@ static void change(struct scene *s, struct rsh_arena *arena)
 						  inner), 0);
 }
 
-static void elements_stay_in_their_places(void **state)
+TEST(elements_stay_in_their_places)
 {
 	static struct place before[MAX_ELEMENTS], after[MAX_ELEMENTS];
 	struct rsh_arena arena = { 0 };
 	const uint64_t seed = numbers_seed();
 	struct scene s;
 
-	(void)state;
 	for (int i = 0; i < rounds(CASES); i++) {
 		draws.state = seed + (uint64_t)i;
 		draw(&s);
@@ -196,7 +195,7 @@ static void elements_stay_in_their_places(void **state)
 }
 
 /* A matrix of one part stays one, so that large ones take no memory. */
-static void halves_of_one_part_are_one_part(void **state)
+TEST(halves_of_one_part_are_one_part)
 {
 	const uint64_t dims[] = { 1 << 20, 4096 };
 	struct rsh_tensor t = { .n_dims = 2, .dims = dims }, *all[] = { &t };
@@ -208,7 +207,6 @@ static void halves_of_one_part_are_one_part(void **state)
 			       .parts = &part };
 	struct rsh_arena arena = { 0 };
 
-	(void)state;
 	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1 << 19), 0);
 	assert_int_equal(o.n_factored, 1);
 	assert_int_equal(o.factored->n_factors, 3);
@@ -221,14 +219,4 @@ static void halves_of_one_part_are_one_part(void **state)
 				 0);
 	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1), -ENOTSUP);
 	rsh_arena_clear(&arena);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(elements_stay_in_their_places),
-		cmocka_unit_test(halves_of_one_part_are_one_part),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

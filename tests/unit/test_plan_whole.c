@@ -21,11 +21,10 @@ static const struct tensor trained[] = {
 	{ .name = NULL },
 };
 
-static void ranks_show_their_own_file(void **state)
+TEST(ranks_show_their_own_file)
 {
 	struct job *j = job_of(both, both);
 
-	(void)state;
 	job_files(j, 4, trained);
 	job_plan(j);
 	for (uint32_t rank = 0; rank < 4; rank++)
@@ -36,13 +35,12 @@ static void ranks_show_their_own_file(void **state)
 
 /* Slices of the stage whose layout counts are lost; the other stage's file holds
  * nothing but its own, and is whole. */
-static void own_layouts_are_no_loss(void **state)
+TEST(own_layouts_are_no_loss)
 {
 	static const char shared[] = LAYOUT("0-w", "[1]", "[-1]") ","
 				     LAYOUT("1-w", "[1]", "[0]");
 	struct job *j = job_of(shared, shared);
 
-	(void)state;
 	j->allow_missing = true;
 	job_file(j, 1, FILE_WITH(F32("w", 4)));
 	job_plan(j);
@@ -52,11 +50,10 @@ static void own_layouts_are_no_loss(void **state)
 	job_free(j);
 }
 
-static void compat_writes_them_anew(void **state)
+TEST(compat_writes_them_anew)
 {
 	struct job *j = job_of(both, both);
 
-	(void)state;
 	job_files(j, 4, trained);
 	job_plan_compat(j);
 	assert_records(j, 1, "w[4] m[4] Int64*step[] *bn[3]");
@@ -65,7 +62,7 @@ static void compat_writes_them_anew(void **state)
 }
 
 /* Axes of size 1, one axis as two, an expanded map, a shard that is a cut. */
-static void other_drawings_mean_the_same(void **state)
+TEST(other_drawings_mean_the_same)
 {
 	static const char *const drawings[][2] = {
 		{ LAYOUT("w", "[2,2]", "[0]"), LAYOUT("w", "[2,1,2]", "[0]") },
@@ -78,7 +75,6 @@ static void other_drawings_mean_the_same(void **state)
 		  LAYOUT("w", "[4]", "[0]") },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(drawings) / sizeof(drawings[0]); i++) {
 		struct job *j = job_of(drawings[i][0], drawings[i][1]);
 
@@ -105,11 +101,10 @@ static void assert_planned(const char *src, const char *dst)
 	job_free(j);
 }
 
-static void other_cuts_do_not(void **state)
+TEST(other_cuts_do_not)
 {
 	const char *src = LAYOUT("w", "[2,2]", "[0]");
 
-	(void)state;
 	/* The same slices on other ranks, other slices, other ranks. */
 	assert_planned(src, LAYOUT("w", "[2,2]", "[1]"));
 	assert_planned(src, LAYOUT("w", "[2,2]", "[-1]"));
@@ -122,13 +117,12 @@ static void other_cuts_do_not(void **state)
 }
 
 /* Nobody knows how the other side cuts it. */
-static void one_side_alone_lists_a_record(void **state)
+TEST(one_side_alone_lists_a_record)
 {
 	struct job *j = job_of(LAYOUT("w", "[2]", "[0]") ","
 			       LAYOUT("adam_m.x", "[2]", "[0]"),
 			       LAYOUT("w", "[2]", "[0]"));
 
-	(void)state;
 	job_files(j, 2, FILE_WITH(F32("adam_m.x", 2), F32("w", 4)));
 	job_plan(j);
 	assert_records(j, 0, "w[4] *adam_m.x[2]");
@@ -136,14 +130,13 @@ static void one_side_alone_lists_a_record(void **state)
 }
 
 /* Whichever side says so, and also if neither does. */
-static void one_rank_is_no_strategy(void **state)
+TEST(one_rank_is_no_strategy)
 {
 	static const char one[] = LAYOUT("w", "[1,1]", "[0]");
 	static const char *const sides[][2] = {
 		{ NULL, NULL }, { one, NULL }, { NULL, one }, { one, one },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 4; i++) {
 		struct job *j = job_of(sides[i][0], sides[i][1]);
 
@@ -154,14 +147,13 @@ static void one_rank_is_no_strategy(void **state)
 	}
 }
 
-static void stages_may_share(void **state)
+TEST(stages_may_share)
 {
 	static const char two[] =
 		LAYOUT("0-e", "[2]", "[0]") "," LAYOUT("1-e", "[2]", "[-1]")
 		"," LAYOUT("1-w", "[2]", "[0]");
 	struct job *j = job_of(two, two);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("x", 1), F32("e", 2)));
 	job_file(j, 1, FILE_WITH(F32("x", 1), F32("e", 2)));
 	job_file(j, 2, FILE_WITH(F32("w", 1), F32("e", 4)));
@@ -173,7 +165,7 @@ static void stages_may_share(void **state)
 }
 
 /* The destination wants e on both stages. */
-static void stages_may_be_others(void **state)
+TEST(stages_may_be_others)
 {
 	struct job *j = job_of(LAYOUT("0-e", "[1]", "[0]") ","
 			       LAYOUT("1-w", "[1]", "[0]"),
@@ -181,7 +173,6 @@ static void stages_may_be_others(void **state)
 			       LAYOUT("1-e", "[1]", "[0]") ","
 			       LAYOUT("1-w", "[1]", "[0]"));
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("x", 1), F32("e", 2)));
 	job_file(j, 1, FILE_WITH(F32("x", 1), F32("w", 2)));
 	job_plan(j);
@@ -190,12 +181,11 @@ static void stages_may_be_others(void **state)
 	job_free(j);
 }
 
-static void chunks_and_odd_records_stay(void **state)
+TEST(chunks_and_odd_records_stay)
 {
 	static const uint64_t odd[] = { 3, 5, 0 };
 	struct job *j = job_of(LAYOUT("w", "[1]", "[0]"), NULL);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH({ .name = "b", .dtype = RSH_DTYPE_BFLOAT16,
 				   DIMS_OF(3), .wide = true },
 				 F32("none", 0),
@@ -208,11 +198,10 @@ static void chunks_and_odd_records_stay(void **state)
 	job_free(j);
 }
 
-static void safetensors_keep_their_header(void **state)
+TEST(safetensors_keep_their_header)
 {
 	struct job *j = job_of(both, both);
 
-	(void)state;
 	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	job_files(j, 4, trained);
 	job_plan(j);
@@ -231,13 +220,12 @@ static void assert_place(const struct job *j, uint32_t i, uint64_t offset,
 }
 
 /* A tensor without elements is behind the header, as the others are. */
-static void nothing_has_a_place(void **state)
+TEST(nothing_has_a_place)
 {
 	struct job *j = job_of(LAYOUT("w", "[1]", "[-1]"),
 			       LAYOUT("w", "[1]", "[-1]"));
 	uint64_t begin;
 
-	(void)state;
 	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	job_file(j, 0, FILE_WITH(F32("none", 0), F32("w", 4), F32("x", 0)));
 	begin = j->index[0]->file_bytes - 16;
@@ -249,11 +237,10 @@ static void nothing_has_a_place(void **state)
 	job_free(j);
 }
 
-static void parts_of_a_model_are_no_file(void **state)
+TEST(parts_of_a_model_are_no_file)
 {
 	struct job *j = job_of(NULL, NULL);
 
-	(void)state;
 	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	j->joined = true;
 	job_file(j, 0, FILE_WITH(F32("w", 4)));
@@ -264,11 +251,10 @@ static void parts_of_a_model_are_no_file(void **state)
 
 /* ---- files that are missing ---- */
 
-static void lost_ranks_are_replicas(void **state)
+TEST(lost_ranks_are_replicas)
 {
 	struct job *j = job_of(both, both);
 
-	(void)state;
 	for (uint32_t rank = 1; rank < 4; rank++)
 		job_file(j, rank, trained);
 	job_plan(j);
@@ -280,13 +266,12 @@ static void lost_ranks_are_replicas(void **state)
 }
 
 /* No rank has what rank 0 has: each record comes from one that has it. */
-static void lost_ranks_may_be_put_together(void **state)
+TEST(lost_ranks_may_be_put_together)
 {
 	static const char apart[] = LAYOUT("w", "[2,2]", "[0]") ","
 				    LAYOUT("m", "[2,2]", "[1]");
 	struct job *j = job_of(apart, apart);
 
-	(void)state;
 	for (uint32_t rank = 1; rank < 4; rank++)
 		job_file(j, rank, trained);
 	job_plan(j);
@@ -298,11 +283,10 @@ static void lost_ranks_may_be_put_together(void **state)
 }
 
 /* What a rank left to another one is had from there. */
-static void without_redundancy_it_is_completed(void **state)
+TEST(without_redundancy_it_is_completed)
 {
 	struct job *j = job_of(both, both);
 
-	(void)state;
 	job_file(j, 0, FILE_WITH(F32("x", 1), F32("m", 4)));
 	job_file(j, 1, FILE_WITH(F32("x", 1), F32("m", 4), F32("w", 4)));
 	job_file(j, 2, FILE_WITH(F32("x", 1), F32("w", 4)));
@@ -314,12 +298,11 @@ static void without_redundancy_it_is_completed(void **state)
 	job_free(j);
 }
 
-static void strategies_of_another_model_are_refused(void **state)
+TEST(strategies_of_another_model_are_refused)
 {
 	static const char other[] = LAYOUT("v", "[2,2]", "[0]");
 	struct job *j = job_of(other, other);
 
-	(void)state;
 	job_files(j, 4, trained);
 	job_refused(j, -EINVAL, "rank 0: no parameter of the source files is "
 				"listed by src.json and dst.json");
@@ -345,13 +328,12 @@ static void put_source(const struct job *j, const atomic_bool *avoid,
 	rsh_piece_iter_free(it);
 }
 
-static void a_failing_file_is_its_replica(void **state)
+TEST(a_failing_file_is_its_replica)
 {
 	struct job *j = job_of(both, both);
 	atomic_bool avoid[MAX_FILES] = { true };
 	char text[128];
 
-	(void)state;
 	job_files(j, 4, trained);
 	job_plan(j);
 	put_source(j, avoid, 5, 20, text, sizeof(text));
@@ -365,13 +347,12 @@ static void a_failing_file_is_its_replica(void **state)
 }
 
 /* Another order of records, although the slices are the same. */
-static void replicas_have_the_same_places(void **state)
+TEST(replicas_have_the_same_places)
 {
 	struct job *j = job_of(both, both);
 	atomic_bool avoid[MAX_FILES] = { true };
 	char text[128];
 
-	(void)state;
 	job_file(j, 0, trained);
 	job_file(j, 1, trained);
 	job_file(j, 2, FILE_WITH(F32("m", 4), F32("w", 4), F32("bn", 3),
@@ -381,31 +362,4 @@ static void replicas_have_the_same_places(void **state)
 	put_source(j, avoid, 0, 4, text, sizeof(text));
 	assert_string_equal(text, "");
 	job_free(j);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_show_their_own_file),
-		cmocka_unit_test(own_layouts_are_no_loss),
-		cmocka_unit_test(compat_writes_them_anew),
-		cmocka_unit_test(other_drawings_mean_the_same),
-		cmocka_unit_test(other_cuts_do_not),
-		cmocka_unit_test(one_side_alone_lists_a_record),
-		cmocka_unit_test(one_rank_is_no_strategy),
-		cmocka_unit_test(stages_may_share),
-		cmocka_unit_test(stages_may_be_others),
-		cmocka_unit_test(chunks_and_odd_records_stay),
-		cmocka_unit_test(safetensors_keep_their_header),
-		cmocka_unit_test(nothing_has_a_place),
-		cmocka_unit_test(parts_of_a_model_are_no_file),
-		cmocka_unit_test(lost_ranks_are_replicas),
-		cmocka_unit_test(lost_ranks_may_be_put_together),
-		cmocka_unit_test(without_redundancy_it_is_completed),
-		cmocka_unit_test(strategies_of_another_model_are_refused),
-		cmocka_unit_test(a_failing_file_is_its_replica),
-		cmocka_unit_test(replicas_have_the_same_places),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,12 @@
  * best number, by sources of all kinds drawn from a seed. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "support.h"
 #include "read/depth_i.h"
+#include "tests.h"
 
 #define MIB (UINT64_C(1024) * 1024)
 #define MS UINT64_C(1000000)
@@ -161,24 +156,22 @@ static const struct source slow = {
 	.bytes = MIB,
 };
 
-static void one_at_a_time_where_more_hurts(void **state)
+TEST(one_at_a_time_where_more_hurts)
 {
 	struct run r = run_of(punishing);
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	/* From the first load on. */
 	assert_true(rate_with(&r, &d, 500) > 0.9 * best_rate(&punishing, MOST));
 	assert_int_equal(d.level, 0);
 }
 
-static void many_where_that_pays(void **state)
+TEST(many_where_that_pays)
 {
 	struct run r = run_of(distant);
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	go(&r, &d, 60);
 	assert_int_equal(rsh_depth_limit(&d), MOST);
@@ -188,12 +181,11 @@ static void many_where_that_pays(void **state)
 	assert_true(rate_with(&r, &d, 500) > 0.93 * best_rate(&slow, MOST));
 }
 
-static void no_fewer_than_the_least(void **state)
+TEST(no_fewer_than_the_least)
 {
 	struct run r = run_of(punishing);
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	rsh_depth_far(&d, 8, UINT64_C(1) << 50);
 	assert_int_equal(rsh_depth_limit(&d), 8);
@@ -205,13 +197,12 @@ static void no_fewer_than_the_least(void **state)
 
 /* Behind a slow line loads wait for each other, and so few are enough; when it
  * is fast again there are more. */
-static void few_behind_a_slow_line(void **state)
+TEST(few_behind_a_slow_line)
 {
 	struct run r = run_of(distant);
 	struct rsh_depth d;
 	uint64_t longest = 0;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	rsh_depth_far(&d, MOST, 2000 * MS);
 	r.source.line_ns = 1200 * MS;
@@ -227,12 +218,11 @@ static void few_behind_a_slow_line(void **state)
 }
 
 /* A load that hangs, and others that fail late, say nothing of the line. */
-static void one_that_hangs_is_no_slow_line(void **state)
+TEST(one_that_hangs_is_no_slow_line)
 {
 	struct rsh_depth d;
 	uint64_t now = 1, hung, failed;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	rsh_depth_far(&d, 8, 2000 * MS);
 	hung = rsh_depth_begin(&d, 8, now);
@@ -255,7 +245,7 @@ static void one_that_hangs_is_no_slow_line(void **state)
 
 /* Not even in the first 256 MiB is more lost to looking for the number than
  * these. */
-static void found_soon(void **state)
+TEST(found_soon)
 {
 	const struct {
 		const struct source *source;
@@ -263,7 +253,6 @@ static void found_soon(void **state)
 	} cases[] = { { &slow, 0.96 }, { &distant, 0.65 },
 		      { &punishing, 0.92 } };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct run r = run_of(*cases[i].source);
 		struct rsh_depth d;
@@ -279,13 +268,12 @@ static void found_soon(void **state)
 
 /* A number that was seen to be bad is left alone for long, also when others
  * near it are tried. */
-static void what_is_bad_is_tried_seldom(void **state)
+TEST(what_is_bad_is_tried_seldom)
 {
 	struct run r = run_of(slow);
 	struct rsh_depth d;
 	unsigned n = 0;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	go(&r, &d, 100);
 	for (unsigned i = 0; i < 2000; i++) {
@@ -295,9 +283,8 @@ static void what_is_bad_is_tried_seldom(void **state)
 	assert_in_range(n, 0, 20);
 }
 
-static void never_more_than_by_hand(void **state)
+TEST(never_more_than_by_hand)
 {
-	(void)state;
 	for (unsigned most = 1; most <= MOST; most++) {
 		struct run r = run_of(distant);
 		struct rsh_depth d;
@@ -310,12 +297,11 @@ static void never_more_than_by_hand(void **state)
 	}
 }
 
-static void follows_a_source_that_changes(void **state)
+TEST(follows_a_source_that_changes)
 {
 	struct run r = run_of(distant);
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	for (unsigned i = 0; i < 5; i++) {
 		r.source = distant;
@@ -330,12 +316,11 @@ static void follows_a_source_that_changes(void **state)
 }
 
 /* A reader who takes his time says nothing about the source. */
-static void slow_readers_change_nothing(void **state)
+TEST(slow_readers_change_nothing)
 {
 	struct run r = run_of(distant);
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	go(&r, &d, 200);
 	assert_int_equal(rsh_depth_limit(&d), MOST);
@@ -353,12 +338,11 @@ static void slow_readers_change_nothing(void **state)
 	assert_int_equal(d.level, 0);
 }
 
-static void sources_of_all_kinds(void **state)
+TEST(sources_of_all_kinds)
 {
 	struct numbers x = { numbers_seed() };
 	unsigned poor = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < SOURCES; i++) {
 		const struct source s = {
 			.delay_ns = numbers_below(&x, 3) *
@@ -391,12 +375,11 @@ static void sources_of_all_kinds(void **state)
 
 /* ---- what hangs ---- */
 
-static void hung_loads_let_others_by(void **state)
+TEST(hung_loads_let_others_by)
 {
 	uint64_t first, second, third, now;
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, MOST);
 	first = rsh_depth_begin(&d, 2, 0);
 	assert_int_equal(rsh_depth_room(&d), 0);
@@ -424,14 +407,13 @@ static void hung_loads_let_others_by(void **state)
 }
 
 /* Whatever ends, fails and hangs: none is counted twice or forgotten. */
-static void counts_stay_right(void **state)
+TEST(counts_stay_right)
 {
 	struct numbers x = { numbers_seed() };
 	uint64_t loads[200], now = 0;
 	unsigned n = 0;
 	struct rsh_depth d;
 
-	(void)state;
 	rsh_depth_init(&d, 1 + (unsigned)numbers_below(&x, MOST));
 	for (unsigned i = 0; i < 200000; i++) {
 		now += numbers_below(&x, 3) * numbers_below(&x, 20 * MS);
@@ -455,26 +437,4 @@ static void counts_stay_right(void **state)
 	while (n)
 		rsh_depth_end(&d, loads[--n], MIB, 0, ++now);
 	assert_int_equal(d.n_loads + d.n_late, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_at_a_time_where_more_hurts),
-		cmocka_unit_test(many_where_that_pays),
-		cmocka_unit_test(no_fewer_than_the_least),
-		cmocka_unit_test(few_behind_a_slow_line),
-		cmocka_unit_test(one_that_hangs_is_no_slow_line),
-		cmocka_unit_test(found_soon),
-		cmocka_unit_test(what_is_bad_is_tried_seldom),
-		cmocka_unit_test(never_more_than_by_hand),
-		cmocka_unit_test(follows_a_source_that_changes),
-		cmocka_unit_test(slow_readers_change_nothing),
-		cmocka_unit_test(sources_of_all_kinds),
-		cmocka_unit_test(hung_loads_let_others_by),
-		cmocka_unit_test(counts_stay_right),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("read_depth", tests, NULL, NULL);
 }

@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +15,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "rsh/plan/conversion.h"
 #include "rsh/source/source.h"
@@ -29,6 +25,7 @@
 #include "memory_medium.h"
 #include "read/gather_i.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define MAX_FILES 300
 #define MAX_PIECES 6000
@@ -649,15 +646,13 @@ static void random_requests(unsigned n_files, size_t file_bytes)
 	fixture_free(f);
 }
 
-static void test_few_long_files(void **state)
+TEST(test_few_long_files)
 {
-	(void)state;
 	random_requests(FEW, LONG);
 }
 
-static void test_many_short_files(void **state)
+TEST(test_many_short_files)
 {
-	(void)state;
 	random_requests(MANY, SHORT);
 }
 
@@ -677,7 +672,7 @@ static void *request_thread(void *arg)
 	return NULL;
 }
 
-static void test_few_descriptors(void **state)
+TEST(test_few_descriptors)
 {
 	struct numbers x = { numbers_seed() };
 	struct thread_arg args[4];
@@ -685,7 +680,6 @@ static void test_few_descriptors(void **state)
 	struct rlimit saved, low;
 	struct fixture *f;
 
-	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &saved), 0);
 	low = saved;
 	low.rlim_cur = 100;
@@ -715,14 +709,13 @@ static int gather_one(struct fixture *f, const struct rsh_piece *p, size_t len)
 	return rc;
 }
 
-static void test_pieces_that_do_not_add_up(void **state)
+TEST(test_pieces_that_do_not_add_up)
 {
 	struct numbers x = { 1 };
 	struct fixture *f = fixture_new(&x, FEW, LONG);
 	struct rsh_piece p = { .length = 10, .src_offset = 40,
 			       .src_length = 10 };
 
-	(void)state;
 	assert_int_equal(gather_one(f, &p, 10), 0);
 	assert_int_equal(gather_one(f, &p, 9), -EIO);
 	assert_int_equal(gather_one(f, &p, 11), -EIO);
@@ -733,7 +726,7 @@ static void test_pieces_that_do_not_add_up(void **state)
 
 /* Tiles that are wanted again and again are loaded once as long as there is
  * room, and go when there is none. */
-static void test_room_for_tiles(void **state)
+TEST(test_room_for_tiles)
 {
 	enum { SIDE = 500, N = 2 * SIDE * SIDE };
 	struct numbers x = { 1 };
@@ -744,7 +737,6 @@ static void test_room_for_tiles(void **state)
 	};
 	struct rsh_tile_stats stats;
 
-	(void)state;
 	fixture_close(f);
 	fixture_open(f, NULL, 3 * N);
 	for (int i = 0; i < 100; i++) {
@@ -768,7 +760,7 @@ static void test_room_for_tiles(void **state)
 
 /* A large tile takes the memory of one that has to go for it: fresh pages would
  * have to be cleared first. */
-static void test_memory_of_tiles(void **state)
+TEST(test_memory_of_tiles)
 {
 	enum { SIDE = 900, N = 2 * SIDE * SIDE, ROOM = 3 };
 	struct numbers x = { 1 };
@@ -779,7 +771,6 @@ static void test_memory_of_tiles(void **state)
 	};
 	struct rsh_tile_stats stats;
 
-	(void)state;
 	fixture_close(f);
 	fixture_open(f, NULL, ROOM * (RSH_TILE_BYTES + 4096));
 	for (int i = 0; i < 20; i++) {
@@ -796,7 +787,7 @@ static void test_memory_of_tiles(void **state)
 
 /* The first long piece says where the bytes begin, and what came before it, a
  * header and a run that is still to be read, moves with it. */
-static void test_place(void **state)
+TEST(test_place)
 {
 	enum { HEADER = 100, SHORT_RUN = 5000 - RSH_PLACE_MAX, REST = 50000 };
 	struct numbers x = { 1 };
@@ -812,7 +803,6 @@ static void test_place(void **state)
 	struct rsh_piece_iter it = { pieces, 3, 0, 0 };
 	struct rsh_target to = { .area = area };
 
-	(void)state;
 	memset(header, 0x5a, sizeof(header));
 	assert_int_equal(gather(f, &it, &to, HEADER + SHORT_RUN + REST), 0);
 	assert_int_equal(to.data - area,
@@ -864,7 +854,7 @@ static void gather_together(const struct fixture *f, struct rsh_piece *pieces,
 
 /* From far away all that a request reads is asked for at once: long pieces,
  * short ones of other places, and rows that no read takes together. */
-static void test_all_at_once(void **state)
+TEST(test_all_at_once)
 {
 	enum { BYTES = 300 * 1000, LONG_PIECE = 90 * 1000, ROW = 15 * 1000 };
 	struct numbers x = { 1 };
@@ -878,7 +868,6 @@ static void test_all_at_once(void **state)
 	};
 	struct rsh_piece rows[4];
 
-	(void)state;
 	fixture_to_memory(f);
 	gather_together(f, pieces, 5, 0, 4);
 	for (int i = 0; i < 4; i++)
@@ -891,7 +880,7 @@ static void test_all_at_once(void **state)
 }
 
 /* So are the strips of a tile. */
-static void test_tile_at_once(void **state)
+TEST(test_tile_at_once)
 {
 	enum { ROWS = 1024, COLUMNS = 1000 };
 	struct numbers x = { 1 };
@@ -906,7 +895,6 @@ static void test_tile_at_once(void **state)
 	uint8_t *data = malloc(p.length);
 	struct rsh_target to = { .data = data };
 
-	(void)state;
 	fixture_to_memory(f);
 	p.tile.src_offset = f->offset[0];
 	assert_true(rsh_strips_of(&p.tile, &strips));
@@ -923,7 +911,7 @@ static void test_tile_at_once(void **state)
 }
 
 /* Rows of two tensors in turn are neighbours of two kinds, and two reads. */
-static void test_rows_in_turn(void **state)
+TEST(test_rows_in_turn)
 {
 	enum { ROWS = 20, BYTES = 8000 };
 	struct numbers x = { 1 };
@@ -931,7 +919,6 @@ static void test_rows_in_turn(void **state)
 	struct rsh_piece pieces[2 * ROWS];
 	unsigned before;
 
-	(void)state;
 	fixture_to_memory(f);
 	for (uint64_t i = 0; i < 2 * ROWS; i++)
 		pieces[i] = (struct rsh_piece){
@@ -1008,9 +995,8 @@ static void touch(const char *path)
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void test_changed_files(void **state)
+TEST(test_changed_files)
 {
-	(void)state;
 	changed(shorten);
 	changed(lengthen);
 	changed(lengthen_behind_the_clock);
@@ -1019,22 +1005,8 @@ static void test_changed_files(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_few_long_files),
-		cmocka_unit_test(test_many_short_files),
-		cmocka_unit_test(test_few_descriptors),
-		cmocka_unit_test(test_pieces_that_do_not_add_up),
-		cmocka_unit_test(test_room_for_tiles),
-		cmocka_unit_test(test_memory_of_tiles),
-		cmocka_unit_test(test_place),
-		cmocka_unit_test(test_all_at_once),
-		cmocka_unit_test(test_tile_at_once),
-		cmocka_unit_test(test_rows_in_turn),
-		cmocka_unit_test(test_changed_files),
-	};
-
 	/* The changes would be logged as the errors they are. */
 	if (rsh_log_to_file("/dev/null"))
 		return 1;
-	return cmocka_run_group_tests_name("read_gather", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -4,13 +4,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/read/stream.h"
 #include "rsh/util/place.h"
 #include "rsh/util/blocking.h"
 #include "read/stream_i.h"
 #include "support.h"
+#include "tests.h"
 
 #define MIB ((uint64_t)1024 * 1024)
 #define FILE_BYTES (37 * MIB + 4711)
@@ -224,7 +220,7 @@ static void read_through(struct fixture *f, size_t len)
 	rsh_stream_close(st);
 }
 
-static void test_from_front_to_back(void **state)
+TEST_WITH(test_from_front_to_back, setup, teardown)
 {
 	static const size_t lengths[] = {
 		RSH_STREAM_MAX, 128 * 1024, 100000, 4096, 777777,
@@ -242,7 +238,7 @@ static void test_from_front_to_back(void **state)
 
 /* As files that are open when the mount ends; teardown frees the rest, and the
  * leak sanitizer looks. */
-static void test_left_open(void **state)
+TEST_WITH(test_left_open, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_stream *st[2];
@@ -271,7 +267,7 @@ static void read_all(struct fixture *f)
 
 /* A slow source has several windows under way at once, as soon as that has
  * shown to pay; on a busy machine that may take a few files. */
-static void test_depth_follows_latency(void **state)
+TEST_WITH(test_depth_follows_latency, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_stream_stats stats = { 0 };
@@ -289,7 +285,7 @@ static void test_depth_follows_latency(void **state)
 
 /* From far away the first read of a file asks for a bunch of windows at once,
  * elsewhere for one more. */
-static void test_far_begins_with_a_bunch(void **state)
+TEST_WITH(test_far_begins_with_a_bunch, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -332,7 +328,7 @@ static void read_for(struct fixture *f, uint64_t ns)
 /* Where a window is filled at a release, no other thread is woken for a reader who is slower
  * than the source; but for the first windows, when that is not known yet, and
  * on a busy machine these may be most of a file. */
-static void test_lenders_prepare(void **state)
+TEST_WITH(test_lenders_prepare, setup, teardown)
 {
 	const struct rsh_streams_options o = {
 		.prepare_at_release = true, .now = told_clock,
@@ -357,7 +353,7 @@ static void test_lenders_prepare(void **state)
 
 /* Windows of a reader who keeps up with the source come in batches, if there is
  * a processor for that; on a busy machine that may take a few files. */
-static void test_batches(void **state)
+TEST_WITH(test_batches, setup, teardown)
 {
 	const struct rsh_streams_options o = { .now = told_clock };
 	struct fixture *f = *state;
@@ -378,7 +374,7 @@ static void test_batches(void **state)
 }
 
 /* The kernel may make two requests of one, a long one and a bit. */
-static void test_pace_of_odd_requests(void **state)
+TEST_WITH(test_pace_of_odd_requests, setup, teardown)
 {
 	const struct rsh_streams_options o = { .now = told_clock };
 	struct fixture *f = *state;
@@ -402,7 +398,7 @@ static void test_pace_of_odd_requests(void **state)
 }
 
 /* Who jumps gets what he asks for and no more is read. */
-static void test_jumps_prepare_nothing(void **state)
+TEST_WITH(test_jumps_prepare_nothing, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_stream_stats stats;
@@ -421,7 +417,7 @@ static void test_jumps_prepare_nothing(void **state)
 	assert_int_equal(f->fake.bytes_read, total);
 }
 
-static void test_edges(void **state)
+TEST_WITH(test_edges, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_stream *st;
@@ -435,7 +431,7 @@ static void test_edges(void **state)
 }
 
 /* A window that failed is read anew. */
-static void test_failures_do_not_stay(void **state)
+TEST_WITH(test_failures_do_not_stay, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_stream *st;
@@ -461,7 +457,7 @@ static void test_failures_do_not_stay(void **state)
 }
 
 /* When a read fails its window goes back, and many others have before. */
-static void test_failure_after_loans(void **state)
+TEST_WITH(test_failure_after_loans, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_view views[12], view;
@@ -548,7 +544,7 @@ static void run_readers(struct fixture *f, bool shared, int n_reads)
 		rsh_stream_close(st[i]);
 }
 
-static void test_readers_of_their_own(void **state)
+TEST_WITH(test_readers_of_their_own, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -557,7 +553,7 @@ static void test_readers_of_their_own(void **state)
 }
 
 /* Windows lose their place while others hold them or wait for them. */
-static void test_readers_share_streams(void **state)
+TEST_WITH(test_readers_share_streams, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -567,7 +563,7 @@ static void test_readers_share_streams(void **state)
 
 /* Any number of open files that are read a little each hold no more windows
  * than are allowed. */
-static void test_bound(void **state)
+TEST_WITH(test_bound, setup, teardown)
 {
 	enum { N = 200 };
 	struct fixture *f = *state;
@@ -588,7 +584,7 @@ static void test_bound(void **state)
 
 /* By hand, for all readers together, be they threads of one file or of many,
  * those who jump included. */
-static void test_loads_at_a_time(void **state)
+TEST_WITH(test_loads_at_a_time, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -633,7 +629,7 @@ static void *read_late(void *arg)
 
 /* One is in the source, the others wait for room: they leave, and he gets what
  * he has read. */
-static void test_closed_meanwhile(void **state)
+TEST_WITH(test_closed_meanwhile, setup, teardown)
 {
 	const struct rsh_streams_options o = {
 		.max_loads = 1, .now = told_clock,
@@ -692,7 +688,7 @@ static unsigned users_of_once(struct rsh_streams *s,
 
 /* Who asks for what is being read for somebody gets it with him: it was
  * himself, perhaps, and he was interrupted. */
-static void test_begun_anew(void **state)
+TEST_WITH(test_begun_anew, setup, teardown)
 {
 	struct fixture *f = *state;
 	struct rsh_stream *st;
@@ -729,31 +725,4 @@ static void test_begun_anew(void **state)
 	f->fake.gate = NULL;
 	sem_destroy(&gate);
 	sem_destroy(&f->fake.arrived);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		T(test_from_front_to_back),
-		T(test_left_open),
-		T(test_far_begins_with_a_bunch),
-		T(test_depth_follows_latency),
-		T(test_lenders_prepare),
-		T(test_batches),
-		T(test_pace_of_odd_requests),
-		T(test_jumps_prepare_nothing),
-		T(test_edges),
-		T(test_failures_do_not_stay),
-		T(test_failure_after_loans),
-		T(test_readers_of_their_own),
-		T(test_readers_share_streams),
-		T(test_bound),
-		T(test_loads_at_a_time),
-		T(test_closed_meanwhile),
-		T(test_begun_anew),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

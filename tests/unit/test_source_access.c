@@ -4,8 +4,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +13,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define N_BYTES 10
 
@@ -45,9 +42,8 @@ static void check_people(mode_t old, mode_t new, bool same_uid, bool same_gid)
 	}
 }
 
-static void test_nobody_gets_more(void **state)
+TEST(test_nobody_gets_more)
 {
-	(void)state;
 	for (unsigned i = 0; i < 8 * 4; i++) {
 		const struct rsh_store_attr a = {
 			.mode = (mode_t)((i & 4) << 4 | (i & 2) << 2 | (i & 1)),
@@ -143,11 +139,10 @@ static mode_t mode_of(const struct tree *t)
 	return a.mode;
 }
 
-static void test_directories_count(void **state)
+TEST(test_directories_count)
 {
 	struct tree t = make();
 
-	(void)state;
 	write_at(&t, "rank_0/x.ckpt");
 	chmod_at(&t, "rank_0/x.ckpt", 0666);
 	chmod_at(&t, "rank_0", 0755);
@@ -161,11 +156,10 @@ static void test_directories_count(void **state)
 	destroy(&t);
 }
 
-static void test_directories_behind_links_count(void **state)
+TEST(test_directories_behind_links_count)
 {
 	struct tree t = make();
 
-	(void)state;
 	write_at(&t, "blobs/x");
 	tree_write(t.path, "rank_0/unused", "", 0);
 	link_at(&t, "../blobs/x", "rank_0/x.ckpt");
@@ -177,9 +171,7 @@ static void test_directories_behind_links_count(void **state)
 	destroy(&t);
 }
 
-UNIT_TEST_NAME(test_access_lists);
-
-static void test_access_lists(void **state)
+TEST(test_access_lists)
 {
 	/* As setfacl -m u:65534:-: the version, then tag, rights and number of
 	 * each entry. */
@@ -192,7 +184,6 @@ static void test_access_lists(void **state)
 	char path[512];
 	int rc;
 
-	(void)state;
 	write_at(&t, "rank_0/x.ckpt");
 	snprintf(path, sizeof(path), "%s/rank_0/x.ckpt", t.path);
 	rc = setxattr(path, "system.posix_acl_access", list, sizeof(list), 0);
@@ -200,8 +191,7 @@ static void test_access_lists(void **state)
 		assert_int_equal(mode_of(&t), 0400);
 	destroy(&t);
 	if (rc)
-		unit_skip(test_access_lists_name,
-			  "the file system has no access lists");
+		unit_skip("the file system has no access lists");
 }
 
 /* ---- links ---- */
@@ -218,12 +208,11 @@ static void check_stays(const struct tree *t)
 	rsh_source_free(s);
 }
 
-static void test_links_inside(void **state)
+TEST(test_links_inside)
 {
 	struct tree t = make();
 	char target[512];
 
-	(void)state;
 	write_at(&t, "data/x");
 	link_at(&t, "data", "now");
 	link_at(&t, "now", "rank_0");
@@ -258,13 +247,12 @@ static void check_leaves(const struct tree *t, const char *name,
 	rsh_source_free(s);
 }
 
-static void test_links_outside(void **state)
+TEST(test_links_outside)
 {
 	static const char *const targets[] = { "../../elsewhere/x", NULL };
 	struct tree t;
 	char place[512];
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		t = make();
 		tree_write_vector(t.outside, "elsewhere/x", content, N_BYTES);
@@ -284,12 +272,11 @@ static void test_links_outside(void **state)
 }
 
 /* A directory whose name begins with the source's is another one. */
-static void test_neighbour(void **state)
+TEST(test_neighbour)
 {
 	struct tree t = make();
 	char place[512];
 
-	(void)state;
 	tree_write_vector(t.outside, "source2/x.ckpt", content, N_BYTES);
 	snprintf(place, sizeof(place), "%s2", t.path);
 	link_at(&t, place, "rank_0");
@@ -298,13 +285,12 @@ static void test_neighbour(void **state)
 }
 
 /* The file is a link to what a process has open. */
-static void test_magic_link(void **state)
+TEST(test_magic_link)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct tree t = make();
 	struct rsh_source *s;
 
-	(void)state;
 	tree_write(t.path, "rank_0/unused", "", 0);
 	link_at(&t, "/proc/self/exe", "rank_0/x.ckpt");
 	assert_int_equal(open_source(&t, false, &s, &err), -EXDEV);
@@ -312,7 +298,7 @@ static void test_magic_link(void **state)
 }
 
 /* A link that takes the place of a directory later on. */
-static void test_exchanged(void **state)
+TEST(test_exchanged)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct tree t = make();
@@ -321,7 +307,6 @@ static void test_exchanged(void **state)
 	char path[512], moved[512];
 	uint8_t c;
 
-	(void)state;
 	write_at(&t, "rank_0/x.ckpt");
 	write_at(&t, "rank_1/x.ckpt");
 	/* One file at a time is open. */
@@ -341,18 +326,6 @@ static void test_exchanged(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nobody_gets_more),
-		cmocka_unit_test(test_directories_count),
-		cmocka_unit_test(test_directories_behind_links_count),
-		UNIT_TEST_MAY_SKIP(test_access_lists),
-		cmocka_unit_test(test_links_inside),
-		cmocka_unit_test(test_links_outside),
-		cmocka_unit_test(test_neighbour),
-		cmocka_unit_test(test_magic_link),
-		cmocka_unit_test(test_exchanged),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("source_access", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

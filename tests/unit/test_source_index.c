@@ -5,19 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define N_RANKS 40
 
@@ -48,11 +45,10 @@ static struct rsh_source *open_tree(const char *tree, unsigned n_threads)
 	return s;
 }
 
-static void test_equal_files_share(void **state)
+TEST(test_equal_files_share)
 {
 	char *tree = tree_of_vectors();
 
-	(void)state;
 	for (unsigned threads = 0; threads < 12; threads += 3) {
 		struct rsh_names *names = rsh_names_new();
 		struct rsh_source *s = open_tree(tree, threads);
@@ -74,12 +70,11 @@ static void test_equal_files_share(void **state)
 }
 
 /* Whatever the timing, the first complaint is about the lowest rank. */
-static void test_broken_files_are_left_out(void **state)
+TEST(test_broken_files_are_left_out)
 {
 	char *tree = tree_of_vectors();
 	const char *first;
 
-	(void)state;
 	tree_write(tree, "rank_7/x.ckpt", "\x0a\xff\xff\xff", 4);
 	tree_write(tree, "rank_8/x.ckpt", "\x0a\xff\xff\xff", 4);
 	tree_write(tree, "rank_30/x.ckpt", "", 0);
@@ -102,7 +97,7 @@ static void test_broken_files_are_left_out(void **state)
 	tree_remove(tree);
 }
 
-static void test_file_that_went(void **state)
+TEST(test_file_that_went)
 {
 	char *tree = tree_of_vectors();
 	struct rsh_names *names = rsh_names_new();
@@ -111,7 +106,6 @@ static void test_file_that_went(void **state)
 	const char *first;
 	char path[256];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/rank_3/x.ckpt", tree);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(rsh_source_index(s, names, &err), 0);
@@ -122,7 +116,7 @@ static void test_file_that_went(void **state)
 	tree_remove(tree);
 }
 
-static void test_attributes(void **state)
+TEST(test_attributes)
 {
 	const struct timespec times[2] = { { 5, 6 }, { 1234567890, 987654321 } };
 	char *tree = tree_of_vectors();
@@ -132,7 +126,6 @@ static void test_attributes(void **state)
 	struct rsh_store_attr a;
 	char path[256];
 
-	(void)state;
 	assert_int_equal(chmod(tree, 0751), 0);
 	snprintf(path, sizeof(path), "%s/rank_3/x.ckpt", tree);
 	assert_int_equal(chmod(path, 0640), 0);
@@ -159,13 +152,6 @@ static void test_attributes(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_equal_files_share),
-		cmocka_unit_test(test_broken_files_are_left_out),
-		cmocka_unit_test(test_file_that_went),
-		cmocka_unit_test(test_attributes),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("source_index", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -5,18 +5,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "source/source_i.h"
 #include "support.h"
+#include "tests.h"
 
 #define LARGE ((size_t)3 << 20)
 #define SETTLED_AFTER 4 /* seconds */
@@ -110,11 +107,10 @@ static void assert_heals(const char *tree, const char *cache, off_t at)
 	assert_false(parse_reads(tree, cache));
 }
 
-static void test_kept(void **state)
+TEST(test_kept)
 {
 	char *tree = tree_make(), *cache = tree_make(), path[512];
 
-	(void)state;
 	write_metadata(tree, LARGE);
 	/* Who may be changed still, within a tick of the clock, is not kept. */
 	assert_true(parse_reads(tree, cache));
@@ -138,11 +134,10 @@ static void test_kept(void **state)
 	tree_remove(cache);
 }
 
-static void test_small_is_not_kept(void **state)
+TEST(test_small_is_not_kept)
 {
 	char *tree = tree_make(), *cache = tree_make(), path[512];
 
-	(void)state;
 	write_metadata(tree, 4096);
 	sleep(SETTLED_AFTER);
 	parse_reads(tree, cache);
@@ -150,14 +145,4 @@ static void test_small_is_not_kept(void **state)
 	assert_string_equal(path, "");
 	tree_remove(tree);
 	tree_remove(cache);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kept),
-		cmocka_unit_test(test_small_is_not_kept),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,14 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/source/format.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
+#include "tests.h"
 
 /* A checkpoint is <name>.<step>.toy, whole if it ends in "end". */
 static enum rsh_part toy_part(const char *file, struct rsh_step_name *out)
@@ -47,13 +44,12 @@ static const struct rsh_format toy_format = {
 static const struct rsh_format *const formats[] = { &toy_format, NULL };
 static const struct rsh_source_options opts = { .formats = formats };
 
-static void test_whole_step(void **state)
+TEST(test_whole_step)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_resume r;
 	char *tree = tree_make(), buf[8] = "";
 
-	(void)state;
 	tree_write(tree, "rank_0/m.9.toy", "9 end", 5);
 	tree_write(tree, "rank_1/m.9.toy", "9 end", 5);
 	tree_write(tree, "rank_0/m.10.toy", "10 end", 6);
@@ -72,13 +68,12 @@ static void test_whole_step(void **state)
 	tree_remove(tree);
 }
 
-static void test_none_whole(void **state)
+TEST(test_none_whole)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_resume r;
 	char *tree = tree_make();
 
-	(void)state;
 	for (unsigned i = 1; i <= 9; i++) {
 		char name[] = "rank_0/m.0.toy";
 
@@ -101,11 +96,6 @@ static void test_none_whole(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole_step),
-		cmocka_unit_test(test_none_whole),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("source_resume", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

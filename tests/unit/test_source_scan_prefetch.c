@@ -5,18 +5,15 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "source/scan_prefetch_i.h"
 #include "support.h"
+#include "tests.h"
 
 enum { RECORDS_MAX = 1024, HEADER_MAX = 256, AT_A_TIME = 64 };
 
@@ -206,12 +203,11 @@ static void make_model(struct headers *f)
 	add_layers(f, "moment1.", 32, layer, 9);
 }
 
-static void test_layers(void **state)
+TEST(test_layers)
 {
 	struct headers *f = headers_new();
 	struct found plain, guessed;
 
-	(void)state;
 	make_model(f);
 	plain = scan(f, 1);
 	guessed = scan(f, AT_A_TIME);
@@ -229,14 +225,13 @@ static void test_layers(void **state)
 }
 
 /* Where nothing is like anything else, there are hardly any guesses. */
-static void test_no_layers(void **state)
+TEST(test_no_layers)
 {
 	struct numbers x = { numbers_seed() };
 	struct headers *f = headers_new();
 	struct found plain, guessed;
 	char name[32];
 
-	(void)state;
 	for (unsigned i = 0; i < 500; i++) {
 		snprintf(name, sizeof(name), "parameter.%u", i);
 		add_record(f, name, 65536 + numbers_below(&x, 1 << 28));
@@ -269,11 +264,10 @@ static void make_random(struct headers *f, struct numbers *x)
 	}
 }
 
-static void test_random(void **state)
+TEST(test_random)
 {
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (int i = 0; i < rounds(60); i++) {
 		struct headers *f = headers_new();
 		struct found plain, guessed;
@@ -293,12 +287,11 @@ static void test_random(void **state)
 
 /* A guess that fails is none; a read that is wanted and fails, fails as it does
  * without guesses. */
-static void test_failures(void **state)
+TEST(test_failures)
 {
 	struct headers *f = headers_new(), *known = headers_new();
 	struct found plain, guessed;
 
-	(void)state;
 	make_model(f);
 	make_model(known);
 	plain = scan(known, 1);
@@ -324,12 +317,11 @@ static void test_failures(void **state)
 }
 
 /* What is cut short is told as it is without guesses. */
-static void test_cut(void **state)
+TEST(test_cut)
 {
 	struct headers *f = headers_new();
 	struct found plain, guessed;
 
-	(void)state;
 	make_model(f);
 	f->size = f->v[400].offset + 7;
 	plain = scan(f, 1);
@@ -341,9 +333,8 @@ static void test_cut(void **state)
 	headers_free(f);
 }
 
-static void test_suited(void **state)
+TEST(test_suited)
 {
-	(void)state;
 	assert_int_equal(rsh_scan_prefetch_suited(0, 1), 1);
 	assert_int_equal(rsh_scan_prefetch_suited(64, 1), 64);
 	assert_int_equal(rsh_scan_prefetch_suited(64, 8), 8);
@@ -351,19 +342,4 @@ static void test_suited(void **state)
 	assert_int_equal(rsh_scan_prefetch_suited(64, 5000), 1);
 	assert_int_equal(rsh_scan_prefetch_suited(4096, 1), AT_A_TIME);
 	assert_int_equal(rsh_scan_prefetch_suited(256, 64), 4);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layers),
-		cmocka_unit_test(test_no_layers),
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_suited),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

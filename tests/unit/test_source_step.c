@@ -3,19 +3,16 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define N_RANKS 3
 #define N_NAMES 6
@@ -239,16 +236,15 @@ static void check_case(const struct step_case *c)
 	tree_remove(tree);
 }
 
-static void test_choice(void **state)
+TEST(test_choice)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		check_case(&cases[i]);
 }
 
 /* ---- rank directories ---- */
 
-static void test_only_wanted_ranks(void **state)
+TEST(test_only_wanted_ranks)
 {
 	const struct rsh_source_options opts = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -256,7 +252,6 @@ static void test_only_wanted_ranks(void **state)
 	struct rsh_source *s;
 	char *tree = tree_make();
 
-	(void)state;
 	tree_write(tree, "rank_0/x-1_9.ckpt", "", 0);
 	tree_write(tree, "rank_4/x-1_5.ckpt", "", 0);
 	tree_write(tree, "rank_5/x-1_5.ckpt", "", 0);
@@ -274,7 +269,7 @@ static void test_only_wanted_ranks(void **state)
 	tree_remove(tree);
 }
 
-static void test_links_are_followed(void **state)
+TEST(test_links_are_followed)
 {
 	const struct rsh_source_options opts = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -283,7 +278,6 @@ static void test_links_are_followed(void **state)
 	char *tree = tree_make();
 	char path[256], target[256];
 
-	(void)state;
 	tree_write(tree, "elsewhere/file", "", 0);
 	tree_write(tree, "rank_0/dangling", "", 0);
 	snprintf(path, sizeof(path), "%s/rank_0/x-1_5.ckpt", tree);
@@ -317,12 +311,11 @@ static void refuse(const char *tree, int code, const char *words)
 		fail_msg("%s", err.text);
 }
 
-static void test_bad_trees(void **state)
+TEST(test_bad_trees)
 {
 	char *tree = tree_make();
 	char path[256];
 
-	(void)state;
 	refuse(tree, ENOENT, "no rank_N directory");
 	tree_write(tree, "rank_x/x-1_5.ckpt", "", 0);
 	tree_write(tree, "rank_1x/x-1_5.ckpt", "", 0);
@@ -341,13 +334,6 @@ static void test_bad_trees(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_choice),
-		cmocka_unit_test(test_only_wanted_ranks),
-		cmocka_unit_test(test_links_are_followed),
-		cmocka_unit_test(test_bad_trees),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("source_step", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

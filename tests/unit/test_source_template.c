@@ -2,13 +2,10 @@
 /* unit/test_source_template.c - names with a rank in them. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "source/source_i.h"
+#include "tests.h"
 
 #define ANY RSH_RANK_UNKNOWN
 
@@ -48,9 +45,8 @@ static const struct template_case cases[] = {
 	{ "[ab]", "a", ANY, false, 0 },
 };
 
-static void test_matches(void **state)
+TEST(test_matches)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct template_case *c = &cases[i];
 		uint32_t rank = c->known;
@@ -63,11 +59,10 @@ static void test_matches(void **state)
 }
 
 /* The length is that of one part of a longer template. */
-static void test_part(void **state)
+TEST(test_part)
 {
 	uint32_t rank = ANY;
 
-	(void)state;
 	assert_true(rsh_template_match("r{rank}/{rank}", 7, "r5", &rank));
 	assert_int_equal(rank, 5);
 	assert_true(rsh_template_has_rank("r{rank}/x", 7));
@@ -76,15 +71,4 @@ static void test_part(void **state)
 	assert_false(rsh_template_is_plain("o?t/x", 3));
 	assert_false(rsh_template_is_plain("o*", 2));
 	assert_false(rsh_template_is_plain("{rank}", 6));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_matches),
-		cmocka_unit_test(test_part),
-	};
-
-	return cmocka_run_group_tests_name("source_template", tests, NULL,
-					   NULL);
 }

@@ -5,16 +5,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/util/clock.h"
 #include "storage/store/io_i.h"
 #include "support.h"
+#include "tests.h"
 
 #define FILE_BYTES 20000
 
@@ -44,11 +41,10 @@ static size_t count_flipped(const uint8_t *data, size_t from, size_t to)
 	return n;
 }
 
-static void range_and_file(void **state)
+TEST(range_and_file)
 {
 	uint8_t *data = flipped("flip@rank_3/:100-200", "rank_3/a.ckpt");
 
-	(void)state;
 	assert_int_equal(count_flipped(data, 0, 100), 0);
 	assert_int_equal(count_flipped(data, 100, 200), 100);
 	assert_int_equal(count_flipped(data, 200, FILE_BYTES), 0);
@@ -61,12 +57,11 @@ static void range_and_file(void **state)
 	free(data);
 }
 
-static void probability_of_a_byte(void **state)
+TEST(probability_of_a_byte)
 {
 	uint8_t *data = flipped("flip,p=0.1", "a.ckpt");
 	size_t n = count_flipped(data, 0, FILE_BYTES);
 
-	(void)state;
 	assert_in_range(n, FILE_BYTES / 12, FILE_BYTES / 8);
 	free(data);
 	data = flipped("flip,p=0", "a.ckpt");
@@ -74,14 +69,13 @@ static void probability_of_a_byte(void **state)
 	free(data);
 }
 
-static void seed_and_name_make_others(void **state)
+TEST(seed_and_name_make_others)
 {
 	uint8_t *data = flipped("flip,p=0.1", "a.ckpt");
 	uint8_t *same = flipped("flip,p=0.1,seed=0", "a.ckpt");
 	uint8_t *seed = flipped("flip,p=0.1,seed=1", "a.ckpt");
 	uint8_t *name = flipped("flip,p=0.1", "b.ckpt");
 
-	(void)state;
 	assert_memory_equal(data, same, FILE_BYTES);
 	assert_memory_not_equal(data, seed, FILE_BYTES);
 	assert_memory_not_equal(data, name, FILE_BYTES);
@@ -92,7 +86,7 @@ static void seed_and_name_make_others(void **state)
 }
 
 /* However it is read. */
-static void pieces_are_as_the_whole(void **state)
+TEST(pieces_are_as_the_whole)
 {
 	static const char text[] = "flip@a:3000-9000,p=0.3;flip@:8000-8100";
 	struct numbers x = { numbers_seed() };
@@ -101,7 +95,6 @@ static void pieces_are_as_the_whole(void **state)
 	struct rsh_faults *f = NULL;
 	uint8_t piece[700];
 
-	(void)state;
 	assert_int_equal(rsh_faults_new(text, &f, &err), 0);
 	for (unsigned i = 0; i < 2000; i++) {
 		size_t len = 1 + numbers_below(&x, sizeof(piece));
@@ -117,14 +110,13 @@ static void pieces_are_as_the_whole(void **state)
 
 /* A fault that turns bytes over does nothing before a read, and any other
  * nothing behind it. */
-static void kinds_keep_apart(void **state)
+TEST(kinds_keep_apart)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_faults *f = NULL;
 	uint8_t *data = flipped("eio;short;truncate@:5-6", "a.ckpt");
 	size_t len = 1000;
 
-	(void)state;
 	assert_int_equal(count_flipped(data, 0, FILE_BYTES), 0);
 	free(data);
 	assert_int_equal(rsh_faults_new("eio", &f, &err), 0);
@@ -137,14 +129,13 @@ static void kinds_keep_apart(void **state)
 	rsh_faults_free(f);
 }
 
-static void reads_before_and_behind_are_spared(void **state)
+TEST(reads_before_and_behind_are_spared)
 {
 	static const int expected[] = { 0, 0, EIO, EIO, EIO, 0, 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_faults *f = NULL;
 	size_t len = 1000;
 
-	(void)state;
 	assert_int_equal(rsh_faults_new("eio@a:500-600,after=2,times=3", &f,
 					&err), 0);
 	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
@@ -184,14 +175,13 @@ static void *read_some(void *arg)
 	return NULL;
 }
 
-static void a_crowd_takes_longer(void **state)
+TEST(a_crowd_takes_longer)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct reader readers[N_READERS] = { 0 };
 	struct rsh_faults *f = NULL;
 	uint64_t longest = 0;
 
-	(void)state;
 	assert_int_equal(rsh_faults_new("delay=5ms,crowd=4", &f, &err), 0);
 	for (unsigned i = 0; i < N_READERS; i++) {
 		readers[i].faults = f;
@@ -206,19 +196,4 @@ static void a_crowd_takes_longer(void **state)
 	/* One at least met another. */
 	assert_true(longest >= UINT64_C(1000000) * DELAY_MS * CROWD);
 	rsh_faults_free(f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(range_and_file),
-		cmocka_unit_test(probability_of_a_byte),
-		cmocka_unit_test(seed_and_name_make_others),
-		cmocka_unit_test(pieces_are_as_the_whole),
-		cmocka_unit_test(kinds_keep_apart),
-		cmocka_unit_test(reads_before_and_behind_are_spared),
-		cmocka_unit_test(a_crowd_takes_longer),
-	};
-
-	return cmocka_run_group_tests_name("store_fault", tests, NULL, NULL);
 }

@@ -4,19 +4,16 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/storage/made.h"
 #include "storage/store/store_i.h"
 #include "support.h"
+#include "tests.h"
 
 #define N_INPUTS 3
 #define BYTES 300000
@@ -180,13 +177,12 @@ static void read_all(struct fixture *f, uint32_t n_inputs)
 	free(got);
 }
 
-static void reads(void **state)
+TEST(reads)
 {
 	struct rsh_store_io_stats stats;
 	struct fixture f;
 	struct maker m;
 
-	(void)state;
 	setup(&f, NULL);
 	join(&f, &m, N_INPUTS);
 	read_all(&f, N_INPUTS);
@@ -199,14 +195,13 @@ static void reads(void **state)
 }
 
 /* Those may read it that may read all inputs. */
-static void is_as_its_inputs(void **state)
+TEST(is_as_its_inputs)
 {
 	struct rsh_stat st;
 	struct fixture f;
 	struct maker m;
 	char path[4096];
 
-	(void)state;
 	setup(&f, NULL);
 	snprintf(path, sizeof(path), "%s/input_1", f.tree);
 	assert_int_equal(chmod(path, 0040), 0);
@@ -225,14 +220,13 @@ static void is_as_its_inputs(void **state)
 }
 
 /* It has changed if an input has. */
-static void changes_with_its_inputs(void **state)
+TEST(changes_with_its_inputs)
 {
 	struct rsh_store_identity before;
 	struct fixture f;
 	struct maker m;
 	uint8_t got[100];
 
-	(void)state;
 	setup(&f, NULL);
 	join(&f, &m, N_INPUTS);
 	before = f.store->files[0].id;
@@ -249,14 +243,13 @@ static void changes_with_its_inputs(void **state)
 }
 
 /* Damage is an error of the read, and no outage. */
-static void damage_is_no_outage(void **state)
+TEST(damage_is_no_outage)
 {
 	struct rsh_store_outages o;
 	struct fixture f;
 	struct maker m;
 	uint8_t got[100];
 
-	(void)state;
 	setup(&f, NULL);
 	join(&f, &m, N_INPUTS);
 	m.fail = -EBADMSG;
@@ -271,7 +264,7 @@ static void damage_is_no_outage(void **state)
 }
 
 /* A directory that is joined again has other files. */
-static void joined_again(void **state)
+TEST(joined_again)
 {
 	struct rsh_made made = {
 		.find = find, .read = read_sum, .close = close_maker,
@@ -280,7 +273,6 @@ static void joined_again(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture f;
 
-	(void)state;
 	setup(&f, NULL);
 	assert_int_equal(rsh_store_open(f.tree, &f.how, &f.store, &err), 0);
 	assert_int_equal(rsh_store_open(f.tree, &f.how, &one.inputs, &err), 0);
@@ -348,48 +340,29 @@ static void found_in_cache(const char *dir)
 	teardown(&f);
 }
 
-static void found_in_memory(void **state)
+TEST(found_in_memory)
 {
-	(void)state;
 	found_in_cache(NULL);
 }
 
-static void found_in_directory(void **state)
+TEST(found_in_directory)
 {
 	char *tree = tree_make(), dir[4096];
 
-	(void)state;
 	snprintf(dir, sizeof(dir), "%s/cache", tree);
 	found_in_cache(dir);
 	tree_remove(tree);
 }
 
-static void no_cache_has_none(void **state)
+TEST(no_cache_has_none)
 {
 	struct fixture f;
 	struct maker m;
 
-	(void)state;
 	setup(&f, NULL);
 	join(&f, &m, N_INPUTS);
 	read_all(&f, N_INPUTS);
 	assert_false(peek(&m, N_INPUTS, 5, N_INPUTS, 0, 100));
 	rsh_store_free(f.store);
 	teardown(&f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads),
-		cmocka_unit_test(is_as_its_inputs),
-		cmocka_unit_test(changes_with_its_inputs),
-		cmocka_unit_test(damage_is_no_outage),
-		cmocka_unit_test(joined_again),
-		cmocka_unit_test(found_in_memory),
-		cmocka_unit_test(found_in_directory),
-		cmocka_unit_test(no_cache_has_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

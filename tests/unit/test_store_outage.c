@@ -6,20 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "storage/store/store_i.h"
 #include "support.h"
+#include "tests.h"
 
 #define N_FILES 4
 #define BYTES 5000
@@ -129,89 +126,12 @@ static unsigned count_lines(const char *log, const char *words)
 	return n;
 }
 
-/* ---- what fails once is tried again at once ---- */
-
-static void one_failure_is_none(void **state)
-{
-	struct fixture f;
-
-	(void)state;
-	setup_with(&f, "eio@dir_1/,times=1");
-	assert_int_equal(read_file(&f, 1, false), 0);
-	expect_state(&f, 0, false, 0);
-	teardown(&f);
-}
-
-static void two_are_an_outage(void **state)
-{
-	struct fixture f;
-
-	(void)state;
-	setup_with(&f, "eio@dir_1/,times=2");
-	assert_int_equal(read_file(&f, 1, false), -EIO);
-	expect_state(&f, 1, true, 1);
-	assert_true(rsh_store_failed(f.store)[1]);
-	assert_false(rsh_store_failed(f.store)[0]);
-	assert_int_equal(read_file(&f, 0, false), 0);
-	/* Nobody but who looks has seen it come back. */
-	assert_int_equal(read_file(&f, 1, false), 0);
-	expect_state(&f, 1, true, 1);
-	assert_true(rsh_outage_look(f.store));
-	expect_state(&f, 0, false, 1);
-	assert_false(rsh_store_failed(f.store)[1]);
-	teardown(&f);
-}
-
-/* An owner is well when all of its files are. */
-static void files_of_one_owner(void **state)
-{
-	struct fixture f;
-
-	(void)state;
-	setup_owned(&f, "eio@dir_0/,times=2;eio@dir_2/,times=3",
-		    (const uint32_t[N_FILES]){ 7, 0, 7, 0 });
-	assert_int_equal(read_file(&f, 0, false), -EIO);
-	assert_int_equal(read_file(&f, 2, false), -EIO);
-	expect_state(&f, 2, true, 1);
-	assert_true(rsh_store_failed(f.store)[7]);
-	assert_true(rsh_outage_look(f.store));
-	expect_state(&f, 1, false, 1);
-	assert_false(rsh_store_file_failed(f.store, 0));
-	assert_true(rsh_store_failed(f.store)[7]);
-	assert_true(rsh_outage_look(f.store));
-	expect_state(&f, 0, false, 1);
-	assert_false(rsh_store_failed(f.store)[7]);
-	assert_false(rsh_store_failed(f.store)[0]);
-	teardown(&f);
-}
-
-/* In a long one no reader waits. */
-static void patience_ends(void **state)
-{
-	struct fixture f;
-	uint64_t start;
-
-	(void)state;
-	setup_with(&f, "eio@dir_1/");
-	assert_int_equal(read_file(&f, 1, false), -EIO);
-	now_ns += RSH_PATIENCE_NS;
-	start = rsh_clock_ns();
-	for (int i = 0; i < 100; i++)
-		assert_int_equal(read_file(&f, 1, true), -EIO);
-	assert_true(rsh_clock_ns() - start < RSH_PATIENCE_NS * 10);
-	assert_false(rsh_outage_look(f.store));
-	expect_state(&f, 1, true, 1);
-	teardown(&f);
-}
-
-/* ---- the log ---- */
-
-static void logged_once_a_store(void **state)
+/* The first one: the log has the lines of all that ran before. */
+TEST(logged_once_a_store)
 {
 	struct fixture f;
 	char *log;
 
-	(void)state;
 	/* Of four files two attempts each, and the looks of the first four. */
 	setup_with(&f, "eio,times=12");
 	for (unsigned i = 0; i < N_FILES; i++)
@@ -230,12 +150,82 @@ static void logged_once_a_store(void **state)
 	teardown(&f);
 }
 
-/* A bad place of a disk is no reason to keep quiet about all that comes later. */
-static void one_that_never_comes_back(void **state)
+/* ---- what fails once is tried again at once ---- */
+
+TEST(one_failure_is_none)
 {
 	struct fixture f;
 
-	(void)state;
+	setup_with(&f, "eio@dir_1/,times=1");
+	assert_int_equal(read_file(&f, 1, false), 0);
+	expect_state(&f, 0, false, 0);
+	teardown(&f);
+}
+
+TEST(two_are_an_outage)
+{
+	struct fixture f;
+
+	setup_with(&f, "eio@dir_1/,times=2");
+	assert_int_equal(read_file(&f, 1, false), -EIO);
+	expect_state(&f, 1, true, 1);
+	assert_true(rsh_store_failed(f.store)[1]);
+	assert_false(rsh_store_failed(f.store)[0]);
+	assert_int_equal(read_file(&f, 0, false), 0);
+	/* Nobody but who looks has seen it come back. */
+	assert_int_equal(read_file(&f, 1, false), 0);
+	expect_state(&f, 1, true, 1);
+	assert_true(rsh_outage_look(f.store));
+	expect_state(&f, 0, false, 1);
+	assert_false(rsh_store_failed(f.store)[1]);
+	teardown(&f);
+}
+
+/* An owner is well when all of its files are. */
+TEST(files_of_one_owner)
+{
+	struct fixture f;
+
+	setup_owned(&f, "eio@dir_0/,times=2;eio@dir_2/,times=3",
+		    (const uint32_t[N_FILES]){ 7, 0, 7, 0 });
+	assert_int_equal(read_file(&f, 0, false), -EIO);
+	assert_int_equal(read_file(&f, 2, false), -EIO);
+	expect_state(&f, 2, true, 1);
+	assert_true(rsh_store_failed(f.store)[7]);
+	assert_true(rsh_outage_look(f.store));
+	expect_state(&f, 1, false, 1);
+	assert_false(rsh_store_file_failed(f.store, 0));
+	assert_true(rsh_store_failed(f.store)[7]);
+	assert_true(rsh_outage_look(f.store));
+	expect_state(&f, 0, false, 1);
+	assert_false(rsh_store_failed(f.store)[7]);
+	assert_false(rsh_store_failed(f.store)[0]);
+	teardown(&f);
+}
+
+/* In a long one no reader waits. */
+TEST(patience_ends)
+{
+	struct fixture f;
+	uint64_t start;
+
+	setup_with(&f, "eio@dir_1/");
+	assert_int_equal(read_file(&f, 1, false), -EIO);
+	now_ns += RSH_PATIENCE_NS;
+	start = rsh_clock_ns();
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(read_file(&f, 1, true), -EIO);
+	assert_true(rsh_clock_ns() - start < RSH_PATIENCE_NS * 10);
+	assert_false(rsh_outage_look(f.store));
+	expect_state(&f, 1, true, 1);
+	teardown(&f);
+}
+
+/* A bad place of a disk is no reason to keep quiet about all that comes later. */
+TEST(one_that_never_comes_back)
+{
+	struct fixture f;
+
 	setup_with(&f, "eio@dir_1/;eio@dir_2/,times=2;eio@dir_3/,times=2");
 	assert_int_equal(read_file(&f, 1, false), -EIO);
 	assert_int_equal(read_file(&f, 2, false), -EIO);
@@ -253,12 +243,11 @@ static void one_that_never_comes_back(void **state)
 }
 
 /* Where it failed it is tried again, not where all is well. */
-static void a_bad_place_stays_bad(void **state)
+TEST(a_bad_place_stays_bad)
 {
 	struct fixture f;
 	uint8_t c;
 
-	(void)state;
 	setup_with(&f, "eio@dir_1/:4000-4001");
 	assert_int_equal(read_file(&f, 1, false), -EIO);
 	assert_int_equal(rsh_store_read(f.store, 1, 0, &c, 1, NULL), 0);
@@ -269,11 +258,10 @@ static void a_bad_place_stays_bad(void **state)
 
 /* ---- the thread, and readers who wait for it ---- */
 
-static void waited_for(void **state)
+TEST(waited_for)
 {
 	struct fixture f;
 
-	(void)state;
 	/* Two attempts, and one look in vain. */
 	setup_with(&f, "eio@dir_1/,times=3");
 	f.store->outage.unwatched = false;
@@ -302,12 +290,11 @@ static void *read_on(void *arg)
 
 /* More files than descriptors: those that nobody uses are closed for others, and
  * one that was replaced meanwhile is found out. */
-static void more_files_than_descriptors(void **state)
+TEST(more_files_than_descriptors)
 {
 	char name[64], path[512];
 	struct fixture f;
 
-	(void)state;
 	setup_with(&f, NULL);
 	f.store->pool.max_open = 2;
 	for (unsigned i = 0; i < 5 * N_FILES; i++)
@@ -325,13 +312,12 @@ static void more_files_than_descriptors(void **state)
 }
 
 /* What is cleared takes other files in, under the same numbers. */
-static void cleared_and_filled_again(void **state)
+TEST(cleared_and_filled_again)
 {
 	const struct rsh_store_entry e = { .name = "dir_3/file", .owner = 1 };
 	uint8_t got[BYTES];
 	struct fixture f;
 
-	(void)state;
 	setup_with(&f, "eio@dir_0/");
 	assert_int_equal(read_file(&f, 0, false), -EIO);
 	assert_true(rsh_store_clear(f.store));
@@ -345,13 +331,12 @@ static void cleared_and_filled_again(void **state)
 	teardown(&f);
 }
 
-static void by_many_at_once(void **state)
+TEST(by_many_at_once)
 {
 	pthread_t threads[8];
 	struct crowd crowd[8];
 	struct fixture f;
 
-	(void)state;
 	setup_with(&f, "eio,p=0.2,times=1000");
 	f.store->outage.now = rsh_clock_ns;
 	f.store->outage.unwatched = false;
@@ -372,11 +357,10 @@ static void by_many_at_once(void **state)
 }
 
 /* Stopped while it has work. */
-static void closed_in_the_middle(void **state)
+TEST(closed_in_the_middle)
 {
 	struct fixture f;
 
-	(void)state;
 	setup_with(&f, "eio");
 	f.store->outage.unwatched = false;
 	for (unsigned i = 0; i < N_FILES; i++)
@@ -385,12 +369,11 @@ static void closed_in_the_middle(void **state)
 }
 
 /* Not every one of thousands is worth a line. */
-static void comes_and_goes_all_the_time(void **state)
+TEST(comes_and_goes_all_the_time)
 {
 	struct fixture f;
 	uint64_t warnings, errors, before;
 
-	(void)state;
 	setup_with(&f, "eio@dir_1/,p=0.7");
 	rsh_log_counts(&before, &warnings);
 	for (unsigned i = 0; i < 3000; i++) {
@@ -405,12 +388,11 @@ static void comes_and_goes_all_the_time(void **state)
 
 /* ---- changed, and what it was again ---- */
 
-static void moved_away_and_back(void **state)
+TEST(moved_away_and_back)
 {
 	char name[64], path[512], dir[512], away[520];
 	struct fixture f;
 
-	(void)state;
 	setup_with(&f, NULL);
 	f.store->pool.max_open = 1;
 	name_of(2, name);
@@ -436,12 +418,11 @@ static void moved_away_and_back(void **state)
 }
 
 /* Each of these changes the ctime, and the mtime stays or is restored. */
-static void status_changes(void **state)
+TEST(status_changes)
 {
 	char name[64], path[512], other[520];
 	struct fixture f;
 
-	(void)state;
 	for (int way = 0; way < 4; way++) {
 		struct timespec times[2];
 		struct stat st;
@@ -470,11 +451,10 @@ static void status_changes(void **state)
 }
 
 /* A descriptor that cannot be asked says nothing about the file. */
-static void not_told_is_not_changed(void **state)
+TEST(not_told_is_not_changed)
 {
 	struct fixture f;
 
-	(void)state;
 	setup_with(&f, NULL);
 	assert_int_equal(rsh_files_compare(&f.store->files[0].id, -1, false),
 			 EBADF);
@@ -511,11 +491,10 @@ static void setup_outage(struct fixture *f)
 }
 
 /* A file system that comes back does not know all of its files at once. */
-static void not_there_for_a_moment(void **state)
+TEST(not_there_for_a_moment)
 {
 	struct fixture f;
 
-	(void)state;
 	setup_outage(&f);
 	rename_file(&f, "dir_2", "away");
 	assert_int_equal(read_file(&f, 2, false), -EIO);
@@ -534,11 +513,10 @@ static void not_there_for_a_moment(void **state)
 }
 
 /* It is not there, and was not a while ago. */
-static void gone_in_an_outage(void **state)
+TEST(gone_in_an_outage)
 {
 	struct fixture f;
 
-	(void)state;
 	setup_outage(&f);
 	rename_file(&f, "dir_2", "away");
 	assert_int_equal(read_file(&f, 2, false), -EIO);
@@ -557,30 +535,4 @@ static void gone_in_an_outage(void **state)
 	assert_int_equal(read_file(&f, 2, false), -ESTALE);
 	expect_state(&f, 1, false, 1);
 	teardown(&f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(logged_once_a_store),
-		cmocka_unit_test(one_failure_is_none),
-		cmocka_unit_test(two_are_an_outage),
-		cmocka_unit_test(files_of_one_owner),
-		cmocka_unit_test(patience_ends),
-		cmocka_unit_test(one_that_never_comes_back),
-		cmocka_unit_test(a_bad_place_stays_bad),
-		cmocka_unit_test(waited_for),
-		cmocka_unit_test(more_files_than_descriptors),
-		cmocka_unit_test(cleared_and_filled_again),
-		cmocka_unit_test(by_many_at_once),
-		cmocka_unit_test(closed_in_the_middle),
-		cmocka_unit_test(comes_and_goes_all_the_time),
-		cmocka_unit_test(moved_away_and_back),
-		cmocka_unit_test(status_changes),
-		cmocka_unit_test(not_there_for_a_moment),
-		cmocka_unit_test(gone_in_an_outage),
-		cmocka_unit_test(not_told_is_not_changed),
-	};
-
-	return cmocka_run_group_tests_name("store_outage", tests, NULL, NULL);
 }

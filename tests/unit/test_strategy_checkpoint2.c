@@ -73,7 +73,7 @@ static void assert_layout(const struct made *m, const char *name,
 	assert_string_equal(text, wanted);
 }
 
-static void test_stages(void **state)
+TEST(test_stages)
 {
 	struct made m = make(JOB(
 		PARAM("a", "[4,4]", MESH("[2,2]", "[[1,0],-1]",
@@ -87,7 +87,6 @@ static void test_stages(void **state)
 		PARAM("nowhere", "[]", "null"),
 		STORED("both", "3", "[2,3,4]")));
 
-	(void)state;
 	assert_int_equal(m.rc, 0);
 	assert_int_equal(m.strategy->n_stages, 2);
 	assert_int_equal(m.strategy->stage_ranks, 4);
@@ -104,12 +103,11 @@ static void test_stages(void **state)
 	made_free(&m);
 }
 
-static void test_no_layout(void **state)
+TEST(test_no_layout)
 {
 	struct made m = make(JOB(PARAM("a", "[4]", "null"),
 				 STORED("a", "1", "[0,1,2]")));
 
-	(void)state;
 	assert_int_equal(m.rc, 0);
 	assert_int_equal(m.strategy->n_stages, 1);
 	assert_int_equal(m.strategy->stage_ranks, 3);
@@ -128,9 +126,8 @@ static void assert_refused(const char *text, const char *words)
 
 #define CUT(name, ranks) PARAM(name, "[4]", MESH("[2]", "[0]", ranks))
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-	(void)state;
 	assert_refused(JOB(CUT("a", "[1,0]"), ""),
 		       "parameter \"a\" is cut over 2 ranks from rank 1");
 	assert_refused(JOB(CUT("a", "[0,1]") "," CUT("b", "[1,2]"), ""),
@@ -141,15 +138,4 @@ static void test_refused(void **state)
 				"are not a stage of 4 ranks in order");
 	assert_refused(JOB(CUT("a", "[2,3]"), ""), "stage 0 is missing");
 	assert_refused(JOB(PARAM("a", "[]", "null"), ""), "on any rank");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stages),
-		cmocka_unit_test(test_no_layout),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

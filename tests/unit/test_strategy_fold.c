@@ -54,7 +54,7 @@ static void assert_refused(const struct form *f, const char *sentence)
 #define WHOLE(item, ...) (&(struct form){ item, DIMS(__VA_ARGS__), false })
 #define LOCAL(item, ...) (&(struct form){ item, DIMS(__VA_ARGS__), true })
 
-static void two_axes_on_one_dimension(void **state)
+TEST(two_axes_on_one_dimension)
 {
 	static const char nested[] = LAYOUT("w", "[2,4]", "[[1,0],[-1]]");
 	static const char first[] =
@@ -62,7 +62,6 @@ static void two_axes_on_one_dimension(void **state)
 	static const char second[] =
 		SHAPED("w", "[2,4]", "[-1,1,0]", "[10,2,8]");
 
-	(void)state;
 	assert_same(WHOLE(first, 16, 10), WHOLE(nested, 16, 10));
 	assert_same(LOCAL(first, 2, 10), LOCAL(nested, 2, 10));
 	assert_same(WHOLE(second, 10, 16),
@@ -71,9 +70,8 @@ static void two_axes_on_one_dimension(void **state)
 		    LOCAL(LAYOUT("w", "[2,4]", "[[-1],[1,0]]"), 10, 2));
 }
 
-static void three_axes_on_one_dimension(void **state)
+TEST(three_axes_on_one_dimension)
 {
-	(void)state;
 	assert_same(WHOLE(SHAPED("w", "[2,2,3]", "[2,0,1]", "[2,3,20]"), 120),
 		    WHOLE(LAYOUT("w", "[2,2,3]", "[[2,0,1]]"), 120));
 	assert_same(LOCAL(SHAPED("w", "[2,2,3]", "[2,0,1]", "[2,3,20]"), 10),
@@ -83,19 +81,18 @@ static void three_axes_on_one_dimension(void **state)
 /* A plan of MindFormers' three-dimensional tensor parallelism: the second
  * dimension lies on a mesh axis and on one of size 1, which the planner has
  * struck out, so that the last entry of its group is not split. */
-static void axis_struck_out_at_the_end(void **state)
+TEST(axis_struck_out_at_the_end)
 {
 	static const char genuine[] =
 		SHAPED("w", "[4,2]", "[0,1,-1]", "[96,4,24]");
 	static const char nested[] =
 		LAYOUT("w", "[4,2,1]", "[[1],[2,0]]");
 
-	(void)state;
 	assert_same(LOCAL(genuine, 48, 24), LOCAL(nested, 48, 24));
 	assert_same(WHOLE(genuine, 96, 96), WHOLE(nested, 96, 96));
 }
 
-static void shard_counts_on_dimension_0(void **state)
+TEST(shard_counts_on_dimension_0)
 {
 	static const char sharded[] =
 		"\"w\":{\"dev_matrix\":[2,2,2],\"tensor_map\":[1,0,-1],"
@@ -104,7 +101,6 @@ static void shard_counts_on_dimension_0(void **state)
 	static const char nested[] =
 		SHARD("w", "[2,2,2]", "[[1,0],[-1]]", "4", "-1");
 
-	(void)state;
 	assert_refused(WHOLE(SHARD("w", "[2,2,2]", "[1,0,-1]", "1", "-1"),
 			     16, 3),
 		       "its optimizer shard has step 1, the mesh says 4");
@@ -114,11 +110,10 @@ static void shard_counts_on_dimension_0(void **state)
 
 /* Without a shape (a flat protobuf map of MindSpore <= 2.5) the dimensions
  * must leave one way only. */
-static void without_a_shape(void **state)
+TEST(without_a_shape)
 {
 	static const char item[] = LAYOUT("w", "[2,3]", "[1,0,-1]");
 
-	(void)state;
 	/* An entry that is not split is a dimension of its own. */
 	assert_same(WHOLE(item, 12, 6),
 		    WHOLE(LAYOUT("w", "[2,3]", "[[1,0],[-1]]"), 12, 6));
@@ -133,12 +128,11 @@ static void without_a_shape(void **state)
 }
 
 /* Slices of length 1 look the same whichever dimension they are of. */
-static void ambiguity_is_refused(void **state)
+TEST(ambiguity_is_refused)
 {
 	static const char item[] =
 		SHAPED("w", "[2,2,2]", "[2,1,0]", "[2,2,2]");
 
-	(void)state;
 	assert_refused(LOCAL(item, 1, 1),
 		       "its expanded tensor map of 3 dimensions can be folded "
 		       "in several ways onto the 2 dimensions of the tensor");
@@ -149,14 +143,13 @@ static void ambiguity_is_refused(void **state)
 		    WHOLE(LAYOUT("w", "[2,2,2]", "[[2,1],[0]]"), 4, 2));
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
 	static const char item[] =
 		SHAPED("w", "[2,4]", "[1,0,-1]", "[2,8,10]");
 	static const char unsplit[] =
 		SHAPED("w", "[2,4]", "[-1,0,1]", "[3,4,2]");
 
-	(void)state;
 	assert_refused(WHOLE(item, 16, 12),
 		       "its expanded tensor map of 3 dimensions does not fit "
 		       "the 2 dimensions of the tensor");
@@ -176,9 +169,8 @@ static void what_does_not_fit_is_refused(void **state)
 }
 
 /* Sizes whose product, were it to wrap, would be 8 and 16. */
-static void huge_shapes_do_not_wrap(void **state)
+TEST(huge_shapes_do_not_wrap)
 {
-	(void)state;
 	assert_refused(WHOLE(SHAPED("w", "[4,2]", "[1,0]",
 				    "[4,4611686018427387906]"), 8),
 		       "its expanded tensor map of 2 dimensions does not fit "
@@ -187,20 +179,4 @@ static void huge_shapes_do_not_wrap(void **state)
 				    "[4,4611686018427387908]"), 1),
 		       "its expanded tensor map of 2 dimensions does not fit "
 		       "the 1 dimensions of the tensor");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_axes_on_one_dimension),
-		cmocka_unit_test(three_axes_on_one_dimension),
-		cmocka_unit_test(axis_struck_out_at_the_end),
-		cmocka_unit_test(shard_counts_on_dimension_0),
-		cmocka_unit_test(without_a_shape),
-		cmocka_unit_test(ambiguity_is_refused),
-		cmocka_unit_test(what_does_not_fit_is_refused),
-		cmocka_unit_test(huge_shapes_do_not_wrap),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,12 +115,11 @@ static void refused(const char *items, const int64_t *dims, uint32_t n_dims,
 
 /* ---- meshes and maps ---- */
 
-static void map_counts_axes_from_the_last(void **state)
+TEST(map_counts_axes_from_the_last)
 {
 	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[1,0]"),
 					DIMS(4, 6));
 
-	(void)state;
 	assert_int_equal(rsh_grid_n_ranks(g), 6);
 	assert_int_equal(rsh_grid_n_dims(g), 2);
 	assert_split(g, 0, 2);
@@ -136,12 +135,11 @@ static void map_counts_axes_from_the_last(void **state)
 	rsh_grid_free(g);
 }
 
-static void unused_axes_replicate(void **state)
+TEST(unused_axes_replicate)
 {
 	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,2,2]", "[-1,1]"),
 					DIMS(3, 4));
 
-	(void)state;
 	assert_int_equal(rsh_grid_n_replicas(g), 4);
 	assert_cells(g, "00 00 01 01 00 00 01 01");
 	assert_consistent(g);
@@ -152,13 +150,12 @@ static void unused_axes_replicate(void **state)
 	rsh_grid_free(g);
 }
 
-static void several_axes_split_major_first(void **state)
+TEST(several_axes_split_major_first)
 {
 	/* Both orders of the same two axes. */
 	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[[1,0],[-1]]"),
 					DIMS(12, 5));
 
-	(void)state;
 	assert_split(g, 0, 6);
 	assert_cells(g, "00 10 20 30 40 50");
 	assert_consistent(g);
@@ -171,7 +168,7 @@ static void several_axes_split_major_first(void **state)
 	rsh_grid_free(g);
 }
 
-static void axes_of_size_one_are_nothing(void **state)
+TEST(axes_of_size_one_are_nothing)
 {
 	struct rsh_grid *a = whole_grid(LAYOUT("w", "[1,2,1,2]", "[0,3]"),
 					DIMS(4, 4));
@@ -180,7 +177,6 @@ static void axes_of_size_one_are_nothing(void **state)
 	struct rsh_grid *c = whole_grid(LAYOUT("w", "[2,2]", "[1,-1]"),
 					DIMS(4, 4));
 
-	(void)state;
 	assert_cells(a, "00 10 00 10");
 	assert_true(!rsh_grid_equal(a, b));
 	assert_true(!rsh_grid_equal(b, c));
@@ -193,23 +189,21 @@ static void axes_of_size_one_are_nothing(void **state)
 	rsh_grid_free(c);
 }
 
-static void scalars_lie_on_every_rank(void **state)
+TEST(scalars_lie_on_every_rank)
 {
 	struct rsh_grid *g = whole_grid(LAYOUT("s", "[4]", "[]"), SCALAR);
 
-	(void)state;
 	assert_int_equal(rsh_grid_n_dims(g), 0);
 	assert_int_equal(rsh_grid_n_replicas(g), 4);
 	assert_consistent(g);
 	rsh_grid_free(g);
 }
 
-static void one_device_holds_the_whole(void **state)
+TEST(one_device_holds_the_whole)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_grid *g, *h;
 
-	(void)state;
 	assert_int_equal(rsh_grid_new_whole(2, &g, &err), 0);
 	assert_int_equal(rsh_grid_n_ranks(g), 1);
 	assert_split(g, 0, 1);
@@ -228,12 +222,11 @@ static void one_device_holds_the_whole(void **state)
 
 /* ---- optimizer shards ---- */
 
-static void shard_cuts_dimension_0_once_more(void **state)
+TEST(shard_cuts_dimension_0_once_more)
 {
 	struct rsh_grid *g = whole_grid(SHARD("w", "[4,2]", "[-1,0]", "2", "-1"),
 					DIMS(8, 2));
 
-	(void)state;
 	assert_split(g, 0, 4);
 	assert_split(g, 1, 2);
 	assert_int_equal(rsh_grid_n_replicas(g), 1);
@@ -242,13 +235,12 @@ static void shard_cuts_dimension_0_once_more(void **state)
 	rsh_grid_free(g);
 }
 
-static void partial_shard_takes_consecutive_ranks(void **state)
+TEST(partial_shard_takes_consecutive_ranks)
 {
 	/* Ranks 0 2 4 6 hold the same slice; pairs of them share it. */
 	struct rsh_grid *g = whole_grid(SHARD("w", "[4,2]", "[0,-1]", "2", "2"),
 					DIMS(8, 3));
 
-	(void)state;
 	assert_split(g, 0, 4);
 	assert_int_equal(rsh_grid_n_replicas(g), 2);
 	assert_cells(g, "00 20 10 30 00 20 10 30");
@@ -256,13 +248,12 @@ static void partial_shard_takes_consecutive_ranks(void **state)
 	rsh_grid_free(g);
 }
 
-static void shard_over_several_axes(void **state)
+TEST(shard_over_several_axes)
 {
 	/* Equal ranks 0 1 4 5 and 2 3 6 7, as [2,2,2] with map [-1,1]. */
 	struct rsh_grid *g = whole_grid(
 		SHARD("w", "[2,2,2]", "[-1,1]", "1", "-1"), DIMS(4, 2));
 
-	(void)state;
 	assert_cells(g, "00 10 01 11 20 30 21 31");
 	assert_consistent(g);
 	rsh_grid_free(g);
@@ -273,7 +264,7 @@ static void shard_over_several_axes(void **state)
 	rsh_grid_free(g);
 }
 
-static void shard_of_one_or_without_step_is_none(void **state)
+TEST(shard_of_one_or_without_step_is_none)
 {
 	struct rsh_grid *plain = whole_grid(LAYOUT("w", "[4,2]", "[0]"),
 					    DIMS(8));
@@ -283,7 +274,6 @@ static void shard_of_one_or_without_step_is_none(void **state)
 		SHARD("w", "[4,2]", "[0]", "2", "0"),
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
 		struct rsh_grid *g = whole_grid(items[i], DIMS(8));
 
@@ -317,7 +307,7 @@ static int read_back(const struct rsh_grid *mine, const struct rsh_grid *theirs,
 		     column % columns);
 }
 
-static void converter_misplaces_simple_shards(void **state)
+TEST(converter_misplaces_simple_shards)
 {
 	static const char item[] = SHARD("w", "[2,2,2]", "[0,1]", "4", "2");
 	struct rsh_grid *mine = make_grid(item, DIMS(8, 4), false,
@@ -325,7 +315,6 @@ static void converter_misplaces_simple_shards(void **state)
 	struct rsh_grid *theirs = make_grid(item, DIMS(8, 4), false,
 					    RSH_GRID_CONVERTER);
 
-	(void)state;
 	assert_consistent(mine);
 	assert_consistent(theirs);
 	assert_cells(mine, "00 20 01 21 10 30 11 31");
@@ -342,7 +331,7 @@ static void converter_misplaces_simple_shards(void **state)
 
 /* Where the two rules must agree: axes in mesh order, a size-1 axis in front,
  * nested maps, a replicated axis that is not the first. */
-static void converter_places_other_shards_right(void **state)
+TEST(converter_places_other_shards_right)
 {
 	static const struct {
 		const char *item;
@@ -357,7 +346,6 @@ static void converter_places_other_shards_right(void **state)
 		{ SHARD("w", "[2,2]", "[-1]", "1", "2"), 1 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
 		struct rsh_grid *a = make_grid(same[i].item,
 					       (int64_t[]){ 16, 16 },
@@ -383,9 +371,8 @@ static void converter_places_other_shards_right(void **state)
 	}
 }
 
-static void broken_shards_are_refused(void **state)
+TEST(broken_shards_are_refused)
 {
-	(void)state;
 	refused(SHARD("w", "[2,2]", "[1,0]", "1", "-1"), DIMS(4, 4), false,
 		"it has an optimizer shard, but the tensor map leaves no ranks "
 		"equal to shard over");
@@ -406,7 +393,7 @@ static void broken_shards_are_refused(void **state)
 }
 
 /* The parser lets no such number through; a strategy may be made otherwise. */
-static void shard_numbers_out_of_range_are_refused(void **state)
+TEST(shard_numbers_out_of_range_are_refused)
 {
 	struct rsh_map_entry entry = { 0, NULL };
 	struct rsh_strategy_item item = {
@@ -416,7 +403,6 @@ static void shard_numbers_out_of_range_are_refused(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_grid *g;
 
-	(void)state;
 	assert_int_equal(rsh_grid_new(&item,
 				      &(struct rsh_grid_sizes){ DIMS(8), false },
 				      RSH_GRID_RUNTIME, &g, &err), -EINVAL);
@@ -426,22 +412,20 @@ static void shard_numbers_out_of_range_are_refused(void **state)
 
 /* ---- dimensions ---- */
 
-static void local_dimensions_give_the_same_grid(void **state)
+TEST(local_dimensions_give_the_same_grid)
 {
 	static const char item[] = SHARD("w", "[4,2]", "[-1,0]", "2", "2");
 	struct rsh_grid *a = whole_grid(item, DIMS(8, 6));
 	struct rsh_grid *b = make_grid(item, DIMS(4, 3), true,
 				       RSH_GRID_RUNTIME);
 
-	(void)state;
 	assert_true(rsh_grid_equal(a, b));
 	rsh_grid_free(a);
 	rsh_grid_free(b);
 }
 
-static void dimensions_that_do_not_fit_are_refused(void **state)
+TEST(dimensions_that_do_not_fit_are_refused)
 {
-	(void)state;
 	refused(LAYOUT("w", "[3]", "[0,-1]"), DIMS(8, 4), false,
 		"dimension 0 of size 8 cannot be cut into 3 equal slices");
 	refused(LAYOUT("w", "[4]", "[0]"), DIMS(INT64_MAX), true,
@@ -452,13 +436,12 @@ static void dimensions_that_do_not_fit_are_refused(void **state)
 		"its tensor map has 1 dimensions, the tensor has 2");
 }
 
-static void shape_of_the_strategy_must_agree(void **state)
+TEST(shape_of_the_strategy_must_agree)
 {
 	static const char item[] = SHAPED("w", "[2,2]", "[1,-1]", "[8,6]");
 	struct rsh_grid *g = make_grid(item, DIMS(4, 6), true,
 				       RSH_GRID_RUNTIME);
 
-	(void)state;
 	assert_split(g, 0, 2);
 	rsh_grid_free(g);
 	rsh_grid_free(whole_grid(item, DIMS(8, 6)));
@@ -474,7 +457,7 @@ static void shape_of_the_strategy_must_agree(void **state)
 	      ",\"indices_offset\":" offsets)
 
 /* Hand-written files have a shape where the planner writes rows. */
-static void a_shape_in_place_of_rows_changes_nothing(void **state)
+TEST(a_shape_in_place_of_rows_changes_nothing)
 {
 	static const char *const items[] = {
 		ROWS("[2]", "[0,-1]", "[8,6]", "[]"),   /* of the tensor */
@@ -484,7 +467,6 @@ static void a_shape_in_place_of_rows_changes_nothing(void **state)
 		ROWS("[2,2]", "[1,0]", "[8,6]", "[]"),
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(items) / sizeof(*items); i++) {
 		struct rsh_grid *g = whole_grid(items[i], DIMS(8, 6));
 
@@ -496,12 +478,11 @@ static void a_shape_in_place_of_rows_changes_nothing(void **state)
 	rsh_grid_free(make_grid(items[3], DIMS(4, 6), true, RSH_GRID_RUNTIME));
 }
 
-static void rows_split_manually_are_no_grid(void **state)
+TEST(rows_split_manually_are_no_grid)
 {
 	static const char manual[] =
 		"its rows are split manually (manual_split)";
 
-	(void)state;
 	refused(ROWS("[2]", "[0,-1]", "[3,5]", "[0,3]"), DIMS(8, 4), false,
 		manual);
 	refused(ROWS("[2]", "[0,-1]", "[3,5]", "[0,3]"), DIMS(3, 4), true,
@@ -522,41 +503,12 @@ static void rows_split_manually_are_no_grid(void **state)
 		"its param_split_shape lists slices of 3 rows, the slice has 4");
 }
 
-static void empty_dimensions_divide(void **state)
+TEST(empty_dimensions_divide)
 {
 	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[1,0]"),
 					DIMS(0, 3));
 
-	(void)state;
 	assert_split(g, 0, 2);
 	assert_split(g, 1, 3);
 	rsh_grid_free(g);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(map_counts_axes_from_the_last),
-		cmocka_unit_test(unused_axes_replicate),
-		cmocka_unit_test(several_axes_split_major_first),
-		cmocka_unit_test(axes_of_size_one_are_nothing),
-		cmocka_unit_test(scalars_lie_on_every_rank),
-		cmocka_unit_test(one_device_holds_the_whole),
-		cmocka_unit_test(shard_cuts_dimension_0_once_more),
-		cmocka_unit_test(partial_shard_takes_consecutive_ranks),
-		cmocka_unit_test(shard_over_several_axes),
-		cmocka_unit_test(shard_of_one_or_without_step_is_none),
-		cmocka_unit_test(converter_misplaces_simple_shards),
-		cmocka_unit_test(converter_places_other_shards_right),
-		cmocka_unit_test(broken_shards_are_refused),
-		cmocka_unit_test(shard_numbers_out_of_range_are_refused),
-		cmocka_unit_test(local_dimensions_give_the_same_grid),
-		cmocka_unit_test(dimensions_that_do_not_fit_are_refused),
-		cmocka_unit_test(shape_of_the_strategy_must_agree),
-		cmocka_unit_test(a_shape_in_place_of_rows_changes_nothing),
-		cmocka_unit_test(rows_split_manually_are_no_grid),
-		cmocka_unit_test(empty_dimensions_divide),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,16 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/strategy/partition.h"
 #include "support.h"
+#include "tests.h"
 
 #define MAX_RANKS 512
 #define CASES ((unsigned)rounds(4000))
@@ -97,12 +94,11 @@ static void assert_product(const struct mesh *m, uint32_t n)
 
 /* ---- one tensor ---- */
 
-static void test_mesh_is_read_back(void **state)
+TEST(test_mesh_is_read_back)
 {
 	struct numbers x = { numbers_seed() };
 	uint32_t group[MAX_RANKS], again[MAX_RANKS];
 
-	(void)state;
 	for (unsigned i = 0; i < CASES; i++) {
 		struct mesh m, found;
 
@@ -120,12 +116,11 @@ static void test_mesh_is_read_back(void **state)
 
 /* What is known must come out whatever else is not; and who knows rank 0 and
  * those that are a divisor away from it knows all. */
-static void test_unknown_ranks(void **state)
+TEST(test_unknown_ranks)
 {
 	struct numbers x = { numbers_seed() };
 	uint32_t group[MAX_RANKS], all[MAX_RANKS], again[MAX_RANKS];
 
-	(void)state;
 	for (unsigned i = 0; i < CASES; i++) {
 		struct mesh m, found;
 		bool divisors = numbers_below(&x, 2);
@@ -151,13 +146,12 @@ static void test_unknown_ranks(void **state)
 }
 
 /* Whatever is taken for a mesh has the groups that were given. */
-static void test_groups_of_no_mesh(void **state)
+TEST(test_groups_of_no_mesh)
 {
 	struct numbers x = { numbers_seed() };
 	uint32_t group[MAX_RANKS], again[MAX_RANKS];
 	unsigned n_none = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < CASES; i++) {
 		struct mesh m, found;
 		int rc;
@@ -189,7 +183,7 @@ static void assert_mesh(const uint32_t *group, uint32_t n, const char *want)
 						    sizeof(text)), want);
 }
 
-static void test_examples(void **state)
+TEST(test_examples)
 {
 	static const uint32_t one[] = { 0 }, same[] = { 3, 3, 3, 3 };
 	static const uint32_t inner[] = { 0, 1, 2, 3, 0, 1, 2, 3 };
@@ -198,7 +192,6 @@ static void test_examples(void **state)
 	static const uint32_t crooked[] = { 0, 1, 1, 0 };
 	struct mesh m;
 
-	(void)state;
 	assert_mesh(one, 1, "mesh [1] not cut");
 	assert_mesh(same, 4, "mesh [4] not cut");
 	assert_mesh(inner, 8, "mesh [2,4] cut over axis 1");
@@ -233,12 +226,11 @@ static bool explains(const struct mesh *m, const struct mesh *tensor)
 
 /* Tensors that are cut over axes of one mesh have a common one, which has no
  * axis that none of them needs. */
-static void test_common_mesh(void **state)
+TEST(test_common_mesh)
 {
 	struct numbers x = { numbers_seed() };
 	uint32_t group[MAX_RANKS];
 
-	(void)state;
 	for (unsigned i = 0; i < CASES; i++) {
 		struct mesh m, all = { .n_axes = 0 }, tensors[6];
 		const unsigned n = 1 + (unsigned)numbers_below(&x, 6);
@@ -273,7 +265,7 @@ static void test_common_mesh(void **state)
 	}
 }
 
-static void test_common_mesh_examples(void **state)
+TEST(test_common_mesh_examples)
 {
 	static const struct rsh_partition_axis
 		a[] = { { 2, false }, { 3, true } },
@@ -284,7 +276,6 @@ static void test_common_mesh_examples(void **state)
 	struct mesh m = { .n_axes = 2 };
 	char text[128];
 
-	(void)state;
 	memcpy(m.axes, a, sizeof(a));
 	assert_false(rsh_partition_refine(m.axes, &m.n_axes, b, 2));
 	assert_false(rsh_partition_refine(m.axes, &m.n_axes, e, 1));
@@ -302,18 +293,4 @@ static void test_common_mesh_examples(void **state)
 	assert_string_equal(rsh_partition_mesh_text(m.axes, m.n_axes, text,
 						    sizeof(text)),
 			    "mesh [2,2,3] cut over axes 0 and 1 and 2");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mesh_is_read_back),
-		cmocka_unit_test(test_unknown_ranks),
-		cmocka_unit_test(test_groups_of_no_mesh),
-		cmocka_unit_test(test_examples),
-		cmocka_unit_test(test_common_mesh),
-		cmocka_unit_test(test_common_mesh_examples),
-	};
-
-	return cmocka_run_group_tests_name("layout_partition", tests, NULL, NULL);
 }

@@ -65,15 +65,14 @@ static void check_case(const struct replica_case *c)
 	rsh_names_free(names);
 }
 
-static void test_replicas(void **state)
+TEST(test_replicas)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		check_case(&cases[i]);
 }
 
 /* A parameter of another stage has no say, and stages share nothing. */
-static void test_stages(void **state)
+TEST(test_stages)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy_file **files = calloc(2, sizeof(*files));
@@ -82,7 +81,6 @@ static void test_stages(void **state)
 	uint32_t differs, first[8];
 	static const uint32_t expected[8] = { 0, 1, 0, 1, 4, 4, 6, 6 };
 
-	(void)state;
 	assert_non_null(files);
 	files[0] = parse_strategy("0.json",
 				  FILE_OF("0", LAYOUT("w", "[2,2]", "[0]")));
@@ -104,15 +102,4 @@ static void test_stages(void **state)
 	assert_memory_equal(first, expected, sizeof(first));
 	rsh_strategy_free(s);
 	rsh_names_free(names);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_replicas),
-		cmocka_unit_test(test_stages),
-	};
-
-	return cmocka_run_group_tests_name("layout_replicas", tests, NULL,
-					   NULL);
 }

@@ -94,7 +94,7 @@ static void assert_layout(const struct rsh_param_stage *ps, const char *want)
 
 /* ---- one file ---- */
 
-static void one_file_is_a_job_of_one_stage(void **state)
+TEST(one_file_is_a_job_of_one_stage)
 {
 	static const struct given f = {
 		"s.json", FILE_OF("0", LAYOUT("w", "[2,4]", "[1,0]") ","
@@ -103,7 +103,6 @@ static void one_file_is_a_job_of_one_stage(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
-	(void)state;
 	assert_params(s, names, "w@0 net.b@0");
 	assert_int_equal(s->n_stages, 1);
 	assert_int_equal(s->stage_ranks, 8);
@@ -113,7 +112,7 @@ static void one_file_is_a_job_of_one_stage(void **state)
 	rsh_names_free(names);
 }
 
-static void merged_file_names_its_stages(void **state)
+TEST(merged_file_names_its_stages)
 {
 	static const struct given f = {
 		"s.json",
@@ -126,7 +125,6 @@ static void merged_file_names_its_stages(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
-	(void)state;
 	/* A shared parameter has its layouts in the order of the file. */
 	assert_params(s, names, "w@1 emb@0,1 a-b@0 v@2");
 	assert_int_equal(s->n_stages, 3);
@@ -139,7 +137,7 @@ static void merged_file_names_its_stages(void **state)
 }
 
 /* One name without a stage, and every "-" is part of a name. */
-static void dash_is_part_of_a_name(void **state)
+TEST(dash_is_part_of_a_name)
 {
 	static const struct given files[] = {
 		{ "a.json", FILE_OF("0", LAYOUT("0-w", "[4]", "[0]") ","
@@ -153,7 +151,6 @@ static void dash_is_part_of_a_name(void **state)
 		"0-w@0 net-w@0", "0-w@0 7-@0", "99999999999-w@0", "-w@0",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct rsh_names *names = rsh_names_new();
 		struct rsh_strategy *s = merge(&files[i], 1, RSH_STRATEGY_FILE,
@@ -165,7 +162,7 @@ static void dash_is_part_of_a_name(void **state)
 	}
 }
 
-static void lone_file_of_a_later_stage(void **state)
+TEST(lone_file_of_a_later_stage)
 {
 	static const struct given f = {
 		"s.json", FILE_OF("3", LAYOUT("w", "[4]", "[0]"))
@@ -176,7 +173,6 @@ static void lone_file_of_a_later_stage(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
-	(void)state;
 	assert_params(s, names, "w@0");
 	assert_int_equal(s->n_stages, 1);
 	assert_int_equal(s->lone_stage, 3);
@@ -201,13 +197,12 @@ static const struct given stage_2 = {
 	"s2.json", FILE_OF("2", LAYOUT("c", "[4]", "[-1]"))
 };
 
-static void directory_is_taken_by_stage(void **state)
+TEST(directory_is_taken_by_stage)
 {
 	const struct given files[] = { stage_2, stage_0, stage_1 };
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(files, 3, RSH_STRATEGY_DIR, names);
 
-	(void)state;
 	assert_params(s, names, "emb@0,1 a@0 b@1 c@2");
 	assert_int_equal(s->n_stages, 3);
 	rsh_strategy_free(s);
@@ -219,7 +214,7 @@ static void directory_is_taken_by_stage(void **state)
 
 /* One file a rank holds each stage many times; the first by name counts, or
  * the first as listed. */
-static void stage_counts_once(void **state)
+TEST(stage_counts_once)
 {
 	const struct given files[] = {
 		stage_1,
@@ -230,7 +225,6 @@ static void stage_counts_once(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(files, 4, RSH_STRATEGY_DIR, names);
 
-	(void)state;
 	assert_params(s, names, "first@0 b@1 emb@1");
 	rsh_strategy_free(s);
 	s = merge(files, 4, RSH_STRATEGY_DIR_AS_LISTED, names);
@@ -240,7 +234,7 @@ static void stage_counts_once(void **state)
 }
 
 /* In a directory a stage is never part of a name. */
-static void directory_does_not_split_names(void **state)
+TEST(directory_does_not_split_names)
 {
 	const struct given f = {
 		"s0.json", FILE_OF("0", LAYOUT("1-w", "[4]", "[0]"))
@@ -248,7 +242,6 @@ static void directory_does_not_split_names(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_DIR, names);
 
-	(void)state;
 	assert_params(s, names, "1-w@0");
 	rsh_strategy_free(s);
 	rsh_names_free(names);
@@ -262,14 +255,13 @@ static const char protobuf[] =
 	"\x08\x01\x12\x07\x0a\x01n\x12\x02\x08\x00\x1a\x0d\x0a\x01w\x12\x08"
 	"\x0a\x02\x08\x04\x12\x02\x08\x00";
 
-static void mixed_formats_are_refused(void **state)
+TEST(mixed_formats_are_refused)
 {
 	struct rsh_strategy_file **files = calloc(2, sizeof(*files));
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy *s = NULL;
 
-	(void)state;
 	assert_non_null(files);
 	if (rsh_strategy_parse(protobuf, sizeof(protobuf) - 1, "s0.ckpt",
 			       &files[0], &err))
@@ -284,7 +276,7 @@ static void mixed_formats_are_refused(void **state)
 	rsh_names_free(names);
 }
 
-static void file_without_a_stage_is_refused(void **state)
+TEST(file_without_a_stage_is_refused)
 {
 	const struct given files[] = {
 		stage_0,
@@ -293,7 +285,6 @@ static void file_without_a_stage_is_refused(void **state)
 	};
 	struct rsh_names *names = rsh_names_new();
 
-	(void)state;
 	assert_refused(files, 2, RSH_STRATEGY_DIR,
 		       "x.json: it has no strategy items, so its pipeline stage "
 		       "is not known");
@@ -302,14 +293,13 @@ static void file_without_a_stage_is_refused(void **state)
 	rsh_names_free(names);
 }
 
-static void missing_stages_are_refused(void **state)
+TEST(missing_stages_are_refused)
 {
 	const struct given files[] = { stage_0, stage_2 };
 	const struct given only_1 = {
 		"s.json", FILE_OF("0", LAYOUT("1-w", "[4]", "[0]"))
 	};
 
-	(void)state;
 	assert_refused(files, 2, RSH_STRATEGY_DIR,
 		       "job: pipeline stage 1 is missing (there are stages up "
 		       "to 2)");
@@ -321,20 +311,19 @@ static void missing_stages_are_refused(void **state)
 		       "to 1)");
 }
 
-static void absurd_stages_are_refused(void **state)
+TEST(absurd_stages_are_refused)
 {
 	const struct given in_directory = {
 		"s.json", FILE_OF("65536", LAYOUT("w", "[4]", "[0]"))
 	};
 
-	(void)state;
 	assert_refused(&in_directory, 1, RSH_STRATEGY_DIR,
 		       "job: pipeline stage 65536 of parameter w is out of "
 		       "range");
 }
 
 /* Ranks are counted in 32 bits, which no file may overflow. */
-static void absurd_rank_counts_are_refused(void **state)
+TEST(absurd_rank_counts_are_refused)
 {
 	const struct given largest = {
 		"s.json", FILE_OF("0", LAYOUT("w", "[1024,1024]", "[0]"))
@@ -351,7 +340,6 @@ static void absurd_rank_counts_are_refused(void **state)
 	};
 	struct rsh_names *names = rsh_names_new();
 
-	(void)state;
 	rsh_strategy_free(merge(&largest, 1, RSH_STRATEGY_FILE, names));
 	rsh_names_free(names);
 	assert_refused(&one, 1, RSH_STRATEGY_FILE,
@@ -365,7 +353,7 @@ static void absurd_rank_counts_are_refused(void **state)
 		       "makes more than 1048576 ranks");
 }
 
-static void different_device_counts_are_refused(void **state)
+TEST(different_device_counts_are_refused)
 {
 	const struct given one = {
 		"s.json", FILE_OF("0", LAYOUT("w", "[2,4]", "[0]") ","
@@ -376,7 +364,6 @@ static void different_device_counts_are_refused(void **state)
 		{ "s1.json", FILE_OF("1", LAYOUT("w", "[8]", "[0]")) },
 	};
 
-	(void)state;
 	assert_refused(&one, 1, RSH_STRATEGY_FILE,
 		       "job: parameter v has a mesh of 4 devices, but w of 8");
 	assert_refused(two, 2, RSH_STRATEGY_DIR,
@@ -385,7 +372,7 @@ static void different_device_counts_are_refused(void **state)
 
 /* ---- parameters of several stages ---- */
 
-static void smallest_stage_is_the_source(void **state)
+TEST(smallest_stage_is_the_source)
 {
 	static const struct given f = {
 		"s.json", FILE_OF("0", LAYOUT("1-w", "[4]", "[0]") ","
@@ -395,14 +382,13 @@ static void smallest_stage_is_the_source(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
-	(void)state;
 	assert_layout(rsh_param_source_stage(param(s, names, "w")),
 		      "mesh [2,2] map [0]");
 	rsh_strategy_free(s);
 	rsh_names_free(names);
 }
 
-static void destination_stage_is_the_ranks_own(void **state)
+TEST(destination_stage_is_the_ranks_own)
 {
 	static const struct given f = {
 		"s.json", FILE_OF("0", LAYOUT("1-w", "[4]", "[0]") ","
@@ -422,7 +408,6 @@ static void destination_stage_is_the_ranks_own(void **state)
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 	const struct rsh_strategy_param *w = param(s, names, "w");
 
-	(void)state;
 	for (uint32_t rank = 0; rank < 12; rank++) {
 		assert_layout(rsh_param_dest_stage(s, w, rank, false),
 			      own[rank / 4]);
@@ -438,7 +423,7 @@ static void destination_stage_is_the_ranks_own(void **state)
 
 /* ---- layouts ---- */
 
-static void items_compare_by_layout(void **state)
+TEST(items_compare_by_layout)
 {
 	static const char *const different[] = {
 		LAYOUT("w", "[2,4]", "[1,0]"),
@@ -459,7 +444,6 @@ static void items_compare_by_layout(void **state)
 	enum { N = sizeof(different) / sizeof(different[0]) };
 	struct rsh_strategy_file *a[N], *b[N];
 
-	(void)state;
 	for (size_t i = 0; i < N; i++) {
 		char json[512];
 
@@ -482,7 +466,7 @@ static void items_compare_by_layout(void **state)
 	}
 }
 
-static void items_as_text(void **state)
+TEST(items_as_text)
 {
 	static const struct {
 		const char *item, *text;
@@ -497,7 +481,6 @@ static void items_as_text(void **state)
 	};
 	char text[64];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char json[512];
 		struct rsh_strategy_file *f;
@@ -514,29 +497,4 @@ static void items_as_text(void **state)
 	}
 	assert_string_equal(rsh_item_text(NULL, text, sizeof(text)),
 			    "unsharded");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_file_is_a_job_of_one_stage),
-		cmocka_unit_test(merged_file_names_its_stages),
-		cmocka_unit_test(dash_is_part_of_a_name),
-		cmocka_unit_test(lone_file_of_a_later_stage),
-		cmocka_unit_test(directory_is_taken_by_stage),
-		cmocka_unit_test(stage_counts_once),
-		cmocka_unit_test(directory_does_not_split_names),
-		cmocka_unit_test(mixed_formats_are_refused),
-		cmocka_unit_test(file_without_a_stage_is_refused),
-		cmocka_unit_test(missing_stages_are_refused),
-		cmocka_unit_test(absurd_stages_are_refused),
-		cmocka_unit_test(absurd_rank_counts_are_refused),
-		cmocka_unit_test(different_device_counts_are_refused),
-		cmocka_unit_test(smallest_stage_is_the_source),
-		cmocka_unit_test(destination_stage_is_the_ranks_own),
-		cmocka_unit_test(items_compare_by_layout),
-		cmocka_unit_test(items_as_text),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

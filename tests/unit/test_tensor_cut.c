@@ -19,7 +19,7 @@ static struct rsh_cut *boxes(const uint64_t *dims, const struct rsh_box *b,
 	return c;
 }
 
-static void ranks_with_one_box_are_replicas(void **state)
+TEST(ranks_with_one_box_are_replicas)
 {
 	const uint64_t dims[] = { 6, 4 };
 	const struct rsh_box b[] = {
@@ -30,7 +30,6 @@ static void ranks_with_one_box_are_replicas(void **state)
 	struct rsh_box box;
 	uint32_t cell = rsh_cut_cell(c, 0);
 
-	(void)state;
 	assert_int_equal(rsh_cut_n_cells(c), 3);
 	assert_int_equal(rsh_cut_cell(c, 3), cell);
 	assert_int_equal(rsh_cut_n_replicas(c, cell), 2);
@@ -54,7 +53,7 @@ static void refuse(const struct rsh_box *b, uint32_t n, const char *sentence)
 	assert_string_equal(err.text, sentence);
 }
 
-static void boxes_that_contradict_are_refused(void **state)
+TEST(boxes_that_contradict_are_refused)
 {
 	const struct rsh_box beyond[] = { BOX2(0, 0, 6, 4), BOX2(3, 0, 4, 4) };
 	const struct rsh_box huge[] = { BOX2(1, 0, UINT64_MAX, 4) };
@@ -62,7 +61,6 @@ static void boxes_that_contradict_are_refused(void **state)
 	const struct rsh_box within[] = { BOX2(0, 0, 6, 4), BOX2(2, 2, 1, 1) };
 	const struct rsh_box other[] = { { 1, { 0 }, { 6 } } };
 
-	(void)state;
 	refuse(beyond, 2, "the box of rank 1 exceeds dimension 0 of size 6");
 	refuse(huge, 1, "the box of rank 0 exceeds dimension 0 of size 6");
 	refuse(across, 2, "the boxes of ranks 0 and 1 overlap, but are "
@@ -74,7 +72,7 @@ static void boxes_that_contradict_are_refused(void **state)
 }
 
 /* Elements may be in no box. */
-static void holes_are_told(void **state)
+TEST(holes_are_told)
 {
 	const uint64_t dims[] = { 6, 4 }, hole[] = { 3, 0 }, at[] = { 5, 3 };
 	const struct rsh_box b[] = { BOX2(0, 0, 3, 4), BOX2(4, 0, 2, 4) };
@@ -84,7 +82,6 @@ static void holes_are_told(void **state)
 	uint32_t cell;
 	char text[64];
 
-	(void)state;
 	assert_false(rsh_cut_find(c, dims, hole, &cell, &box));
 	assert_true(rsh_cut_find(c, dims, at, &cell, &box));
 	assert_int_equal(box.from[0], 4);
@@ -104,7 +101,7 @@ static void holes_are_told(void **state)
 }
 
 /* Whoever keeps equal cuts once must not forget a gap. */
-static void equal_boxes_have_gaps_in_a_larger_tensor(void **state)
+TEST(equal_boxes_have_gaps_in_a_larger_tensor)
 {
 	const uint64_t small[] = { 4, 4 }, large[] = { 6, 4 };
 	const struct rsh_box b = BOX2(0, 0, 4, 4), all = BOX2(0, 0, 6, 4);
@@ -112,7 +109,6 @@ static void equal_boxes_have_gaps_in_a_larger_tensor(void **state)
 	struct rsh_cut *e = boxes(large, &b, 1);
 	struct rsh_box gap;
 
-	(void)state;
 	assert_false(rsh_cut_gap(c, &b, &gap));
 	assert_true(rsh_cut_gap(d, &all, &gap));
 	assert_int_not_equal(rsh_cut_compare(c, d), 0);
@@ -125,13 +121,12 @@ static void equal_boxes_have_gaps_in_a_larger_tensor(void **state)
 
 /* A thousand columns of one row each: the axis that tells them apart is the
  * second. */
-static void many_boxes_are_found(void **state)
+TEST(many_boxes_are_found)
 {
 	const uint64_t dims[] = { 1, 4000 };
 	struct rsh_box *b = calloc(1000, sizeof(*b)), box;
 	struct rsh_cut *c;
 
-	(void)state;
 	assert_non_null(b);
 	for (uint32_t i = 0; i < 1000; i++)
 		b[i] = (struct rsh_box)BOX2(0, (uint64_t)(999 - i) * 4, 1, 4);
@@ -240,12 +235,11 @@ static void check_box(struct list *l, const struct rsh_cut *c)
 			    box.from[d] - cell_box.from[d] < cell_box.size[d]);
 }
 
-static void any_list_is_searched(void **state)
+TEST(any_list_is_searched)
 {
 	struct list l = { .r = { numbers_seed() } };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	for (int i = 0; i < 200; i++) {
 		struct rsh_cut *c;
 
@@ -260,14 +254,13 @@ static void any_list_is_searched(void **state)
 }
 
 /* A grid and the list of the boxes that it makes say the same. */
-static void both_forms_agree(void **state)
+TEST(both_forms_agree)
 {
 	const uint64_t dims[] = { 8, 6 };
 	struct rsh_grid g;
 	struct rsh_box b[16], box, other;
 	struct rsh_cut *grid, *list;
 
-	(void)state;
 	memset(&g, 0, sizeof(g));
 	g.n_ranks = 16;
 	g.n_dims = 2;
@@ -300,19 +293,4 @@ static void both_forms_agree(void **state)
 	}
 	rsh_cut_free(grid);
 	rsh_cut_free(list);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranks_with_one_box_are_replicas),
-		cmocka_unit_test(boxes_that_contradict_are_refused),
-		cmocka_unit_test(holes_are_told),
-		cmocka_unit_test(equal_boxes_have_gaps_in_a_larger_tensor),
-		cmocka_unit_test(many_boxes_are_found),
-		cmocka_unit_test(any_list_is_searched),
-		cmocka_unit_test(both_forms_agree),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

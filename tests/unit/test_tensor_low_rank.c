@@ -2,15 +2,12 @@
 /* Products of two small matrices against the C library's fmaf(), and adapters
  * that are added to elements of each type. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/tensor/scaled.h"
 #include "support.h"
+#include "tests.h"
 
 #define RANK_MAX 70
 #define COLUMNS_MAX 150
@@ -65,12 +62,11 @@ static void check_product(int spread)
 	assert_same(got, want, n);
 }
 
-static void products(void **unused)
+TEST(products)
 {
 	static const int spreads[] = { 0, 2, 12, 30, 63, 75 };
 	const int n = rounds(3000);
 
-	(void)unused;
 	numbers.state = numbers_seed();
 	for (int i = 0; i < n; i++)
 		check_product(spreads[i % 6]);
@@ -78,14 +74,13 @@ static void products(void **unused)
 
 /* The square of 1 + e is 1 + 2e + ee.  The last term is kept only if the product
  * is not rounded, and it is lost if the product comes first. */
-static void rounded_once(void **unused)
+TEST(rounded_once)
 {
 	const float e1 = 0x1.000002p0f, e2 = 0x1.000004p0f;
 	const float first[] = { e1, -1 }, last[] = { -1, e1 };
 	const float columns[] = { e1, e2, e2, e1 };
 	float got;
 
-	(void)unused;
 	rsh_low_rank_product(first, columns, 1, 2, 1, &got);
 	assert_true(got == 0);
 	rsh_low_rank_portable(first, columns, 1, 2, 1, &got);
@@ -97,7 +92,7 @@ static void rounded_once(void **unused)
 }
 
 /* A block of a matrix, with two adapters. */
-static void merges(void **unused)
+TEST(merges)
 {
 	static const struct rsh_low_rank by[] = {
 		{ 1, 0.5f, false }, { 2, -1, true },
@@ -121,7 +116,6 @@ static void merges(void **unused)
 	float got[4];
 	uint8_t out[16];
 
-	(void)unused;
 	rsh_scaled_decode(&m, 0, in, 4, out);
 	rsh_scaled_widen(RSH_DTYPE_FLOAT32, out, 4, got);
 	assert_true(got[0] == 1 + 3 - 2);
@@ -135,7 +129,7 @@ static void merges(void **unused)
 }
 
 /* Elements without adapters keep their bits, and are cast as others are. */
-static void copies(void **unused)
+TEST(copies)
 {
 	const struct rsh_scaled same = {
 		.packing = RSH_PACK_BF16, .then = RSH_DTYPE_BFLOAT16,
@@ -147,23 +141,9 @@ static void copies(void **unused)
 				    1, 0 };
 	uint8_t out[12];
 
-	(void)unused;
 	rsh_scaled_decode(&same, 0, in, 3, out);
 	assert_memory_equal(out, in, sizeof(in));
 	wide.to = RSH_DTYPE_FLOAT32;
 	rsh_scaled_decode(&wide, 0, in, 3, out);
 	assert_memory_equal(out, widened, sizeof(widened));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products),
-		cmocka_unit_test(rounded_once),
-		cmocka_unit_test(merges),
-		cmocka_unit_test(copies),
-	};
-
-	return cmocka_run_group_tests_name("tensor_low_rank", tests, NULL,
-					   NULL);
 }

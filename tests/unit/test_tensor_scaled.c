@@ -2,16 +2,13 @@
 /* Quantised elements with scales: every byte with scales of all kinds, blocks
  * that are cut short, every packing, and what is rounded in steps. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/tensor/codec.h"
 #include "rsh/tensor/scaled.h"
 #include "support.h"
+#include "tests.h"
 
 #define NAN_BITS 0x7fc0
 
@@ -99,7 +96,7 @@ static void every_byte(float scale)
 		assert_half(out + 2 * i, (uint8_t)i, scale);
 }
 
-static void test_every_byte(void **state)
+TEST(test_every_byte)
 {
 	static const float plain[] = {
 		1, -1, 0, -0.0f, 0.5f, 1.0f / 3, 0x1.01p-7f, 0x1.018p0f,
@@ -108,7 +105,6 @@ static void test_every_byte(void **state)
 	};
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
 		every_byte(plain[i]);
 	for (int i = 0; i < rounds(2000); i++)
@@ -150,11 +146,10 @@ static void some_matrix(struct numbers *x)
 	free(scales);
 }
 
-static void test_blocks(void **state)
+TEST(test_blocks)
 {
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (int i = 0; i < rounds(2000); i++)
 		some_matrix(&x);
 }
@@ -344,51 +339,47 @@ static void some_cell(struct numbers *x)
 	free(groups);
 }
 
-static void test_packings(void **state)
+TEST(test_packings)
 {
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (int i = 0; i < rounds(3000); i++)
 		some_cell(&x);
 }
 
 /* A plane of a stack begins at its own row of the whole. */
-static void test_planes(void **state)
+TEST(test_planes)
 {
 	const struct rsh_scaled m = {
 		.rows = 3, .columns = 4, .plane_rows = 10, .from = { 2, 5, 0 },
 	};
 
-	(void)state;
 	assert_int_equal(rsh_scaled_row(&m, 0), 25);
 	assert_int_equal(rsh_scaled_row(&m, 11), 27);
 	assert_int_equal(rsh_scaled_row(&m, 12), 35);
 }
 
 /* Each of the two blocks of a row, of seven of the whole, is a row. */
-static void test_parts_of_blocks(void **state)
+TEST(test_parts_of_blocks)
 {
 	const struct rsh_scaled m = {
 		.rows = 3, .columns = 4, .plane_rows = 10, .from = { 2, 5, 8 },
 		.parts = 2, .first_part = 3, .row_parts = 7,
 	};
 
-	(void)state;
 	assert_int_equal(rsh_scaled_row(&m, 0), 25 * 7 + 3);
 	assert_int_equal(rsh_scaled_row(&m, 7), 25 * 7 + 4);
 	assert_int_equal(rsh_scaled_row(&m, 8), 26 * 7 + 3);
 	assert_int_equal(rsh_scaled_row(&m, 24), 35 * 7 + 3);
 }
 
-static void test_scales_widen(void **state)
+TEST(test_scales_widen)
 {
 	static const uint8_t e8m0[] = { 0, 1, 0x7f, 0xfe, 0xff };
 	static const uint8_t bf16[] = { 0x30, 0x3c }, f16[] = { 0x1f, 0x21 };
 	static const uint8_t e4m3[] = { 0x5a };
 	float f[5];
 
-	(void)state;
 	rsh_scaled_widen(RSH_DTYPE_FLOAT8E8M0, e8m0, 5, f);
 	assert_true(f[0] == 0x1p-127f && f[1] == 0x1p-126f && f[2] == 1 &&
 		    f[3] == 0x1p127f && isnan(f[4]));
@@ -400,7 +391,7 @@ static void test_scales_widen(void **state)
 	assert_true(f[0] == 20);
 }
 
-static void test_zeros_unpack(void **state)
+TEST(test_zeros_unpack)
 {
 	/* The word 0x76543210. */
 	static const uint8_t word[] = { 0x10, 0x32, 0x54, 0x76 };
@@ -408,7 +399,6 @@ static void test_zeros_unpack(void **state)
 	static const uint8_t awq[] = { 0, 4, 1, 5, 2, 6, 3, 7 };
 	uint8_t out[8];
 
-	(void)state;
 	rsh_scaled_unpack_zeros(RSH_ZEROS_COLUMNS, 4, word, 1, 8, out);
 	assert_memory_equal(out, plain, 8);
 	rsh_scaled_unpack_zeros(RSH_ZEROS_AWQ, 4, word, 1, 8, out);
@@ -417,19 +407,4 @@ static void test_zeros_unpack(void **state)
 	assert_memory_equal(out, plain, 8);
 	rsh_scaled_unpack_zeros(RSH_ZEROS_ROWS, 8, word, 4, 1, out);
 	assert_memory_equal(out, word, 4);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_byte),
-		cmocka_unit_test(test_blocks),
-		cmocka_unit_test(test_packings),
-		cmocka_unit_test(test_planes),
-		cmocka_unit_test(test_parts_of_blocks),
-		cmocka_unit_test(test_scales_widen),
-		cmocka_unit_test(test_zeros_unpack),
-	};
-
-	return cmocka_run_group_tests_name("tensor_scaled", tests, NULL, NULL);
 }

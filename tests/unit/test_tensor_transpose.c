@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turned matrices are what a plain loop makes of them. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/tensor/transpose.h"
 #include "support.h"
+#include "tests.h"
 
 #define CASES 2000
 #define BETWEEN 0xa5 /* is where nothing is to be written */
@@ -51,12 +48,11 @@ static void queue_one(struct numbers *x, struct rsh_transpose t)
 	free(naive);
 }
 
-static void test_any_matrix(void **state)
+TEST(test_any_matrix)
 {
 	static const uint32_t units[] = { 1, 2, 4, 8, 16, 3 };
 	struct numbers x = { numbers_seed() };
 
-	(void)state;
 	for (int i = 0; i < CASES; i++) {
 		struct rsh_transpose t = {
 			.unit = units[numbers_below(&x, 6)],
@@ -72,13 +68,4 @@ static void test_any_matrix(void **state)
 			t.out_stride += numbers_below(&x, 100);
 		queue_one(&x, t);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_any_matrix),
-	};
-
-	return cmocka_run_group_tests_name("tensor_turn", tests, NULL, NULL);
 }

@@ -2,17 +2,12 @@
 /* unit/test_util_areas.c - buffers out of slabs. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/areas.h"
+#include "tests.h"
 
 /* Like a window: not a divisor of a huge page. */
 #define BYTES ((size_t)1024 * 1024 + 4096)
@@ -30,13 +25,12 @@ static void check(const uint8_t *area, unsigned n)
 	assert_int_equal(area[BYTES - 1], n);
 }
 
-static void test_areas_do_not_overlap(void **state)
+TEST(test_areas_do_not_overlap)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	struct rsh_areas a;
 	uint8_t *taken[MANY];
 
-	(void)state;
 	rsh_areas_init(&a, BYTES);
 	for (unsigned i = 0; i < MANY; i++) {
 		taken[i] = rsh_area_take(&a);
@@ -51,12 +45,11 @@ static void test_areas_do_not_overlap(void **state)
 	rsh_areas_destroy(&a);
 }
 
-static void test_the_last_one_is_the_next(void **state)
+TEST(test_the_last_one_is_the_next)
 {
 	struct rsh_areas a;
 	void *first, *second;
 
-	(void)state;
 	rsh_areas_init(&a, BYTES);
 	first = rsh_area_take(&a);
 	second = rsh_area_take(&a);
@@ -68,12 +61,11 @@ static void test_the_last_one_is_the_next(void **state)
 }
 
 /* However many there were at a time, what is left is one slab. */
-static void test_memory_goes_back(void **state)
+TEST(test_memory_goes_back)
 {
 	struct rsh_areas a;
 	void *taken[MANY];
 
-	(void)state;
 	rsh_areas_init(&a, BYTES);
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < MANY; i++)
@@ -87,13 +79,12 @@ static void test_memory_goes_back(void **state)
 	assert_int_equal(a.n_slabs, 0);
 }
 
-static void test_random_use(void **state)
+TEST(test_random_use)
 {
 	struct rsh_areas a;
 	uint8_t *taken[MANY] = { NULL };
 	unsigned seed = 5;
 
-	(void)state;
 	rsh_areas_init(&a, BYTES);
 	for (unsigned i = 0; i < 2000; i++) {
 		unsigned n = (unsigned)rand_r(&seed) % MANY;
@@ -110,16 +101,4 @@ static void test_random_use(void **state)
 		}
 	}
 	rsh_areas_destroy(&a);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_areas_do_not_overlap),
-		cmocka_unit_test(test_the_last_one_is_the_next),
-		cmocka_unit_test(test_memory_goes_back),
-		cmocka_unit_test(test_random_use),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

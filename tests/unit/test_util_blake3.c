@@ -3,16 +3,12 @@
  * (test_vectors.json of its authors): byte i of an input is i % 251. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/blake3.h"
+#include "tests.h"
 
 #define LONGEST 102400
 
@@ -86,13 +82,12 @@ static void hash_in_parts(const uint8_t *data, size_t n, size_t part,
 		snprintf(text + 2 * i, 3, "%02x", out[i]);
 }
 
-static void test_vectors(void **state)
+TEST(test_vectors)
 {
 	static const size_t parts[] = { LONGEST, 1024, 1000, 64, 63, 7 };
 	uint8_t *data = malloc(LONGEST);
 	char text[2 * RSH_BLAKE3_BYTES + 1];
 
-	(void)state;
 	assert_non_null(data);
 	for (size_t i = 0; i < LONGEST; i++)
 		data[i] = (uint8_t)(i % 251);
@@ -102,13 +97,4 @@ static void test_vectors(void **state)
 			assert_string_equal(text, vectors[i].hash);
 		}
 	free(data);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vectors),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 
 #include "rsh/util/error.h"
+#include "tests.h"
 
-static void test_set(void **state)
+TEST(test_set)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(err.code, 0);
 	assert_string_equal(err.text, "");
 	assert_int_equal(rsh_error_set(&err, EINVAL, "%s: %d", "a.ckpt", 7),
@@ -29,22 +23,20 @@ static void test_set(void **state)
 	assert_int_equal(err.code, ENOMEM);
 }
 
-static void test_own_text_as_argument(void **state)
+TEST(test_own_text_as_argument)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	rsh_error_set(&err, EINVAL, "inner");
 	rsh_error_set(&err, EINVAL, "%s, seen from outside: %s", "w",
 		      err.text);
 	assert_string_equal(err.text, "w, seen from outside: inner");
 }
 
-static void test_prefix(void **state)
+TEST(test_prefix)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	rsh_error_set(&err, EINVAL, "100%% wrong");
 	rsh_error_prefix(&err, "rank_%d", 3);
 	assert_string_equal(err.text, "rank_3: 100% wrong");
@@ -52,12 +44,11 @@ static void test_prefix(void **state)
 	rsh_error_prefix(NULL, "nothing");
 }
 
-static void test_long_text_is_cut(void **state)
+TEST(test_long_text_is_cut)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char longest[3 * RSH_ERROR_TEXT_MAX];
 
-	(void)state;
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[RSH_ERROR_TEXT_MAX - 1] = '\0';
 	rsh_error_set(&err, EINVAL, "%s", longest);
@@ -71,16 +62,4 @@ static void test_long_text_is_cut(void **state)
 	rsh_error_prefix(&err, "front");
 	assert_memory_equal(err.text, "front: x", 8);
 	assert_string_equal(err.text + RSH_ERROR_TEXT_MAX - 4, "...");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_set),
-		cmocka_unit_test(test_own_text_as_argument),
-		cmocka_unit_test(test_prefix),
-		cmocka_unit_test(test_long_text_is_cut),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

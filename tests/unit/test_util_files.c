@@ -4,22 +4,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/files.h"
 #include "support.h"
+#include "tests.h"
 
-static void test_suffix(void **state)
+TEST(test_suffix)
 {
-	(void)state;
 	assert_true(rsh_has_suffix("a.ckpt", ".ckpt"));
 	assert_true(rsh_has_suffix("a.ckpt.ckpt", ".ckpt"));
 	assert_false(rsh_has_suffix(".ckpt", ".ckpt"));
@@ -72,13 +68,12 @@ static void expect(int dirfd, const char *text)
 	assert_int_equal(faccessat(dirfd, "new", F_OK, AT_SYMLINK_NOFOLLOW), -1);
 }
 
-static void test_replace(void **state)
+TEST(test_replace)
 {
 	char *path = tree_make();
 	int dirfd = open_dir(path), before;
 	struct stat st;
 
-	(void)state;
 	assert_int_equal(replace(dirfd, "one", 0), 0);
 	expect(dirfd, "one");
 	assert_int_equal(fstatat(dirfd, "file", &st, 0), 0);
@@ -93,12 +88,11 @@ static void test_replace(void **state)
 	tree_remove(path);
 }
 
-static void test_failures(void **state)
+TEST(test_failures)
 {
 	char *path = tree_make();
 	int dirfd = open_dir(path);
 
-	(void)state;
 	assert_int_equal(replace(dirfd, "one", 0), 0);
 	assert_int_equal(replace(dirfd, "half", -ENOSPC), -ENOSPC);
 	expect(dirfd, "one");
@@ -115,13 +109,12 @@ static void test_failures(void **state)
 	tree_remove(path);
 }
 
-static void test_write_all(void **state)
+TEST(test_write_all)
 {
 	char *path = tree_make();
 	int dirfd = open_dir(path), fd;
 	char got[8] = "";
 
-	(void)state;
 	fd = openat(dirfd, "file", O_RDWR | O_CREAT, 0600);
 	assert_int_equal(rsh_write_all(fd, "world", 5, 2), 0);
 	assert_int_equal(rsh_write_all(fd, "a ", 2, 0), 0);
@@ -137,12 +130,11 @@ static void test_write_all(void **state)
 	tree_remove(path);
 }
 
-static void test_read_all(void **state)
+TEST(test_read_all)
 {
 	char got[8] = "";
 	int ends[2];
 
-	(void)state;
 	/* A pipe gives what there is: here one write at a time. */
 	assert_int_equal(pipe2(ends, O_DIRECT), 0);
 	assert_int_equal(write(ends[1], "ab", 2), 2);
@@ -158,17 +150,4 @@ static void test_read_all(void **state)
 	assert_int_equal(rsh_read_all(ends[0], got, 1), -EBADF);
 	assert_int_equal(rsh_pread_all(ends[0], got, 1, 0), -EBADF);
 	assert_int_equal(rsh_pread_all(ends[0], got, 1, UINT64_MAX), -EINVAL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_suffix),
-		cmocka_unit_test(test_replace),
-		cmocka_unit_test(test_failures),
-		cmocka_unit_test(test_write_all),
-		cmocka_unit_test(test_read_all),
-	};
-
-	return cmocka_run_group_tests_name("util_files", tests, NULL, NULL);
 }

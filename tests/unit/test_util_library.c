@@ -1,36 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_util_library.c loads what every system has, and what none has. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/library.h"
+#include "tests.h"
 
 static double (*cosine)(double x);
 static void (*nothing)(void);
 
-static void test_symbol_is_found(void **state)
+TEST(test_symbol_is_found)
 {
 	const struct rsh_library_symbol symbols[] = { { "cos", &cosine } };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(rsh_library_load("libm.so.6", "libtest1", "a test", symbols, 1,
 					  &err), 0);
 	assert_true(cosine(0.0) == 1.0);
 }
 
-static void test_missing_symbol(void **state)
+TEST(test_missing_symbol)
 {
 	const struct rsh_library_symbol symbols[] = { { "nosuch", &nothing } };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(rsh_library_load("libm.so.6", "libtest1", "a test", symbols, 1,
 					  &err), -ENOENT);
 	assert_non_null(strstr(err.text, "a test needs another version of libm.so.6: "));
@@ -38,25 +31,13 @@ static void test_missing_symbol(void **state)
 	assert_null(nothing);
 }
 
-static void test_missing_library(void **state)
+TEST(test_missing_library)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(rsh_library_load("libnosuch.so.1", "libtest1", "a test", NULL, 0,
 					  &err), -ENOENT);
 	assert_non_null(strstr(err.text, "a test needs a library: "
 			       "libnosuch.so.1: "));
 	assert_non_null(strstr(err.text, "; install the package libtest1"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_symbol_is_found),
-		cmocka_unit_test(test_missing_symbol),
-		cmocka_unit_test(test_missing_library),
-	};
-
-	return cmocka_run_group_tests_name("util_library", tests, NULL, NULL);
 }

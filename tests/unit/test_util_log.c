@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The log, written to a file of its own. */
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +12,7 @@
 #include <unistd.h>
 
 #include "rsh/util/log.h"
+#include "tests.h"
 
 #define N_THREADS 4
 #define N_LINES 500
@@ -54,9 +49,8 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
-static void test_levels(void **state)
+TEST(test_levels)
 {
-	(void)state;
 	assert_int_equal(rsh_log_get_level(), RSH_LOG_NOTICE);
 	assert_string_equal(rsh_log_level_name(RSH_LOG_WARNING), "warning");
 	assert_true(rsh_log_enabled(RSH_LOG_NOTICE));
@@ -64,13 +58,12 @@ static void test_levels(void **state)
 }
 
 /* Runs before the log goes to the file. */
-static void test_stderr(void **state)
+TEST(test_stderr)
 {
 	int saved = dup(STDERR_FILENO), fds[2];
 	char line[256];
 	ssize_t n;
 
-	(void)state;
 	assert_int_equal(pipe(fds), 0);
 	dup2(fds[1], STDERR_FILENO);
 	rsh_log_info("not said");
@@ -85,13 +78,12 @@ static void test_stderr(void **state)
 	close(fds[1]);
 }
 
-static void test_file(void **state)
+TEST(test_file)
 {
 	int year, month, day, hour, minute, second, zone, used = 0;
 	struct stat st;
 	char *text;
 
-	(void)state;
 	assert_int_equal(rsh_log_to_file("/nonexistent/log"), -ENOENT);
 	assert_int_equal(rsh_log_to_file(path), 0);
 	assert_int_equal(stat(path, &st), 0);
@@ -109,11 +101,10 @@ static void test_file(void **state)
 			    "reshardfs: error: cannot read 5 bytes\n");
 }
 
-static void test_another_file(void **state)
+TEST(test_another_file)
 {
 	char other[sizeof(path) + 8];
 
-	(void)state;
 	snprintf(other, sizeof(other), "%s.2", path);
 	assert_int_equal(rsh_log_to_file(other), 0);
 	rsh_log_error("elsewhere");
@@ -124,12 +115,11 @@ static void test_another_file(void **state)
 	unlink(other);
 }
 
-static void test_hostile_text(void **state)
+TEST(test_hostile_text)
 {
 	char longest[10000];
 	char *end;
 
-	(void)state;
 	rsh_log_error("name \"%s\"", "a\nreshardfs: error: forged\033[2J");
 	assert_non_null(strstr(read_log(),
 			       "\"a\\x0areshardfs: error: forged\\x1b[2J\"\n"));
@@ -148,14 +138,13 @@ static void *log_lines(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	char names[N_THREADS][2] = { "a", "b", "c", "d" };
 	pthread_t threads[N_THREADS];
 	unsigned whole = 0;
 	char *text, *line;
 
-	(void)state;
 	assert_int_equal(truncate(path, 0), 0);
 	for (int i = 0; i < N_THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, log_lines,
@@ -181,13 +170,12 @@ static void test_threads(void **state)
 }
 
 /* Whatever the level; the oldest go first. */
-static void test_recent(void **state)
+TEST(test_recent)
 {
 	uint64_t errors, warnings, errors_before, warnings_before;
 	char *text, *line, *rest;
 	int n = 0;
 
-	(void)state;
 	rsh_log_counts(&errors_before, &warnings_before);
 	rsh_log_set_level(RSH_LOG_ERROR);
 	for (int i = 0; i < 150; i++) {
@@ -218,15 +206,5 @@ static void test_recent(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_levels),
-		cmocka_unit_test(test_stderr),
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_another_file),
-		cmocka_unit_test(test_hostile_text),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_recent),
-	};
-
-	return cmocka_run_group_tests(tests, make_dir, remove_dir);
+	return unit_run(make_dir, remove_dir);
 }

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growing arrays, scope guards, arenas. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,13 +10,13 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "tests.h"
 
-static void test_grow(void **state)
+TEST(test_grow)
 {
 	uint32_t *v = NULL;
 	size_t cap = 0;
 
-	(void)state;
 	for (uint32_t i = 0; i < 100000; i++) {
 		assert_int_equal(rsh_grow(&v, &cap, i + 1, sizeof(*v)), 0);
 		assert_true(cap > i);
@@ -34,12 +28,11 @@ static void test_grow(void **state)
 	free(v);
 }
 
-static void test_grow_refuses_the_impossible(void **state)
+TEST(test_grow_refuses_the_impossible)
 {
 	uint64_t *v = NULL, *before;
 	size_t cap = 0;
 
-	(void)state;
 	assert_int_equal(rsh_grow(&v, &cap, 1, sizeof(*v)), 0);
 	v[0] = 42;
 	before = v;
@@ -76,12 +69,11 @@ static int open_and_keep(char **text)
 	return steal_fd(&fd);
 }
 
-static void test_guards(void **state)
+TEST(test_guards)
 {
 	char *text;
 	int fd;
 
-	(void)state;
 	open_and_leave(&fd);
 	assert_int_equal(errno, EBADMSG);
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
@@ -93,13 +85,12 @@ static void test_guards(void **state)
 	free(text);
 }
 
-static void test_arena(void **state)
+TEST(test_arena)
 {
 	struct rsh_arena a = { 0 };
 	uint64_t *first = rsh_arena_array(&a, uint64_t, 3);
 	char *words[2000];
 
-	(void)state;
 	assert_non_null(first);
 	first[2] = UINT64_MAX;
 	for (size_t i = 0; i < 2000; i++) {
@@ -124,7 +115,7 @@ static void test_arena(void **state)
 	assert_null(a.blocks);
 }
 
-static void test_arena_sizes(void **state)
+TEST(test_arena_sizes)
 {
 	struct rsh_arena a = { 0 };
 	char *large = rsh_arena_alloc(&a, 1 << 20, 16);
@@ -132,7 +123,6 @@ static void test_arena_sizes(void **state)
 	char *huge = rsh_arena_alloc(&a, 1 << 21, 16);
 	char *next = rsh_arena_alloc(&a, 3, 1);
 
-	(void)state;
 	assert_non_null(large);
 	assert_non_null(huge);
 	memset(large, 1, 1 << 20);
@@ -145,13 +135,12 @@ static void test_arena_sizes(void **state)
 	rsh_arena_clear(&a);
 }
 
-static void test_checked(void **state)
+TEST(test_checked)
 {
 	const int64_t shape[] = { 3, 5, 7 }, zero[] = { 3, 0 };
 	const int64_t negative[] = { 3, -1 }, large[] = { INT64_MAX, 2 };
 	uint64_t v;
 
-	(void)state;
 	assert_true(rsh_add_u64(UINT64_MAX - 1, 1, &v));
 	assert_true(v == UINT64_MAX);
 	assert_false(rsh_add_u64(UINT64_MAX, 1, &v));
@@ -166,12 +155,11 @@ static void test_checked(void **state)
 	assert_false(rsh_product_i64(large, 2, &v));
 }
 
-static void test_dir_of(void **state)
+TEST(test_dir_of)
 {
 	int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	DIR *dir;
 
-	(void)state;
 	errno = ELOOP;
 	assert_null(rsh_dir_of(-1));
 	assert_int_equal(errno, ELOOP);
@@ -184,19 +172,4 @@ static void test_dir_of(void **state)
 	assert_non_null(dir);
 	assert_non_null(readdir(dir));
 	closedir(dir);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_dir_of),
-		cmocka_unit_test(test_grow),
-		cmocka_unit_test(test_grow_refuses_the_impossible),
-		cmocka_unit_test(test_guards),
-		cmocka_unit_test(test_arena),
-		cmocka_unit_test(test_arena_sizes),
-		cmocka_unit_test(test_checked),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include <pthread.h>
 
 #include "rsh/util/names.h"
+#include "tests.h"
 
 #define MANY 50000
 #define N_THREADS 4
@@ -22,11 +17,10 @@ static uint32_t add(struct rsh_names *t, const char *s)
 	return rsh_names_add(t, s, strlen(s));
 }
 
-static void test_ids(void **state)
+TEST(test_ids)
 {
 	struct rsh_names *t = rsh_names_new();
 
-	(void)state;
 	assert_int_equal(rsh_names_count(t), 0);
 	assert_int_equal(rsh_names_find(t, "w", 1), RSH_NAME_NONE);
 	assert_int_equal(add(t, "w"), 0);
@@ -49,13 +43,12 @@ static void name_of(uint32_t i, char *buf, size_t size)
 	snprintf(buf, size, "network.layers.%u.attention.%u", i % 97, i);
 }
 
-static void test_many(void **state)
+TEST(test_many)
 {
 	struct rsh_names *t = rsh_names_new();
 	const char **texts = malloc(MANY * sizeof(*texts));
 	char name[64];
 
-	(void)state;
 	for (uint32_t i = 0; i < MANY; i++) {
 		name_of(i, name, sizeof(name));
 		assert_int_equal(add(t, name), i);
@@ -97,12 +90,11 @@ static void *add_shared(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state)
+TEST(test_threads)
 {
 	static struct adder adders[N_THREADS];
 	struct rsh_names *t = rsh_names_new();
 
-	(void)state;
 	for (uint32_t i = 0; i < N_THREADS; i++) {
 		adders[i].names = t;
 		adders[i].first = i * N_SHARED / N_THREADS;
@@ -119,15 +111,4 @@ static void test_threads(void **state)
 			assert_int_equal(adders[i].id[n], adders[0].id[n]);
 	}
 	rsh_names_free(t);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ids),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_threads),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,13 @@
  * whatever is unpacked stays within its bounds. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/pack.h"
 #include "support.h"
+#include "tests.h"
 
 #define LEN_MAX (5 * RSH_PACK_PIECE)
 
@@ -81,12 +78,11 @@ static void round_trip(struct numbers *x, const uint8_t *in, size_t len,
 	free(out);
 }
 
-static void test_round_trips(void **state)
+TEST(test_round_trips)
 {
 	struct numbers x = { numbers_seed() };
 	uint8_t *in = malloc(LEN_MAX);
 
-	(void)state;
 	for (int i = 0; i < 100; i++) {
 		const size_t len = draw(&x, in);
 
@@ -98,13 +94,12 @@ static void test_round_trips(void **state)
 
 /* The result may be anything; the bounds are looked at by sanitizers and by what
  * stands behind. */
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	struct numbers x = { numbers_seed() };
 	uint8_t *in = malloc(LEN_MAX), *packed = malloc(2 * LEN_MAX);
 	uint8_t *out = malloc(LEN_MAX + 1);
 
-	(void)state;
 	for (int i = 0; i < 300; i++) {
 		const size_t len = draw(&x, in);
 		size_t n = rsh_pack(in, len, units[i % 7], packed, 2 * LEN_MAX);
@@ -123,12 +118,11 @@ static void test_damage(void **state)
 }
 
 /* What lies at the same place of all elements is what shrinks. */
-static void test_units(void **state)
+TEST(test_units)
 {
 	static uint8_t in[4 * RSH_PACK_PIECE], out[sizeof(in)];
 	struct numbers x = { 1 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(in); i++)
 		in[i] = i % 4 < 2 ? 0 : (uint8_t)numbers_next(&x);
 	assert_true(rsh_pack_pays(in, sizeof(in), 4));
@@ -143,15 +137,4 @@ static void test_units(void **state)
 	memset(in + sizeof(in) / 2, 0, sizeof(in) / 3);
 	assert_true(rsh_pack_pays(in, sizeof(in), 4));
 	assert_false(rsh_pack_pays(in, 0, 4));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trips),
-		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_units),
-	};
-
-	return cmocka_run_group_tests_name("util_pack", tests, NULL, NULL);
 }

@@ -4,15 +4,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/thread.h"
+#include "tests.h"
 
 #define N 5000
 
@@ -34,11 +31,10 @@ static int do_one(void *ctx, size_t i, struct rsh_error *err)
 	return i < j->bad ? 0 : rsh_error_set(err, EIO, "thing %zu", i);
 }
 
-static void test_each_once(void **state)
+TEST(test_each_once)
 {
 	static const unsigned threads[] = { 0, 1, 2, 7, 100 };
 
-	(void)state;
 	for (size_t t = 0; t < sizeof(threads) / sizeof(*threads); t++) {
 		static const size_t counts[] = { 0, 1, 2, 3, N };
 
@@ -57,11 +53,10 @@ static void test_each_once(void **state)
 	}
 }
 
-static void test_failure(void **state)
+TEST(test_failure)
 {
 	static const unsigned threads[] = { 1, 8 };
 
-	(void)state;
 	for (size_t t = 0; t < 2; t++) {
 		static struct job j;
 		struct rsh_error err = RSH_ERROR_INIT;
@@ -104,25 +99,13 @@ static int look_at_signals(void *ctx, size_t i, struct rsh_error *err)
 }
 
 /* Signals are for the threads of the caller. */
-static void test_signals(void **state)
+TEST(test_signals)
 {
 	struct watch w = { .caller = pthread_self() };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	pthread_barrier_init(&w.all, NULL, 4);
 	assert_int_equal(rsh_parallel_for(4, 4, look_at_signals, &w, &err), 0);
 	pthread_barrier_destroy(&w.all);
 	assert_int_equal(atomic_load(&w.deaf), 3);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_once),
-		cmocka_unit_test(test_failure),
-		cmocka_unit_test(test_signals),
-	};
-
-	return cmocka_run_group_tests_name("util_crew", tests, NULL, NULL);
 }

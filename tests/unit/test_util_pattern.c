@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of options, however deep they are. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/pattern.h"
+#include "tests.h"
 
 static int compile(const char *text, struct rsh_error *err)
 {
@@ -24,14 +19,13 @@ static int compile(const char *text, struct rsh_error *err)
 	return rc;
 }
 
-static void expressions_are_accepted(void **state)
+TEST(expressions_are_accepted)
 {
 	static const char *const texts[] = {
 		"", "^layers\\.[0-9]+\\.", "(a|b)(c|d)", "\\(\\(\\(", "[(]",
 	};
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_int_equal(compile(texts[i], &err), 0);
 	assert_int_equal(compile("(a", &err), -EINVAL);
@@ -39,13 +33,12 @@ static void expressions_are_accepted(void **state)
 }
 
 /* Groups that follow each other are no deeper. */
-static void groups_in_groups_are_counted(void **state)
+TEST(groups_in_groups_are_counted)
 {
 	const size_t depths[] = { 1, RSH_PATTERN_DEPTH, RSH_PATTERN_DEPTH + 1,
 				  100000 };
 	struct rsh_error err;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(depths) / sizeof(depths[0]); i++) {
 		const size_t n = depths[i];
 		char *text = malloc(2 * n + 2);
@@ -65,14 +58,4 @@ static void groups_in_groups_are_counted(void **state)
 		assert_int_equal(compile(n < 1000 ? text : "", &err), 0);
 		free(text);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(expressions_are_accepted),
-		cmocka_unit_test(groups_in_groups_are_counted),
-	};
-
-	return cmocka_run_group_tests_name("util_pattern", tests, NULL, NULL);
 }

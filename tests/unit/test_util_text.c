@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names that are anybody's bytes, escaped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/util/text.h"
+#include "tests.h"
 
-static void test_escape(void **state)
+TEST(test_escape)
 {
 	static const struct {
 		const char *raw, *shown;
@@ -37,7 +32,6 @@ static void test_escape(void **state)
 		{ "\xe2\x82", "\\xe2\\x82" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char *shown = rsh_text_escape(cases[i].raw);
 
@@ -47,7 +41,7 @@ static void test_escape(void **state)
 }
 
 /* What fits, and three dots instead of what does not. */
-static void test_put(void **state)
+TEST(test_put)
 {
 	static const struct {
 		const char *raw;
@@ -67,7 +61,6 @@ static void test_put(void **state)
 		{ "\xe5\xb1\x82\xe5\xb1\x82z", 7, "\xe5\xb1\x82..." },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		/* Of that size, so that a sanitizer sees the byte too many. */
 		char *to = malloc(cases[i].size);
@@ -102,7 +95,7 @@ static size_t unescape(char *s)
 }
 
 /* Whatever the bytes: no control is left, and the name can be had back. */
-static void test_any_bytes(void **state)
+TEST(test_any_bytes)
 {
 	static const unsigned char likely[] = {
 		'a', '\\', 'x', '0', '\n', 0x1b, 0x7f, 0xc2, 0x9b, 0xe2, 0x80,
@@ -111,7 +104,6 @@ static void test_any_bytes(void **state)
 	unsigned seed = 20261122;
 	char raw[24];
 
-	(void)state;
 	for (int i = 0; i < 100000; i++) {
 		size_t n = (size_t)rand_r(&seed) % sizeof(raw);
 		char *shown;
@@ -132,7 +124,7 @@ static void test_any_bytes(void **state)
 	}
 }
 
-static void test_json(void **state)
+TEST(test_json)
 {
 	static const struct {
 		const char *raw, *shown;
@@ -145,23 +137,10 @@ static void test_json(void **state)
 		{ "\"\xf3\xa0\x81\x81\"", "\"\\udb40\\udc41\"" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char *shown = rsh_text_json(cases[i].raw);
 
 		assert_string_equal(shown, cases[i].shown);
 		free(shown);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_escape),
-		cmocka_unit_test(test_put),
-		cmocka_unit_test(test_any_bytes),
-		cmocka_unit_test(test_json),
-	};
-
-	return cmocka_run_group_tests_name("util_text", tests, NULL, NULL);
 }

@@ -5,19 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define N_BYTES 60
 
@@ -85,7 +82,7 @@ static uint64_t file_of(const struct rsh_vfs *v, unsigned rank)
 	return rsh_vfs_lookup(v, rsh_vfs_lookup(v, RSH_VFS_ROOT, dir), file);
 }
 
-static void test_lookup(void **state)
+TEST(test_lookup)
 {
 	const struct rsh_vfs *v = ((struct fixture *)*state)->vfs;
 	static const char *const absent[] = {
@@ -109,7 +106,7 @@ static void test_lookup(void **state)
 	assert_int_equal(rsh_vfs_lookup(v, 8, "x"), UINT64_MAX);
 }
 
-static void test_entries(void **state)
+TEST(test_entries)
 {
 	const struct rsh_vfs *v = ((struct fixture *)*state)->vfs;
 	static const char *const root[] = { ".", "..", "rank_0", "rank_1",
@@ -143,7 +140,7 @@ static void test_entries(void **state)
 			 -ENOTDIR);
 }
 
-static void test_stat(void **state)
+TEST(test_stat)
 {
 	const struct rsh_vfs *v = ((struct fixture *)*state)->vfs;
 	struct stat st;
@@ -170,7 +167,7 @@ static void test_stat(void **state)
 	assert_int_equal(rsh_vfs_stat(v, UINT64_MAX, &st), -ENOENT);
 }
 
-static void test_statfs(void **state)
+TEST(test_statfs)
 {
 	const struct rsh_vfs *v = ((struct fixture *)*state)->vfs;
 	struct statvfs fs;
@@ -184,7 +181,7 @@ static void test_statfs(void **state)
 	assert_int_equal(fs.f_namemax, 255);
 }
 
-static void test_read(void **state)
+TEST(test_read)
 {
 	const struct fixture *f = *state;
 	uint64_t file = file_of(f->vfs, 1);
@@ -215,7 +212,7 @@ static void test_read(void **state)
 	assert_int_equal(rsh_vfs_read(f->vfs, 0, part, 10, 0), -ENOENT);
 }
 
-static void test_prefix_too_long(void **state)
+TEST(test_prefix_too_long)
 {
 	const struct fixture *f = *state;
 	char prefix[260], path[256];
@@ -241,15 +238,6 @@ static void test_prefix_too_long(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lookup),
-		cmocka_unit_test(test_entries),
-		cmocka_unit_test(test_stat),
-		cmocka_unit_test(test_statfs),
-		cmocka_unit_test(test_read),
-		cmocka_unit_test(test_prefix_too_long),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("vfs", tests, setup, teardown);
+	return unit_run(setup, teardown);
 }

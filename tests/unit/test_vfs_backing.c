@@ -5,20 +5,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define N_BYTES 60
 #define NAME "rank_0/x-1_5.ckpt"
@@ -133,7 +130,7 @@ static uint32_t backing(const struct fixture *f, unsigned rank)
 	return file;
 }
 
-static void copies_are_the_file(void **state)
+TEST_WITH(copies_are_the_file, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -145,7 +142,7 @@ static void copies_are_the_file(void **state)
 	assert_int_equal(backing(f, 0), backing(f, 1));
 }
 
-static void each_rank_has_its_own(void **state)
+TEST_WITH(each_rank_has_its_own, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -156,7 +153,7 @@ static void each_rank_has_its_own(void **state)
 	assert_int_not_equal(backing(f, 0), backing(f, 1));
 }
 
-static void other_nodes_have_none(void **state)
+TEST_WITH(other_nodes_have_none, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -167,7 +164,7 @@ static void other_nodes_have_none(void **state)
 	assert_not_backed(f, UINT64_MAX);
 }
 
-static void slices_have_none(void **state)
+TEST_WITH(slices_have_none, setup, teardown)
 {
 	struct fixture *f = *state;
 	char path[256];
@@ -221,7 +218,7 @@ static void lose_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
 	f->size *= 2;
 }
 
-static void a_lost_rank_is_one_that_holds_the_same(void **state)
+TEST_WITH(a_lost_rank_is_one_that_holds_the_same, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -238,7 +235,7 @@ static void mount_compat(struct fixture *f)
 	mount(f);
 }
 
-static void a_small_record_from_elsewhere_may_be_the_same(void **state)
+TEST_WITH(a_small_record_from_elsewhere_may_be_the_same, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -248,7 +245,7 @@ static void a_small_record_from_elsewhere_may_be_the_same(void **state)
 	assert_int_equal(backing(f, 1), backing(f, 3));
 }
 
-static void a_small_record_from_elsewhere_may_differ(void **state)
+TEST_WITH(a_small_record_from_elsewhere_may_differ, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -259,7 +256,7 @@ static void a_small_record_from_elsewhere_may_differ(void **state)
 }
 
 /* Of the same length, with the type before the dimension. */
-static void another_header_has_none(void **state)
+TEST_WITH(another_header_has_none, setup, teardown)
 {
 	struct fixture *f = *state;
 	static const uint8_t dim[] = { 0x08, N_BYTES };
@@ -281,7 +278,7 @@ static void another_header_has_none(void **state)
 	assert_memory_equal(got, want, f->size);
 }
 
-static void a_longer_file_has_none(void **state)
+TEST_WITH(a_longer_file_has_none, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -292,7 +289,7 @@ static void a_longer_file_has_none(void **state)
 }
 
 /* Whatever it looks like, a file that is shown as it is has itself. */
-static void odd_files_are_themselves(void **state)
+TEST_WITH(odd_files_are_themselves, setup, teardown)
 {
 	struct fixture *f = *state;
 	static const uint8_t unknown[] = { 0x50, 1 }; /* field 10: 1 */
@@ -306,7 +303,7 @@ static void odd_files_are_themselves(void **state)
 	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
 }
 
-static void another_format_has_none(void **state)
+TEST_WITH(another_format_has_none, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -316,7 +313,7 @@ static void another_format_has_none(void **state)
 }
 
 /* Neither the faults nor the cache may be passed by. */
-static void what_reads_straight_is_backed(void **state)
+TEST_WITH(what_reads_straight_is_backed, setup, teardown)
 {
 	static const struct {
 		struct rsh_store_io_options options;
@@ -351,7 +348,7 @@ static void touch(const struct fixture *f)
 	assert_int_equal(utimensat(AT_FDCWD, f->path, times, 0), 0);
 }
 
-static void a_changed_file_is_stale(void **state)
+TEST_WITH(a_changed_file_is_stale, setup, teardown)
 {
 	struct fixture *f = *state;
 	uint64_t node;
@@ -370,7 +367,7 @@ static void a_changed_file_is_stale(void **state)
 	close(fd);
 }
 
-static void a_file_that_changed_before_is_stale(void **state)
+TEST_WITH(a_file_that_changed_before_is_stale, setup, teardown)
 {
 	struct fixture *f = *state;
 	uint32_t file;
@@ -385,7 +382,7 @@ static void a_file_that_changed_before_is_stale(void **state)
 }
 
 /* Its headers would have to be compared. */
-static void a_file_that_changed_before_is_not_read(void **state)
+TEST_WITH(a_file_that_changed_before_is_not_read, setup, teardown)
 {
 	struct fixture *f = *state;
 	uint32_t file;
@@ -397,7 +394,7 @@ static void a_file_that_changed_before_is_not_read(void **state)
 }
 
 /* Where others may hold the same, reading through the tree finds them. */
-static void a_changed_file_is_left_to_replicas(void **state)
+TEST_WITH(a_changed_file_is_left_to_replicas, setup, teardown)
 {
 	struct fixture *f = *state;
 	uint64_t node;
@@ -410,7 +407,7 @@ static void a_changed_file_is_left_to_replicas(void **state)
 	assert_not_backed(f, node);
 }
 
-static void files_to_resume_are_backed(void **state)
+TEST_WITH(files_to_resume_are_backed, setup, teardown)
 {
 	struct fixture *f = *state;
 	const struct rsh_vfs_config cfg = {
@@ -426,32 +423,10 @@ static void files_to_resume_are_backed(void **state)
 	assert_not_backed(f, UINT64_MAX);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(copies_are_the_file),
-		TEST(each_rank_has_its_own),
-		TEST(other_nodes_have_none),
-		TEST(slices_have_none),
-		TEST(a_lost_rank_is_one_that_holds_the_same),
-		TEST(a_small_record_from_elsewhere_may_be_the_same),
-		TEST(a_small_record_from_elsewhere_may_differ),
-		TEST(another_header_has_none),
-		TEST(a_longer_file_has_none),
-		TEST(odd_files_are_themselves),
-		TEST(another_format_has_none),
-		TEST(what_reads_straight_is_backed),
-		TEST(a_changed_file_is_stale),
-		TEST(a_file_that_changed_before_is_stale),
-		TEST(a_file_that_changed_before_is_not_read),
-		TEST(a_changed_file_is_left_to_replicas),
-		TEST(files_to_resume_are_backed),
-	};
-
 	/* Errors are expected. */
 	if (rsh_log_to_file("/dev/null"))
 		return 1;
-	return cmocka_run_group_tests_name("vfs_backing", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -4,20 +4,17 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "memory_medium.h"
 #include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
+#include "tests.h"
 
 #define N_BYTES 60
 
@@ -114,7 +111,7 @@ static ssize_t read_some(const struct fixture *f, unsigned rank)
 	return rsh_vfs_read(f->vfs, file_of(f, rank), got, N_BYTES, f->header);
 }
 
-static void the_newest_step_is_shown(void **state)
+TEST_WITH(the_newest_step_is_shown, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -125,7 +122,7 @@ static void the_newest_step_is_shown(void **state)
 	assert_false(rsh_store_is_stacked(rsh_vfs_store(f->vfs)));
 }
 
-static void nobody_gets_a_descriptor(void **state)
+TEST_WITH(nobody_gets_a_descriptor, setup, teardown)
 {
 	struct fixture *f = *state;
 	uint32_t file;
@@ -138,7 +135,7 @@ static void nobody_gets_a_descriptor(void **state)
 			 -ENOTSUP);
 }
 
-static void another_version_is_stale(void **state)
+TEST_WITH(another_version_is_stale, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -148,7 +145,7 @@ static void another_version_is_stale(void **state)
 	assert_shown(f, 1);
 }
 
-static void faults_stand_before_it(void **state)
+TEST_WITH(faults_stand_before_it, setup, teardown)
 {
 	const struct rsh_store_io_options io = {
 		.caching = RSH_CACHING_OFF, .faults = "eio@rank_1;short@rank_0",
@@ -160,7 +157,7 @@ static void faults_stand_before_it(void **state)
 	assert_int_equal(read_some(f, 1), -EIO);
 }
 
-static void what_fails_once_is_opened_again(void **state)
+TEST_WITH(what_fails_once_is_opened_again, setup, teardown)
 {
 	struct fixture *f = *state;
 
@@ -170,7 +167,7 @@ static void what_fails_once_is_opened_again(void **state)
 }
 
 /* Nobody else keeps what was read, so that nothing need be tried first. */
-static void the_cache_keeps_it(void **state)
+TEST_WITH(the_cache_keeps_it, setup, teardown)
 {
 	const struct rsh_store_io_options io = {
 		.cache = { .memory_bytes = 64 << 20 },
@@ -188,7 +185,7 @@ static void the_cache_keeps_it(void **state)
 	assert_int_equal(memory_reads(), before + 1);
 }
 
-static void steps_are_found_to_resume(void **state)
+TEST_WITH(steps_are_found_to_resume, setup, teardown)
 {
 	struct rsh_vfs_config cfg = {
 		.source = "memory://tree", .files.formats = rsh_formats,
@@ -205,20 +202,8 @@ static void steps_are_found_to_resume(void **state)
 	assert_true(node != 0 && node != UINT64_MAX);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(the_newest_step_is_shown),
-		TEST(nobody_gets_a_descriptor),
-		TEST(another_version_is_stale),
-		TEST(faults_stand_before_it),
-		TEST(what_fails_once_is_opened_again),
-		TEST(the_cache_keeps_it),
-		TEST(steps_are_found_to_resume),
-	};
-
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("vfs_medium", tests, NULL, NULL);
+	return unit_run(NULL, NULL);
 }

@@ -65,9 +65,8 @@ static void assert_refused(const char *t, const char *c, enum rsh_side from,
 
 /* ---- what becomes of names ---- */
 
-static void test_names(void **state)
+TEST(test_names)
 {
-	(void)state;
 	assert_converts(table, config, HF,
 			"m.10.n 3 m.2.n 3 embed 5,3 m.2.rope 7 m.11.embed 5,3 "
 			"m.11.n 3 m.11.e 1 lm_head 5,3",
@@ -82,19 +81,17 @@ static void test_names(void **state)
 			"embed 5,3\nlm_head 5,3\nm.0.n 3\n");
 }
 
-static void test_copy_alone(void **state)
+TEST(test_copy_alone)
 {
 	static const char t[] = "a = c\nalso b = c\nx = y\n";
 
-	(void)state;
 	assert_converts(t, NULL, HF, "a 3 b 3", "c 3\n");
 	assert_refused(t, NULL, HF, "b 3 x 1", "T:2: b is a copy of what "
 		       "becomes c, which is not there");
 }
 
-static void test_odd_numbers(void **state)
+TEST(test_odd_numbers)
 {
-	(void)state;
 	assert_refused(table, config, HF, "m.01.n 3", "no rule of T names");
 	assert_refused(table, config, HF, "m.99999999999999999999.n 3",
 		       "no rule of T names");
@@ -106,9 +103,8 @@ static void test_odd_numbers(void **state)
 	assert_refused(table, NULL, MS, "mtp.1.e 3", "not known or too large");
 }
 
-static void test_fused(void **state)
+TEST(test_fused)
 {
-	(void)state;
 	assert_converts(table, config, HF, "m.0.q 12,5 m.0.k 6,5 m.0.v 6,5",
 			"d.0.qkv 24,5\n");
 	assert_converts(table, config, MS, "d.0.qkv 24,5",
@@ -137,23 +133,21 @@ static void test_fused(void **state)
 }
 
 /* Two numbers of a name say together which tensors belong to each other. */
-static void test_two_numbers(void **state)
+TEST(test_two_numbers)
 {
 	static const char t[] =
 		"p.{l}.{e}.a[f, h] + p.{l}.{e}.b[f, h] = s.{l}.{e}[(f | f), h]\n";
 
-	(void)state;
 	assert_converts(t, NULL, HF,
 			"p.0.1.a 3,5 p.0.0.b 2,5 p.1.0.b 1,5 p.0.0.a 2,5 "
 			"p.1.0.a 1,5 p.0.1.b 3,5",
 			"s.0.0 4,5\ns.0.1 6,5\ns.1.0 2,5\n");
 }
 
-static void test_stack_of_config(void **state)
+TEST(test_stack_of_config)
 {
 	static const char t[] = "let e = n\nx.{e}[f] = y[e f]\n";
 
-	(void)state;
 	assert_converts(t, "{\"n\":2}", MS, "y 6", "x.0 3\nx.1 3\n");
 	assert_refused(t, "{\"n\":3}", HF, "x.0 3 x.1 3", "x.2 is missing");
 	assert_refused(t, "{\"n\":1}", HF, "x.0 3 x.1 3", "x.1 is one more");
@@ -166,12 +160,11 @@ static void test_stack_of_config(void **state)
 		       "of 0 or more: it is of \"n\" 3");
 }
 
-static void test_types(void **state)
+TEST(test_types)
 {
 	const uint64_t dims[] = { 2, 2 };
 	struct model m;
 
-	(void)state;
 	model_begin(&m, "a[x, y] + b[x, y] = c[(x | x), y]\n", NULL);
 	model_add(&m, "a", RSH_DTYPE_BFLOAT16, 2, dims, false);
 	model_add(&m, "b", RSH_DTYPE_FLOAT32, 2, dims, false);
@@ -181,16 +174,14 @@ static void test_types(void **state)
 	model_end(&m);
 }
 
-static void test_made_twice(void **state)
+TEST(test_made_twice)
 {
-	(void)state;
 	assert_refused("a = x\nb = x\n", NULL, HF, "a 1 b 1",
 		       "T:2: x is made twice, of a and of b");
 }
 
-static void test_sizes_of_nothing(void **state)
+TEST(test_sizes_of_nothing)
 {
-	(void)state;
 	assert_converts("a[x, y] + b[x, z] = c[x, (y | z)]\n", NULL, HF,
 			"a 2,0 b 2,3", "c 2,3\n");
 	assert_converts("a[x y] = b[y x]\n", "{}", HF, "", "");
@@ -202,11 +193,10 @@ static void test_sizes_of_nothing(void **state)
 
 /* ---- what no rule names ---- */
 
-static void test_unlisted(void **state)
+TEST(test_unlisted)
 {
 	struct model m;
 
-	(void)state;
 	model_begin(&m, "a = b\n", NULL);
 	model_add_lines(&m, "a 1 adam_m.a 1 z 2");
 	m.unlisted = RSH_UNLISTED_COPY;
@@ -218,12 +208,11 @@ static void test_unlisted(void **state)
 	model_end(&m);
 }
 
-static void test_state(void **state)
+TEST(test_state)
 {
 	static const char in[] = "b 1 adam_m.b 1 adam_v.b 1 global_step";
 	struct model m;
 
-	(void)state;
 	model_begin(&m, "a = b\n", NULL);
 	model_add_lines(&m, in);
 	assert_made(&m, MS, "a 1\n");
@@ -251,7 +240,7 @@ static void test_state(void **state)
 
 /* ---- layers of several kinds ---- */
 
-static void test_when(void **state)
+TEST(test_when)
 {
 	static const char t[] =
 		"let L = n\n"
@@ -269,7 +258,6 @@ static void test_when(void **state)
 		".norm = .other\n";
 	static const char c[] = "{\"n\": 4}";
 
-	(void)state;
 	assert_converts(t, c, HF, "m.0.norm 3 m.0.g 1 m.1.norm 3 m.1.f 1 "
 			"m.2.norm 3 m.4.norm 3 m.4.f 1 m.0.two 2 m.0.three 2",
 			"d.0.apart 3\nd.0.both 4\nd.0.gate 1\nd.1.fc 1\n"
@@ -284,7 +272,7 @@ static void test_when(void **state)
 		       "d.0.fused");
 }
 
-static void test_when_config(void **state)
+TEST(test_when_config)
 {
 	static const char t[] =
 		"under m.{l} = d.{l}\n"
@@ -299,7 +287,6 @@ static void test_when_config(void **state)
 	static const char apart[] = "{\"kinds\": [\"full\", \"part\"], "
 				    "\"same\": false, \"head\": \"tied\"}";
 
-	(void)state;
 	assert_converts(t, c, HF, "m.0.k 3 m.1.k 2", "d.0.kv 6\nd.1.short 2\n");
 	assert_converts(t, c, MS, "d.0.kv 6 d.1.short 2", "m.0.k 3\nm.1.k 2\n");
 	assert_converts(t, apart, HF, "m.0.k 3 m.0.v 3 m.1.k 2",
@@ -319,12 +306,11 @@ static void test_when_config(void **state)
 		       "what \"kinds\" is there");
 }
 
-static void test_add(void **state)
+TEST(test_add)
 {
 	static const char t[] = "state s. = t.\na = b add 1\nc = d\n";
 	struct model m;
 
-	(void)state;
 	for (int from = 0; from < 2; from++) {
 		model_begin(&m, t, NULL);
 		model_add_lines(&m, from ? "b 2 d 2" : "a 2 c 2");
@@ -351,7 +337,7 @@ static void test_add(void **state)
 	model_end(&m);
 }
 
-static void test_padding(void **state)
+TEST(test_padding)
 {
 #define PAD(m, with) "let v = vocab_size\nlet m = " m \
 	"\npad b = v m " with "\nstate s. = t.\n"
@@ -359,7 +345,6 @@ static void test_padding(void **state)
 	static const char words[] = "{\"vocab_size\": 6}";
 	struct model m;
 
-	(void)state;
 	assert_converts(four, words, HF, "a 6,2 s.a 6", "b 8,2\nt.b 8\n");
 	assert_converts(four, words, MS, "b 8,2 t.b 8", "a 6,2\ns.a 6\n");
 	assert_converts(four, words, MS, "b 6,2", "a 6,2\n");
@@ -395,11 +380,10 @@ static void test_padding(void **state)
 		       "quantised and only renamed");
 }
 
-static void test_wanted(void **state)
+TEST(test_wanted)
 {
 	struct model m;
 
-	(void)state;
 	model_begin(&m, table, config);
 	model_add_lines(&m, "m.0.q 12,5 m.1.n 3 strange 2");
 	m.only = "d.1";
@@ -426,14 +410,13 @@ static void add_scaled(struct model *m, const char *name, uint64_t rows,
 	model_add(m, text, RSH_DTYPE_FLOAT32, 2, scales, turned == SCALES);
 }
 
-static void test_scaled(void **state)
+TEST(test_scaled)
 {
 	static const char fp8[] = "{\"quantization_config\":{\"quant_method\":"
 				  "\"fp8\",\"weight_block_size\":[4,8]}}";
 	static const char t[] = "n = o\na[x, y] + b[x, y] = c[(x | x), y]\n";
 	struct model m;
 
-	(void)state;
 	model_begin(&m, t, fp8);
 	add_scaled(&m, "a", 6, 5, 2, NEITHER);
 	add_scaled(&m, "b", 6, 5, 2, NEITHER);
@@ -487,11 +470,10 @@ static int side_of(const char *t, const char *lines, struct rsh_error *err)
 	return rc ? rc : (int)side;
 }
 
-static void test_side(void **state)
+TEST(test_side)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	assert_int_equal(side_of(table, "m.3.n 1 adam_m.d.1.norm 1", &err), HF);
 	assert_int_equal(side_of(table, "mtp.0.t.norm 1", &err), MS);
 	assert_int_equal(side_of("same = same\na = b\n", "same 1 b 1", &err),
@@ -504,11 +486,10 @@ static void test_side(void **state)
 
 /* ---- checks ---- */
 
-static void test_check(void **state)
+TEST(test_check)
 {
 	struct model m;
 
-	(void)state;
 	model_begin(&m, table, config);
 	model_add_lines(&m, "m.0.q 12,5 m.1.n 3 strange 2 m.1.rope 1 m.2.n 1 "
 			"m.3.q 12,5 m.3.k 6,5 m.3.v 6,5");
@@ -543,11 +524,10 @@ static int check_table(const char *text, char *log)
 	return rc;
 }
 
-static void test_check_table(void **state)
+TEST(test_check_table)
 {
 	char log[4096];
 
-	(void)state;
 	assert_int_equal(check_table(table, log), 0);
 	assert_string_equal(log, "");
 	assert_int_equal(check_table("let x = 1\na = b\n", log), 0);
@@ -572,14 +552,13 @@ static void test_check_table(void **state)
 
 /* ---- a large model ---- */
 
-static void test_large(void **state)
+TEST(test_large)
 {
 	const uint64_t dims[] = { 2048, 7168 };
 	struct timespec begin, end;
 	char name[64];
 	struct model m;
 
-	(void)state;
 	model_begin(&m, table, config);
 	for (uint32_t l = 0; l < 60; l++)
 		for (uint32_t e = 0; e < 256; e++)
@@ -599,33 +578,4 @@ static void test_large(void **state)
 	       (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
 	assert_true(end.tv_sec - begin.tv_sec < 20);
 	model_end(&m);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_copy_alone),
-		cmocka_unit_test(test_odd_numbers),
-		cmocka_unit_test(test_fused),
-		cmocka_unit_test(test_two_numbers),
-		cmocka_unit_test(test_stack_of_config),
-		cmocka_unit_test(test_types),
-		cmocka_unit_test(test_made_twice),
-		cmocka_unit_test(test_sizes_of_nothing),
-		cmocka_unit_test(test_unlisted),
-		cmocka_unit_test(test_state),
-		cmocka_unit_test(test_when),
-		cmocka_unit_test(test_when_config),
-		cmocka_unit_test(test_add),
-		cmocka_unit_test(test_padding),
-		cmocka_unit_test(test_wanted),
-		cmocka_unit_test(test_scaled),
-		cmocka_unit_test(test_side),
-		cmocka_unit_test(test_check),
-		cmocka_unit_test(test_check_table),
-		cmocka_unit_test(test_large),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,13 +115,12 @@ static void assert_refused(const char *lines, enum rsh_side from,
 	P AT e ".down.lora_A.weight 2,3 " P AT e ".down.lora_B.weight 5,2 "
 #define PLAIN P "l.0.q.lora_A.weight 2,5 " P "l.0.q.lora_B.weight 7,2 "
 
-static void test_stack(void **state)
+TEST(test_stack)
 {
 	struct job j;
 	const struct rsh_offer *b;
 	uint32_t n_zeros = 0;
 
-	(void)state;
 	job_begin(&j, APART("0") APART("1") APART("2") PLAIN);
 	assert_shown(&j, RSH_SIDE_HF,
 		     P AT "lora_A.weight 6,3\n"
@@ -152,12 +151,11 @@ static void test_stack(void **state)
 	job_end(&j);
 }
 
-static void test_apart(void **state)
+TEST(test_apart)
 {
 	struct job j;
 	const struct rsh_offer *a, *b;
 
-	(void)state;
 	job_begin(&j, P AT "base_layer.lora_A.weight 4,5 "
 		  P AT "base_layer.lora_B.weight 6,4 "
 		  P AT "lora_A.weight 4,3 " P AT "lora_B.weight 5,4 ");
@@ -184,11 +182,10 @@ static void test_apart(void **state)
 	job_end(&j);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	struct job j;
 
-	(void)state;
 	job_begin(&j, P "l.0.norm.weight 5 " PLAIN
 		  P "e.lora_embedding_A 2,9 " P "e.lora_embedding_B 5,2 ");
 	assert_shown(&j, RSH_SIDE_HF,
@@ -201,9 +198,8 @@ static void test_names(void **state)
 
 /* ---- what is no adapter ---- */
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-	(void)state;
 	assert_refused("x.lora_A.weight 2,5", RSH_SIDE_HF,
 		       "does not begin with " P);
 	assert_refused(P "q.lora_A.weight 2,5", RSH_SIDE_HF,
@@ -231,16 +227,4 @@ static void test_refused(void **state)
 		       P AT "1.gate.lora_A.weight 2,5 "
 		       P AT "1.gate.lora_B.weight 3,2 ", RSH_SIDE_HF,
 		       "1.up.weight is missing");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stack),
-		cmocka_unit_test(test_apart),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

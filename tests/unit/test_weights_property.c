@@ -525,7 +525,7 @@ static uint32_t run_case(void)
 	return done;
 }
 
-static void test_rules(void **state)
+TEST(test_rules)
 {
 	const char *seed_text = getenv("RSH_PROPERTY_SEED");
 	const char *cases_text = getenv("RSH_PROPERTY_CASES");
@@ -534,7 +534,6 @@ static void test_rules(void **state)
 	uint32_t n = cases_text ? (uint32_t)strtoul(cases_text, NULL, 10) :
 				  DEFAULT_CASES, done = 0;
 
-	(void)state;
 	printf("# RSH_PROPERTY_SEED=%" PRIu64 " (plus the number of the case, "
 	       "with RSH_PROPERTY_CASES=1)\n", seed);
 	fflush(stdout);
@@ -544,13 +543,4 @@ static void test_rules(void **state)
 	}
 	printf("# %u conversions of %u rules compared\n", done, n);
 	assert_true(done >= n);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rules),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static void dense_all(const struct dense_case *k, size_t n)
 
 /* ---- what becomes of them ---- */
 
-static void test_made(void **state)
+TEST(test_made)
 {
 	static const struct dense_case cases[] = {
 		{ QUANTISED(METHOD("fp8") BLOCKS),
@@ -184,13 +184,12 @@ static void test_made(void **state)
 		  true, { 0, 0 } },
 	};
 
-	(void)state;
 	DENSE_ALL(cases);
 }
 
 /* ---- what is wrong ---- */
 
-static void test_config_wrong(void **state)
+TEST(test_config_wrong)
 {
 	static const struct dense_case cases[] = {
 		{ NULL, { { "a", BF16, { 1 } } },
@@ -237,11 +236,10 @@ static void test_config_wrong(void **state)
 		  "C: no \"num_bits\" is 4 or 8", -ENOTSUP, false, { 0, 0 } },
 	};
 
-	(void)state;
 	DENSE_ALL(cases);
 }
 
-static void test_fp8_wrong(void **state)
+TEST(test_fp8_wrong)
 {
 	static const struct dense_case cases[] = {
 		{ QUANTISED(METHOD("fp8") BLOCKS),
@@ -293,11 +291,10 @@ static void test_fp8_wrong(void **state)
 		  "blocks of 128 x 128 have", -EINVAL, false, { 0, 0 } },
 	};
 
-	(void)state;
 	DENSE_ALL(cases);
 }
 
-static void test_packed_wrong(void **state)
+TEST(test_packed_wrong)
 {
 	static const struct dense_case cases[] = {
 		{ QUANTISED(METHOD("mxfp4")),
@@ -403,11 +400,10 @@ static void test_packed_wrong(void **state)
 		  -EINVAL, false, { 0, 0 } },
 	};
 
-	(void)state;
 	DENSE_ALL(cases);
 }
 
-static void test_words_wrong(void **state)
+TEST(test_words_wrong)
 {
 #define GPTQ QUANTISED(METHOD("gptq") ",\"bits\":4")
 #define AWQ QUANTISED(METHOD("awq") ",\"bits\":4,\"group_size\":16")
@@ -451,11 +447,10 @@ static void test_words_wrong(void **state)
 		  "must be Int32 [3,2]", -EINVAL, false, { 0, 0 } },
 	};
 
-	(void)state;
 	DENSE_ALL(cases);
 }
 
-static void test_empty(void **state)
+TEST(test_empty)
 {
 	static const struct dense_case cases[] = {
 		{ QUANTISED(METHOD("fp8")),
@@ -476,17 +471,15 @@ static void test_empty(void **state)
 		  "it must be Float16 [0,16]", -EINVAL, false, { 0, 0 } },
 	};
 
-	(void)state;
 	DENSE_ALL(cases);
 }
 
-static void test_too_many_blocks(void **state)
+TEST(test_too_many_blocks)
 {
 	char text[1024] = "{\"quantization_config\":{\"config_groups\":{";
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_model_config *c;
 
-	(void)state;
 	for (int i = 0; i < 9; i++)
 		snprintf(text + strlen(text), sizeof(text) - strlen(text),
 			 "%s\"%d\":{\"weights\":{\"block_structure\":[1,2]}}",
@@ -495,20 +488,4 @@ static void test_too_many_blocks(void **state)
 	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
 						&err), -EBADMSG);
 	assert_string_equal(err.text, "C: more than 8 sizes of blocks");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_made),
-		cmocka_unit_test(test_config_wrong),
-		cmocka_unit_test(test_fp8_wrong),
-		cmocka_unit_test(test_packed_wrong),
-		cmocka_unit_test(test_words_wrong),
-		cmocka_unit_test(test_empty),
-		cmocka_unit_test(test_too_many_blocks),
-	};
-
-	return cmocka_run_group_tests_name("weights_quantised", tests, NULL,
-					   NULL);
 }

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The adapter_config.json of adapters whose modules have got other names. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/wire/adapter_edit.h"
+#include "tests.h"
 
 #define MODULES 4
 #define LORA "{\"peft_type\":\"LORA\","
@@ -59,7 +54,7 @@ static void assert_text(const char *made, const char *want)
 	assert_string_equal(text, want);
 }
 
-static void test_edit(void **state)
+TEST(test_edit)
 {
 	static const struct edit_case cases[] = {
 		/* Names that stay change nothing, not even blanks. */
@@ -102,7 +97,6 @@ static void test_edit(void **state)
 		  "{\".*\\\\.u\":9},\"alpha_pattern\":{\".*\\\\.u\":6}}" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		char *made = edit(cases[i].text, cases[i].v, &err);
@@ -114,7 +108,7 @@ static void test_edit(void **state)
 	}
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const struct edit_case cases[] = {
 		{ "[]", { { "a.w", "a.u", false, 1, 1 } }, "C" },
@@ -125,7 +119,6 @@ static void test_refused(void **state)
 		  "those of other modules" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		char *made = edit(cases[i].text, cases[i].v, &err);
@@ -134,14 +127,4 @@ static void test_refused(void **state)
 			fail_msg("%zu: \"%s\", %s", i, err.text,
 				 made ? made : "");
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_edit),
-		cmocka_unit_test(test_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,9 +88,8 @@ static void assert_small(const char *text)
 	rsh_ckpt2_free(c);
 }
 
-static void test_small(void **state)
+TEST(test_small)
 {
-	(void)state;
 	assert_small(SMALL);
 	assert_small(" \r\n\t" SMALL "\n");
 	/* what is stored may be said first, and more may be said */
@@ -103,11 +102,10 @@ static void test_small(void **state)
 }
 
 /* No beginning of it is one, and what is read fails as it says. */
-static void test_truncation_anywhere(void **state)
+TEST(test_truncation_anywhere)
 {
 	struct rsh_ckpt2 *c;
 
-	(void)state;
 	for (size_t len = 0; len < strlen(SMALL); len++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 
@@ -123,14 +121,13 @@ static ssize_t pread_nothing(void *ctx, void *buf, size_t len, uint64_t offset)
 	return offset == 0 ? *(int *)ctx : 0;
 }
 
-static void test_source_fails(void **state)
+TEST(test_source_fails)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	int rc = -EIO;
 	struct rsh_byte_source src = { pread_nothing, &rc, 100, PATH };
 	struct rsh_ckpt2 *c;
 
-	(void)state;
 	assert_int_equal(rsh_ckpt2_parse(&src, &c, &err), -EIO);
 	rc = 0;
 	assert_int_equal(rsh_ckpt2_parse(&src, &c, &err), -EBADMSG);
@@ -157,7 +154,7 @@ static void assert_refused(const char *text, int code, const char *words)
 	WITH("\"w\":" PARAM("[4,3]", "{\"device_matrix\":" mesh \
 	     ",\"tensor_map\":" map ",\"rank_list\":" ranks "}", "[]"), "")
 
-static void test_refused_json(void **state)
+TEST(test_refused_json)
 {
 	static const char *const texts[][2] = {
 		{ "", "not a JSON object" },
@@ -185,12 +182,11 @@ static void test_refused_json(void **state)
 		{ "{\"a\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1", "nested" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_refused(texts[i][0], EBADMSG, texts[i][1]);
 }
 
-static void test_refused_parameter(void **state)
+TEST(test_refused_parameter)
 {
 	static const char *const texts[][2] = {
 		{ WITH("\"\":{}", ""), "without a name" },
@@ -226,12 +222,11 @@ static void test_refused_parameter(void **state)
 		  "a \"global_offset\" of 2 numbers" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_refused(texts[i][0], EBADMSG, texts[i][1]);
 }
 
-static void test_refused_layout(void **state)
+TEST(test_refused_layout)
 {
 	static const char *const texts[][2] = {
 		{ WITH_LAYOUT("[2]", "[1,-1]", "[0,1]"),
@@ -254,7 +249,6 @@ static void test_refused_layout(void **state)
 		  "no tensor map" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_refused(texts[i][0], EBADMSG, texts[i][1]);
 	assert_refused(WITH("\"w\":" PARAM("[4]", "{\"interleaved_parallel\":"
@@ -262,7 +256,7 @@ static void test_refused_layout(void **state)
 		       ENOTSUP, "\"w\" has an interleaved layout");
 }
 
-static void test_refused_storage(void **state)
+TEST(test_refused_storage)
 {
 	static const char *const texts[][2] = {
 		{ WITH(W, "\"w\":[]"), "\"w\" is not a name with the number" },
@@ -300,14 +294,13 @@ static void test_refused_storage(void **state)
 		  "an integer is expected" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_refused(texts[i][0], EBADMSG, texts[i][1]);
 }
 
 /* ---- what is odd, and right ---- */
 
-static void test_odd_names(void **state)
+TEST(test_odd_names)
 {
 	struct rsh_ckpt2 *c = parsed(
 		"{" DESCRIBED("\"it's\":" PARAM("[]", "null", "[]") ","
@@ -317,7 +310,6 @@ static void test_odd_names(void **state)
 			"\"('b\\\\\\\\\\\"\\u4e16\\\\U0001f600', (0,))\":"
 			STORED("a", "4")) "}");
 
-	(void)state;
 	assert_string_equal(c->params[0].name, "it's");
 	assert_string_equal(c->params[1].name,
 			    "b\\\"\344\270\226\360\237\230\200");
@@ -329,7 +321,7 @@ static void test_odd_names(void **state)
 }
 
 /* Without a layout those hold it who are said to. */
-static void test_holders(void **state)
+TEST(test_holders)
 {
 	struct rsh_ckpt2 *c = parsed(
 		"{" DESCRIBED("\"a\":" PARAM("[4]", "null", "[]") ","
@@ -340,7 +332,6 @@ static void test_holders(void **state)
 			"\"rank_group\":[3,5,7]}],\"('b', (0,))\":[]") "}");
 	static const uint32_t holders[] = { 1, 3, 5, 7 };
 
-	(void)state;
 	assert_null(c->params[0].layout);
 	assert_int_equal(c->params[0].ranks->n, 4);
 	assert_memory_equal(c->params[0].ranks->ranks, holders,
@@ -352,14 +343,13 @@ static void test_holders(void **state)
 }
 
 /* A rank of another stage holds what its place counted around holds. */
-static void test_other_stage(void **state)
+TEST(test_other_stage)
 {
 	struct rsh_ckpt2 *c = parsed(
 		WITH(W, "\"('w', (1,))\":[{\"file_name\":\"m1\","
 			"\"storage_rank\":1},{\"file_name\":\"m3\","
 			"\"storage_rank\":3}]"));
 
-	(void)state;
 	assert_int_equal(c->params[0].n_stored, 1);
 	assert_int_equal(c->n_ranks, 4);
 	rsh_ckpt2_free(c);
@@ -639,15 +629,14 @@ static void assert_made_job(void)
 	buffer_free(&j.text);
 }
 
-static void test_made_jobs(void **state)
+TEST(test_made_jobs)
 {
-	(void)state;
 	for (int i = 0; i < 2000; i++)
 		assert_made_job();
 }
 
 /* Windows end anywhere in a file of several. */
-static void test_many_windows(void **state)
+TEST(test_many_windows)
 {
 	struct job j = { .text = { NULL, 0 }, .indented = true };
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -655,7 +644,6 @@ static void test_many_windows(void **state)
 	struct rsh_ckpt2 *c;
 	const uint32_t n = 9001;
 
-	(void)state;
 	j.text.data = malloc(1);
 	say(&j, "{" DESCRIBED(W));
 	for (uint32_t i = 0; i < n; i++)
@@ -671,7 +659,7 @@ static void test_many_windows(void **state)
 	buffer_free(&j.text);
 }
 
-static void test_refused_kept(void **state)
+TEST(test_refused_kept)
 {
 #define KEPT(rest) \
 	"{\"state_dict_metadata\":{\"w\":{\"global_shape\":[4,3]," rest "}}," \
@@ -691,7 +679,6 @@ static void test_refused_kept(void **state)
 		  "\"layout\":null}}}", "of rank 0, and of 1" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct buffer b = { NULL, 0 };
 		struct rsh_error err = RSH_ERROR_INIT;
@@ -723,7 +710,7 @@ static void assert_name(const char *name, bool opt, uint32_t rank, uint32_t of,
 	assert_int_equal(out.n_prefix, n_prefix);
 }
 
-static void test_names(void **state)
+TEST(test_names)
 {
 	static const char *const none[] = {
 		"model-0000003.safetensors", "-model-1-2.safetensors",
@@ -734,7 +721,6 @@ static void test_names(void **state)
 	};
 	struct rsh_ckpt2_name out;
 
-	(void)state;
 	assert_name("model-0000003-0000008.safetensors", false, 3, 8, 0);
 	assert_name("my-opt-7b-opt-0000007-0000008.safetensors", true, 7, 8, 9);
 	assert_name("a-model-b-model-0-1.safetensors", false, 0, 1, 9);
@@ -745,7 +731,7 @@ static void test_names(void **state)
 		assert_false(rsh_ckpt2_name_parse(none[i], &out));
 }
 
-static void test_steps(void **state)
+TEST(test_steps)
 {
 	static const char *const none[] = {
 		"iteration_", "iteration_0000008", "iteration_000000008",
@@ -754,7 +740,6 @@ static void test_steps(void **state)
 	};
 	uint64_t step;
 
-	(void)state;
 	assert_true(rsh_ckpt2_step_parse("iteration_00000008", &step));
 	assert_int_equal(step, 8);
 	assert_true(rsh_ckpt2_step_parse("iteration_100000007", &step));
@@ -763,7 +748,7 @@ static void test_steps(void **state)
 		assert_false(rsh_ckpt2_step_parse(none[i], &step));
 }
 
-static void test_tracker(void **state)
+TEST(test_tracker)
 {
 	static const char *const none[] = {
 		"", " ", "release", "-8", "+8", "8x", "8 9", "0x8",
@@ -771,7 +756,6 @@ static void test_tracker(void **state)
 	};
 	uint64_t step = 0;
 
-	(void)state;
 	assert_true(rsh_tracker_parse("8", &step));
 	assert_int_equal(step, 8);
 	assert_true(rsh_tracker_parse(" \t00000012\r\n", &step));
@@ -780,41 +764,15 @@ static void test_tracker(void **state)
 		assert_false(rsh_tracker_parse(none[i], &step));
 }
 
-static void test_is_metadata(void **state)
+TEST(test_is_metadata)
 {
 	static const char *const none[] = {
 		"", "{", "{{\"storage_data\"", "\"storage_data\"", "[]",
 		"{\"parallel_layout_item\": {}}", "{\"storage_dat",
 	};
 
-	(void)state;
 	assert_true(rsh_ckpt2_is_metadata(SMALL, strlen(SMALL)));
 	assert_true(rsh_ckpt2_is_metadata(" {\n    \"storage_data\"", 21));
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
 		assert_false(rsh_ckpt2_is_metadata(none[i], strlen(none[i])));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_small),
-		cmocka_unit_test(test_truncation_anywhere),
-		cmocka_unit_test(test_source_fails),
-		cmocka_unit_test(test_refused_json),
-		cmocka_unit_test(test_refused_parameter),
-		cmocka_unit_test(test_refused_layout),
-		cmocka_unit_test(test_refused_storage),
-		cmocka_unit_test(test_odd_names),
-		cmocka_unit_test(test_holders),
-		cmocka_unit_test(test_other_stage),
-		cmocka_unit_test(test_made_jobs),
-		cmocka_unit_test(test_many_windows),
-		cmocka_unit_test(test_refused_kept),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_steps),
-		cmocka_unit_test(test_tracker),
-		cmocka_unit_test(test_is_metadata),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void assert_bytes(const uint8_t *got, size_t len,
 }
 
 /* MindSpore's bytes of `sc`, a scalar of 3.5. */
-static void test_golden_scalar(void **state)
+TEST(test_golden_scalar)
 {
 	const struct rsh_record_shape shape = { "sc", 2, RSH_DTYPE_FLOAT32,
 						0, NULL, NULL, 4 };
@@ -32,7 +32,6 @@ static void test_golden_scalar(void **state)
 	uint8_t out[64];
 	size_t len;
 
-	(void)state;
 	append_hex(&wanted, "0a15 0a027363 120f 1207466c6f61743332 1a04");
 	assert_int_equal(rsh_ckpt_header_size(&shape, 4), wanted.len);
 	len = rsh_ckpt_header_write(&shape, 4, out);
@@ -71,7 +70,7 @@ static struct buffer emit_again(const struct buffer *file,
 }
 
 /* Every header in a file of MindSpore comes out the same from its index. */
-static void test_mindspore_files(void **state)
+TEST(test_mindspore_files)
 {
 	static const struct {
 		const char *name;
@@ -82,7 +81,6 @@ static void test_mindspore_files(void **state)
 		{ "unit/data/append_crc.ckpt", 17 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct buffer file = load_file(files[i].name), again;
 		const struct rsh_byte_source src = buffer_source(&file);
@@ -101,7 +99,7 @@ static void test_mindspore_files(void **state)
 }
 
 /* The file of a tensor without elements has a record all the same. */
-static void test_empty_tensor(void **state)
+TEST(test_empty_tensor)
 {
 	const struct rsh_record_shape shape = { "none", 4, RSH_DTYPE_INT32,
 						DIMS(0), 0 };
@@ -109,7 +107,6 @@ static void test_empty_tensor(void **state)
 	uint8_t out[64];
 	uint64_t size;
 
-	(void)state;
 	append_record(&wanted, &(struct tensor){ "none", "Int32", DIMS(0), "",
 						 0 });
 	assert_bytes(out, rsh_ckpt_header_write(&shape, 0, out), &wanted);
@@ -144,14 +141,13 @@ static void draw(uint64_t *seed, char *name, int64_t *dims, uint8_t *content,
 					content_len };
 }
 
-static void test_random_records(void **state)
+TEST(test_random_records)
 {
 	uint64_t seed = 0x9e3779b97f4a7c15;
 	static uint8_t content[40000], out[41000];
 	char name[512];
 	int64_t dims[8];
 
-	(void)state;
 	print_message("# seed 0x%llx\n", (unsigned long long)seed);
 	for (unsigned i = 0; i < RANDOM_RECORDS; i++) {
 		struct buffer wanted = { NULL, 0 };
@@ -174,7 +170,7 @@ static void test_random_records(void **state)
 	}
 }
 
-static void test_chunks(void **state)
+TEST(test_chunks)
 {
 	const uint64_t chunk = RSH_CKPT_CHUNK_BYTES;
 	const struct {
@@ -186,7 +182,6 @@ static void test_chunks(void **state)
 		{ UINT64_MAX, UINT64_MAX / chunk + 1 },
 	};
 
-	(void)state;
 	assert_int_equal(chunk, 536870912);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_int_equal(rsh_ckpt_emit_chunks(cases[i].content),
@@ -194,7 +189,7 @@ static void test_chunks(void **state)
 }
 
 /* A float32 tensor of 513 MiB: two records, 536870912 and 1048576 bytes. */
-static void test_size_of_chunked_tensor(void **state)
+TEST(test_size_of_chunked_tensor)
 {
 	const struct rsh_record_shape shape = { "w", 1, RSH_DTYPE_FLOAT32,
 						DIMS(513, 512, 512),
@@ -205,7 +200,6 @@ static void test_size_of_chunked_tensor(void **state)
 	const uint64_t small_header = 4 + 3 + 4 + 9 + 9 + 4;
 	uint64_t size;
 
-	(void)state;
 	assert_int_equal(rsh_ckpt_header_size(&shape, RSH_CKPT_CHUNK_BYTES),
 			 large_header);
 	assert_int_equal(rsh_ckpt_header_size(&shape, 1 << 20), small_header);
@@ -213,13 +207,12 @@ static void test_size_of_chunked_tensor(void **state)
 	assert_int_equal(size, large_header + small_header + (513 << 20));
 }
 
-static void test_overflow(void **state)
+TEST(test_overflow)
 {
 	struct rsh_record_shape shape = { "w", 1, RSH_DTYPE_INT8, DIMS(1),
 					  NULL, UINT64_MAX };
 	uint64_t size;
 
-	(void)state;
 	assert_int_equal(rsh_ckpt_header_size(&shape, UINT64_MAX), 0);
 	assert_int_equal(rsh_ckpt_header_size(&shape, UINT64_MAX - 20), 0);
 	assert_false(rsh_ckpt_emit_size(&shape, &size));
@@ -227,9 +220,8 @@ static void test_overflow(void **state)
 	assert_int_equal(rsh_ckpt_header_size(&shape, 1), 0);
 }
 
-static void test_dtypes(void **state)
+TEST(test_dtypes)
 {
-	(void)state;
 	for (int t = RSH_DTYPE_UNKNOWN + 1; t < RSH_DTYPE_COUNT; t++) {
 		const char *name = rsh_dtype_name((enum rsh_dtype)t);
 
@@ -243,20 +235,4 @@ static void test_dtypes(void **state)
 	assert_int_equal(rsh_dtype_parse("float32", 7), RSH_DTYPE_UNKNOWN);
 	assert_int_equal(rsh_dtype_size(RSH_DTYPE_UNKNOWN), 0);
 	assert_string_equal(rsh_dtype_name(RSH_DTYPE_UNKNOWN), "?");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden_scalar),
-		cmocka_unit_test(test_mindspore_files),
-		cmocka_unit_test(test_empty_tensor),
-		cmocka_unit_test(test_random_records),
-		cmocka_unit_test(test_chunks),
-		cmocka_unit_test(test_size_of_chunked_tensor),
-		cmocka_unit_test(test_overflow),
-		cmocka_unit_test(test_dtypes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void assert_record_refused(const struct tensor *t, const char *word)
 
 /* ---- files that MindSpore wrote ---- */
 
-static void test_all_dtypes(void **state)
+TEST(test_all_dtypes)
 {
 	static const struct {
 		const char *name;
@@ -92,7 +92,6 @@ static void test_all_dtypes(void **state)
 	struct scanned s = scan(&file);
 	float sixth;
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, n_types + 3);
 	for (size_t i = 0; i < n_types; i++) {
@@ -116,13 +115,12 @@ static void test_all_dtypes(void **state)
 	buffer_free(&file);
 }
 
-static void test_append_dict_and_crc(void **state)
+TEST(test_append_dict_and_crc)
 {
 	struct buffer file = load_file("unit/data/append_crc.ckpt");
 	struct scanned s = scan(&file);
 	const uint8_t *tail = file.data + file.len - 4;
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 7);
 	assert_int_equal(s.index->file_bytes, file.len);
@@ -140,14 +138,13 @@ static void test_append_dict_and_crc(void **state)
 	buffer_free(&file);
 }
 
-static void test_chunks_are_joined(void **state)
+TEST(test_chunks_are_joined)
 {
 	struct buffer file = load_file("unit/data/chunks.ckpt");
 	struct scanned s = scan(&file);
 	const struct rsh_record *large;
 	struct buffer content;
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 4);
 	assert_record(&s, "large", RSH_DTYPE_FLOAT32, DIMS(40, 16), 2560);
@@ -167,12 +164,11 @@ static void test_chunks_are_joined(void **state)
 	buffer_free(&file);
 }
 
-static void test_tensors_without_elements(void **state)
+TEST(test_tensors_without_elements)
 {
 	struct buffer file = load_file("unit/data/empty.ckpt");
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 3);
 	assert_record(&s, "rows", RSH_DTYPE_FLOAT32, DIMS(3, 0), 0);
@@ -194,7 +190,7 @@ static struct scanned scan_hex(struct buffer *b, const char *hex)
 	return s;
 }
 
-static void test_fields_in_any_order(void **state)
+TEST(test_fields_in_any_order)
 {
 	struct buffer b = { NULL, 0 };
 	/* Value { tensor { content, type, dims }, tag }, an unknown field of
@@ -214,7 +210,6 @@ static void test_fields_in_any_order(void **state)
 		"  0a03 622e77"
 		"  2a00");
 
-	(void)state;
 	assert_int_equal(s.index->n_records, 1);
 	assert_record(&s, "b.w", RSH_DTYPE_FLOAT32, DIMS(2), 8);
 	assert_scanned(&s, "b.w", &b, "\0\0\200?\0\0\0@", 8);
@@ -222,7 +217,7 @@ static void test_fields_in_any_order(void **state)
 	buffer_free(&b);
 }
 
-static void test_packed_dims(void **state)
+TEST(test_packed_dims)
 {
 	struct buffer b = { NULL, 0 };
 	struct scanned s = scan_hex(&b,
@@ -230,14 +225,13 @@ static void test_packed_dims(void **state)
 		"0a17 0a0162 1212 0a02 0203 1204 496e7438 1a06 010203040506"
 		"0801");
 
-	(void)state;
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(0, 150, 1), 0);
 	assert_record(&s, "b", RSH_DTYPE_INT8, DIMS(2, 3), 6);
 	scanned_free(&s);
 	buffer_free(&b);
 }
 
-static void test_long_varints(void **state)
+TEST(test_long_varints)
 {
 	struct buffer b = { NULL, 0 };
 	/* Key, length, dimension and nested lengths each with more bytes than
@@ -250,19 +244,17 @@ static void test_long_varints(void **state)
 		"    1204 496e7438"
 		"    1a83808000 010203");
 
-	(void)state;
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(3), 3);
 	assert_scanned(&s, "a", &b, "\1\2\3", 3);
 	scanned_free(&s);
 	buffer_free(&b);
 }
 
-static void test_last_chunk_gives_the_shape(void **state)
+TEST(test_last_chunk_gives_the_shape)
 {
 	struct buffer b = { NULL, 0 };
 	struct scanned s;
 
-	(void)state;
 	append_record(&b, &(struct tensor){ "a", "Int16", DIMS(9, 9, 9),
 					    CONTENT("12") });
 	append_record(&b, &(struct tensor){ "a", "Int8", DIMS(5),
@@ -278,12 +270,11 @@ static void test_last_chunk_gives_the_shape(void **state)
 	buffer_free(&b);
 }
 
-static void test_later_record_replaces(void **state)
+TEST(test_later_record_replaces)
 {
 	struct buffer b = { NULL, 0 };
 	struct scanned s;
 
-	(void)state;
 	append_record(&b, &(struct tensor){ "step", "Int8", DIMS(1),
 					    CONTENT("1") });
 	append_record(&b, &(struct tensor){ "w", "Int8", DIMS(2),
@@ -308,12 +299,11 @@ static void test_later_record_replaces(void **state)
 }
 
 /* MindSpore <= 2.2: a scalar has dims [0], BFloat16 four bytes an element. */
-static void test_old_releases(void **state)
+TEST(test_old_releases)
 {
 	struct buffer b = { NULL, 0 };
 	struct scanned s;
 
-	(void)state;
 	append_record(&b, &(struct tensor){ "scalar", "Float32", DIMS(0),
 					    CONTENT("abcd") });
 	append_record(&b, &(struct tensor){ "flag", "Bool", DIMS(0),
@@ -343,12 +333,11 @@ static void test_old_releases(void **state)
 	buffer_free(&b);
 }
 
-static void test_empty_without_content(void **state)
+TEST(test_empty_without_content)
 {
 	struct buffer b = { NULL, 0 };
 	struct scanned s;
 
-	(void)state;
 	append_record(&b, &(struct tensor){ "e", "Float32", DIMS(2, 0), NULL,
 					    0 });
 	s = scan(&b);
@@ -360,9 +349,8 @@ static void test_empty_without_content(void **state)
 
 /* ---- damage ---- */
 
-static void test_missing_parts(void **state)
+TEST(test_missing_parts)
 {
-	(void)state;
 	assert_hex_refused("", EBADMSG, "empty");
 	assert_record_refused(&(struct tensor){ NULL, "Int8", DIMS(1),
 						CONTENT("1") },
@@ -380,9 +368,8 @@ static void test_missing_parts(void **state)
 	assert_hex_refused("0802 1202 0a00", EBADMSG, "not a checkpoint");
 }
 
-static void test_content_of_another_size(void **state)
+TEST(test_content_of_another_size)
 {
-	(void)state;
 	assert_record_refused(&(struct tensor){ "a", "Int32", DIMS(2),
 						CONTENT("1234567") },
 			      "7 bytes, which is not Int32 [2]");
@@ -407,11 +394,10 @@ static void test_content_of_another_size(void **state)
 			      "not a multiple of 4");
 }
 
-static void test_parameter_written_twice(void **state)
+TEST(test_parameter_written_twice)
 {
 	static const char *const types[] = { "Float32", "BFloat16", "str" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		const struct tensor t = { "a", types[i], DIMS(1),
 					  "1234", i == 1 ? 2 : 4 };
@@ -424,11 +410,10 @@ static void test_parameter_written_twice(void **state)
 	}
 }
 
-static void test_bad_numbers(void **state)
+TEST(test_bad_numbers)
 {
 	int64_t ones[RSH_MAX_DIMS + 1];
 
-	(void)state;
 	assert_record_refused(&(struct tensor){ "a", "Int8", DIMS(-1),
 						CONTENT("1") },
 			      "negative dimension (-1)");
@@ -451,9 +436,8 @@ static void test_bad_numbers(void **state)
 			   "NUL");
 }
 
-static void test_repeated_fields(void **state)
+TEST(test_repeated_fields)
 {
-	(void)state;
 	assert_hex_refused("0a06 0a0161 0a0162", EBADMSG, "a second name");
 	assert_hex_refused("0a07 0a0161 1200 1200", EBADMSG,
 			   "a second tensor");
@@ -463,9 +447,8 @@ static void test_repeated_fields(void **state)
 			   "a second content");
 }
 
-static void test_broken_framing(void **state)
+TEST(test_broken_framing)
 {
-	(void)state;
 	assert_hex_refused("00", EBADMSG, "not a checkpoint");
 	assert_hex_refused("7b226122 3a317d", EBADMSG, "not a checkpoint");
 	/* A group, in a record and behind one. */
@@ -487,21 +470,19 @@ static void test_broken_framing(void **state)
 			   "cut short or too long");
 }
 
-static void test_not_supported(void **state)
+TEST(test_not_supported)
 {
-	(void)state;
 	assert_hex_refused("0a05 0a0161 1a00", ENOTSUP, "\"a\"");
 	assert_hex_refused("d85e3a7f 00000000", ENOTSUP, "AES-GCM");
 	assert_hex_refused("d95e3a7f", ENOTSUP, "AES-CBC");
 	assert_hex_refused("da5e3a7f 00", ENOTSUP, "SM4-CBC");
 }
 
-static void test_crc_trailer(void **state)
+TEST(test_crc_trailer)
 {
 	struct buffer b = { NULL, 0 };
 	struct scanned s;
 
-	(void)state;
 	/* Nothing but a trailer. */
 	append_hex(&b, "6372635f6e756d 000000000000 01020304");
 	assert_refused(&b, EBADMSG, "no parameter");
@@ -570,12 +551,11 @@ static bool is_record_boundary(const struct buffer *file, size_t end)
 	return pos == end;
 }
 
-static void test_truncation_anywhere(void **state)
+TEST(test_truncation_anywhere)
 {
 	struct buffer file = load_file("unit/data/dtypes.ckpt");
 	unsigned n_whole = 0;
 
-	(void)state;
 	for (size_t end = 0; end <= file.len; end++) {
 		struct buffer cut = { NULL, 0 };
 		struct scanned s;
@@ -618,12 +598,11 @@ static void flip_every_byte(const char *name, uint8_t mask)
 	buffer_free(&file);
 }
 
-static void test_flipped_bytes(void **state)
+TEST(test_flipped_bytes)
 {
 	static const uint8_t masks[] = { 0x01, 0x02, 0x04, 0x08, 0x10,
 					 0x20, 0x40, 0x80, 0xff, 0x7f };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(masks); i++) {
 		flip_every_byte("unit/data/append_crc.ckpt", masks[i]);
 		flip_every_byte("unit/data/empty.ckpt", masks[i]);
@@ -711,7 +690,7 @@ static struct rsh_byte_source sparse_source(struct sparse_file *f)
 	};
 }
 
-static void test_content_is_not_read(void **state)
+TEST(test_content_is_not_read)
 {
 	struct sparse_file f = { .n_records = 300,
 				 .content_bytes = RSH_CKPT_CHUNK_BYTES,
@@ -719,7 +698,6 @@ static void test_content_is_not_read(void **state)
 	const struct rsh_byte_source src = sparse_source(&f);
 	struct scanned s = scan_source(&src);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 100);
 	assert_int_equal(s.index->records[99].n_extents, 3);
@@ -731,7 +709,7 @@ static void test_content_is_not_read(void **state)
 	scanned_free(&s);
 }
 
-static void test_small_records_share_reads(void **state)
+TEST(test_small_records_share_reads)
 {
 	struct sparse_file f = { .n_records = 3000,
 				 .content_bytes = 40,
@@ -739,14 +717,13 @@ static void test_small_records_share_reads(void **state)
 	const struct rsh_byte_source src = sparse_source(&f);
 	struct scanned s = scan_source(&src);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 1000);
 	assert_true(f.n_reads <= src.size / (60 * 1024) + 2);
 	scanned_free(&s);
 }
 
-static void test_read_errors(void **state)
+TEST(test_read_errors)
 {
 	struct sparse_file f = { .n_records = 6,
 				 .content_bytes = 100000 };
@@ -754,7 +731,6 @@ static void test_read_errors(void **state)
 	struct buffer b = { NULL, 0 };
 	struct scanned s;
 
-	(void)state;
 	f.fail_at = 3 * sparse_record_bytes(&f); /* the fourth header */
 	s = scan_source(&src);
 	assert_int_equal(s.rc, -EIO);
@@ -773,7 +749,7 @@ static void test_read_errors(void **state)
 	buffer_free(&b);
 }
 
-static void test_name_across_windows(void **state)
+TEST(test_name_across_windows)
 {
 	/* Records of growing names, so that every part of a header comes to
 	 * lie on the edge of a window. */
@@ -781,7 +757,6 @@ static void test_name_across_windows(void **state)
 	char name[700];
 	struct scanned s;
 
-	(void)state;
 	for (unsigned i = 1; i < sizeof(name); i++) {
 		memset(name, 'a' + (int)(i % 26), i);
 		name[i] = '\0';
@@ -810,7 +785,7 @@ static struct rsh_ckpt_index *scan_with(struct rsh_names *names,
 	return index;
 }
 
-static void test_equal_indexes(void **state)
+TEST(test_equal_indexes)
 {
 	const struct tensor a = { "a", "Int8", DIMS(2), CONTENT("12") };
 	const struct tensor other_bytes = { "a", "Int8", DIMS(2),
@@ -833,7 +808,6 @@ static void test_equal_indexes(void **state)
 	struct buffer first = { NULL, 0 };
 	struct rsh_ckpt_index *x;
 
-	(void)state;
 	append_record(&first, &a);
 	x = scan_with(names, &first);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -855,7 +829,7 @@ static void test_equal_indexes(void **state)
 }
 
 /* Records at the same places, but only one file ends in a CRC. */
-static void test_crc_makes_a_difference(void **state)
+TEST(test_crc_makes_a_difference)
 {
 	const struct tensor a = { "a", "Int8", DIMS(2), CONTENT("12") };
 	struct rsh_names *names = rsh_names_new();
@@ -863,7 +837,6 @@ static void test_crc_makes_a_difference(void **state)
 	struct buffer other = { NULL, 0 };
 	struct rsh_ckpt_index *x, *y, *z;
 
-	(void)state;
 	append_record(&with, &a);
 	append_record(&without, &a);
 	append_record(&other, &a);
@@ -889,14 +862,13 @@ static void test_crc_makes_a_difference(void **state)
 }
 
 /* Names get their numbers from another file, in another order. */
-static void test_find_by_name(void **state)
+TEST(test_find_by_name)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct buffer b = { NULL, 0 };
 	struct rsh_ckpt_index *index;
 	uint32_t absent;
 
-	(void)state;
 	for (int i = 99; i >= 0; i--) {
 		char name[16];
 
@@ -925,40 +897,4 @@ static void test_find_by_name(void **state)
 	rsh_ckpt_index_free(index);
 	rsh_names_free(names);
 	buffer_free(&b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_dtypes),
-		cmocka_unit_test(test_append_dict_and_crc),
-		cmocka_unit_test(test_chunks_are_joined),
-		cmocka_unit_test(test_tensors_without_elements),
-		cmocka_unit_test(test_fields_in_any_order),
-		cmocka_unit_test(test_packed_dims),
-		cmocka_unit_test(test_long_varints),
-		cmocka_unit_test(test_last_chunk_gives_the_shape),
-		cmocka_unit_test(test_later_record_replaces),
-		cmocka_unit_test(test_old_releases),
-		cmocka_unit_test(test_empty_without_content),
-		cmocka_unit_test(test_missing_parts),
-		cmocka_unit_test(test_content_of_another_size),
-		cmocka_unit_test(test_parameter_written_twice),
-		cmocka_unit_test(test_bad_numbers),
-		cmocka_unit_test(test_repeated_fields),
-		cmocka_unit_test(test_broken_framing),
-		cmocka_unit_test(test_not_supported),
-		cmocka_unit_test(test_crc_trailer),
-		cmocka_unit_test(test_truncation_anywhere),
-		cmocka_unit_test(test_flipped_bytes),
-		cmocka_unit_test(test_content_is_not_read),
-		cmocka_unit_test(test_small_records_share_reads),
-		cmocka_unit_test(test_read_errors),
-		cmocka_unit_test(test_name_across_windows),
-		cmocka_unit_test(test_equal_indexes),
-		cmocka_unit_test(test_crc_makes_a_difference),
-		cmocka_unit_test(test_find_by_name),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

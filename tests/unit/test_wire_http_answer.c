@@ -3,14 +3,10 @@
  * them. */
 #include "config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/wire/http_answer.h"
+#include "tests.h"
 
 #define NOW 1000000000 /* Sun, 09 Sep 2001 01:46:40 GMT */
 #define TAG "ETag: \"a\"\r\n"
@@ -80,13 +76,12 @@ static void answer_parse(struct rsh_http_answer *a, const char *text)
 	}
 }
 
-static void answers_are_judged(void **state)
+TEST(answers_are_judged)
 {
 	const struct rsh_http_asked asked = {
 		.first = 10, .len = 10, .size = 100, .etag = "\"a\"",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_http_answer a;
 		const char *why = NULL;
@@ -98,13 +93,12 @@ static void answers_are_judged(void **state)
 	}
 }
 
-static void whole_objects_will_do(void **state)
+TEST(whole_objects_will_do)
 {
 	struct rsh_http_asked asked = { .len = 100, .size = 100 };
 	struct rsh_http_answer a;
 	const char *why;
 
-	(void)state;
 	answer_parse(&a, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n"
 			 "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n");
 	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_RIGHT);
@@ -126,7 +120,7 @@ static void whole_objects_will_do(void **state)
 }
 
 /* Tags of listings may not be those of answers; then size and date decide. */
-static void listed_tags_may_differ(void **state)
+TEST(listed_tags_may_differ)
 {
 #define DATE "Last-Modified: Sun, 09 Sep 2001 01:46:40 GMT\r\n"
 	static const struct {
@@ -150,7 +144,6 @@ static void listed_tags_may_differ(void **state)
 	struct rsh_http_answer a;
 	const char *why;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(listed) / sizeof(listed[0]); i++) {
 		answer_parse(&a, listed[i].text);
 		if (rsh_http_judge(&a, &asked, &why) != listed[i].verdict)
@@ -164,11 +157,10 @@ static void listed_tags_may_differ(void **state)
 	assert_int_equal(rsh_http_judge(&a, &asked, &why), RSH_HTTP_CHANGED);
 }
 
-static void pauses_are_read(void **state)
+TEST(pauses_are_read)
 {
 	struct rsh_http_answer a;
 
-	(void)state;
 	answer_parse(&a, "HTTP/1.1 503 x\r\nRetry-After: 7\r\n");
 	assert_true(a.has_wait && a.wait_s == 7);
 	answer_parse(&a, "HTTP/1.1 503 x\r\n"
@@ -180,7 +172,7 @@ static void pauses_are_read(void **state)
 	assert_false(a.has_wait);
 }
 
-static void dates_are_read(void **state)
+TEST(dates_are_read)
 {
 	static const char *const bad[] = {
 		"", "Sun", "Sun, 09 Sep 2001 01:46:40", "2001-09-09T01:46:40",
@@ -191,24 +183,10 @@ static void dates_are_read(void **state)
 	int64_t t;
 	long ns;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_false(rsh_http_date(bad[i], strlen(bad[i]), &t, &ns));
 	assert_true(rsh_http_date("2001-09-09T01:46:40.5Z", 22, &t, &ns));
 	assert_true(t == NOW && ns == 500000000);
 	assert_true(rsh_http_date("2001-09-09T01:46:40Z", 20, &t, &ns));
 	assert_true(t == NOW && ns == 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(answers_are_judged),
-		cmocka_unit_test(whole_objects_will_do),
-		cmocka_unit_test(listed_tags_may_differ),
-		cmocka_unit_test(pauses_are_read),
-		cmocka_unit_test(dates_are_read),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

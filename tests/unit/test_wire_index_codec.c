@@ -109,9 +109,8 @@ static void assert_same(const struct rsh_ckpt_index *a,
 	}
 }
 
-static void test_round_trip(void **state)
+TEST(test_round_trip)
 {
-	(void)state;
 	for (size_t i = 0; i < N_FIXTURES; i++) {
 		struct rsh_names *names = rsh_names_new();
 		struct rsh_names *others = rsh_names_new();
@@ -148,12 +147,11 @@ static void test_round_trip(void **state)
 
 /* What older builds have written is read again: another form needs another
  * version of the cache's files. */
-static void test_form_is_fixed(void **state)
+TEST(test_form_is_fixed)
 {
 	struct buffer known = load_file("unit/data/dtypes.index");
 	struct buffer b = encode_fixture("unit/data/dtypes.ckpt");
 
-	(void)state;
 	assert_int_equal(b.len, known.len);
 	assert_memory_equal(b.data, known.data, b.len);
 	buffer_free(&b);
@@ -162,7 +160,7 @@ static void test_form_is_fixed(void **state)
 
 /* A record that a later one of its name replaced leaves gaps in the arrays,
  * which are not kept. */
-static void test_replaced_records(void **state)
+TEST(test_replaced_records)
 {
 	const struct tensor tensors[] = {
 		{ "a", "UInt8", DIMS(2, 2), "1234", 4 },
@@ -173,7 +171,6 @@ static void test_replaced_records(void **state)
 	struct buffer file = { NULL, 0 }, b;
 	struct rsh_ckpt_index *ix, *back;
 
-	(void)state;
 	for (unsigned i = 0; i < 3; i++)
 		append_record(&file, &tensors[i]);
 	ix = scan_buffer(&file, "a.ckpt", names);
@@ -188,12 +185,11 @@ static void test_replaced_records(void **state)
 	rsh_names_free(names);
 }
 
-static void test_every_truncation(void **state)
+TEST(test_every_truncation)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 
-	(void)state;
 	for (size_t i = 0; i < N_FIXTURES; i++) {
 		struct buffer b = encode_fixture(fixtures[i]);
 
@@ -210,13 +206,12 @@ static void test_every_truncation(void **state)
 	rsh_names_free(names);
 }
 
-static void test_bytes_too_many(void **state)
+TEST(test_bytes_too_many)
 {
 	struct buffer b = encode_fixture(fixtures[0]);
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 
-	(void)state;
 	buffer_append(&b, "", 1);
 	assert_int_equal(decode(&b, b.len, names, &ix), -EBADMSG);
 	sign(&b);
@@ -225,12 +220,11 @@ static void test_bytes_too_many(void **state)
 	buffer_free(&b);
 }
 
-static void test_every_flipped_bit(void **state)
+TEST(test_every_flipped_bit)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 
-	(void)state;
 	for (size_t i = 0; i < N_FIXTURES; i++) {
 		struct buffer b = encode_fixture(fixtures[i]);
 
@@ -276,12 +270,11 @@ static void assert_sound(const struct rsh_ckpt_index *ix)
 	assert_int_equal(dims, ix->n_dims);
 }
 
-static void test_signed_nonsense(void **state)
+TEST(test_signed_nonsense)
 {
 	unsigned refused = 0, accepted = 0;
 	struct buffer b = encode_fixture(fixtures[0]);
 
-	(void)state;
 	for (size_t bit = 0; bit < (b.len - 8) * 8; bit++) {
 		struct rsh_names *names = rsh_names_new();
 		struct rsh_ckpt_index *ix;
@@ -308,20 +301,4 @@ static void test_signed_nonsense(void **state)
 	assert_true(refused > 1000);
 	assert_true(accepted > 1000);
 	buffer_free(&b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_form_is_fixed),
-		cmocka_unit_test(test_replaced_records),
-		cmocka_unit_test(test_every_truncation),
-		cmocka_unit_test(test_bytes_too_many),
-		cmocka_unit_test(test_every_flipped_bit),
-		cmocka_unit_test(test_signed_nonsense),
-	};
-
-	return cmocka_run_group_tests_name("wire_index_codec", tests, NULL,
-					   NULL);
 }

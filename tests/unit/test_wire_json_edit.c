@@ -30,7 +30,7 @@ static void assert_written(struct rsh_json_edit *e, const char *wanted)
 	rsh_json_edit_free(e);
 }
 
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
 	static const char *const texts[] = {
 		"{}", " {\n}\n", "{\"a\":1}",
@@ -38,7 +38,6 @@ static void test_nothing(void **state)
 		"{\"a\": NaN, \"b\": [0.0, Infinity, -Infinity], \"a\": -1e9}",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct rsh_json_edit *e = open_text(texts[i]);
 
@@ -47,7 +46,7 @@ static void test_nothing(void **state)
 	}
 }
 
-static void test_finding(void **state)
+TEST(test_finding)
 {
 	struct rsh_json_edit *e = open_text(
 		"{\"n\": 12, \"s\": \"a\\u00e9\", \"t\": true, \"z\": null, "
@@ -55,7 +54,6 @@ static void test_finding(void **state)
 		"\"o\": {\"n\": 1}, \"n\": 13, \"o\": {\"m\": 2}}");
 	const struct rsh_json_member *m = rsh_json_edit_find(e, NULL, "n");
 
-	(void)state;
 	assert_int_equal(m->kind, RSH_JSON_NUMBER);
 	assert_int_equal(m->number, 13);
 	assert_string_equal(rsh_json_edit_find(e, NULL, "s")->string, "aé");
@@ -86,13 +84,12 @@ static bool is_ended(const char *text, size_t n)
 	return ended;
 }
 
-static void test_the_end(void **state)
+TEST(test_the_end)
 {
 	static char large[50000];
 	static const char text[] = "{\"a\": [{}, \"}]\\\"}\"], "
 				   "\"nan\": NaN, \"o\": {\"p\": 1}}\n";
 
-	(void)state;
 	for (size_t n = 0; n < sizeof(text); n++)
 		assert_int_equal(is_ended(text, n), n + 2 >= sizeof(text));
 	assert_true(is_ended("[1]", 3));
@@ -106,12 +103,11 @@ static void test_the_end(void **state)
 	assert_true(is_ended(large, sizeof(large)));
 }
 
-static void test_setting(void **state)
+TEST(test_setting)
 {
 	struct rsh_json_edit *e = open_text(
 		"{\"a\" : 1,\"o\":{\"a\":2 , \"b\":3},\n\"a\":[ 4 ]}\n");
 
-	(void)state;
 	rsh_json_edit_set(e, NULL, "a", "\"x\"");
 	rsh_json_edit_set(e, "o", "b", "5");
 	rsh_json_edit_set(e, "o", "none", "6");
@@ -120,7 +116,7 @@ static void test_setting(void **state)
 		       "\"a\":\"x\"}\n");
 }
 
-static void test_adding(void **state)
+TEST(test_adding)
 {
 	static const char *const texts[][2] = {
 		{ "{}", "{\"k\": 1,\"l\": 2}" },
@@ -132,7 +128,6 @@ static void test_adding(void **state)
 		  "{ \"a\" : \"}\", \"k\" : 1, \"l\" : 2 }" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct rsh_json_edit *e = open_text(texts[i][0]);
 
@@ -143,7 +138,7 @@ static void test_adding(void **state)
 	}
 }
 
-static void test_leaving_out(void **state)
+TEST(test_leaving_out)
 {
 	static const struct {
 		const char *drop, *text;
@@ -157,7 +152,6 @@ static void test_leaving_out(void **state)
 		{ "abc", "{  }" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_json_edit *e = open_text(
 			"{ \"a\": 1, \"b\": {\"a\": 2} , \"c\":3 }");
@@ -168,13 +162,12 @@ static void test_leaving_out(void **state)
 	}
 }
 
-static void test_all_at_once(void **state)
+TEST(test_all_at_once)
 {
 	struct rsh_json_edit *e = open_text(
 		"{\n  \"q\": {\"x\": 1},\n  \"o\": {\"q\": 1, \"t\": \"a\"},\n"
 		"  \"t\": \"a\",\n  \"q\": 0\n}");
 
-	(void)state;
 	rsh_json_edit_drop(e, NULL, "q");
 	rsh_json_edit_drop(e, "o", "q");
 	rsh_json_edit_set(e, "o", "t", "\"b\"");
@@ -184,14 +177,13 @@ static void test_all_at_once(void **state)
 		       "  \"k\": 1\n}");
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	static const char *const texts[] = {
 		"", "[]", "{", "{\"a\"", "{\"a\": }", "{\"a\": 1,}", "{} x",
 		"{\"a\": Nan}", "{\"a\": -Inf}", "{a: 1}",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_json_edit *e;
@@ -201,20 +193,4 @@ static void test_damage(void **state)
 						    &err), -EBADMSG);
 		assert_non_null(strstr(err.text, "c: damaged at offset"));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_finding),
-		cmocka_unit_test(test_the_end),
-		cmocka_unit_test(test_setting),
-		cmocka_unit_test(test_adding),
-		cmocka_unit_test(test_leaving_out),
-		cmocka_unit_test(test_all_at_once),
-		cmocka_unit_test(test_damage),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

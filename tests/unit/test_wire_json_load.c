@@ -16,7 +16,7 @@ static int load(const char *text, json_t **out, struct rsh_error *err)
 			     "x.json", "a file", out, err);
 }
 
-static void test_python(void **state)
+TEST(test_python)
 {
 	static const char *const values[] = {
 		"NaN", "Infinity", "-Infinity", "1e999", "-1E+400",
@@ -26,7 +26,6 @@ static void test_python(void **state)
 	};
 	char text[1024];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
 		cleanup_json json_t *root = NULL;
 		struct rsh_error err;
@@ -49,12 +48,11 @@ static void test_python(void **state)
 	}
 }
 
-static void test_limits(void **state)
+TEST(test_limits)
 {
 	cleanup_json json_t *root = NULL;
 	struct rsh_error err;
 
-	(void)state;
 	assert_int_equal(load("{\"x\": NaN, \"a\": 9223372036854775807, "
 			      "\"b\": -9223372036854775808, \"c\": 1e308, "
 			      "\"d\": 12345678901234567890.5}", &root, &err),
@@ -67,7 +65,7 @@ static void test_limits(void **state)
 	assert_true(json_is_real(json_object_get(root, "d")));
 }
 
-static void test_wrong(void **state)
+TEST(test_wrong)
 {
 	static const char *const texts[] = {
 		"{\"a\": NaN, \"b\": nan}", "{\"a\": +Infinity}",
@@ -76,7 +74,6 @@ static void test_wrong(void **state)
 		"{\"a\": 1e999e}", "{\"a\": 99999999999999999999-}x",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		cleanup_json json_t *root = NULL;
 		struct rsh_error err;
@@ -88,26 +85,13 @@ static void test_wrong(void **state)
 }
 
 /* A message has the place in the text as it is in the file. */
-static void test_places(void **state)
+TEST(test_places)
 {
 	cleanup_json json_t *root = NULL;
 	struct rsh_error err;
 
-	(void)state;
 	assert_int_equal(load("{\"a\": NaN,\n\"b\": [-Infinity, nan]}", &root,
 			      &err), -EBADMSG);
 	if (!strstr(err.text, "near 'nan' (line 2, column 20)"))
 		fail_msg("%s", err.text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_python),
-		cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_wrong),
-		cmocka_unit_test(test_places),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

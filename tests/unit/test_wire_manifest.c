@@ -3,15 +3,12 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/wire/manifest.h"
+#include "tests.h"
 
 static void emit_and_parse(const struct rsh_manifest_line *line,
 			   struct rsh_manifest_line *out)
@@ -28,7 +25,7 @@ static void emit_and_parse(const struct rsh_manifest_line *line,
 	free(text);
 }
 
-static void test_head(void **state)
+TEST(test_head)
 {
 	const struct rsh_manifest_line line = {
 		.kind = RSH_MANIFEST_HEAD,
@@ -38,7 +35,6 @@ static void test_head(void **state)
 	};
 	struct rsh_manifest_line out;
 
-	(void)state;
 	emit_and_parse(&line, &out);
 	assert_int_equal(out.kind, RSH_MANIFEST_HEAD);
 	assert_string_equal(out.head.source, "/a b");
@@ -51,14 +47,13 @@ static void test_head(void **state)
 	rsh_manifest_line_clear(&out);
 }
 
-static void test_source_and_end(void **state)
+TEST(test_source_and_end)
 {
 	struct rsh_manifest_line line = {
 		.kind = RSH_MANIFEST_SOURCE,
 		.source = { 3, "rank_3/x.ckpt", 10, 11, -5, 999999999 },
 	}, out;
 
-	(void)state;
 	emit_and_parse(&line, &out);
 	assert_int_equal(out.kind, RSH_MANIFEST_SOURCE);
 	assert_string_equal(out.source.path, "rank_3/x.ckpt");
@@ -74,7 +69,7 @@ static void test_source_and_end(void **state)
 	rsh_manifest_line_clear(&out);
 }
 
-static void test_file(void **state)
+TEST(test_file)
 {
 	const int64_t dims[] = { 2, 0, INT64_MAX };
 	const struct rsh_manifest_record records[] = {
@@ -90,7 +85,6 @@ static void test_file(void **state)
 	};
 	struct rsh_manifest_line out;
 
-	(void)state;
 	emit_and_parse(&line, &out);
 	assert_int_equal(out.kind, RSH_MANIFEST_FILE);
 	assert_true(out.file.written);
@@ -114,7 +108,7 @@ static void test_file(void **state)
 	"\"shape\":[1],\"offset\":" offset ",\"bytes\":" bytes \
 	",\"xxh3\":\"00000000000000aa\"}"
 
-static void test_later_keys_do_no_harm(void **state)
+TEST(test_later_keys_do_no_harm)
 {
 	static const char *const good[] = {
 		"{\"manifest\":\"reshardfs\",\"version\":1,\"new\":[1]," HEAD_REST,
@@ -125,7 +119,6 @@ static void test_later_keys_do_no_harm(void **state)
 	};
 	struct rsh_manifest_line out;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
 		assert_int_equal(rsh_manifest_parse(good[i], strlen(good[i]),
 						    "m", 1, &out, NULL), 0);
@@ -133,7 +126,7 @@ static void test_later_keys_do_no_harm(void **state)
 	}
 }
 
-static void test_bad_lines(void **state)
+TEST(test_bad_lines)
 {
 	static const struct {
 		const char *text, *word;
@@ -170,7 +163,6 @@ static void test_bad_lines(void **state)
 		{ "{\"file\":\"a\",\"file\":\"b\"}", "not JSON", EBADMSG },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_manifest_line out;
@@ -185,24 +177,22 @@ static void test_bad_lines(void **state)
 	}
 }
 
-static void test_long_lines(void **state)
+TEST(test_long_lines)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_manifest_line out;
 
-	(void)state;
 	assert_int_equal(rsh_manifest_parse("", RSH_MANIFEST_LINE_MAX + 1,
 					    "m.jsonl", 9, &out, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "longer than lines of a manifest are"));
 }
 
-static void test_paths_stay_in_the_tree(void **state)
+TEST(test_paths_stay_in_the_tree)
 {
 	static const char *const bad[] = { "", "/a", "a/", "a//b", ".", "..",
 					   "../a", "a/../b", "a/..", "./a" };
 	char text[256];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_manifest_line out;
@@ -214,19 +204,4 @@ static void test_paths_stay_in_the_tree(void **state)
 						    &out, &err), -EBADMSG);
 		assert_non_null(strstr(err.text, "below the tree"));
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_head),
-		cmocka_unit_test(test_source_and_end),
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_later_keys_do_no_harm),
-		cmocka_unit_test(test_bad_lines),
-		cmocka_unit_test(test_long_lines),
-		cmocka_unit_test(test_paths_stay_in_the_tree),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

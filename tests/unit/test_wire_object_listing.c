@@ -4,16 +4,13 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/wire/aws_keys.h"
 #include "rsh/wire/object_listing.h"
+#include "tests.h"
 
 #define HEAD "<?xml version=\"1.0\"?>\n" \
 	"<s:ListBucketResult xmlns:s=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
@@ -44,9 +41,8 @@ static const char page[] = HEAD
 	"<EncodingType>url</EncodingType>"
 	"<NextContinuationToken>1/+=</NextContinuationToken>" TAIL;
 
-static void pages_are_read_however_they_are_cut(void **state)
+TEST(pages_are_read_however_they_are_cut)
 {
-	(void)state;
 	for (size_t cut = 0; cut < sizeof(page); cut++) {
 		struct rsh_object_listing l = { NULL };
 		struct rsh_listing_page p;
@@ -76,7 +72,7 @@ static void expect_bad(const char *text)
 	rsh_object_listing_clear(&l);
 }
 
-static void what_is_no_listing_is_refused(void **state)
+TEST(what_is_no_listing_is_refused)
 {
 	static const char *const bad[] = {
 		"", "{}", "<html></html>", "<html/>", HEAD, HEAD "</x>",
@@ -99,7 +95,6 @@ static void what_is_no_listing_is_refused(void **state)
 	};
 	char *large = malloc(8192);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		expect_bad(bad[i]);
 	snprintf(large, 8192, HEAD "<Contents><Key>%05000d</Key><Size>1</Size>"
@@ -109,7 +104,7 @@ static void what_is_no_listing_is_refused(void **state)
 }
 
 /* Version 1 of the protocol has keys for tokens. */
-static void markers_are_read(void **state)
+TEST(markers_are_read)
 {
 	static const struct {
 		const char *text, *marker;
@@ -122,7 +117,6 @@ static void markers_are_read(void **state)
 		  "a b" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_object_listing l = { NULL };
 		struct rsh_listing_page p;
@@ -134,11 +128,10 @@ static void markers_are_read(void **state)
 	}
 }
 
-static void refusals_are_read(void **state)
+TEST(refusals_are_read)
 {
 	struct rsh_listing_page p;
 
-	(void)state;
 	assert_int_equal(parse_at("<Error><Code>SlowDown</Code><Message>m"
 				  "</Message><Region>r-1</Region></Error>", 9,
 				  NULL, &p), 0);
@@ -169,7 +162,7 @@ static bool sectioned(const char *text, enum rsh_aws_section kind,
 	return rsh_aws_section(copy, strlen(copy), kind, name, note, got);
 }
 
-static void profiles_are_read(void **state)
+TEST(profiles_are_read)
 {
 	static const char text[] = "# all\n[ a ]\r\nk = v w \r\n  x = y\n"
 		"; no\nnested =\n  k = 2\n # no = 1\n\n\tl=3\n"
@@ -177,7 +170,6 @@ static void profiles_are_read(void **state)
 		"[a]\n o=1\nl=4\nno\n[c\nx=1";
 	char got[256];
 
-	(void)state;
 	assert_true(sectioned(text, RSH_AWS_CREDENTIALS, "a", got));
 	assert_string_equal(got, "k=v w;nested=;nested.k=2;nested.l=3;l=4;");
 	assert_true(sectioned(text, RSH_AWS_PROFILE, "b", got));
@@ -197,7 +189,7 @@ static bool answered(const char *text, char got[256])
 	return rsh_aws_answer(copy, strlen(copy), note, got);
 }
 
-static void answers_are_read(void **state)
+TEST(answers_are_read)
 {
 	static const char *const bad[] = {
 		"", "{", "{}x", "[]", "{\"a\"}", "{\"a\":}", "{\"a\":\"b",
@@ -205,7 +197,6 @@ static void answers_are_read(void **state)
 	};
 	char got[256];
 
-	(void)state;
 	assert_true(answered(" {\"a\" : \"b\\/c\", \"n\": 1, \"o\": {\"p\": "
 			     "[\"}\", 2]},\n\"d\":\"\"}", got));
 	assert_string_equal(got, "a=b/c;d=;");
@@ -223,13 +214,12 @@ static bool xml_answered(const char *text, char got[256])
 	return rsh_aws_xml(copy, strlen(copy), note, got);
 }
 
-static void xml_answers_are_read(void **state)
+TEST(xml_answers_are_read)
 {
 	static const char *const bad[] = { "", "{}", "x<a>b</a>", "<", "<a",
 					   "<a>b<c", "<a>b</a" };
 	char got[256];
 
-	(void)state;
 	assert_true(xml_answered(" <?xml v='1'?>\n<r x='y'><k>v</k><l/><o>\n"
 				 "<m></m><n>a&amp;b=</n ></o><p>1</q><s>2</s>"
 				 "</r>", got));
@@ -247,15 +237,5 @@ static int library_is_loaded(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pages_are_read_however_they_are_cut),
-		cmocka_unit_test(what_is_no_listing_is_refused),
-		cmocka_unit_test(markers_are_read),
-		cmocka_unit_test(refusals_are_read),
-		cmocka_unit_test(profiles_are_read),
-		cmocka_unit_test(answers_are_read),
-		cmocka_unit_test(xml_answers_are_read),
-	};
-
-	return cmocka_run_group_tests(tests, library_is_loaded, NULL);
+	return unit_run(library_is_loaded, NULL);
 }

@@ -4,27 +4,24 @@
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <zlib.h>
 
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
 #include "rsh/wire/source_map.h"
+#include "tests.h"
 
 /* ---- source maps ---- */
 
-static void test_map(void **state)
+TEST(test_map)
 {
 	const char text[] = "{\"10\": \"a/b.ckpt\", \"0\": \"/c\"}";
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_source_map *m;
 
-	(void)state;
 	assert_int_equal(rsh_source_map_parse(text, strlen(text), "m", &m,
 					      &err), 0);
 	assert_int_equal(m->n, 2);
@@ -36,7 +33,7 @@ static void test_map(void **state)
 	rsh_source_map_free(NULL);
 }
 
-static void test_bad_maps(void **state)
+TEST(test_bad_maps)
 {
 	static const struct {
 		const char *text, *word;
@@ -57,7 +54,6 @@ static void test_bad_maps(void **state)
 		{ "{\"1\": \"a\", \"7\": null}", "rank 7" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_source_map *m = NULL;
@@ -75,7 +71,7 @@ static void test_bad_maps(void **state)
 
 /* ---- group information ---- */
 
-static void test_group_info(void **state)
+TEST(test_group_info)
 {
 	/* A group "g" of ranks 0 and 1; the restore list is 300 and 4. */
 	static const uint8_t file[] = {
@@ -85,7 +81,6 @@ static void test_group_info(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t *ranks, n;
 
-	(void)state;
 	assert_int_equal(rsh_group_info_parse(file, sizeof(file), "f", &ranks,
 					      &n, &err), 0);
 	assert_int_equal(n, 2);
@@ -146,7 +141,7 @@ static int check(struct bytes *b, uint32_t crc, struct rsh_error *err)
 	return rsh_ckpt_check_crc(&src, &index, err);
 }
 
-static void test_crc(void **state)
+TEST(test_crc)
 {
 	uint8_t *data = calloc(1, CONTENT_BYTES + TRAILER_BYTES);
 	struct bytes b = { data, CONTENT_BYTES + TRAILER_BYTES, SIZE_MAX };
@@ -155,7 +150,6 @@ static void test_crc(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t crc;
 
-	(void)state;
 	assert_non_null(data);
 	for (size_t i = 0; i < CONTENT_BYTES; i++)
 		data[i] = (uint8_t)(i * 2654435761u >> 13);
@@ -176,17 +170,4 @@ static void test_crc(void **state)
 	assert_int_equal(check(&b, crc, &err), -ESTALE);
 	assert_int_equal(rsh_ckpt_check_crc(&nothing, &without, &err), 0);
 	free(data);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_map),
-		cmocka_unit_test(test_bad_maps),
-		cmocka_unit_test(test_group_info),
-		cmocka_unit_test(test_crc),
-	};
-
-	return cmocka_run_group_tests_name("wire_rank_files", tests, NULL,
-					   NULL);
 }

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rule tables and config.json as they stand in their files. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/wire/model_config.h"
 #include "rsh/wire/rule_table.h"
+#include "tests.h"
 
 #define LONG ((size_t)300000)
 
@@ -38,7 +34,7 @@ static void assert_refused_bytes(const char *text, size_t len,
 			 err.text, words);
 }
 
-static void test_table(void **state)
+TEST(test_table)
 {
 	struct rsh_rule_table *t = parse(
 		"# Model: left = right\n"
@@ -59,7 +55,6 @@ static void test_table(void **state)
 		"let = state\n");
 	const struct rsh_rule *r = &t->rules[2];
 
-	(void)state;
 	assert_string_equal(t->title, "Model: left = right");
 	assert_string_equal(t->suits[1], "B");
 	assert_int_equal(t->n_suits, 2);
@@ -85,7 +80,7 @@ static void test_table(void **state)
 	rsh_rule_table_free(t);
 }
 
-static void test_when(void **state)
+TEST(test_when)
 {
 	struct rsh_rule_table *t = parse("under x.{l} = y.{l}\n"
 					 ".a = .b\n"
@@ -99,7 +94,6 @@ static void test_when(void **state)
 					 ".add = .h\n"
 					 "when = add\n");
 
-	(void)state;
 	assert_int_equal(t->n_rules, 7);
 	assert_null(t->rules[0].when);
 	assert_string_equal(t->rules[1].when->name[0].texts[0], ".m");
@@ -114,7 +108,7 @@ static void test_when(void **state)
 	rsh_rule_table_free(t);
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
 	static const struct {
 		const char *text, *words;
@@ -221,7 +215,6 @@ static void test_refused(void **state)
 		  "more than 16 letters in one tensor" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_refused_bytes(cases[i].text, strlen(cases[i].text),
 				     cases[i].words);
@@ -243,7 +236,7 @@ static char *repeated(const char *begin, const char *again, size_t n,
 	return text;
 }
 
-static void test_endless(void **state)
+TEST(test_endless)
 {
 	static const struct {
 		const char *begin, *again, *end, *words;
@@ -263,7 +256,6 @@ static void test_endless(void **state)
 		{ "a[", "(", "] = b", "a factor" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const size_t n = LONG / strlen(cases[i].again);
 		char *text = repeated(cases[i].begin, cases[i].again, n,
@@ -274,25 +266,23 @@ static void test_endless(void **state)
 	}
 }
 
-static void test_too_large(void **state)
+TEST(test_too_large)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char *text = repeated("", "#", RSH_RULE_TABLE_MAX + 1, "");
 	struct rsh_rule_table *t;
 
-	(void)state;
 	assert_int_equal(rsh_rule_table_parse(text, RSH_RULE_TABLE_MAX + 1, "T",
 					      &t, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "at most"));
 	free(text);
 }
 
-static void test_many_lets(void **state)
+TEST(test_many_lets)
 {
 	char text[257 * 16] = "";
 	size_t at = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 257; i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at,
 				       "let x%c%c = 1\n", 'a' + i / 26, 'a' + i % 26);
@@ -301,7 +291,7 @@ static void test_many_lets(void **state)
 
 /* ---- config.json ---- */
 
-static void test_config(void **state)
+TEST(test_config)
 {
 	static const char text[] =
 		"{\"architectures\":[\"A\",\"B\"],\"n\":7,\"none\":null,"
@@ -317,7 +307,6 @@ static void test_config(void **state)
 	char word[5];
 	uint64_t n;
 
-	(void)state;
 	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
 						&err), 0);
 	assert_string_equal(rsh_model_config_path(c), "C");
@@ -350,7 +339,7 @@ static void test_config(void **state)
 	rsh_model_config_free(c);
 }
 
-static void test_config_refused(void **state)
+TEST(test_config_refused)
 {
 	static const struct {
 		const char *text, *words;
@@ -371,7 +360,6 @@ static void test_config_refused(void **state)
 	};
 	struct rsh_model_config *c;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
 		const char *text = cases[i].text;
@@ -383,7 +371,7 @@ static void test_config_refused(void **state)
 	}
 }
 
-static void test_config_quantised(void **state)
+TEST(test_config_quantised)
 {
 	static const char text[] =
 		"{\"text_config\":{\"quantization_config\":{"
@@ -394,7 +382,6 @@ static void test_config_quantised(void **state)
 	struct rsh_model_config *c;
 	const struct rsh_quantisation *q;
 
-	(void)state;
 	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
 						NULL), 0);
 	q = rsh_model_config_quantisation(c);
@@ -407,43 +394,22 @@ static void test_config_quantised(void **state)
 	rsh_model_config_free(c);
 }
 
-static void test_config_too_large(void **state)
+TEST(test_config_too_large)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_model_config *c;
 
-	(void)state;
 	assert_int_equal(rsh_model_config_parse("", RSH_MODEL_CONFIG_MAX + 1,
 						"C", &c, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, " bytes, a config.json has "));
 }
 
-static void test_config_without(void **state)
+TEST(test_config_without)
 {
 	struct rsh_model_config *c;
 
-	(void)state;
 	assert_int_equal(rsh_model_config_parse("{}", 2, "C", &c, NULL), 0);
 	assert_null(rsh_model_config_architecture(c, 0));
 	assert_null(rsh_model_config_quantisation(c));
 	rsh_model_config_free(c);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_table),
-		cmocka_unit_test(test_when),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_endless),
-		cmocka_unit_test(test_too_large),
-		cmocka_unit_test(test_many_lets),
-		cmocka_unit_test(test_config),
-		cmocka_unit_test(test_config_quantised),
-		cmocka_unit_test(test_config_refused),
-		cmocka_unit_test(test_config_too_large),
-		cmocka_unit_test(test_config_without),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void assert_header_refused(const char *header, size_t content, int code,
 
 /* ---- files that MindSpore wrote ---- */
 
-static void test_mindspore_dtypes(void **state)
+TEST(test_mindspore_dtypes)
 {
 	static const struct {
 		const char *name;
@@ -151,7 +151,6 @@ static void test_mindspore_dtypes(void **state)
 	struct buffer file = load_file("unit/data/ms_dtypes.safetensors");
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
 		assert_tensor(&s, types[i].name, types[i].dtype, DIMS(3, 5),
@@ -171,12 +170,11 @@ static void test_mindspore_dtypes(void **state)
 	buffer_free(&file);
 }
 
-static void test_mindspore_append_and_crc(void **state)
+TEST(test_mindspore_append_and_crc)
 {
 	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 4);
 	assert_int_equal(s.index->file_bytes, file.len);
@@ -193,12 +191,11 @@ static void test_mindspore_append_and_crc(void **state)
 	buffer_free(&file);
 }
 
-static void test_mindspore_remove_redundancy(void **state)
+TEST(test_mindspore_remove_redundancy)
 {
 	struct buffer file = load_file("unit/data/ms_redundancy.safetensors");
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	assert_tensor(&s, "w", RSH_DTYPE_FLOAT16, DIMS(4), 8);
 	assert_string_equal(entry_of(&s, "remove_redundancy"), "True");
@@ -215,12 +212,11 @@ static void test_mindspore_remove_redundancy(void **state)
 	buffer_free(&file);
 }
 
-static void test_mindspore_without_tensors(void **state)
+TEST(test_mindspore_without_tensors)
 {
 	struct buffer file = load_file("unit/data/ms_none.safetensors");
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 0);
 	assert_int_equal(s.meta.n_entries, 0);
@@ -232,12 +228,11 @@ static void test_mindspore_without_tensors(void **state)
 
 /* ---- files that the library wrote ---- */
 
-static void test_library_file(void **state)
+TEST(test_library_file)
 {
 	struct buffer file = load_file("unit/data/library.safetensors");
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 20);
 	assert_tensor(&s, "t.float8_e4m3fn", RSH_DTYPE_FLOAT8E4M3FN,
@@ -261,7 +256,7 @@ static void test_library_file(void **state)
 #define A_2 "\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]}"
 #define B_2 "\"b\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[2,4]}"
 
-static void test_any_order_of_the_header(void **state)
+TEST(test_any_order_of_the_header)
 {
 	static const char *const order[] = { "a", "none", "nil", "b" };
 	struct buffer b = make_file(
@@ -272,7 +267,6 @@ static void test_any_order_of_the_header(void **state)
 		4);
 	struct scanned s = scan(&b);
 
-	(void)state;
 	require(&s);
 	assert_order(&s, order, 4);
 	assert_scanned(&s, "a", &b, "\0\1", 2);
@@ -281,7 +275,7 @@ static void test_any_order_of_the_header(void **state)
 	buffer_free(&b);
 }
 
-static void test_metadata(void **state)
+TEST(test_metadata)
 {
 	struct buffer none = make_file("{" A_2 ",\"__metadata__\":null}", 2);
 	struct buffer b = make_file(
@@ -290,7 +284,6 @@ static void test_metadata(void **state)
 		4);
 	struct scanned s = scan(&none);
 
-	(void)state;
 	require(&s);
 	assert_int_equal(s.meta.n_entries, 0);
 	scanned_free(&s);
@@ -312,7 +305,7 @@ static void test_metadata(void **state)
 }
 
 /* An entry under a parameter's name means something for I8 alone. */
-static void test_int4_is_stored_as_i8(void **state)
+TEST(test_int4_is_stored_as_i8)
 {
 	struct buffer b = make_file(
 		"{\"__metadata__\":{\"a\":\"Int8\",\"u\":\"Int4\"}," A_2
@@ -320,7 +313,6 @@ static void test_int4_is_stored_as_i8(void **state)
 		4);
 	struct scanned s = scan(&b);
 
-	(void)state;
 	require(&s);
 	assert_tensor(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
 	assert_tensor(&s, "u", RSH_DTYPE_UINT8, DIMS(2), 2);
@@ -328,14 +320,13 @@ static void test_int4_is_stored_as_i8(void **state)
 	buffer_free(&b);
 }
 
-static void test_metadata_is_optional_for_the_caller(void **state)
+TEST(test_metadata_is_optional_for_the_caller)
 {
 	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
 	const struct rsh_byte_source src = buffer_source(&file);
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix = NULL;
 
-	(void)state;
 	assert_int_equal(rsh_safetensors_scan(&src, names, &ix, NULL, NULL), 0);
 	assert_int_equal(ix->n_records, 4);
 	rsh_ckpt_index_free(ix);
@@ -355,13 +346,12 @@ static int check_crc(const struct scanned *s, struct buffer *file,
 }
 
 /* No bit of MindSpore's file behind its header can change unseen. */
-static void test_crc_of_contents(void **state)
+TEST(test_crc_of_contents)
 {
 	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
 	struct scanned s = scan(&file);
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	require(&s);
 	assert_int_equal(check_crc(&s, &file, &err), 0);
 	for (size_t bit = 8 * (file.len - 29); bit < 8 * file.len; bit++) {
@@ -403,7 +393,7 @@ static int check_crc_of(const char *header, const uint8_t *content,
 	return rc;
 }
 
-static void test_crc_of_integers(void **state)
+TEST(test_crc_of_integers)
 {
 	const uint8_t content[] = { 1, 2, 9, 8, 7, 6 };
 	static const struct {
@@ -416,7 +406,6 @@ static void test_crc_of_integers(void **state)
 		{ "U64", 8, { 0, 0, 0, 0, 0, 0, 0, 0x80 } },
 	};
 
-	(void)state;
 	assert_int_equal(check_crc_of(CRC_HEADER("4170748571"), content, 6), 0);
 	assert_int_equal(check_crc_of(CRC_HEADER("4170748570"), content, 6),
 			 -EBADMSG);
@@ -435,7 +424,7 @@ static void test_crc_of_integers(void **state)
 
 /* ---- damage ---- */
 
-static void test_bad_lengths(void **state)
+TEST(test_bad_lengths)
 {
 	static const struct {
 		const char *hex;
@@ -455,7 +444,6 @@ static void test_bad_lengths(void **state)
 		{ "0a150a027363120f1207", "more than the 100000000" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct buffer b = { NULL, 0 };
 
@@ -465,7 +453,7 @@ static void test_bad_lengths(void **state)
 	}
 }
 
-static void test_bad_json(void **state)
+TEST(test_bad_json)
 {
 	static const struct {
 		const char *header;
@@ -499,7 +487,6 @@ static void test_bad_json(void **state)
 		  "32 bits" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
 		assert_header_refused(headers[i].header, 0, EBADMSG,
 				      headers[i].word);
@@ -509,7 +496,7 @@ static void test_bad_json(void **state)
 	"{\"w\":{\"dtype\":" dtype ",\"shape\":" shape \
 	",\"data_offsets\":" offsets "}}"
 
-static void test_bad_tensors(void **state)
+TEST(test_bad_tensors)
 {
 	static const struct {
 		const char *header;
@@ -566,33 +553,30 @@ static void test_bad_tensors(void **state)
 		  4, "\"c\"" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		assert_header_refused(cases[i].header, cases[i].content,
 				      EBADMSG, cases[i].word);
 }
 
 /* The sentence says where in the file. */
-static void test_offset_in_the_sentence(void **state)
+TEST(test_offset_in_the_sentence)
 {
 	static const char header[] =
 		"{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[1],"
 		"\"data_offsets\":[3,4]}}";
 	char word[64];
 
-	(void)state;
 	snprintf(word, sizeof(word), "\"c\" is damaged at offset %zu:",
 		 8 + sizeof(header) - 1 + 2);
 	assert_header_refused(header, 4, EBADMSG, word);
 }
 
-static void test_types_that_are_not_supported(void **state)
+TEST(test_types_that_are_not_supported)
 {
 	static const char *const types[] = {
 		"F6_E2M3", "F6_E3M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		char header[128], word[64];
 
@@ -605,7 +589,7 @@ static void test_types_that_are_not_supported(void **state)
 }
 
 /* Two F4 are an element of one byte; the shape in the file counts numbers. */
-static void test_f4_and_e8m0(void **state)
+TEST(test_f4_and_e8m0)
 {
 	static const char header[] =
 		"{\"p\":{\"dtype\":\"F4\",\"shape\":[2,6],\"data_offsets\":"
@@ -614,7 +598,6 @@ static void test_f4_and_e8m0(void **state)
 	struct buffer file = make_file(header, 9);
 	struct scanned s = scan(&file);
 
-	(void)state;
 	require(&s);
 	assert_tensor(&s, "p", RSH_DTYPE_FLOAT4X2, DIMS(2, 3), 6);
 	assert_tensor(&s, "s", RSH_DTYPE_FLOAT8E8M0, DIMS(3), 3);
@@ -637,9 +620,8 @@ static const char *const fixtures[] = {
 #define N_FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
 
 /* No beginning of a file is a file. */
-static void test_truncation_anywhere(void **state)
+TEST(test_truncation_anywhere)
 {
-	(void)state;
 	for (size_t i = 0; i < N_FIXTURES; i++) {
 		struct buffer file = load_file(fixtures[i]);
 
@@ -682,9 +664,8 @@ static void assert_within_file(const struct scanned *s)
 
 /* A flipped bit makes another file or a sentence, never an index that leaves
  * the file. */
-static void test_flipped_bits(void **state)
+TEST(test_flipped_bits)
 {
-	(void)state;
 	for (size_t i = 0; i < N_FIXTURES; i++) {
 		struct buffer file = load_file(fixtures[i]);
 		const int n = rounds((int)file.len * 8);
@@ -726,7 +707,7 @@ static ssize_t pread_sparse(void *ctx, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)(len - f->cut);
 }
 
-static void test_content_is_not_read(void **state)
+TEST(test_content_is_not_read)
 {
 	struct sparse f = {
 		make_file(W("\"F64\"", "[131072,1048576]", "[0,1099511627776]"),
@@ -738,7 +719,6 @@ static void test_content_is_not_read(void **state)
 	};
 	struct scanned s = scan_source(src);
 
-	(void)state;
 	require(&s);
 	assert_tensor(&s, "w", RSH_DTYPE_FLOAT64, DIMS(131072, 1048576),
 		      UINT64_C(1) << 40);
@@ -747,13 +727,12 @@ static void test_content_is_not_read(void **state)
 	buffer_free(&f.head);
 }
 
-static void test_read_errors(void **state)
+TEST(test_read_errors)
 {
 	struct sparse f = { make_file("{" A_2 "}", 2), 0, 0, false };
 	const struct rsh_byte_source src = { pread_sparse, &f, f.head.len, "" };
 	struct scanned s;
 
-	(void)state;
 	for (int reads = 0; reads < 2; reads++) {
 		f.fail_after = reads;
 		s = scan_source(src);
@@ -786,13 +765,12 @@ static struct rsh_ckpt_index *scan_with(struct rsh_names *names,
 
 /* Files of the same records at the same places share an index, whatever order
  * their headers have; names may have their numbers from another file. */
-static void test_equal_indexes(void **state)
+TEST(test_equal_indexes)
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *x, *y, *z;
 	uint32_t b = rsh_names_add(names, "b", 1);
 
-	(void)state;
 	x = scan_with(names, "{" A_2 "," B_2 "}", 4);
 	y = scan_with(names, "{" B_2 "," A_2 "}", 4);
 	z = scan_with(names, "{" A_2 "," B_2 "} ", 4);
@@ -804,34 +782,4 @@ static void test_equal_indexes(void **state)
 	rsh_ckpt_index_free(y);
 	rsh_ckpt_index_free(z);
 	rsh_names_free(names);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mindspore_dtypes),
-		cmocka_unit_test(test_mindspore_append_and_crc),
-		cmocka_unit_test(test_mindspore_remove_redundancy),
-		cmocka_unit_test(test_mindspore_without_tensors),
-		cmocka_unit_test(test_library_file),
-		cmocka_unit_test(test_any_order_of_the_header),
-		cmocka_unit_test(test_metadata),
-		cmocka_unit_test(test_int4_is_stored_as_i8),
-		cmocka_unit_test(test_metadata_is_optional_for_the_caller),
-		cmocka_unit_test(test_crc_of_contents),
-		cmocka_unit_test(test_crc_of_integers),
-		cmocka_unit_test(test_bad_lengths),
-		cmocka_unit_test(test_bad_json),
-		cmocka_unit_test(test_bad_tensors),
-		cmocka_unit_test(test_offset_in_the_sentence),
-		cmocka_unit_test(test_types_that_are_not_supported),
-		cmocka_unit_test(test_f4_and_e8m0),
-		cmocka_unit_test(test_truncation_anywhere),
-		cmocka_unit_test(test_flipped_bits),
-		cmocka_unit_test(test_content_is_not_read),
-		cmocka_unit_test(test_read_errors),
-		cmocka_unit_test(test_equal_indexes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

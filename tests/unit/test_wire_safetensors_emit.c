@@ -97,13 +97,12 @@ static void assert_emitted_again(struct buffer *header, uint64_t content,
 	tensors_free(&t);
 }
 
-static void test_headers_of_the_library(void **state)
+TEST(test_headers_of_the_library)
 {
 	struct buffer all = load_file("unit/data/library_headers.bin");
 	uint64_t seed = 0x9e3779b97f4a7c15;
 	unsigned n = 0;
 
-	(void)state;
 	print_message("# seed 0x%llx\n", (unsigned long long)seed);
 	for (size_t pos = 0; pos < all.len; n++) {
 		uint64_t content = get_u64(all.data + pos);
@@ -119,7 +118,7 @@ static void test_headers_of_the_library(void **state)
 	buffer_free(&all);
 }
 
-static void test_whole_files(void **state)
+TEST(test_whole_files)
 {
 	static const char *const files[] = {
 		"unit/data/library.safetensors",
@@ -127,7 +126,6 @@ static void test_whole_files(void **state)
 	};
 	uint64_t seed = 1;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct buffer file = load_file(files[i]);
 		uint64_t content = file.len;
@@ -158,7 +156,7 @@ static void assert_header(const struct rsh_record_shape *shapes, uint32_t n,
 	free(out);
 }
 
-static void test_metadata_is_sorted(void **state)
+TEST(test_metadata_is_sorted)
 {
 	static const struct rsh_safetensors_entry entries[] = {
 		{ "w", "Int4" },
@@ -168,7 +166,6 @@ static void test_metadata_is_sorted(void **state)
 	const struct rsh_record_shape w = { "w", 1, RSH_DTYPE_INT4,
 					    DIMS(2, 3), NULL, 6 };
 
-	(void)state;
 	assert_header(&w, 1, entries, 3,
 		      "{\"__metadata__\":{\"format\":\"ms\",\"remove_redundancy\":\"False\",\"w\":\"Int4\"},"
 		      "\"w\":{\"dtype\":\"I8\",\"shape\":[2,3],\"data_offsets\":[0,6]}}   ");
@@ -177,14 +174,13 @@ static void test_metadata_is_sorted(void **state)
 	assert_header(NULL, 0, NULL, 0, "{}      ");
 }
 
-static void test_large_numbers(void **state)
+TEST(test_large_numbers)
 {
 	const struct rsh_record_shape shapes[] = {
 		{ "a", 1, RSH_DTYPE_INT8, DIMS(INT64_MAX), NULL, INT64_MAX },
 		{ "b", 1, RSH_DTYPE_INT8, DIMS(INT64_MAX), NULL, INT64_MAX },
 	};
 
-	(void)state;
 	assert_header(shapes, 2, NULL, 0,
 		      "{\"a\":{\"dtype\":\"I8\",\"shape\":[9223372036854775807],"
 		      "\"data_offsets\":[0,9223372036854775807]},"
@@ -193,7 +189,7 @@ static void test_large_numbers(void **state)
 		      "    ");
 }
 
-static void test_order_of_types(void **state)
+TEST(test_order_of_types)
 {
 	static const enum rsh_dtype sorted[] = {
 		RSH_DTYPE_UINT64,  RSH_DTYPE_INT64,	  RSH_DTYPE_FLOAT64,
@@ -207,7 +203,6 @@ static void test_order_of_types(void **state)
 	struct rsh_record_shape shapes[N];
 	uint32_t order[N];
 
-	(void)state;
 	/* Names in the opposite order: the type comes first. */
 	for (uint32_t i = 0; i < N; i++)
 		shapes[N - 1 - i] = (struct rsh_record_shape){
@@ -220,7 +215,7 @@ static void test_order_of_types(void **state)
 }
 
 /* Bytewise: shorter first, and bytes above 0x7f last. */
-static void test_order_of_names(void **state)
+TEST(test_order_of_names)
 {
 	static const char *const sorted[] = { "A", "a", "a.b", "aa", "b", "~",
 					      "\303\251", "\360\237\230\200" };
@@ -228,7 +223,6 @@ static void test_order_of_names(void **state)
 	struct rsh_record_shape shapes[N];
 	uint32_t order[N];
 
-	(void)state;
 	/* Int4 is I8 and stands among it. */
 	for (uint32_t i = 0; i < N; i++)
 		shapes[N - 1 - i] = (struct rsh_record_shape){
@@ -260,14 +254,13 @@ static void assert_no_header(const struct rsh_record_shape *shapes, uint32_t n,
 		fail_msg("sentence \"%s\"; wanted \"%s\"", err.text, word);
 }
 
-static void test_types_without_a_name(void **state)
+TEST(test_types_without_a_name)
 {
 	static const enum rsh_dtype types[] = {
 		RSH_DTYPE_STR, RSH_DTYPE_COMPLEX128, RSH_DTYPE_HIFLOAT8,
 		RSH_DTYPE_UNKNOWN,
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		const struct rsh_record_shape shapes[] = {
 			{ "no", 2, types[i], DIMS(0), NULL, 4 },
@@ -284,7 +277,7 @@ static void test_types_without_a_name(void **state)
 	assert_string_equal(rsh_safetensors_dtype(RSH_DTYPE_INT4), "I8");
 }
 
-static void test_names_that_are_not_utf8(void **state)
+TEST(test_names_that_are_not_utf8)
 {
 	static const char *const names[] = {
 		"\377",	       "a\200",		   "\300\200", "\303",
@@ -292,7 +285,6 @@ static void test_names_that_are_not_utf8(void **state)
 		"\360\237\230", "\370\210\200\200\200",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const struct rsh_record_shape w = { names[i], strlen(names[i]),
 						    RSH_DTYPE_INT8, DIMS(1),
@@ -306,16 +298,15 @@ static void test_names_that_are_not_utf8(void **state)
 	}
 }
 
-static void test_name_of_the_metadata(void **state)
+TEST(test_name_of_the_metadata)
 {
 	const struct rsh_record_shape w = { "__metadata__", 12, RSH_DTYPE_INT8,
 					    DIMS(1), NULL, 1 };
 
-	(void)state;
 	assert_no_header(&w, 1, NULL, 0, EINVAL, "__metadata__");
 }
 
-static void test_too_large(void **state)
+TEST(test_too_large)
 {
 	static const size_t name_len = 100000000;
 	char *name = malloc(name_len);
@@ -326,28 +317,9 @@ static void test_too_large(void **state)
 	const struct rsh_record_shape w = { name, name_len, RSH_DTYPE_INT8,
 					    DIMS(1), NULL, 1 };
 
-	(void)state;
 	assert_non_null(name);
 	memset(name, 'n', name_len);
 	assert_no_header(shapes, 2, NULL, 0, EFBIG, "2^64");
 	assert_no_header(&w, 1, NULL, 0, EFBIG, "readers take 100000000");
 	free(name);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_headers_of_the_library),
-		cmocka_unit_test(test_whole_files),
-		cmocka_unit_test(test_metadata_is_sorted),
-		cmocka_unit_test(test_large_numbers),
-		cmocka_unit_test(test_order_of_types),
-		cmocka_unit_test(test_order_of_names),
-		cmocka_unit_test(test_types_without_a_name),
-		cmocka_unit_test(test_names_that_are_not_utf8),
-		cmocka_unit_test(test_name_of_the_metadata),
-		cmocka_unit_test(test_too_large),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

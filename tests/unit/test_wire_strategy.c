@@ -99,7 +99,7 @@ static void assert_layout(const struct rsh_strategy_file *f, const char *name,
 
 /* ---- genuine files ---- */
 
-static void test_genuine_files(void **state)
+TEST(test_genuine_files)
 {
 	static const struct {
 		const char *name;
@@ -118,7 +118,6 @@ static void test_genuine_files(void **state)
 		{ "pp4mp2/strategy_stage_3.ckpt", 64, 3 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct rsh_strategy_file *f;
 		char path[256];
@@ -134,12 +133,11 @@ static void test_genuine_files(void **state)
 	}
 }
 
-static void test_genuine_layouts(void **state)
+TEST(test_genuine_layouts)
 {
 	struct rsh_strategy_file *f =
 		parse_file("data/strategies/dp2mp4_layout_opt/strategy_stage_0.ckpt");
 
-	(void)state;
 	assert_layout(f, "blocks.0.up.weight", "[2,2,2] (1,0)() opt 4/-1");
 	assert_true(find_item(f, "blocks.0.up.weight")->nested);
 	assert_layout(f, "adam_v.blocks.3.down.weight",
@@ -165,14 +163,13 @@ static void test_genuine_layouts(void **state)
 }
 
 /* The two forms in which one plan was saved say the same. */
-static void test_forms_agree(void **state)
+TEST(test_forms_agree)
 {
 	struct rsh_strategy_file *pb =
 		parse_file("data/strategies/dp2mp4/strategy_stage_0.ckpt");
 	struct rsh_strategy_file *json =
 		parse_file("data/strategies/dp2mp4_json/strategy_stage_0.json");
 
-	(void)state;
 	assert_int_equal(pb->n_items, json->n_items);
 	for (uint32_t i = 0; i < pb->n_items; i++) {
 		const struct rsh_strategy_item *a = &pb->items[i];
@@ -191,7 +188,7 @@ static void test_forms_agree(void **state)
 #define ITEM(name, body) "\"" name "\":{" body "}"
 #define LAYOUTS(items) "{\"parallel_layout_item\":{" items "}}"
 
-static void test_json_order_and_repetition(void **state)
+TEST(test_json_order_and_repetition)
 {
 	struct rsh_strategy_file *f = parse_json(LAYOUTS(
 		ITEM("z", "\"dev_matrix\":[2],\"tensor_map\":[0]") ","
@@ -199,7 +196,6 @@ static void test_json_order_and_repetition(void **state)
 		ITEM("m", "\"dev_matrix\":[4],\"tensor_map\":[]") ","
 		ITEM("z", "\"dev_matrix\":[5,2],\"tensor_map\":[1]")));
 
-	(void)state;
 	assert_int_equal(f->n_items, 3);
 	assert_string_equal(f->items[0].name, "z");
 	assert_string_equal(f->items[1].name, "a");
@@ -212,7 +208,7 @@ static void test_json_order_and_repetition(void **state)
 	rsh_strategy_file_free(f);
 }
 
-static void test_json_stage(void **state)
+TEST(test_json_stage)
 {
 	struct rsh_strategy_file *f = parse_json(
 		"{\"parallel_strategy_item\":{\"n1\":{\"stage\":3},"
@@ -221,28 +217,25 @@ static void test_json_stage(void **state)
 			    "\"opt_weight_shard_step\":2,"
 			    "\"opt_weight_shard_size\":-1") "}}");
 
-	(void)state;
 	assert_true(f->has_stage);
 	assert_int_equal(f->first_stage, 3);
 	assert_layout(f, "3-w", "[2] (0) opt 2/-1");
 	rsh_strategy_file_free(f);
 }
 
-static void test_json_nested_map(void **state)
+TEST(test_json_nested_map)
 {
 	struct rsh_strategy_file *f = parse_json(LAYOUTS(
 		ITEM("w", "\"dev_matrix\":[2,2,2],"
 			  "\"tensor_map\":[[2,0],[-1],1]")));
 
-	(void)state;
 	assert_layout(f, "w", "[2,2,2] (2,0)()(1) opt 0/0");
 	assert_true(f->items[0].nested);
 	rsh_strategy_file_free(f);
 }
 
-static void test_json_refused(void **state)
+TEST(test_json_refused)
 {
-	(void)state;
 	assert_json_refused("{", "not JSON");
 	assert_json_refused("[]", "not an object");
 	assert_json_refused("{}", "holds no parameter layout");
@@ -294,13 +287,12 @@ static void assert_values_refused(const char *mesh, const char *map,
 	assert_json_refused(text, "\"net.w\"");
 }
 
-static void test_values_refused(void **state)
+TEST(test_values_refused)
 {
 	static const char forty[] =
 		"[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
 		"1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]";
 
-	(void)state;
 	assert_values_refused("[]", "[]", "no device matrix");
 	assert_values_refused("[2,0]", "[0]", "size 0 in the device matrix");
 	assert_values_refused("[-2]", "[0]", "size -2 in the device matrix");
@@ -366,13 +358,12 @@ static struct buffer packed_item(uint32_t *mesh, size_t n_mesh, size_t n_maps,
 	return b;
 }
 
-static void test_protobuf_item(void **state)
+TEST(test_protobuf_item)
 {
 	uint32_t mesh[] = { 4, 2 };
 	struct buffer b = packed_item(mesh, 2, 1, -1);
 	struct rsh_strategy_file *f = parse(&b, "s.ckpt");
 
-	(void)state;
 	assert_layout(f, "w", "[4,2] (0) opt 0/-1");
 	assert_false(f->items[0].nested);
 	assert_false(f->has_stage);
@@ -389,14 +380,13 @@ static void test_protobuf_item(void **state)
 	buffer_free(&b);
 }
 
-static void test_protobuf_repetition(void **state)
+TEST(test_protobuf_repetition)
 {
 	uint32_t early[] = { 8 }, late[] = { 4, 2 };
 	struct buffer b = packed_item(early, 1, 1, 0);
 	struct buffer more = packed_item(late, 2, 1, -1);
 	struct rsh_strategy_file *f;
 
-	(void)state;
 	/* Two messages one behind the other are one, of both's items. */
 	append_hex(&b, "1a0e 0a0178 1209 0a020803 12030a0100");
 	buffer_append(&b, more.data, more.len);
@@ -416,12 +406,11 @@ static void assert_packed_refused(struct buffer b, const char *word)
 	buffer_free(&b);
 }
 
-static void test_protobuf_refused(void **state)
+TEST(test_protobuf_refused)
 {
 	uint32_t mesh[] = { 2 }, none[] = { 0 };
 	struct buffer b = { NULL, 0 };
 
-	(void)state;
 	assert_refused("", 0, "s.ckpt", "empty");
 	assert_packed_refused(packed_item(NULL, 0, 1, 0), "no device matrix");
 	assert_packed_refused(packed_item(none, 1, 1, 0), "size 0");
@@ -437,7 +426,7 @@ static void test_protobuf_refused(void **state)
 }
 
 /* A table that is split manually, in both forms. */
-static void test_rows(void **state)
+TEST(test_rows)
 {
 	static const uint8_t pb[] = {
 		0x1a, 30, 0x0a, 1, 'w', 0x12, 25,
@@ -450,7 +439,6 @@ static void test_rows(void **state)
 	struct rsh_strategy_file *files[2];
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	(void)state;
 	files[0] = parse_json(LAYOUTS(ITEM("w", "\"dev_matrix\":[2],"
 		"\"tensor_map\":[0],\"param_split_shape\":[3,261],"
 		"\"indices_offset\":[0,3]")));
@@ -473,11 +461,10 @@ static void test_rows(void **state)
 		"is not a list of integers");
 }
 
-static void test_checkpoint_given(void **state)
+TEST(test_checkpoint_given)
 {
 	struct buffer b = load_file("unit/data/append_crc.ckpt");
 
-	(void)state;
 	assert_refused(b.data, b.len, "rank_0/net.ckpt", "this is a checkpoint");
 	assert_refused(b.data, b.len, "net.json", "this is a checkpoint");
 	buffer_free(&b);
@@ -518,7 +505,7 @@ static void damage_everywhere(struct buffer *file, const char *path)
 	}
 }
 
-static void test_damage(void **state)
+TEST(test_damage)
 {
 	static const char json[] =
 		"{\"parallel_layout_item\":{"
@@ -528,32 +515,9 @@ static void test_damage(void **state)
 	struct buffer b =
 		load_file("data/strategies/fault_recover_8/strategy_stage_0.ckpt");
 
-	(void)state;
 	damage_everywhere(&b, "s.ckpt");
 	buffer_free(&b);
 	buffer_append(&b, json, sizeof(json) - 1);
 	damage_everywhere(&b, "s.json");
 	buffer_free(&b);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_genuine_files),
-		cmocka_unit_test(test_genuine_layouts),
-		cmocka_unit_test(test_forms_agree),
-		cmocka_unit_test(test_json_order_and_repetition),
-		cmocka_unit_test(test_json_stage),
-		cmocka_unit_test(test_json_nested_map),
-		cmocka_unit_test(test_json_refused),
-		cmocka_unit_test(test_values_refused),
-		cmocka_unit_test(test_protobuf_item),
-		cmocka_unit_test(test_protobuf_repetition),
-		cmocka_unit_test(test_protobuf_refused),
-		cmocka_unit_test(test_rows),
-		cmocka_unit_test(test_checkpoint_given),
-		cmocka_unit_test(test_damage),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static uint32_t assert_stage(const struct rsh_strategy_file *merged,
 #define SET(name, stage, suffix) \
 	"data/strategies/" name "/strategy_stage_" stage suffix
 
-static void test_join(void **state)
+TEST(test_join)
 {
 	/* The order in which they are given does not matter. */
 	const char *names[] = { SET("pp3mp8", "2", ".ckpt"),
@@ -104,7 +104,6 @@ static void test_join(void **state)
 	struct rsh_strategy_file *f = join(names, 3, false);
 	uint32_t at = assert_stage(f, 0, names[1], 0);
 
-	(void)state;
 	assert_true(f->has_stage);
 	assert_int_equal(f->first_stage, 0);
 	at = assert_stage(f, at, names[2], 1);
@@ -114,21 +113,20 @@ static void test_join(void **state)
 	rsh_strategy_file_free(f);
 }
 
-static void test_join_json(void **state)
+TEST(test_join_json)
 {
 	const char *names[] = { SET("pp2dp2mp2_json", "1", ".json"),
 				SET("pp2dp2mp2_json", "0", ".json") };
 	struct rsh_strategy_file *f = join(names, 2, true);
 	uint32_t at = assert_stage(f, 0, names[1], 0);
 
-	(void)state;
 	at = assert_stage(f, at, names[0], 1);
 	assert_int_equal(at, f->n_items);
 	rsh_strategy_file_free(f);
 }
 
 /* The same stage twice: the first file given counts. */
-static void test_join_repeated_stage(void **state)
+TEST(test_join_repeated_stage)
 {
 	const char *names[] = { SET("pp2mp4", "0", ".ckpt"),
 				SET("pp2dp2mp2", "0", ".ckpt"),
@@ -136,14 +134,13 @@ static void test_join_repeated_stage(void **state)
 	struct rsh_strategy_file *f = join(names, 3, false);
 	uint32_t at = assert_stage(f, 0, names[0], 0);
 
-	(void)state;
 	at = assert_stage(f, at, names[2], 1);
 	assert_int_equal(at, f->n_items);
 	rsh_strategy_file_free(f);
 }
 
 /* The very bytes of Python's json.dump. */
-static void test_join_json_bytes(void **state)
+TEST(test_join_json_bytes)
 {
 	static const char one[] =
 		"{\"parallel_strategy_item\":{\"A\":{\"stage\":1,"
@@ -159,7 +156,6 @@ static void test_join_json_bytes(void **state)
 	void *out = NULL;
 	size_t len = 0;
 
-	(void)state;
 	assert_int_equal(rsh_strategy_join(&file, 1, true, &out, &len, &err),
 			 0);
 	assert_int_equal(len, strlen(want));
@@ -182,9 +178,8 @@ static void assert_join_refused(const char *text, bool json, const char *word)
 	assert_null(out);
 }
 
-static void test_join_refused(void **state)
+TEST(test_join_refused)
 {
-	(void)state;
 	assert_join_refused("{", true, "not JSON");
 	assert_join_refused("[1]", true, "not a strategy file");
 	assert_join_refused("{}", true, "cannot be merged");
@@ -227,7 +222,7 @@ static struct rsh_strategy_file *emit(const struct rsh_staged_item *items,
 	return f;
 }
 
-static void test_emit(void **state)
+TEST(test_emit)
 {
 	const struct rsh_staged_item items[] = {
 		{ 0, true, ITEM("flat", flat, false, 2, -1) },
@@ -236,7 +231,6 @@ static void test_emit(void **state)
 	};
 	struct rsh_strategy_file *f = emit(items, 3, 1, false);
 
-	(void)state;
 	assert_true(f->has_stage);
 	assert_int_equal(f->n_ops, 3);
 	assert_string_equal(f->ops[0].name, "Parameter_flat");
@@ -249,14 +243,13 @@ static void test_emit(void **state)
 	rsh_strategy_file_free(f);
 }
 
-static void test_emit_stages(void **state)
+TEST(test_emit_stages)
 {
 	const struct rsh_staged_item items[] = {
 		{ 0, true, ITEM("a", flat, false, 0, 0) },
 		{ 1, false, ITEM("a", flat, false, 2, 4) },
 	};
 
-	(void)state;
 	for (int json = 0; json < 2; json++) {
 		struct rsh_strategy_file *f = emit(items, 2, 2, json);
 
@@ -268,7 +261,7 @@ static void test_emit_stages(void **state)
 	}
 }
 
-static void test_emit_json(void **state)
+TEST(test_emit_json)
 {
 	struct rsh_staged_item item = { 0, true, ITEM("a", flat, false, 2, -1) };
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -276,7 +269,6 @@ static void test_emit_json(void **state)
 	void *out = NULL;
 	size_t len;
 
-	(void)state;
 	item.item.n_shape = 2;
 	item.item.shape = shape;
 	f = emit(&item, 1, 1, true);
@@ -298,7 +290,7 @@ static void count(void *ctx, const char *sentence)
 	++*(unsigned *)ctx;
 }
 
-static void test_parse_all(void **state)
+TEST(test_parse_all)
 {
 	static const char text[] =
 		"{\"parallel_layout_item\":{"
@@ -309,7 +301,6 @@ static void test_parse_all(void **state)
 	struct rsh_strategy_file *f = NULL;
 	unsigned n = 0;
 
-	(void)state;
 	assert_int_equal(rsh_strategy_parse_all(&(struct rsh_memory){
 			text, strlen(text) }, "s.json", count, &n, &f, &err), 0);
 	assert_int_equal(n, 2);
@@ -319,13 +310,12 @@ static void test_parse_all(void **state)
 }
 
 /* Which operators were given by numbers and which by Layout objects. */
-static void test_ops(void **state)
+TEST(test_ops)
 {
 	struct rsh_strategy_file *f =
 		parse_file(SET("dp2mp4_layout", "0", ".ckpt"));
 	unsigned tuples = 0, up = 0;
 
-	(void)state;
 	assert_int_equal(f->n_ops, 53);
 	for (uint32_t i = 0; i < f->n_ops; i++) {
 		tuples += f->ops[i].tuples;
@@ -337,22 +327,4 @@ static void test_ops(void **state)
 	assert_int_equal(up, 4);
 	assert_int_equal(tuples, 53 - 8);
 	rsh_strategy_file_free(f);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_join),
-		cmocka_unit_test(test_join_json),
-		cmocka_unit_test(test_join_repeated_stage),
-		cmocka_unit_test(test_join_json_bytes),
-		cmocka_unit_test(test_join_refused),
-		cmocka_unit_test(test_emit),
-		cmocka_unit_test(test_emit_stages),
-		cmocka_unit_test(test_emit_json),
-		cmocka_unit_test(test_parse_all),
-		cmocka_unit_test(test_ops),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,12 +54,11 @@ static void assert_refused(const char *text, const char *word)
 
 /* ---- reading ---- */
 
-static void test_hugging_face(void **state)
+TEST(test_hugging_face)
 {
 	struct rsh_weight_map map =
 		parse_file("unit/data/model.safetensors.index.json");
 
-	(void)state;
 	assert_int_equal(map.n_weights, 8);
 	assert_int_equal(map.n_files, 3);
 	assert_true(map.has_total_size);
@@ -78,11 +77,10 @@ static void test_hugging_face(void **state)
 	assert_null(map.files);
 }
 
-static void test_mindspore(void **state)
+TEST(test_mindspore)
 {
 	struct rsh_weight_map map = parse_file("unit/data/param_name_map.json");
 
-	(void)state;
 	assert_int_equal(map.n_weights, 4);
 	assert_int_equal(map.n_files, 1);
 	assert_int_equal(map.total_size, 4 * 48 * 4);
@@ -92,13 +90,12 @@ static void test_mindspore(void **state)
 }
 
 /* MindSpore 2.5 */
-static void test_flat(void **state)
+TEST(test_flat)
 {
 	struct rsh_weight_map map =
 		parse("{\"b\": \"part1.safetensors\", \"metadata\": \"p\","
 		      " \"weight_map\": \"part1.safetensors\"}");
 
-	(void)state;
 	assert_int_equal(map.n_weights, 3);
 	assert_int_equal(map.n_files, 2);
 	assert_false(map.has_total_size);
@@ -108,7 +105,7 @@ static void test_flat(void **state)
 	rsh_weight_map_clear(&map);
 }
 
-static void test_total_size_is_optional(void **state)
+TEST(test_total_size_is_optional)
 {
 	static const char *const metadata[] = {
 		"", "\"metadata\":{},", "\"metadata\":null,",
@@ -116,7 +113,6 @@ static void test_total_size_is_optional(void **state)
 		"\"metadata\":{\"total_size\":-1},",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(metadata) / sizeof(metadata[0]); i++) {
 		struct rsh_weight_map map;
 		char text[128];
@@ -130,12 +126,11 @@ static void test_total_size_is_optional(void **state)
 	}
 }
 
-static void test_names_of_files(void **state)
+TEST(test_names_of_files)
 {
 	struct rsh_weight_map map =
 		parse("{\"a\":\"..b\",\"b\":\"a b\\\\\",\"c\":\"...\"}");
 
-	(void)state;
 	assert_weight(&map, 0, "a", "..b");
 	assert_weight(&map, 1, "b", "a b\\");
 	assert_weight(&map, 2, "c", "...");
@@ -163,9 +158,8 @@ static void test_names_of_files(void **state)
 	assert_refused("{\"weight_map\":{\"v\":\"f\",\"w\":\"/b\"}}", "\"w\"");
 }
 
-static void test_other_json(void **state)
+TEST(test_other_json)
 {
-	(void)state;
 	assert_refused("", "not JSON");
 	assert_refused("{\"a\":\"b\"", "line 1");
 	assert_refused("[]", "not an object");
@@ -180,12 +174,11 @@ static void test_other_json(void **state)
 }
 
 /* No beginning of a map is a map. */
-static void test_truncation_anywhere(void **state)
+TEST(test_truncation_anywhere)
 {
 	struct buffer b =
 		load_file("unit/data/model.safetensors.index.json");
 
-	(void)state;
 	/* The last byte is the newline after it. */
 	for (size_t len = 0; len < b.len - 1; len++) {
 		struct rsh_weight_map map;
@@ -213,13 +206,12 @@ static void assert_format(const struct rsh_weight_map *map, const void *wanted,
 }
 
 /* As transformers wrote it, from the weights in another order. */
-static void test_format_as_hugging_face(void **state)
+TEST(test_format_as_hugging_face)
 {
 	struct buffer b = load_file("unit/data/model.safetensors.index.json");
 	struct rsh_weight_map map, turned;
 	struct rsh_weight weights[8];
 
-	(void)state;
 	map = parse_file("unit/data/model.safetensors.index.json");
 	for (uint32_t i = 0; i < 8; i++)
 		weights[7 - i] = map.weights[i];
@@ -230,7 +222,7 @@ static void test_format_as_hugging_face(void **state)
 	buffer_free(&b);
 }
 
-static void test_format_of_little(void **state)
+TEST(test_format_of_little)
 {
 	static const char none[] =
 		"{\n  \"metadata\": {},\n  \"weight_map\": {}\n}\n";
@@ -245,12 +237,11 @@ static void test_format_of_little(void **state)
 		.has_total_size = true,
 	};
 
-	(void)state;
 	assert_format(&empty, none, sizeof(none) - 1);
 	assert_format(&map, one, sizeof(one) - 1);
 }
 
-static void test_format_refuses(void **state)
+TEST(test_format_refuses)
 {
 	static const char *const files[] = { "f", "\377" };
 	static const struct rsh_weight weights[] = { { "a", 0 },
@@ -262,7 +253,6 @@ static void test_format_refuses(void **state)
 	char *out = NULL;
 	size_t len;
 
-	(void)state;
 	map.weights = &weights[1];
 	assert_int_equal(rsh_weight_map_format(&map, &out, &len, &err),
 			 -EINVAL);
@@ -272,22 +262,4 @@ static void test_format_refuses(void **state)
 			 -EINVAL);
 	assert_non_null(strstr(err.text, "file name"));
 	assert_null(out);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hugging_face),
-		cmocka_unit_test(test_mindspore),
-		cmocka_unit_test(test_flat),
-		cmocka_unit_test(test_total_size_is_optional),
-		cmocka_unit_test(test_names_of_files),
-		cmocka_unit_test(test_other_json),
-		cmocka_unit_test(test_truncation_anywhere),
-		cmocka_unit_test(test_format_as_hugging_face),
-		cmocka_unit_test(test_format_of_little),
-		cmocka_unit_test(test_format_refuses),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

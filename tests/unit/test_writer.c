@@ -315,9 +315,8 @@ static uint64_t check_show(void)
 	return w.s.checked;
 }
 
-static void every_byte_is_in_its_place(void **unused)
+TEST(every_byte_is_in_its_place)
 {
-	(void)unused;
 	scene_cases(check_show);
 }
 
@@ -411,11 +410,10 @@ static const struct rsh_box halves[] = {
 	BOX2(0, 0, 4, 4), BOX2(4, 0, 4, 2), BOX2(4, 2, 4, 2)
 };
 
-static void elements_in_no_chunk_are_told(void **state)
+TEST(elements_in_no_chunk_are_told)
 {
 	struct fixed f = fixed_new(NULL);
 
-	(void)state;
 	fixed_offer(&f, "w", halves, 2, 2);
 	fixed_refused(&f, -ENOENT, "parameter w: elements [4:8,2:4] are in no "
 		      "chunk, but rank 0 needs them; --allow-missing shows "
@@ -425,7 +423,7 @@ static void elements_in_no_chunk_are_told(void **state)
 }
 
 /* Every other row is shown, and no more is missed. */
-static void elements_between_those_shown_are_not_told(void **state)
+TEST(elements_between_those_shown_are_not_told)
 {
 	static const uint64_t zero[2], dims[] = { 4, 4 };
 	static const struct rsh_factor factors[] = { { 4, 1, 2, 0, 0 },
@@ -435,7 +433,6 @@ static void elements_between_those_shown_are_not_told(void **state)
 	};
 	struct fixed f = fixed_new(NULL);
 
-	(void)state;
 	fixed_offer(&f, "w", halves, 2, 2);
 	f.offers[0].dims = dims;
 	f.offers[0].n_parts = 0;
@@ -448,11 +445,10 @@ static void elements_between_those_shown_are_not_told(void **state)
 			    "which are in no chunk\n");
 }
 
-static void lost_chunks_are_told(void **state)
+TEST(lost_chunks_are_told)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]"));
 
-	(void)state;
 	f.o.allow_missing = true;
 	fixed_offer(&f, "w", halves, 3, 1);
 	assert_int_equal(fixed_plan(&f), 0);
@@ -467,11 +463,10 @@ static void lost_chunks_are_told(void **state)
 	job_free(f.j);
 }
 
-static void layouts_that_do_not_fit_are_refused(void **state)
+TEST(layouts_that_do_not_fit_are_refused)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[3]", "[0,-1]"));
 
-	(void)state;
 	fixed_whole(&f, "w");
 	fixed_refused(&f, -EINVAL, "parameter w of shape [8,4] cannot be cut "
 		      "as mesh [3] map [0,-1] (dst.json): dimension 0 of size "
@@ -483,11 +478,10 @@ static void layouts_that_do_not_fit_are_refused(void **state)
 		      "dimensions, the tensor has 2");
 }
 
-static void what_is_not_listed_may_be_an_error(void **state)
+TEST(what_is_not_listed_may_be_an_error)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]"));
 
-	(void)state;
 	f.o.unlisted = RSH_UNLISTED_ERROR;
 	fixed_whole(&f, "w");
 	fixed_whole(&f, "v");
@@ -498,13 +492,12 @@ static void what_is_not_listed_may_be_an_error(void **state)
 		      "is listed by dst.json");
 }
 
-static void what_the_source_lacks_is_noted(void **state)
+TEST(what_the_source_lacks_is_noted)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]") ","
 				   LAYOUT("m", "[2]", "[0,-1]") ","
 				   LAYOUT("v", "[2]", "[0,-1]"));
 
-	(void)state;
 	fixed_whole(&f, "w");
 	assert_int_equal(fixed_plan(&f), 0);
 	assert_string_equal(rsh_plan_note(f.j->c, 0), "2 parameters that "
@@ -515,12 +508,11 @@ static void what_the_source_lacks_is_noted(void **state)
 }
 
 /* Files by kind have no gradients, whatever the strategy lists. */
-static void gradients_are_not_missed(void **state)
+TEST(gradients_are_not_missed)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]") ","
 				   LAYOUT("accu_grads.w", "[2]", "[0,-1]"));
 
-	(void)state;
 	f.o.division = RSH_DIVIDE_KINDS;
 	fixed_whole(&f, "w");
 	assert_int_equal(fixed_plan(&f), 0);
@@ -541,11 +533,10 @@ static bool want_none(void *ctx, const char *name)
 	return false;
 }
 
-static void names_are_asked_for(void **state)
+TEST(names_are_asked_for)
 {
 	struct fixed f = fixed_new(NULL);
 
-	(void)state;
 	f.o.rename = rename_to_w;
 	fixed_whole(&f, "w");
 	fixed_whole(&f, "v");
@@ -558,11 +549,10 @@ static void names_are_asked_for(void **state)
 }
 
 /* Weights are cast, an optimizer's state is not. */
-static void weights_alone_are_cast(void **state)
+TEST(weights_alone_are_cast)
 {
 	struct fixed f = fixed_new(NULL);
 
-	(void)state;
 	f.o.cast = RSH_DTYPE_FLOAT32;
 	f.o.framing = &rsh_ckpt_framing;
 	fixed_whole(&f, "w");
@@ -575,9 +565,8 @@ static void weights_alone_are_cast(void **state)
 }
 
 /* A quantised weight becomes the type that was asked for, or that of a cast. */
-static void scaled_weights_have_the_wanted_type(void **state)
+TEST(scaled_weights_have_the_wanted_type)
 {
-	(void)state;
 	for (int cast = 0; cast < 3; cast++) {
 		struct fixed f = fixed_new(NULL);
 		struct rsh_quantised q = {
@@ -602,11 +591,10 @@ static void scaled_weights_have_the_wanted_type(void **state)
 	}
 }
 
-static void types_that_the_format_lacks_are_refused(void **state)
+TEST(types_that_the_format_lacks_are_refused)
 {
 	struct fixed f = fixed_new(NULL);
 
-	(void)state;
 	fixed_whole(&f, "w");
 	f.cat->tensors[0]->dtype = RSH_DTYPE_HIFLOAT8;
 	f.offers[0].dtype = RSH_DTYPE_HIFLOAT8;
@@ -615,14 +603,13 @@ static void types_that_the_format_lacks_are_refused(void **state)
 }
 
 /* Both ranks hold the same; "a" is not there and takes its turn. */
-static void redundancy_is_dealt_out(void **state)
+TEST(redundancy_is_dealt_out)
 {
 	struct fixed f = fixed_new(LAYOUT("d", "[2]", "[-1,-1]") ","
 				   LAYOUT("c", "[2]", "[-1,-1]") ","
 				   LAYOUT("a", "[2]", "[-1,-1]") ","
 				   LAYOUT("b", "[2]", "[-1,-1]"));
 
-	(void)state;
 	f.o.framing = &rsh_ckpt_framing;
 	f.o.remove_redundancy = true;
 	fixed_whole(&f, "d");
@@ -634,25 +621,4 @@ static void redundancy_is_dealt_out(void **state)
 	assert_records(f.j, 1, "BFloat16:d[8,4] BFloat16:b[8,4] "
 			       "BFloat16:e[8,4]");
 	job_free(f.j);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(elements_in_no_chunk_are_told),
-		cmocka_unit_test(elements_between_those_shown_are_not_told),
-		cmocka_unit_test(lost_chunks_are_told),
-		cmocka_unit_test(layouts_that_do_not_fit_are_refused),
-		cmocka_unit_test(what_is_not_listed_may_be_an_error),
-		cmocka_unit_test(what_the_source_lacks_is_noted),
-		cmocka_unit_test(gradients_are_not_missed),
-		cmocka_unit_test(names_are_asked_for),
-		cmocka_unit_test(weights_alone_are_cast),
-		cmocka_unit_test(scaled_weights_have_the_wanted_type),
-		cmocka_unit_test(types_that_the_format_lacks_are_refused),
-		cmocka_unit_test(redundancy_is_dealt_out),
-		cmocka_unit_test(every_byte_is_in_its_place),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,19 +4,14 @@
 #ifndef WEIGHTS_SUPPORT_H
 #define WEIGHTS_SUPPORT_H
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"
+#include "tests.h"
 
 #define MODEL_LOG 8192
 

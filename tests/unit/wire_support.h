@@ -4,19 +4,14 @@
 #ifndef WIRE_SUPPORT_H
 #define WIRE_SUPPORT_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/safetensors.h"
+#include "tests.h"
 
 struct buffer {
 	uint8_t *data;

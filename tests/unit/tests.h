@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tests.h - the tests of a unit program.  Each one adds itself:
+ *
+ *	TEST(empty_file_is_refused)
+ *	{
+ *		assert_int_equal(parse("", 0), -EINVAL);
+ *	}
+ *
+ * They run in the order of the source.  main() is in the support library; a
+ * program that prepares something has its own. */
+#ifndef TESTS_H
+#define TESTS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* A test of `void **state` that setup fills and teardown frees; NULL: none. */
+#define TEST_WITH(name, setup, teardown)                                     \
+	static void name(void **state);                                      \
+	__attribute__((constructor)) static void unit_add_##name(void)       \
+	{                                                                    \
+		unit_add(#name, name, setup, teardown, NULL, __LINE__);      \
+	}                                                                    \
+	static void name(__attribute__((unused)) void **state)
+#define TEST(name) TEST_WITH(name, NULL, NULL)
+
+/* A test that runs after those of smaller lines. */
+void unit_add(const char *name, CMUnitTestFunction test,
+	      CMFixtureFunction setup, CMFixtureFunction teardown,
+	      void *initial_state, unsigned line);
+/* Runs all, between setup and teardown of the program; what main() returns. */
+int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
+
+/* For a test that finds that the machine lacks what it needs, and returns then:
+ * its line says "ok ... # SKIP why".  cmocka's skip() writes "not ok", which is
+ * a failure to whoever reads TAP. */
+#define unit_skip(why) unit_skipped(__func__, why)
+void unit_skipped(const char *name, const char *why);
+
+#endif
