@@ -6,9 +6,6 @@
 
 #include <mntent.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <time.h>
 
@@ -174,8 +171,7 @@ struct rsh_cache *cache_make(const struct rsh_cache_options *opts)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_cache *c = NULL;
 
-	if (rsh_cache_new(opts, &c, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_cache_new(opts, &c, &err), err);
 	return c;
 }
 

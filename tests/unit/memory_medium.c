@@ -3,9 +3,6 @@
 
 #include "memory_medium.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "rsh/util/clock.h"

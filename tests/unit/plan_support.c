@@ -102,8 +102,7 @@ static int try_plan(struct job *j, bool compat)
 
 static void must_plan(struct job *j, bool compat)
 {
-	if (try_plan(j, compat))
-		fail_msg("%s", j->err.text);
+	assert_good(try_plan(j, compat), j->err);
 }
 
 void job_plan(struct job *j)

@@ -117,8 +117,7 @@ static struct rsh_cut *uneven_cut(const uint64_t *dims, uint32_t n, bool gaps)
 	for (uint32_t i = n_boxes; i-- > 0;)
 		if (scene_below(3) == 0)
 			boxes[n_boxes++] = boxes[i];
-	if (rsh_cut_of_boxes(dims, n, boxes, n_boxes, &cut, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_cut_of_boxes(dims, n, boxes, n_boxes, &cut, &err), err);
 	return cut;
 }
 

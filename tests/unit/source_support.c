@@ -4,9 +4,6 @@
 
 #include "source_support.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/wire/ckpt.h"
 #include "tests.h"
 

@@ -4,11 +4,6 @@
 #ifndef STRATEGY_SUPPORT_H
 #define STRATEGY_SUPPORT_H
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"

@@ -4,12 +4,8 @@
 #include "config.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

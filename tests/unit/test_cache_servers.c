@@ -4,11 +4,7 @@
 #include "config.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <arpa/inet.h>
-#include <errno.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -211,8 +207,7 @@ static void key_of(const char *dir, const char *text, struct rsh_value_key *key)
 
 	tree_write(dir, "key", text, strlen(text));
 	snprintf(path, sizeof(path), "%s/key", dir);
-	if (rsh_value_key_read(path, key, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_value_key_read(path, key, &err), err);
 }
 
 TEST(values)

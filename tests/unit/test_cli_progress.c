@@ -2,10 +2,6 @@
 /* unit/test_cli_progress.c - how far a long command has come, as text. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "app/cli/commands.h"
 #include "tests.h"
 

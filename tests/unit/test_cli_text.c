@@ -2,11 +2,6 @@
 /* unit/test_cli_text.c - text for people. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/app/printer.h"
 #include "tests.h"
 

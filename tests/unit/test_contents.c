@@ -6,10 +6,6 @@
  * says by which layout it cuts and what it does otherwise. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <utime.h>
 

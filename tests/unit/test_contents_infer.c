@@ -2,11 +2,6 @@
 /* unit/test_contents_infer.c - which ranks hold the same, by contents alone. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/strategy/partition.h"
 #include "rsh/contents/infer.h"
 #include "rsh/source/source.h"

@@ -7,9 +7,6 @@
  * made by make_intact.py. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include "formats/ckpt/ckpt_i.h"
 #include "formats/tensorflow/index_i.h"
 #include "rsh/formats/torch.h"

@@ -2,9 +2,7 @@
 /* metadata.json of Checkpoint 2.0 as it is written for files that are shown. */
 #include "wire_support.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "formats/checkpoint2/steps_i.h"
 #include "formats/checkpoint2/text_i.h"
@@ -58,8 +56,7 @@ static char *emitted(const struct rsh_ckpt2_tensor *tensors, uint32_t n,
 	struct rsh_ckpt2_text *t;
 	char *text;
 
-	if (rsh_ckpt2_text_new(&tree, &t, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_ckpt2_text_new(&tree, &t, &err), err);
 	text = read_all(t);
 	rsh_ckpt2_text_free(t);
 	return text;
@@ -227,8 +224,7 @@ TEST(read_again)
 	text.data = (uint8_t *)emitted(t, 2, 48, &(struct shown){ { 24 }, 1 });
 	text.len = strlen((char *)text.data);
 	src = buffer_source(&text);
-	if (rsh_ckpt2_parse(&src, &c, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_ckpt2_parse(&src, &c, &err), err);
 	assert_int_equal(c->n_params, 2);
 	assert_int_equal(c->n_ranks, 48);
 	/* Slice 0 is in the file of the next rank that has it. */

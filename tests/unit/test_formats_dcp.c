@@ -3,9 +3,6 @@
  * known of them. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include <jansson.h>
 #include <zlib.h>
 

@@ -3,9 +3,6 @@
  * pickles that nobody would write in good faith. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include "rsh/formats/dcp.h"
 #include "support.h"
 #include "wire_support.h"

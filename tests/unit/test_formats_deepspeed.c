@@ -3,11 +3,6 @@
  * boxes of a run, and what names of files say. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/deepspeed/deepspeed_i.h"
 #include "support.h"
 #include "tests.h"

@@ -3,10 +3,6 @@
  * arguments say, without files. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/megatron/megatron_i.h"
 #include "support.h"
 #include "tests.h"

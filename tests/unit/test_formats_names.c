@@ -3,9 +3,6 @@
  * two steps is newer. */
 #include "config.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "rsh/formats/formats.h"
 #include "tests.h"
 

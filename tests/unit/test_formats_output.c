@@ -3,11 +3,6 @@
  * has. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/formats/formats.h"
 #include "rsh/formats/outputs.h"
 #include "rsh/vfs/inspect.h"
@@ -189,8 +184,7 @@ TEST_WITH(another_output_is_shown, setup, teardown)
 	struct stat st;
 	uint64_t node;
 
-	if (rsh_vfs_open(&f->cfg, &v, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_vfs_open(&f->cfg, &v, &err), err);
 	assert_true(rsh_vfs_view(v, &view));
 	assert_ptr_equal(view.output, &flat);
 	rsh_vfs_file_name(v, 1, name, sizeof(name));

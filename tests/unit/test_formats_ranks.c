@@ -54,8 +54,7 @@ static int plan_job(struct job *j, const char *want)
 	size_t at = 0;
 	int rc;
 
-	if (read_job(j, &r))
-		fail_msg("%s", j->err.text);
+	assert_good(read_job(j, &r), j->err);
 	for (uint32_t i = 0; i < r.n; i++) {
 		const struct rsh_offer *o = &r.offers[i];
 		const bool is = o->dtype == RSH_DTYPE_FLOAT32;
@@ -80,8 +79,7 @@ static int plan_job(struct job *j, const char *want)
 
 static void must_offer(struct job *j, const char *want)
 {
-	if (plan_job(j, want))
-		fail_msg("%s", j->err.text);
+	assert_good(plan_job(j, want), j->err);
 }
 
 static void refused(struct job *j, int rc, const char *sentence)

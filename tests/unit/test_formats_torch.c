@@ -3,9 +3,6 @@
  * byte, and hostile ones, each of which is refused with a sentence. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include <jansson.h>
 #include <zlib.h>
 
@@ -229,8 +226,7 @@ static uint32_t check_genuine(const char *path, json_t *tensors)
 	struct rsh_torch_file *f;
 	uint32_t n_unsummed;
 
-	if (read_bytes(&b, &f, &err))
-		fail_msg("%s", err.text);
+	assert_good(read_bytes(&b, &f, &err), err);
 	check_file(f);
 	assert_int_equal(rsh_torch_file_check(&src, f, &n_unsummed, &err), 0);
 	assert_int_equal(rsh_torch_index(f, NULL, false, false, names,

@@ -2,10 +2,7 @@
 /* Tensors as torch.save() writes them: how they are cut into chunks, and the
  * archive around the elements of one, also where its numbers have 64 bits. */
 
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "rsh/util/checked.h"

@@ -3,11 +3,6 @@
  * what names of files say. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/torch_ranks/torch_ranks_i.h"
 #include "support.h"
 #include "tests.h"

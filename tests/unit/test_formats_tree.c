@@ -2,11 +2,6 @@
 /* unit/test_formats_tree.c - rows that count, and trees made from paths. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/formats/tree.h"
 #include "source_support.h"
 #include "tests.h"

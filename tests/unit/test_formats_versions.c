@@ -5,11 +5,6 @@
  * making them. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "formats/versions/versions_i.h"
 #include "support.h"
 #include "tests.h"

@@ -3,13 +3,9 @@
  * reason, by the deadline, and no secret anywhere. */
 #include "config.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -225,8 +221,7 @@ TEST(what_passes_is_survived)
 	struct fixture f;
 
 	setup(&f);
-	if (rsh_parallel_for(8, N_PASSING, one_fault, f.o, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(8, N_PASSING, one_fault, f.o, &err), err);
 	rsh_objects_stats_get(f.o, &s);
 	/* A label "gzip" and a whole object are no faults. */
 	assert_true(s.retries >= N_PASSING - 5);
@@ -291,8 +286,7 @@ TEST(slow_reads_have_time)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	if (read_two_slowly("a~slow", 3000, &err))
-		fail_msg("%s", err.text);
+	assert_good(read_two_slowly("a~slow", 3000, &err), err);
 	assert_int_equal(read_two_slowly("a~*ooze", 500, &err), -ETIMEDOUT);
 	assert_non_null(strstr(err.text, "no answer in time"));
 	assert_int_equal(read_two_slowly("a~*429", 500, &err), -ETIMEDOUT);
@@ -362,9 +356,8 @@ TEST(what_lasts_has_a_reason)
 	struct fixture f;
 
 	setup(&f);
-	if (rsh_parallel_for(8, sizeof(lasting) / sizeof(lasting[0]),
-			     one_lasting, f.o, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(8, sizeof(lasting) / sizeof(lasting[0]),
+				     one_lasting, f.o, &err), err);
 	teardown(&f);
 }
 
@@ -395,8 +388,7 @@ TEST(deadlines_are_kept)
 
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
-	if (rsh_parallel_for(5, 5, one_deadline, f.o, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(5, 5, one_deadline, f.o, &err), err);
 	teardown(&f);
 }
 
@@ -435,8 +427,7 @@ TEST(many_share_few_connections)
 
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket/p/", o, &err), 0);
-	if (rsh_parallel_for(24, 400, one_of_many, f.o, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(24, 400, one_of_many, f.o, &err), err);
 	rsh_objects_stats_get(f.o, &s);
 	assert_int_equal(s.requests, 400 + s.retries);
 	assert_in_range(s.connections, 1, 3 + s.retries);
@@ -651,8 +642,7 @@ static bool old_ones_overtake(void)
 	t.o = f.o;
 	t.server = f.server.pid;
 	assert_int_equal(kill(t.server, SIGSTOP), 0);
-	if (rsh_parallel_for(n, n, one_turn, &t, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(n, n, one_turn, &t, &err), err);
 	log = log_text(&f);
 	for (at = log; (at = strstr(at, "/old")); at++)
 		behind += strstr(at, "/new") != NULL;
@@ -726,8 +716,7 @@ TEST(drawn_faults_give_right_bytes)
 
 	setup(&f);
 	d.o = f.o;
-	if (rsh_parallel_for(16, 100, one_drawn, &d, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(16, 100, one_drawn, &d, &err), err);
 	teardown(&f);
 }
 
@@ -842,8 +831,7 @@ static void expect_names(struct fixture *f, const char *index,
 	snprintf(url, sizeof(url), "%s/tree/", f->endpoint);
 	rsh_objects_free(f->o);
 	assert_int_equal(open_with(f, url, o, &err), 0);
-	if (rsh_objects_list(f->o, NULL, &l, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_objects_list(f->o, NULL, &l, &err), err);
 	assert_int_equal(l.n, n);
 	for (size_t i = 0; i < n; i++)
 		assert_string_equal(l.objects[i].name, names[i]);
@@ -1401,8 +1389,7 @@ TEST(certificates_are_verified)
 	rsh_objects_free(f.o);
 	o.ca_file = pem;
 	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
-	if (read_name(f.o, "a", &err))
-		fail_msg("%s", err.text);
+	assert_good(read_name(f.o, "a", &err), err);
 	assert_int_equal(read_name(f.o, "a~500~reset", &err), 0);
 	teardown(&f);
 }

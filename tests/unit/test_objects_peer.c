@@ -3,11 +3,6 @@
  * verifies what is signed (lib/s3_peer.py). */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "objects_support.h"
 #include "rsh/storage/objects.h"
 #include "rsh/util/thread.h"
@@ -91,12 +86,10 @@ static void expect_all(const char *url, size_t n, size_t n_read)
 	struct rsh_objects *o;
 	struct listed all = { NULL, &l };
 
-	if (list(url, &o, &l, &err))
-		fail_msg("%s", err.text);
+	assert_good(list(url, &o, &l, &err), err);
 	all.o = o;
 	assert_int_equal(l.n, n);
-	if (rsh_parallel_for(4, n_read, read_each, &all, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_parallel_for(4, n_read, read_each, &all, &err), err);
 	rsh_object_listing_clear(&l);
 	rsh_objects_free(o);
 }

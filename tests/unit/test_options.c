@@ -2,10 +2,6 @@
 /* unit/test_options.c - command lines. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "rsh/app/commands.h"
 #include "rsh/app/options.h"
 #include "rsh/app/table.h"
@@ -45,8 +41,7 @@ __attribute__((format(printf, 1, 2))) static void accept(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	if (parse(text, &err))
-		fail_msg("%s", err.text);
+	assert_good(parse(text, &err), err);
 }
 
 /* The text is words of a command line, and the message has `word`. */

@@ -3,8 +3,6 @@
  * are right show every element in its place is what test_plan_recipe checks. */
 #include "recipe_support.h"
 
-#include <errno.h>
-
 #include "rsh/util/checked.h"
 
 static struct rsh_plan *plan_of(struct rsh_catalogue *c)
@@ -347,8 +345,7 @@ static void scales_come_with(uint32_t split)
 	struct rsh_virtual_record r;
 	uint64_t start;
 
-	if (scaled_show(s))
-		fail_msg("%s", s->j->err.text);
+	assert_good(scaled_show(s), s->j->err);
 	assert_sources(s->j, 0, "0 1 2 3");
 	rsh_plan_record(s->j->c, 0, 0, &r);
 	start = r.offset + r.total_bytes - content;

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which parameters are weights, and which are states or counters of an
  * optimizer. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/plan/kinds.h"
 #include "tests.h"

@@ -12,11 +12,7 @@
  *
  * RSH_PROPERTY_SEED and RSH_PROPERTY_CASES override what is run.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/plan/conversion.h"
 #include "rsh/formats/ranks.h"
@@ -378,8 +374,7 @@ static struct rsh_ckpt_index *scan(struct image *m, struct rsh_names *names)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *ix;
 
-	if (rsh_ckpt_scan(&src, names, &ix, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_ckpt_scan(&src, names, &ix, &err), err);
 	return ix;
 }
 

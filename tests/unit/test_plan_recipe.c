@@ -75,8 +75,7 @@ static void check_member(struct scene *s, const struct target *t,
 	assert_int_equal(shape.content_bytes, n);
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		assert_int_equal(shape.dims[d], box.size[d]);
-	if (rsh_blueprint_add_file(s->plan, &f, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_blueprint_add_file(s->plan, &f, &err), err);
 	rsh_plan_record(s->plan, number, 0, &r);
 	framing->chunks(&shape, &k);
 	assert_int_equal(k.n, 1);
@@ -110,8 +109,7 @@ static void check_target(struct scene *s, const struct target *t,
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t shown;
 
-	if (rsh_blueprint_show(s->plan, &show, &shown, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_blueprint_show(s->plan, &show, &shown, &err), err);
 	for (uint32_t r = 0; r < rsh_cut_n_ranks(cut); r++)
 		check_member(s, t, framing, cut, shown, r);
 }

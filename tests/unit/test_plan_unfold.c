@@ -4,9 +4,6 @@
 #include "plan_support.h"
 #include "support.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "rsh/plan/writer.h"
 
 #define CASES 3000

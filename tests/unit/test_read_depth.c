@@ -4,9 +4,6 @@
  * best number, by sources of all kinds drawn from a seed. */
 #include "config.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "support.h"
 #include "read/depth_i.h"
 #include "tests.h"

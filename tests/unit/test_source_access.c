@@ -3,11 +3,7 @@
  * the tree. */
 #include "config.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -132,8 +128,7 @@ static mode_t mode_of(const struct tree *t)
 	struct rsh_store_attr a = { 0 };
 	struct rsh_source *s;
 
-	if (open_source(t, false, &s, &err))
-		fail_msg("%s", err.text);
+	assert_good(open_source(t, false, &s, &err), err);
 	rsh_source_attr(s, 0, &a);
 	rsh_source_free(s);
 	return a.mode;
@@ -202,8 +197,7 @@ static void check_stays(const struct tree *t)
 	struct rsh_source *s;
 	uint8_t c;
 
-	if (open_source(t, false, &s, &err))
-		fail_msg("%s", err.text);
+	assert_good(open_source(t, false, &s, &err), err);
 	assert_int_equal(rsh_source_read(s, 0, 0, &c, 1), 0);
 	rsh_source_free(s);
 }

@@ -3,11 +3,7 @@
  */
 #include "config.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,9 +35,8 @@ static struct rsh_source *open_tree(const char *tree, unsigned n_threads)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_source *s;
 
-	if (rsh_source_open(tree, 0, N_RANKS, &opts, &s, &err) ||
-	    rsh_source_choose(s, 0, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_source_open(tree, 0, N_RANKS, &opts, &s, &err) ||
+		    rsh_source_choose(s, 0, &err), err);
 	return s;
 }
 

@@ -3,11 +3,7 @@
 #include "config.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,8 +56,7 @@ static bool parse_reads(const char *tree, const char *cache)
 	snprintf(path, sizeof(path), "%s/metadata.json", tree);
 	assert_true(dirfd >= 0);
 	assert_int_equal(rsh_handle_open_path(path, &h), 0);
-	if (rsh_metadata_parse(dirfd, h, path, &c, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_metadata_parse(dirfd, h, path, &c, &err), err);
 	rsh_handle_close(h);
 	close(dirfd);
 	assert_int_equal(c->n_params, 1);

@@ -3,9 +3,6 @@
  * costs that is not known yet, and that nothing else has to know of it. */
 #include "config.h"
 
-#include <errno.h>
-#include <string.h>
-
 #include "rsh/source/format.h"
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"

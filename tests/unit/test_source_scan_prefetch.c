@@ -3,11 +3,7 @@
  * find what scans without guesses find, and wait for fewer reads. */
 #include "config.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"

@@ -2,10 +2,6 @@
 /* unit/test_source_step.c - which of a rank's checkpoints is taken. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

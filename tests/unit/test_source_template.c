@@ -2,8 +2,6 @@
 /* unit/test_source_template.c - names with a rank in them. */
 #include "config.h"
 
-#include <string.h>
-
 #include "source/source_i.h"
 #include "tests.h"
 

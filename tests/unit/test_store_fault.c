@@ -3,10 +3,7 @@
  * stay the same. */
 #include "config.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/clock.h"
 #include "storage/store/io_i.h"
@@ -22,8 +19,7 @@ static uint8_t *flipped(const char *text, const char *name)
 	uint8_t *data = calloc(FILE_BYTES, 1);
 	struct rsh_faults *f = NULL;
 
-	if (rsh_faults_new(text, &f, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_faults_new(text, &f, &err), err);
 	rsh_faults_flip(f, name, 0, data, FILE_BYTES);
 	rsh_faults_free(f);
 	return data;

@@ -3,12 +3,8 @@
  * notices, what is logged, and what counts as the same file. */
 #include "config.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

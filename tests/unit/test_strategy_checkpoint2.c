@@ -44,8 +44,7 @@ static struct made make(const char *text)
 	struct made m = { .names = rsh_names_new(), .err = RSH_ERROR_INIT };
 	struct rsh_ckpt2 *c;
 
-	if (rsh_ckpt2_parse(&src, &c, &m.err))
-		fail_msg("%s", m.err.text);
+	assert_good(rsh_ckpt2_parse(&src, &c, &m.err), m.err);
 	m.rc = rsh_strategy_of_checkpoint2(c, PATH, m.names, &m.strategy,
 					   &m.err);
 	rsh_ckpt2_free(c);

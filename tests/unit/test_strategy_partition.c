@@ -3,11 +3,6 @@
  * same, and which one explains several tensors. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/strategy/partition.h"
 #include "support.h"
 #include "tests.h"

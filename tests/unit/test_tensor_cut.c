@@ -14,8 +14,7 @@ static struct rsh_cut *boxes(const uint64_t *dims, const struct rsh_box *b,
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_cut *c;
 
-	if (rsh_cut_of_boxes(dims, 2, b, n, &c, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_cut_of_boxes(dims, 2, b, n, &c, &err), err);
 	return c;
 }
 

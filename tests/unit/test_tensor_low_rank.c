@@ -2,8 +2,6 @@
 /* Products of two small matrices against the C library's fmaf(), and adapters
  * that are added to elements of each type. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/tensor/scaled.h"
 #include "support.h"

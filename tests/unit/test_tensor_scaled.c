@@ -2,8 +2,6 @@
 /* Quantised elements with scales: every byte with scales of all kinds, blocks
  * that are cut short, every packing, and what is rounded in steps. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/tensor/codec.h"
 #include "rsh/tensor/scaled.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turned matrices are what a plain loop makes of them. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/tensor/transpose.h"
 #include "support.h"

@@ -2,8 +2,6 @@
 /* unit/test_util_areas.c - buffers out of slabs. */
 #include "config.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "rsh/util/areas.h"

@@ -3,10 +3,6 @@
  * (test_vectors.json of its authors): byte i of an input is i % 251. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/util/blake3.h"
 #include "tests.h"
 

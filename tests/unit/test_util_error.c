@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <string.h>
-
-#include <errno.h>
 
 #include "rsh/util/error.h"
 #include "tests.h"

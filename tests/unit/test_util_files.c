@@ -2,11 +2,7 @@
 /* unit/test_util_files.c - suffixes, and files that are replaced or are not. */
 #include "config.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_util_library.c loads what every system has, and what none has. */
-#include <errno.h>
-#include <string.h>
 
 #include "rsh/util/library.h"
 #include "tests.h"

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Growing arrays, scope guards, arenas. */
-#include <stdlib.h>
-#include <string.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -3,10 +3,6 @@
  * whatever is unpacked stays within its bounds. */
 #include "config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/util/pack.h"
 #include "support.h"
 #include "tests.h"

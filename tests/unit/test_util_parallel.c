@@ -2,11 +2,9 @@
 /* unit/test_util_parallel.c - threads do each thing once, until one fails. */
 #include "config.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "rsh/util/thread.h"
 #include "tests.h"

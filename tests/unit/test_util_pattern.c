@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of options, however deep they are. */
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/pattern.h"
 #include "tests.h"

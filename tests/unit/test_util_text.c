@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names that are anybody's bytes, escaped. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/text.h"
 #include "tests.h"

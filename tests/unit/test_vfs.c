@@ -3,11 +3,7 @@
  * attributes and bytes. */
 #include "config.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "rsh/formats/formats.h"
@@ -57,8 +53,7 @@ static int setup(void **state)
 	assert_int_equal(chmod(path, 0640), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 	assert_int_equal(chmod(f->tree, 0755), 0);
-	if (rsh_vfs_open(&cfg, &f->vfs, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_vfs_open(&cfg, &f->vfs, &err), err);
 	*state = f;
 	return 0;
 }

@@ -3,11 +3,7 @@
  * byte. */
 #include "config.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,8 +74,7 @@ static void mount(struct fixture *f)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	if (rsh_vfs_open(&f->cfg, &f->vfs, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_vfs_open(&f->cfg, &f->vfs, &err), err);
 }
 
 static uint64_t at(const struct fixture *f, const char *dir, const char *file)
@@ -415,8 +410,7 @@ TEST_WITH(files_to_resume_are_backed, setup, teardown)
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	if (rsh_vfs_open_resume(&cfg, &f->vfs, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_vfs_open_resume(&cfg, &f->vfs, &err), err);
 	assert_backed(f, at(f, "rank_0", "x-1_5.ckpt"));
 	assert_not_backed(f, at(f, "rank_0", "latest.ckpt"));
 	assert_not_backed(f, rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, "rank_0"));

@@ -3,10 +3,6 @@
  * is mounted is the same, and nobody gets a descriptor. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "memory_medium.h"
@@ -77,8 +73,7 @@ static void mount(struct fixture *f, const struct rsh_store_io_options *io)
 		assert_int_equal(rsh_store_io_new(io, &f->io, &err), 0);
 		f->cfg.files.store.io = f->io;
 	}
-	if (rsh_vfs_open(&f->cfg, &f->vfs, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_vfs_open(&f->cfg, &f->vfs, &err), err);
 }
 
 static uint64_t file_of(const struct fixture *f, unsigned rank)
@@ -195,8 +190,7 @@ TEST_WITH(steps_are_found_to_resume, setup, teardown)
 	uint64_t node;
 
 	cfg.files.store.medium = memory_open;
-	if (rsh_vfs_open_resume(&cfg, &f->vfs, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_vfs_open_resume(&cfg, &f->vfs, &err), err);
 	node = rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, "rank_1");
 	node = rsh_vfs_lookup(f->vfs, node, "x-1_5.ckpt");
 	assert_true(node != 0 && node != UINT64_MAX);

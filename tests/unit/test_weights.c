@@ -2,7 +2,6 @@
 /* Which tensors become which, and what is said where that cannot be. */
 #include "weights_support.h"
 
-#include <errno.h>
 #include <time.h>
 
 #define HF RSH_SIDE_HF
@@ -29,8 +28,7 @@ static void assert_made(struct model *m, enum rsh_side from, const char *lines)
 {
 	char *made;
 
-	if (model_convert(m, from))
-		fail_msg("%s", m->err.text);
+	assert_good(model_convert(m, from), m->err);
 	made = model_made(m);
 	assert_string_equal(made, lines);
 	free(made);
@@ -314,8 +312,7 @@ TEST(test_add)
 	for (int from = 0; from < 2; from++) {
 		model_begin(&m, t, NULL);
 		model_add_lines(&m, from ? "b 2 d 2" : "a 2 c 2");
-		if (model_convert(&m, from ? MS : HF))
-			fail_msg("%s", m.err.text);
+		assert_good(model_convert(&m, from ? MS : HF), m.err);
 		assert_int_equal(m.n_out, 2);
 		assert_int_equal(m.out[0].add, from ? 1 : -1);
 		assert_null(rsh_offer_tensor(m.cat, &m.out[0]));

@@ -2,8 +2,6 @@
 /* Adapters of experts that become those of stacks, and back. */
 #include "weights_support.h"
 
-#include <errno.h>
-
 #include "rsh/weights/peft.h"
 
 #define P "base_model.model."
@@ -88,8 +86,7 @@ static void assert_shown(struct job *j, enum rsh_side from, const char *lines)
 {
 	char *made;
 
-	if (job_show(j, from))
-		fail_msg("%s", j->m.err.text);
+	assert_good(job_show(j, from), j->m.err);
 	made = model_made(&j->m);
 	assert_string_equal(made, lines);
 	free(made);

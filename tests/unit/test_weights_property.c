@@ -11,7 +11,6 @@
  * RSH_PROPERTY_SEED and RSH_PROPERTY_CASES override what is run. */
 #include "weights_support.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <time.h>
 

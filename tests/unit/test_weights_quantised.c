@@ -3,8 +3,6 @@
  * exists: what becomes of them, and what is wrong with them. */
 #include "weights_support.h"
 
-#include <errno.h>
-
 #define FP8 RSH_DTYPE_FLOAT8E4M3FN
 #define E8M0 RSH_DTYPE_FLOAT8E8M0
 #define F4 RSH_DTYPE_FLOAT4X2

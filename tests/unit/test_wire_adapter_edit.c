@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The adapter_config.json of adapters whose modules have got other names. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/wire/adapter_edit.h"
 #include "tests.h"

@@ -2,8 +2,6 @@
 /* The reader of metadata.json: made up ones of any mesh, and every sentence. */
 #include "wire_support.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 #include "rsh/wire/checkpoint2.h"
@@ -652,8 +650,7 @@ TEST(test_many_windows)
 	say(&j, "," STORAGE(W_0 "," W_1) "}");
 	src = buffer_source(&j.text);
 	assert_true(src.size > 1u << 20);
-	if (rsh_ckpt2_parse(&src, &c, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_ckpt2_parse(&src, &c, &err), err);
 	assert_int_equal(c->params[0].n_stored, 2);
 	rsh_ckpt2_free(c);
 	buffer_free(&j.text);

@@ -3,7 +3,6 @@
 #include "wire_support.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 
 #define RANDOM_RECORDS 20000
 

@@ -3,9 +3,7 @@
  * what is damaged. */
 #include "wire_support.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 #include "rsh/util/checked.h"

@@ -3,8 +3,6 @@
  * them. */
 #include "config.h"
 
-#include <string.h>
-
 #include "rsh/wire/http_answer.h"
 #include "tests.h"
 

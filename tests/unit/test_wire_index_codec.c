@@ -3,9 +3,6 @@
  * back is what went in, or nothing. */
 #include "wire_support.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -2,9 +2,6 @@
 /* Members of a JSON object changed in its text. */
 #include "wire_support.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include "rsh/wire/json_edit.h"
 #include "rsh/wire/json_load.h"
 

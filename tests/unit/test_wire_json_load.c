@@ -2,9 +2,6 @@
 /* What Python writes and JSON does not have, in files that are JSON. */
 #include "wire_support.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include <jansson.h>
 
 #include "rsh/wire/json_load.h"

@@ -2,11 +2,6 @@
 /* unit/test_wire_manifest.c - lines of manifests, to text and back. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/wire/manifest.h"
 #include "tests.h"
 
@@ -20,8 +15,7 @@ static void emit_and_parse(const struct rsh_manifest_line *line,
 	assert_int_equal(rsh_manifest_emit(line, &text, &len), 0);
 	assert_int_equal(text[len - 1], '\n');
 	assert_null(memchr(text, '\n', len - 1));
-	if (rsh_manifest_parse(text, len - 1, "m", 1, out, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_manifest_parse(text, len - 1, "m", 1, out, &err), err);
 	free(text);
 }
 

@@ -3,11 +3,6 @@
  * where keys come from. */
 #include "config.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/wire/aws_keys.h"
 #include "rsh/wire/object_listing.h"
 #include "tests.h"

@@ -3,10 +3,6 @@
  */
 #include "config.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include <zlib.h>
 
 #include "rsh/wire/ckpt.h"

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rule tables and config.json as they stand in their files. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/wire/model_config.h"
 #include "rsh/wire/rule_table.h"

@@ -2,9 +2,7 @@
 /* Headers of safetensors files: byte for byte what the library writes. */
 #include "wire_support.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "rsh/wire/safetensors.h"
 

@@ -2,9 +2,7 @@
 /* Strategy files: the planner's own ones in both forms, and broken ones. */
 #include "wire_support.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "node_strategy.pb-c.h"
 #include "rsh/wire/strategy_file.h"
@@ -15,8 +13,7 @@ static struct rsh_strategy_file *parse(const struct buffer *b,
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy_file *f = NULL;
 
-	if (rsh_strategy_parse(b->data, b->len, path, &f, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_strategy_parse(b->data, b->len, path, &f, &err), err);
 	assert_non_null(f);
 	assert_string_equal(f->path, path);
 	return f;

@@ -2,9 +2,7 @@
 /* Strategy files that are written: merged ones, and layouts worked out. */
 #include "wire_support.h"
 
-#include <errno.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "rsh/wire/strategy_emit.h"
 #include "rsh/wire/strategy_file.h"
@@ -15,8 +13,7 @@ static struct rsh_strategy_file *parse(const void *data, size_t len,
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy_file *f = NULL;
 
-	if (rsh_strategy_parse(data, len, path, &f, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_strategy_parse(data, len, path, &f, &err), err);
 	return f;
 }
 
@@ -57,8 +54,7 @@ static struct rsh_strategy_file *join(const char *const *names, size_t n,
 		files[i] = (struct rsh_strategy_bytes){ names[i], data[i].data,
 							data[i].len };
 	}
-	if (rsh_strategy_join(files, n, json, &out, &len, &err))
-		fail_msg("%s", err.text);
+	assert_good(rsh_strategy_join(files, n, json, &out, &len, &err), err);
 	f = parse(out, len, json ? "m.json" : "m.ckpt");
 	for (size_t i = 0; i < n; i++)
 		buffer_free(&data[i]);

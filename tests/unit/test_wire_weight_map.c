@@ -2,9 +2,6 @@
 /* The JSON beside models in parts. */
 #include "wire_support.h"
 
-#include <errno.h>
-#include <stdio.h>
-
 #include "rsh/wire/safetensors.h"
 
 static struct rsh_weight_map parse(const char *text)

@@ -304,8 +304,7 @@ static uint64_t check_show(void)
 		w.o.division = RSH_DIVIDE_PARTS;
 		w.o.part_bytes = 1 + scene_below(3000);
 	}
-	if (plan(&w, &err))
-		fail_msg("%s", err.text);
+	assert_good(plan(&w, &err), err);
 	if (w.o.part_bytes)
 		check_parts(&w);
 	else

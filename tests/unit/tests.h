@@ -7,14 +7,19 @@
  *	}
  *
  * They run in the order of the source.  main() is in the support library; a
- * program that prepares something has its own. */
+ * program that prepares something has its own.  The headers that nearly all of
+ * them want come with it. */
 #ifndef TESTS_H
 #define TESTS_H
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -34,6 +39,13 @@ void unit_add(const char *name, CMUnitTestFunction test,
 	      void *initial_state, unsigned line);
 /* Runs all, between setup and teardown of the program; what main() returns. */
 int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
+
+/* The call returned 0, or the test fails with the sentence of its rsh_error. */
+#define assert_good(call, err)                             \
+	do {                                               \
+		if (call)                                  \
+			fail_msg("%s", (err).text);        \
+	} while (0)
 
 /* For a test that finds that the machine lacks what it needs, and returns then:
  * its line says "ok ... # SKIP why".  cmocka's skip() writes "not ok", which is

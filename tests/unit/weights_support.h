@@ -5,9 +5,6 @@
 #define WEIGHTS_SUPPORT_H
 
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/weights/quantised.h"
 #include "rsh/weights/weights.h"

@@ -2,7 +2,6 @@
 #include "wire_support.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <sys/types.h>
 
 #include "checkpoint.pb-c.h"

@@ -4,9 +4,6 @@
 #ifndef WIRE_SUPPORT_H
 #define WIRE_SUPPORT_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
