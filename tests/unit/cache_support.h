@@ -5,11 +5,12 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "rsh/storage/cache.h"
 #include "support.h"
+
+UNIT_GUARD(cleanup_cache_, struct rsh_cache, rsh_cache_free)
+#define cleanup_cache __attribute__((cleanup(cleanup_cache_)))
 
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)

@@ -3,12 +3,13 @@
 #ifndef UNIT_SUPPORT_H
 #define UNIT_SUPPORT_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "tests.h"
 
 /* A fresh directory under $TMPDIR, and its removal with all that is in it. */
 char *tree_make(void);
 void tree_remove(char *path);
+UNIT_GUARD(cleanup_tree_, char, tree_remove)
+#define cleanup_tree __attribute__((cleanup(cleanup_tree_)))
 
 /* Writes a file below `tree`, making its directory. */
 void tree_write(const char *tree, const char *name, const void *data,

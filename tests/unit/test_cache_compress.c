@@ -70,7 +70,7 @@ TEST(test_holds_more)
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	const uint64_t half = (small + page - 1) / page * page;
 	const uint64_t newest = 57 * small / half;
-	struct rsh_cache *c = cache_of(32, NULL, false);
+	cleanup_cache struct rsh_cache *c = cache_of(32, NULL, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
@@ -88,12 +88,11 @@ TEST(test_holds_more)
 	assert_int_equal(loads_of(c, &f, (N_BLOCKS - newest) * BLOCK,
 				  newest * BLOCK), 0);
 	assert_true(cache_stats(c).unpacked_bytes > (newest - 7) * BLOCK);
-	rsh_cache_free(c);
 }
 
 TEST(test_random_is_left)
 {
-	struct rsh_cache *c = cache_of(16, NULL, false);
+	cleanup_cache struct rsh_cache *c = cache_of(16, NULL, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
@@ -104,12 +103,11 @@ TEST(test_random_is_left)
 	assert_int_equal(s.left, N_BLOCKS);
 	assert_int_equal(s.left_bytes, N_BLOCKS * BLOCK);
 	assert_int_equal(s.unpacked, 0);
-	rsh_cache_free(c);
 }
 
 TEST(test_off)
 {
-	struct rsh_cache *c = cache_of(16, NULL, true);
+	cleanup_cache struct rsh_cache *c = cache_of(16, NULL, true);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
@@ -118,7 +116,6 @@ TEST(test_off)
 	s = cache_stats(c);
 	assert_int_equal(s.packed + s.left + s.n_packed, 0);
 	assert_true(s.held_bytes <= s.memory_bytes);
-	rsh_cache_free(c);
 }
 
 /* The first tensor is random; the rows of the second that were never seen begin
@@ -147,7 +144,7 @@ static int rows_load(void *ctx, uint64_t offset, const struct iovec *iov,
 
 TEST(test_rows_of_zeros)
 {
-	struct rsh_cache *c = cache_of(2 * N_BLOCKS, NULL, false);
+	cleanup_cache struct rsh_cache *c = cache_of(2 * N_BLOCKS, NULL, false);
 	struct rsh_cache_stats s;
 	uint8_t byte;
 	struct rows r;
@@ -162,13 +159,12 @@ TEST(test_rows_of_zeros)
 	assert_in_range(s.packed, 1, TENSOR_BLOCKS / 2);
 	assert_int_equal(s.packed + s.left, N_BLOCKS);
 	assert_true(s.packed_to < s.packed_from / 50);
-	rsh_cache_free(c);
 }
 
 /* While nothing else wants the memory the content stays besides. */
 TEST(test_nothing_is_unpacked_early)
 {
-	struct rsh_cache *c = cache_of(2 * N_BLOCKS, NULL, false);
+	cleanup_cache struct rsh_cache *c = cache_of(2 * N_BLOCKS, NULL, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
 
@@ -183,7 +179,6 @@ TEST(test_nothing_is_unpacked_early)
 	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes);
 	assert_int_equal(s.n_packed, 0);
 	assert_int_equal(s.held_bytes, 0);
-	rsh_cache_free(c);
 }
 
 /* ---- the directory ---- */
@@ -205,7 +200,7 @@ static uint64_t directory_bytes(const char *dir)
 
 TEST(test_directory)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c = cache_of(32, dir, false);
 	struct rsh_cache_stats s;
 	struct made_file f;
@@ -230,7 +225,6 @@ TEST(test_directory)
 		assert_int_equal(s.n_packed > 30, !off);
 		rsh_cache_free(c);
 	}
-	tree_remove(dir);
 }
 
 /* Changes a byte of a block and makes its hashes right, as somebody might who
@@ -290,7 +284,7 @@ static void spoil_bytes(int fd, unsigned number)
 static void damage(const char *dir, void (*f)(int fd, unsigned number),
 		   unsigned least)
 {
-	struct rsh_cache *c = cache_of(32, dir, false);
+	cleanup_cache struct rsh_cache *c = cache_of(32, dir, false);
 	struct made_file file;
 
 	each_block(dir, f);
@@ -298,13 +292,12 @@ static void damage(const char *dir, void (*f)(int fd, unsigned number),
 	read_most(c, &file, N_BLOCKS);
 	assert_in_range(cache_stats(c).disk_rejected, least, N_BLOCKS);
 	rsh_cache_settle(c);
-	rsh_cache_free(c);
 }
 
 /* Every block is read as it must be, which read_checked() looks at. */
 TEST(test_damage)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c = cache_of(64, dir, false);
 	struct made_file f;
 
@@ -313,7 +306,6 @@ TEST(test_damage)
 	rsh_cache_free(c);
 	damage(dir, spoil_structure, N_BLOCKS);
 	damage(dir, spoil_bytes, N_BLOCKS / 2);
-	tree_remove(dir);
 }
 
 /* ---- any ---- */

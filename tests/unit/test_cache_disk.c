@@ -220,7 +220,7 @@ TEST(test_keys)
 
 TEST(test_outlives_the_cache)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache_stats s;
 	struct rsh_cache *c;
 	struct made_file f;
@@ -251,14 +251,13 @@ TEST(test_outlives_the_cache)
 	/* Not for another file. */
 	assert_int_equal(read_anew(dir, 2), N_BLOCKS);
 	assert_int_equal(read_anew(dir, 1), 0);
-	tree_remove(dir);
 }
 
 TEST(test_is_shared)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *a = open_cache(dir, GIB);
-	struct rsh_cache *b = open_cache(dir, GIB);
+	cleanup_cache struct rsh_cache *b = open_cache(dir, GIB);
 	struct made_file of_a, of_b;
 
 	made_file_init(&of_a, a, 1, FILE_BYTES);
@@ -274,14 +273,12 @@ TEST(test_is_shared)
 	assert_int_equal(cache_stats(a).hits_disk, 1);
 	assert_int_equal(cache_stats(a).misses, 6);
 	rsh_cache_free(a);
-	rsh_cache_free(b);
-	tree_remove(dir);
 }
 
 /* Prefetching finds it there too. */
 TEST(test_prefetch)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 
@@ -295,13 +292,12 @@ TEST(test_prefetch)
 	assert_int_equal(cache_stats(c).prefetched, N_BLOCKS);
 	assert_int_equal(cache_stats(c).prefetched_disk, N_BLOCKS);
 	rsh_cache_free(c);
-	tree_remove(dir);
 }
 
 /* Caches with other blocks do not take each other's files for damaged. */
 TEST(test_other_block_size)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	/* A block has one page at least. */
 	const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
 	const uint32_t other = BLOCK / 4 >= page ? BLOCK / 4 : 4 * BLOCK;
@@ -320,12 +316,11 @@ TEST(test_other_block_size)
 	assert_int_equal(cache_stats(c).disk_rejected, 0);
 	rsh_cache_free(c);
 	assert_int_equal(read_anew(dir, 1), 0);
-	tree_remove(dir);
 }
 
 TEST(test_read_only)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 
@@ -337,7 +332,6 @@ TEST(test_read_only)
 	assert_int_equal(cache_stats(c).disk_written, 0);
 	rsh_cache_free(c);
 	assert_int_equal(count_files(dir, ""), N_BLOCKS - 1);
-	tree_remove(dir);
 }
 
 /* ---- what is not believed ---- */
@@ -375,14 +369,13 @@ TEST(test_flipped_bytes)
 {
 	const off_t places[] = { 0, 7, 8, 30, 64, 72, 80, 88, 96, 104, 111, 112,
 				 5000, 103 + BLOCK };
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 
 	read_anew(dir, 1);
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
 		flip(path_of(dir, 1, 5), places[i]);
 		assert_rejected(dir);
 	}
-	tree_remove(dir);
 }
 
 TEST(test_wrong_lengths)
@@ -391,19 +384,18 @@ TEST(test_wrong_lengths)
 	const off_t lengths[] = { 0, 1, header - 1, header, header + 1,
 				  header + BLOCK / 2, header + BLOCK - 1,
 				  header + BLOCK + 1, 1 << 30 };
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 
 	read_anew(dir, 1);
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		assert_int_equal(truncate(path_of(dir, 1, 5), lengths[i]), 0);
 		assert_rejected(dir);
 	}
-	tree_remove(dir);
 }
 
 TEST(test_file_of_another_block)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 
 	read_anew(dir, 1);
 	read_anew(dir, 2);
@@ -415,7 +407,6 @@ TEST(test_file_of_another_block)
 	unlink(path_of(dir, 1, 5));
 	assert_int_equal(link(path_of(dir, 1, 4), path_of(dir, 1, 5)), 0);
 	assert_rejected(dir);
-	tree_remove(dir);
 }
 
 TEST(test_planted_things)
@@ -446,7 +437,7 @@ TEST(test_planted_things)
 /* It cannot be removed: the block is loaded each time, that is all. */
 TEST(test_planted_directory)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 
@@ -456,7 +447,6 @@ TEST(test_planted_directory)
 	assert_int_equal(read_all(c, &f), N_BLOCKS);
 	rsh_cache_free(c);
 	assert_int_equal(rmdir(path_of(dir, 1, 5)), 0);
-	tree_remove(dir);
 }
 
 /* ---- directories that will not do ---- */
@@ -476,7 +466,7 @@ static void expect_refusal(const char *dir, int code, const char *text)
 
 TEST(test_directories)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	char path[4096];
 	struct rsh_cache *c;
 	struct stat st;
@@ -499,7 +489,6 @@ TEST(test_directories)
 	tree_write(dir, "file", "x", 1);
 	snprintf(path, sizeof(path), "%s/file", dir);
 	expect_refusal(path, ENOTDIR, "Not a directory");
-	tree_remove(dir);
 }
 
 /* ---- keeping to the bound ---- */
@@ -521,10 +510,10 @@ TEST(test_oldest_files_go)
 {
 	const time_t ages[N_BLOCKS] = { 1000, 100000, 5000, 400, 90000, 700,
 					4000, 3000, 2000, 800, 80000, 600 };
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	char *left = join(dir, "0123-4567-0.tmp");
-	char *young = join(dir, "0123-4567-1.tmp");
-	char *notes = join(dir, "notes.txt");
+	cleanup_free char *young = join(dir, "0123-4567-1.tmp");
+	cleanup_free char *notes = join(dir, "notes.txt");
 	struct rsh_cache *c;
 	struct made_file f;
 
@@ -555,9 +544,6 @@ TEST(test_oldest_files_go)
 	assert_int_equal(access(notes, F_OK), 0);
 	rsh_cache_free(c);
 	free(left);
-	free(notes);
-	free(young);
-	tree_remove(dir);
 }
 
 static uint64_t disk_use(const char *dir)
@@ -578,7 +564,7 @@ static uint64_t disk_use(const char *dir)
 TEST(test_disk_bound)
 {
 	const uint64_t bound = 40 * BLOCK;
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c[3];
 	struct made_file f;
 
@@ -598,7 +584,6 @@ TEST(test_disk_bound)
 	assert_int_equal(read_all(c[0], &f), N_BLOCKS);
 	assert_int_equal(cache_stats(c[0]).disk_written, 0);
 	rsh_cache_free(c[0]);
-	tree_remove(dir);
 }
 
 /* ---- failures ---- */
@@ -633,7 +618,7 @@ static void read_on(struct rsh_cache *c, uint64_t first)
 
 TEST(test_directory_vanishes)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	char *cache_dir = join(dir, "vanishing"), *away = join(dir, "away");
 	struct rsh_cache *c = open_cache(cache_dir, GIB);
 	struct rsh_cache_stats s;
@@ -671,14 +656,13 @@ TEST(test_directory_vanishes)
 	assert_int_equal(logged("vanishing: "), 2);
 	rsh_cache_free(c);
 	free(cache_dir);
-	tree_remove(dir);
 }
 
 /* No file may be longer than this. */
 TEST(test_file_size_limit)
 {
-	char *dir = tree_make();
-	struct rsh_cache *c = open_cache(dir, GIB);
+	cleanup_tree char *dir = tree_make();
+	cleanup_cache struct rsh_cache *c = open_cache(dir, GIB);
 	struct rlimit saved, low;
 
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &saved), 0);
@@ -694,8 +678,6 @@ TEST(test_file_size_limit)
 	let_retry();
 	read_on(c, 10);
 	assert_int_equal(count_files(dir, ""), 4 * N_BLOCKS);
-	rsh_cache_free(c);
-	tree_remove(dir);
 }
 
 /* A file system of 20 blocks; in a child, so that its mount ends with it. */
@@ -761,7 +743,7 @@ static bool enough(const char *dir)
 
 TEST(test_kill)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c;
 	struct made_file f;
 	unsigned loads = 0;
@@ -788,13 +770,12 @@ TEST(test_kill)
 	assert_int_equal(cache_stats(c).hits_disk + loads, 20 * N_BLOCKS);
 	assert_int_equal(cache_stats(c).disk_rejected, 0);
 	rsh_cache_free(c);
-	tree_remove(dir);
 }
 
 /* The threads start when they are needed, so a daemon may fork before. */
 TEST(test_fork)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c = open_cache(dir, GIB);
 	struct made_file f;
 	int status;
@@ -812,14 +793,13 @@ TEST(test_fork)
 	assert_int_equal(status, 0);
 	assert_int_equal(count_files(dir, ".blk"), N_BLOCKS);
 	rsh_cache_free(c);
-	tree_remove(dir);
 }
 
 /* The loads of costly blocks wait for a directory that is slow, and not each for
  * one that hangs. */
 TEST(test_hangs)
 {
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	struct rsh_cache *c = cache_make(&(struct rsh_cache_options){
 		.memory_bytes = 24 * BLOCK, .block_bytes = BLOCK, .dir = dir,
 		.disk_bytes = GIB, .clock_ns = read_clock,
@@ -846,7 +826,6 @@ TEST(test_hangs)
 	assert_true(cache_stats(c).disk_written > 0);
 	free(buf);
 	rsh_cache_free(c);
-	tree_remove(dir);
 }
 
 static int log_to_a_file(void **state)

@@ -32,7 +32,7 @@ static bool touch(struct rsh_cache *c, struct made_file *f, uint64_t number)
 
 TEST(test_files)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	const struct rsh_cache_file_id id = { 1, 2, 3, 4, 5, 6, 7 };
 	struct rsh_cache_file_id other[7];
 	rsh_cache_file file = rsh_cache_file_open(c, &id);
@@ -54,13 +54,12 @@ TEST(test_files)
 				 file + 1 + (rsh_cache_file)i);
 	assert_int_equal(rsh_cache_file_open(c, &id), file);
 	assert_int_equal(cache_stats(c).n_files, 8);
-	rsh_cache_free(c);
 }
 
 /* The table of files is part of the bound, and blocks make way for it. */
 TEST(test_many_files)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	struct rsh_cache_file_id id = { .size = 1 };
 	struct made_file f;
 	rsh_cache_file last = 0;
@@ -79,12 +78,11 @@ TEST(test_many_files)
 	id.ino = 5;
 	assert_true(rsh_cache_file_open(c, &id) != RSH_CACHE_FILE_NONE);
 	assert_int_equal(read_checked(c, &f, 0, 4 * BLOCK), 0);
-	rsh_cache_free(c);
 }
 
 TEST(test_hits)
 {
-	struct rsh_cache *c = cache_of(8);
+	cleanup_cache struct rsh_cache *c = cache_of(8);
 	struct rsh_cache_stats s;
 	struct made_file f, g;
 
@@ -106,12 +104,11 @@ TEST(test_hits)
 	assert_int_equal(s.bytes_loaded, 2 * BLOCK + 100);
 	assert_int_equal(s.loads, 3);
 	assert_int_equal(s.n_plain + s.n_spent, 3);
-	rsh_cache_free(c);
 }
 
 TEST(test_neighbours_are_loaded_together)
 {
-	struct rsh_cache *c = cache_of(64);
+	cleanup_cache struct rsh_cache *c = cache_of(64);
 	struct made_file f;
 
 	made_file_init(&f, c, 1, 64 * BLOCK);
@@ -125,12 +122,11 @@ TEST(test_neighbours_are_loaded_together)
 	/* Wherever a MiB begins, it is one load, and more than that is several. */
 	assert_int_equal(loads_of(c, &f, 8 * BLOCK + 100, RSH_CACHE_LOAD_MAX), 1);
 	assert_int_equal(loads_of(c, &f, 25 * BLOCK, 39 * BLOCK), 3);
-	rsh_cache_free(c);
 }
 
 TEST(test_ranges)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	struct made_file f, empty;
 	uint8_t byte;
 
@@ -151,7 +147,6 @@ TEST(test_ranges)
 	assert_int_equal(rsh_cache_read(c, empty.handle + 1, 0, &byte, 1,
 					MADE(&f)), -EINVAL);
 	assert_int_equal(f.loads + empty.loads, 0);
-	rsh_cache_free(c);
 }
 
 TEST(test_options)
@@ -177,7 +172,7 @@ TEST(test_options)
 
 TEST(test_least_recently_used_goes)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	struct made_file f;
 
 	made_file_init(&f, c, 1, 16 * BLOCK);
@@ -195,12 +190,11 @@ TEST(test_least_recently_used_goes)
 	assert_true(touch(c, &f, 0));
 	assert_int_equal(cache_stats(c).evicted_plain, 4);
 	assert_int_equal(cache_stats(c).evicted_spent, 0);
-	rsh_cache_free(c);
 }
 
 TEST(test_spent_goes_first)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	struct made_file f;
 
 	made_file_init(&f, c, 1, 16 * BLOCK);
@@ -220,12 +214,11 @@ TEST(test_spent_goes_first)
 	assert_int_equal(cache_stats(c).evicted_spent, 1);
 	assert_int_equal(cache_stats(c).evicted_plain, 0);
 	assert_true(touch(c, &f, 2));
-	rsh_cache_free(c);
 }
 
 TEST(test_spent_and_read_again_stays)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	struct made_file f;
 
 	made_file_init(&f, c, 1, 16 * BLOCK);
@@ -237,7 +230,6 @@ TEST(test_spent_and_read_again_stays)
 	assert_int_equal(cache_stats(c).n_spent, 0);
 	assert_true(touch(c, &f, 4)); /* instead of 0 */
 	assert_false(touch(c, &f, 3));
-	rsh_cache_free(c);
 }
 
 TEST(test_no_memory)
@@ -266,7 +258,7 @@ TEST(test_no_memory)
 
 TEST(test_prefetch)
 {
-	struct rsh_cache *c = cache_of(32);
+	cleanup_cache struct rsh_cache *c = cache_of(32);
 	struct made_file f;
 
 	made_file_init(&f, c, 1, 20 * BLOCK + 1);
@@ -284,7 +276,6 @@ TEST(test_prefetch)
 	assert_int_equal(loads_of(c, &f, BLOCK, 19 * BLOCK + 1), 0);
 	f.fail = EIO;
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1, MADE(&f)), -EIO);
-	rsh_cache_free(c);
 }
 
 /* ---- memory ---- */
@@ -302,7 +293,7 @@ static size_t resident_pages(void)
 
 TEST(test_memory_is_given_back)
 {
-	struct rsh_cache *c = cache_of(1000);
+	cleanup_cache struct rsh_cache *c = cache_of(1000);
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct rsh_cache_stats s;
 	struct made_file f;
@@ -321,7 +312,6 @@ TEST(test_memory_is_given_back)
 	assert_int_equal(s.plain_bytes + s.spare_bytes, 0);
 	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes);
 	assert_true(touch(c, &f, 0));
-	rsh_cache_free(c);
 }
 
 /* Files of a few bytes take a page each, not a block. */
@@ -332,7 +322,7 @@ TEST(test_small_files)
 		.memory_bytes = 8 * 16 * page + BLOCK / 2,
 		.block_bytes = (uint32_t)(16 * page),
 	};
-	struct rsh_cache *c = cache_make(&opts);
+	cleanup_cache struct rsh_cache *c = cache_make(&opts);
 	struct made_file f[40];
 
 	for (unsigned i = 0; i < 40; i++) {
@@ -342,7 +332,6 @@ TEST(test_small_files)
 	for (unsigned i = 0; i < 40; i++)
 		assert_false(touch(c, &f[i], 0));
 	assert_int_equal(cache_stats(c).plain_bytes, 40 * page);
-	rsh_cache_free(c);
 }
 
 /* ---- several threads ---- */
@@ -390,7 +379,7 @@ static void wait_until_held(struct made_file *f, unsigned n)
 /* Who comes to a block that another one loads loads those behind it first. */
 TEST(test_what_others_do_not_load)
 {
-	struct rsh_cache *c = cache_of(8);
+	cleanup_cache struct rsh_cache *c = cache_of(8);
 	struct reader readers[2];
 	struct made_file f;
 
@@ -410,14 +399,13 @@ TEST(test_what_others_do_not_load)
 	assert_int_equal(cache_stats(c).misses, 5);
 	/* The block of the other one: it was waited for, or there by then. */
 	assert_int_equal(cache_stats(c).hits_plain + cache_stats(c).waits, 1);
-	rsh_cache_free(c);
 }
 
 /* One loads, while the others come and wait. */
 static void all_at_once(int code)
 {
 	enum { N = 12 };
-	struct rsh_cache *c = cache_of(8);
+	cleanup_cache struct rsh_cache *c = cache_of(8);
 	struct reader readers[N];
 	struct made_file f;
 
@@ -440,7 +428,6 @@ static void all_at_once(int code)
 	/* A failure is not remembered. */
 	f.fail = 0;
 	assert_int_equal(loads_of(c, &f, BLOCK, 10), code != 0);
-	rsh_cache_free(c);
 }
 
 TEST(test_one_load_for_all)
@@ -458,7 +445,7 @@ TEST(test_one_failure_for_all)
 /* Two readers that load what the other one needs next. */
 TEST(test_crosswise)
 {
-	struct rsh_cache *c = cache_of(8);
+	cleanup_cache struct rsh_cache *c = cache_of(8);
 	struct reader readers[2];
 	struct made_file f;
 
@@ -476,13 +463,12 @@ TEST(test_crosswise)
 		assert_int_equal(readers[i].rc, 0);
 	}
 	assert_int_equal(f.bytes, 6 * BLOCK);
-	rsh_cache_free(c);
 }
 
 /* A slow load holds up nobody who wants something else. */
 TEST(test_slow_load_is_alone)
 {
-	struct rsh_cache *c = cache_of(4);
+	cleanup_cache struct rsh_cache *c = cache_of(4);
 	struct made_file slow, quick;
 	struct reader reader;
 
@@ -496,13 +482,12 @@ TEST(test_slow_load_is_alone)
 	assert_false(touch(c, &quick, 7));
 	slow.hold_back = false;
 	pthread_join(reader.thread, NULL);
-	rsh_cache_free(c);
 }
 
 /* Reads bypass the cache while all of its memory is in use. */
 TEST(test_all_memory_in_use)
 {
-	struct rsh_cache *c = cache_of(2);
+	cleanup_cache struct rsh_cache *c = cache_of(2);
 	struct made_file slow, f;
 	struct reader readers[2];
 	struct rsh_cache_stats s;
@@ -533,7 +518,6 @@ TEST(test_all_memory_in_use)
 	assert_int_equal(cache_stats(c).n_in_use, 0);
 	assert_int_equal(loads_of(c, &f, 10, 10), 1);
 	assert_int_equal(loads_of(c, &f, 10, 10), 0);
-	rsh_cache_free(c);
 }
 
 struct random_reader {
@@ -580,7 +564,7 @@ static void random_load(unsigned blocks)
 		.memory_bytes = blocks * BLOCK + 7777,
 		.block_bytes = BLOCK,
 	};
-	struct rsh_cache *c = cache_make(&opts);
+	cleanup_cache struct rsh_cache *c = cache_make(&opts);
 	struct random_reader readers[N];
 	struct made_file files[FILES];
 	struct numbers numbers = { numbers_seed() };
@@ -611,7 +595,6 @@ static void random_load(unsigned blocks)
 	rsh_cache_drop(c);
 	s = cache_stats(c);
 	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes);
-	rsh_cache_free(c);
 }
 
 TEST(test_bound)

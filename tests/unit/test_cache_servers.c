@@ -244,7 +244,7 @@ TEST(a_known_hmac)
 		0xf9, 0x07, 0xe1, 0xd1, 0x0f, 0x94, 0xd5, 0x8b,
 		0x0e, 0x90, 0x1f, 0xd6, 0x91, 0xe4, 0x71, 0xf5,
 	};
-	char *dir = tree_make();
+	cleanup_tree char *dir = tree_make();
 	uint8_t digest[RSH_VALUE_DIGEST], value[RSH_VALUE_HEADER + 3];
 	struct rsh_value_key key;
 
@@ -254,7 +254,6 @@ TEST(a_known_hmac)
 	rsh_value_seal(&key, digest, value, 3, 3);
 	assert_memory_equal(value, wanted, sizeof(wanted));
 	rsh_value_key_clear(&key);
-	tree_remove(dir);
 }
 
 TEST(lists)

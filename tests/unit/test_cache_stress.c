@@ -352,15 +352,13 @@ static bool damage_was_met(struct stage *s)
 TEST(test_deletion_and_damage)
 {
 	void *(*const others[])(void *) = { vandal_main, vandal_main };
-	struct stage *s = malloc(sizeof(*s));
-	char *dir = tree_make();
+	cleanup_free struct stage *s = malloc(sizeof(*s));
+	cleanup_tree char *dir = tree_make();
 
 	stage_begin(s, dir);
 	play(s, others, 2, damage_was_met);
 	assert_int_equal(s->failures, 0);
 	stage_end(s);
-	tree_remove(dir);
-	free(s);
 }
 
 static bool loads_failed(struct stage *s)
@@ -371,14 +369,12 @@ static bool loads_failed(struct stage *s)
 TEST(test_failing_loads)
 {
 	void *(*const others[])(void *) = { trouble_main, trouble_main };
-	struct stage *s = malloc(sizeof(*s));
-	char *dir = tree_make();
+	cleanup_free struct stage *s = malloc(sizeof(*s));
+	cleanup_tree char *dir = tree_make();
 
 	stage_begin(s, dir);
 	play(s, others, 2, loads_failed);
 	stage_end(s);
-	tree_remove(dir);
-	free(s);
 }
 
 static bool directory_failed(struct stage *s)
@@ -391,15 +387,13 @@ static bool directory_failed(struct stage *s)
 TEST(test_vanishing_directory)
 {
 	void *(*const others[])(void *) = { thief_main };
-	struct stage *s = malloc(sizeof(*s));
-	char *dir = tree_make();
+	cleanup_free struct stage *s = malloc(sizeof(*s));
+	cleanup_tree char *dir = tree_make();
 
 	stage_begin(s, dir);
 	play(s, others, 1, directory_failed);
 	assert_int_equal(s->failures, 0);
 	stage_end(s);
-	tree_remove(dir);
-	free(s);
 }
 
 /* In a child, so that its mount ends with it. */
@@ -462,7 +456,7 @@ TEST(test_room_is_ceded)
 {
 	const struct rsh_cache_options opts = { .memory_bytes = MEMORY,
 						.block_bytes = BLOCK };
-	struct rsh_cache *c = cache_make(&opts);
+	cleanup_cache struct rsh_cache *c = cache_make(&opts);
 	const struct rsh_cache_file_id known = numbered_id(0);
 	rsh_cache_file file = rsh_cache_file_open(c, &known), last = file;
 	unsigned n = 0;
@@ -483,7 +477,6 @@ TEST(test_room_is_ceded)
 	}
 	assert_int_equal(last, RSH_CACHE_FILE_NONE);
 	assert_int_equal(rsh_cache_file_open(c, &known), file);
-	rsh_cache_free(c);
 }
 
 int main(void)

@@ -7,11 +7,10 @@
 
 static void assert_shortened(const char *text, size_t n, const char *wanted)
 {
-	char *s = strdup(text);
+	cleanup_free char *s = strdup(text);
 
 	rsh_text_shorten(s, n);
 	assert_string_equal(s, wanted);
-	free(s);
 }
 
 TEST(test_shorten)

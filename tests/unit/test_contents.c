@@ -545,7 +545,7 @@ static void age(const char *tree, unsigned n_ranks)
 /* What was written lately is not remembered, nor what was refused. */
 TEST(test_not_remembered)
 {
-	char *cache = tree_make();
+	cleanup_tree char *cache = tree_make();
 	struct job j;
 
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
@@ -554,7 +554,6 @@ TEST(test_not_remembered)
 		assert_int_equal(check_in(&j, RSH_CHECK_SAMPLE, cache),
 				 -EINVAL);
 	end(&j);
-	tree_remove(cache);
 }
 
 int main(void)

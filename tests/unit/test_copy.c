@@ -95,7 +95,7 @@ TEST(test_lines)
 TEST(test_long_lines)
 {
 	const size_t n = 1000003; /* several reads */
-	char *text = malloc(2 * n);
+	cleanup_free char *text = malloc(2 * n);
 	struct rsh_lines l;
 	const char *line;
 	size_t len;
@@ -116,7 +116,6 @@ TEST(test_long_lines)
 	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 0);
 	rsh_lines_clear(&l);
 	close(fd);
-	free(text);
 }
 
 TEST(test_endless_line)

@@ -97,7 +97,7 @@ static void must_fail(const char *name, check_fn *check,
 		      const struct buffer *b, const char *how, size_t at)
 {
 	/* A copy, so that a sanitizer sees every read beyond its end. */
-	struct buffer copy = { NULL, 0 };
+	cleanup_buffer struct buffer copy = { NULL, 0 };
 	struct rsh_byte_source src;
 	struct rsh_error err = RSH_ERROR_INIT;
 
@@ -107,7 +107,6 @@ static void must_fail(const char *name, check_fn *check,
 		fail_msg("%s %s at %zu passes", name, how, at);
 	assert_int_equal(err.code, EBADMSG);
 	assert_non_null(strstr(err.text, "test.ckpt"));
-	buffer_free(&copy);
 }
 
 TEST(test_truncated_everywhere)
@@ -127,7 +126,7 @@ TEST(test_truncated_everywhere)
  * the machine leaves.  (In a comment that cannot be seen.) */
 static void zero_from_everywhere(const char *name, check_fn *check)
 {
-	struct buffer b = load_file(name);
+	cleanup_buffer struct buffer b = load_file(name);
 	bool changed = false;
 
 	for (size_t at = b.len; at-- > 0;) {
@@ -136,7 +135,6 @@ static void zero_from_everywhere(const char *name, check_fn *check)
 		if (changed)
 			must_fail(name, check, &b, "zeroed", at);
 	}
-	buffer_free(&b);
 }
 
 TEST(test_zeroed_from_everywhere)
@@ -198,7 +196,7 @@ TEST(test_tf_shards)
 		{ { 128, 128, 0 }, 3 }, { { 0, 0 }, 2 }, { { 0 }, 0 },
 	};
 	const size_t longer[] = { 129, 129 };
-	struct buffer b = load_file("unit/data/bundle.index");
+	cleanup_buffer struct buffer b = load_file("unit/data/bundle.index");
 	struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
 
@@ -206,7 +204,6 @@ TEST(test_tf_shards)
 		assert_int_equal(check_bundle(&src, bad[i].bytes, bad[i].n,
 					      false, &err), -EBADMSG);
 	assert_int_equal(check_bundle(&src, longer, 2, true, &err), 0);
-	buffer_free(&b);
 }
 
 /* Under a full check no byte of a tensor can change unseen. */
@@ -247,7 +244,7 @@ TEST(test_checksums)
 /* 0 in each entry is no CRC, and in some only a wrong one. */
 TEST(test_without_crcs)
 {
-	struct buffer b = load_file("unit/data/torch_nocrc.pt");
+	cleanup_buffer struct buffer b = load_file("unit/data/torch_nocrc.pt");
 	const struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint8_t *p = memmem(b.data, b.len, contents, sizeof(contents));
@@ -262,7 +259,6 @@ TEST(test_without_crcs)
 	assert_false(unsummed);
 	central[16] ^= 0x10;
 	must_fail("torch_nocrc.pt", check_torch_full, &b, "changed", 0);
-	buffer_free(&b);
 }
 
 /* A file is neither longer nor shorter than what is in it. */
@@ -343,7 +339,7 @@ TEST(test_legacy_nonsense)
  * seen, every other one is not. */
 TEST(test_encrypted)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct rsh_byte_source src;
 	struct rsh_error err = RSH_ERROR_INIT;
 	size_t first, whole;
@@ -369,7 +365,6 @@ TEST(test_encrypted)
 	b.data[1] ^= 1;
 	src = buffer_source(&b);
 	assert_int_equal(rsh_encrypted_check(&src, &err), -ENOTSUP);
-	buffer_free(&b);
 }
 
 TEST(test_other_things)

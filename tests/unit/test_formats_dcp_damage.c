@@ -100,7 +100,7 @@ TEST(test_changing)
 	static const char head[] = { '\x80', 2, 'X', '\xf3', '\xff', 0, 0 };
 	static const char class[] = "ctorch\nSize\n.";
 	static char text[65523];
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct rsh_byte_source src;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_dcp *d;
@@ -113,7 +113,6 @@ TEST(test_changing)
 	src.ctx = &b;
 	assert_int_equal(rsh_dcp_parse(&src, &d, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "changed while it was read"));
-	buffer_free(&b);
 }
 
 /* ---- made by hand ---- */
@@ -350,7 +349,7 @@ static int read_item(struct buffer *b, struct rsh_dcp_item *item,
 
 TEST(test_item_truncated)
 {
-	struct buffer b = load_item("odd.transposed");
+	cleanup_buffer struct buffer b = load_item("odd.transposed");
 	struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_dcp_item item;
 	struct rsh_error err;
@@ -364,7 +363,6 @@ TEST(test_item_truncated)
 	assert_int_equal(rsh_dcp_item_read(&src, 1, b.len, &item, &err),
 			 -EBADMSG);
 	assert_non_null(strstr(err.text, "truncated"));
-	buffer_free(&b);
 }
 
 TEST(test_item_flipped)

@@ -96,21 +96,20 @@ static void refused(struct job *j, int rc, const char *sentence)
 
 TEST(slices_are_offered_whole)
 {
-	struct job *j = job_new(w_rows, NULL);
+	cleanup_job struct job *j = job_new(w_rows, NULL);
 
 	job_files(j, 2, FILE_WITH(F32("w", 2, 2)));
 	must_offer(j, "w[4,2]");
 	assert_content(j, 0, "w", "0@100+16 1@100+16");
 	assert_no_notes(j);
-	job_free(j);
 }
 
 /* Lower ranks first, and as their files have them. */
 TEST(order_is_that_of_files)
 {
-	struct job *j = job_new(LAYOUT("0-b", "[2]", "[0]") ","
-				LAYOUT("0-a", "[2]", "[-1]") ","
-				LAYOUT("1-c", "[2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("0-b", "[2]", "[0]") ","
+					    LAYOUT("0-a", "[2]", "[-1]") ","
+					    LAYOUT("1-c", "[2]", "[0]"), NULL);
 
 	job_file(j, 0, FILE_WITH(F32("b", 1), I64_SCALAR("step")));
 	job_file(j, 1, FILE_WITH(F32("a", 3), F32("b", 1)));
@@ -120,12 +119,11 @@ TEST(order_is_that_of_files)
 	must_offer(j, "b[2] Int64:step[] a[3] c[4] Int64:epoch[]");
 	assert_content(j, 0, "a", "1@100+12");
 	assert_content(j, 0, "c", "2@208+8 3@100+8");
-	job_free(j);
 }
 
 TEST(model_in_one_file)
 {
-	struct job *j = job_new(NULL, NULL);
+	cleanup_job struct job *j = job_new(NULL, NULL);
 
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2),
 		 { .name = "b", .dtype = RSH_DTYPE_INT4, DIMS_OF(4) },
@@ -134,7 +132,6 @@ TEST(model_in_one_file)
 	must_offer(j, "w[2,2] Int4:b[4] BFloat16:v[2]");
 	assert_content(j, 0, "b", "0@216+4");
 	assert_content(j, 0, "v", "0@320+8>4");
-	job_free(j);
 }
 
 TEST(strings_are_left_out)
@@ -154,58 +151,54 @@ TEST(strings_are_left_out)
 /* Each rank has them, or only some. */
 TEST(unlisted_records_are_whole)
 {
-	struct job *j = job_new(w_rows, NULL);
+	cleanup_job struct job *j = job_new(w_rows, NULL);
 
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2, 2), F32("u", 3)));
 	must_offer(j, "w[4,2] u[3]");
 	assert_content(j, 0, "u", "1@216+12");
-	job_free(j);
 }
 
 /* ---- stages and replicas ---- */
 
 TEST(stages_make_up_for_each_other)
 {
-	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
-				LAYOUT("1-w", "[2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
+					    LAYOUT("1-w", "[2]", "[0]"), NULL);
 
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("v", 1), F32("w", 2)));
 	job_file(j, 3, FILE_WITH(F32("w", 2)));
 	must_offer(j, "w[4] v[1]");
 	assert_content(j, 0, "w", "2@204+8 1@100+8");
-	job_free(j);
 }
 
 TEST(another_stage_cuts_otherwise)
 {
-	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
-				LAYOUT("1-w", "[2]", "[-1]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
+					    LAYOUT("1-w", "[2]", "[-1]"), NULL);
 
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("w", 4)));
 	must_offer(j, "w[4]");
 	assert_content(j, 0, "w", "0@100+8 1@100+8");
-	job_free(j);
 }
 
 /* The files of the stage whose layout would count are gone. */
 TEST(another_layout_will_do)
 {
-	struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
-				LAYOUT("1-w", "[2]", "[-1]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
+					    LAYOUT("1-w", "[2]", "[-1]"), NULL);
 
 	job_file(j, 2, FILE_WITH(F32("w", 4)));
 	must_offer(j, "w[4]");
 	assert_content(j, 0, "w", "2@100+16");
-	job_free(j);
 }
 
 TEST(replicas_make_up_for_lost_ranks)
 {
-	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
-				LAYOUT("v", "[2,2]", "[1]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
+					    LAYOUT("v", "[2,2]", "[1]"), NULL);
 
 	j->replicas = true;
 	job_file(j, 1, FILE_WITH(F32("w", 2), F32("v", 2)));
@@ -214,14 +207,13 @@ TEST(replicas_make_up_for_lost_ranks)
 	assert_content(j, 0, "w", "2@100+8 1@100+8");
 	assert_content(j, 0, "v", "1@208+8 2@208+8");
 	assert_note(j, "are read from replicas (w and others)");
-	job_free(j);
 }
 
 /* Each parameter was kept by one of the ranks that hold the same. */
 TEST(redundancy_was_removed)
 {
-	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
-				LAYOUT("v", "[2,2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
+					    LAYOUT("v", "[2,2]", "[0]"), NULL);
 
 	j->replicas = true;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
@@ -231,12 +223,11 @@ TEST(redundancy_was_removed)
 	must_offer(j, "w[4] v[4]");
 	assert_content(j, 0, "w", "0@100+8 1@100+8");
 	assert_content(j, 0, "v", "2@100+8 3@100+8");
-	job_free(j);
 }
 
 TEST(lost_slices_are_the_plans_affair)
 {
-	struct job *j = job_new(w_rows, NULL);
+	cleanup_job struct job *j = job_new(w_rows, NULL);
 
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
 	assert_int_equal(plan_job(j, "w[4,2]"), -ENOENT);
@@ -245,7 +236,6 @@ TEST(lost_slices_are_the_plans_affair)
 	j->replicas = j->allow_missing = true;
 	must_offer(j, "w[4,2]");
 	assert_true(rsh_plan_is_lost(j->c, 0));
-	job_free(j);
 }
 
 /* Nothing tells the shape of what no file holds. */

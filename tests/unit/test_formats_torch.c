@@ -42,7 +42,7 @@ static void check_tensor_lies(const struct rsh_torch_file *f,
 /* Whatever was read lies in the file, and has an index. */
 static void check_file(struct rsh_torch_file *f)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *ix;
 
@@ -55,7 +55,6 @@ static void check_file(struct rsh_torch_file *f)
 		assert_true(rsh_record_end(ix, &ix->records[i]) <=
 			    f->file_bytes);
 	rsh_ckpt_index_free(ix);
-	rsh_names_free(names);
 }
 
 /* ---- genuine files ---- */
@@ -307,14 +306,13 @@ TEST(test_genuine)
 
 static void refused(const char *path, int code, const char *words)
 {
-	struct buffer b = load_file(path);
+	cleanup_buffer struct buffer b = load_file(path);
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 
 	assert_int_equal(read_bytes(&b, &f, &err), -code);
 	if (!strstr(err.text, words))
 		fail_msg("%s", err.text);
-	buffer_free(&b);
 }
 
 TEST(test_refused)
@@ -644,7 +642,7 @@ static const struct made made[] = {
 
 static void check_made(const struct made *m)
 {
-	struct buffer b = make_file(m->pickle, m->n);
+	cleanup_buffer struct buffer b = make_file(m->pickle, m->n);
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 	int rc = read_bytes(&b, &f, &err);
@@ -654,7 +652,6 @@ static void check_made(const struct made *m)
 	if (rc == 0)
 		check_file(f);
 	rsh_torch_file_free(f);
-	buffer_free(&b);
 }
 
 TEST(test_made)
@@ -763,7 +760,7 @@ TEST(test_lists)
 static void check_archive(const char *what, const struct entry *entries,
 			  size_t n, const char *words)
 {
-	struct buffer b = make_zip(entries, n);
+	cleanup_buffer struct buffer b = make_zip(entries, n);
 	struct rsh_torch_file *f;
 	struct rsh_error err;
 	int rc = read_bytes(&b, &f, &err);
@@ -771,7 +768,6 @@ static void check_archive(const char *what, const struct entry *entries,
 	if (rc != (*words ? -EBADMSG : 0) || !strstr(err.text, words))
 		fail_msg("%s: rc %d, \"%s\"", what, rc, err.text);
 	rsh_torch_file_free(f);
-	buffer_free(&b);
 }
 
 TEST(test_archives)

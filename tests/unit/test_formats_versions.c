@@ -147,7 +147,7 @@ static void make_case(struct case_of *c, enum rsh_delta_form form)
 
 TEST(test_deltas)
 {
-	struct case_of *c = malloc(sizeof(*c));
+	cleanup_free struct case_of *c = malloc(sizeof(*c));
 
 	assert_non_null(c);
 	for (unsigned i = 0; i < 400; i++) {
@@ -163,14 +163,13 @@ TEST(test_deltas)
 		assert_int_equal(apply(&c->frame, form, c->old, c->n), 0);
 		assert_memory_equal(c->old, c->new, c->n);
 	}
-	free(c);
 }
 
 /* Of another content, or of a frame that is cut or longer, no delta is applied
  * to its end. */
 TEST(test_damage)
 {
-	struct case_of *c = malloc(sizeof(*c));
+	cleanup_free struct case_of *c = malloc(sizeof(*c));
 
 	assert_non_null(c);
 	for (unsigned i = 0; i < 400; i++) {
@@ -205,7 +204,6 @@ TEST(test_damage)
 		assert_int_equal(apply(&c->frame, form, c->old, c->n),
 				 -EBADMSG);
 	}
-	free(c);
 }
 
 /* ---- names, words and checksums ---- */

@@ -914,11 +914,10 @@ TEST(redirections_are_followed)
 /* What the server has been told so far. */
 static void expect_told(struct fixture *f, const char *what, bool told)
 {
-	char *text = log_text(f);
+	cleanup_free char *text = log_text(f);
 
 	if (!strstr(text, what) == told)
 		fail_msg("%s: %s", what, text);
-	free(text);
 }
 
 static int open_signed(struct fixture *f, const char *profile,

@@ -191,7 +191,7 @@ static void check(const struct job *j, const struct want *w)
 static void convert(void **state)
 {
 	const struct conversion *k = *state;
-	struct job *j = job_new(k->src, k->dst);
+	cleanup_job struct job *j = job_new(k->src, k->dst);
 
 	for (size_t i = 0; i < 4 && k->files[i].tensors; i++)
 		for (uint32_t r = k->files[i].first; r <= k->files[i].last; r++)
@@ -201,19 +201,17 @@ static void convert(void **state)
 	assert_string_equal(rsh_plan_name_suffix(j->c), "");
 	for (size_t i = 0; k->want[i].what; i++)
 		check(j, &k->want[i]);
-	job_free(j);
 }
 
 TEST(without_strategies_rank_0_is_shown)
 {
-	struct job *j = job_new(NULL, NULL);
+	cleanup_job struct job *j = job_new(NULL, NULL);
 
 	job_file(j, 0, FILE_WITH(F32("w", 2), I64_SCALAR("step")));
 	job_plan(j);
 	assert_int_equal(rsh_plan_n_files(j->c), 1);
 	assert_whole(j, 0, 0, "w step");
 	assert_note(j, "neither side has a strategy");
-	job_free(j);
 }
 
 /* ---- parameters of several stages ---- */

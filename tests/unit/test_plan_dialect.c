@@ -133,7 +133,7 @@ TEST(shards_are_shown_transposed)
 	static const struct shard m[] = {
 		{ "m", 0, 1, 0, 0 }, { "m", 1, 2, 1, 0 },
 	};
-	struct job *j = job_new(NULL, NULL);
+	cleanup_job struct job *j = job_new(NULL, NULL);
 	struct rsh_catalogue *c;
 
 	job_file(j, 0, FILE_WITH(F32("m.0", 1, 2)));
@@ -146,7 +146,6 @@ TEST(shards_are_shown_transposed)
 	assert_content(j, 0, "m", "0@100+4 1@100+4 1@108+4 "
 				  "0@104+4 1@104+4 1@112+4");
 	assert_origins(j, "[2,1]@0,0:0 [2,2]@0,1:1 ");
-	job_free(j);
 }
 
 TEST(shards_that_are_missing_are_named)
@@ -154,7 +153,7 @@ TEST(shards_that_are_missing_are_named)
 	static const struct shard m[] = {
 		{ "m", 0, 1, 0, 0 }, { "m", 2, 1, 1, 0 },
 	};
-	struct job *j = job_new(NULL, NULL);
+	cleanup_job struct job *j = job_new(NULL, NULL);
 	struct rsh_catalogue *c;
 
 	job_file(j, 0, FILE_WITH(F32("m.0", 1, 2)));
@@ -165,13 +164,12 @@ TEST(shards_that_are_missing_are_named)
 	assert_string_equal(j->err.text,
 			    "the box of rank 1 exceeds dimension 0 of size 2");
 	rsh_catalogue_free(c);
-	job_free(j);
 }
 
 /* A recipe says where each element comes from, or it is none. */
 TEST(recipes_that_leave_elements_out_are_refused)
 {
-	struct job *j = job_new(NULL, NULL);
+	cleanup_job struct job *j = job_new(NULL, NULL);
 	static const struct shard m[] = { { "m", 0, 2, 0, 0 } };
 	const struct rsh_blueprint b = { .framing = &rsh_safetensors_framing };
 	uint64_t dims[2] = { 2, 2 };
@@ -204,5 +202,4 @@ TEST(recipes_that_leave_elements_out_are_refused)
 	shown.recipe.n_parts = 0;
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);
-	job_free(j);
 }

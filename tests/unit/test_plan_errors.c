@@ -21,14 +21,13 @@ TEST(needed_rank_is_missing)
 
 TEST(unneeded_rank_may_be_missing)
 {
-	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
-				LAYOUT("w", "[2]", "[0]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
+					    LAYOUT("w", "[2]", "[0]"));
 
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_plan(j);
 	assert_records(j, 1, "w[2]");
-	job_free(j);
 }
 
 TEST(needed_slice_is_missing)
@@ -297,11 +296,10 @@ TEST(chunk_ends_within_an_element)
 TEST(moved_elements_may_be_cut)
 {
 	static const uint64_t odd[] = { 3, 5, 0 };
-	struct job *j = job_new(w_src, NULL);
+	cleanup_job struct job *j = job_new(w_src, NULL);
 
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
 				    DIMS_OF(2), .chunks = odd }));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+3 0@203+5 1@100+3 1@203+5");
-	job_free(j);
 }

@@ -67,8 +67,8 @@ TEST(contents_follow_one_header)
 
 TEST(ranges_begin_and_end_anywhere)
 {
-	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
-					LAYOUT("w", "[2]", "[0]"));
+	cleanup_job struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
+						    LAYOUT("w", "[2]", "[0]"));
 	uint64_t size, begin;
 
 	job_files(j, 2, FILE_WITH(F32("w", 10)));
@@ -80,13 +80,12 @@ TEST(ranges_begin_and_end_anywhere)
 	assert_pieces(j, 1, begin, 40, "1@100+40");
 	assert_pieces(j, 1, size - 3, 10, "1@137+3");
 	assert_pieces(j, 1, size, 10, "");
-	job_free(j);
 }
 
 TEST(ranks_share_the_header)
 {
-	struct job *j = safetensors_job(LAYOUT("w", "[4]", "[0]"),
-					LAYOUT("w", "[2]", "[0]"));
+	cleanup_job struct job *j = safetensors_job(LAYOUT("w", "[4]", "[0]"),
+						    LAYOUT("w", "[2]", "[0]"));
 	struct rsh_piece p[2];
 
 	job_files(j, 4, FILE_WITH(F32("w", 6)));
@@ -99,14 +98,13 @@ TEST(ranks_share_the_header)
 		rsh_piece_iter_free(it);
 	}
 	assert_ptr_equal(p[0].header, p[1].header);
-	job_free(j);
 }
 
 /* Copied records of one size but another type are other records. */
 TEST(headers_differ_where_types_do)
 {
-	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
-					LAYOUT("w", "[2]", "[0]"));
+	cleanup_job struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
+						    LAYOUT("w", "[2]", "[0]"));
 
 	job_file(j, 0, FILE_WITH(F32("w", 2), F32("x", 1)));
 	job_file(j, 1, FILE_WITH(F32("w", 2),
@@ -117,7 +115,6 @@ TEST(headers_differ_where_types_do)
 			    TENSOR("x", "F32", "1", "8", "12") "}");
 	assert_header(j, 1, MS TENSOR("w", "F32", "2", "0", "8") ","
 			    TENSOR("x", "I32", "1", "8", "12") "}");
-	job_free(j);
 }
 
 TEST(large_tensors_are_one_piece)
@@ -241,7 +238,7 @@ static void parts(const struct job *j, char *text, size_t size)
 
 static void assert_parts(uint64_t limit, const char *want)
 {
-	struct job *j = job_new(LAYOUT("a", "[2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("a", "[2]", "[0]"), NULL);
 	char text[256];
 
 	j->format = RSH_FILE_SAFETENSORS;
@@ -251,7 +248,6 @@ static void assert_parts(uint64_t limit, const char *want)
 	job_plan(j);
 	parts(j, text, sizeof(text));
 	assert_string_equal(text, want);
-	job_free(j);
 }
 
 /* a has 16 bytes, z 12, b 4, big 100 and c 4; within a part the order is the
@@ -268,7 +264,7 @@ TEST(parts_are_filled_in_order)
 
 TEST(parts_say_what_they_are)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
 	j->format = RSH_FILE_SAFETENSORS;
 	j->part_bytes = 8;
@@ -283,7 +279,6 @@ TEST(parts_say_what_they_are)
 	/* Each part needs its own sources only. */
 	assert_sources(j, 0, "0 1");
 	assert_sources(j, 1, "0");
-	job_free(j);
 }
 
 /* Returns whether a distributed checkpoint keeps this order of a Float32

@@ -9,100 +9,92 @@
 
 TEST(equal_slices_are_one_run)
 {
-	struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
-				LAYOUT("w", "[4]", "[0,-1]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
+					    LAYOUT("w", "[4]", "[0,-1]"));
 
 	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
 	job_plan(j);
 	assert_content(j, 2, "w", "2@100+60");
-	job_free(j);
 }
 
 TEST(rows_are_one_run_a_slice)
 {
-	struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
-				LAYOUT("w", "[2]", "[0,-1]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
+					    LAYOUT("w", "[2]", "[0,-1]"));
 
 	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
 	job_plan(j);
 	assert_content(j, 1, "w", "2@100+60 3@100+60");
-	job_free(j);
 }
 
 TEST(columns_are_one_run_a_row)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
 
 	job_files(j, 2, FILE_WITH(F32("w", 3, 2)));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 "
 				  "1@116+8");
-	job_free(j);
 }
 
 TEST(rows_become_columns)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1,-1]"),
-				LAYOUT("w", "[2]", "[-1,0,-1]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1,-1]"),
+					    LAYOUT("w", "[2]", "[-1,0,-1]"));
 
 	/* Whole: 2x4x3. */
 	job_files(j, 2, FILE_WITH(F32("w", 1, 4, 3)));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+24 1@100+24");
 	assert_content(j, 1, "w", "0@124+24 1@124+24");
-	job_free(j);
 }
 
 /* Dimensions that both sides cut alike are runs together. */
 TEST(dimensions_cut_alike_are_joined)
 {
-	struct job *j = job_new(LAYOUT("w", "[2,2]", "[1,-1,0]"),
-				LAYOUT("w", "[2,2,2]", "[2,1,0]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[1,-1,0]"),
+					    LAYOUT("w", "[2,2,2]", "[2,1,0]"));
 
 	job_files(j, 4, FILE_WITH(F32("w", 2, 4, 3)));
 	job_plan(j);
 	/* Rank 3 is (0,1,1): half of dimension 1 of the slice of rank 1. */
 	assert_content(j, 3, "w", "1@124+24 1@172+24");
-	job_free(j);
 }
 
 /* 12 elements in slices of 4 to slices of 6. */
 TEST(non_multiples_cut_runs)
 {
-	struct job *j = job_new(LAYOUT("w", "[3]", "[0]"),
-				LAYOUT("w", "[2]", "[0]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[3]", "[0]"),
+					    LAYOUT("w", "[2]", "[0]"));
 
 	job_files(j, 3, FILE_WITH(F32("w", 4)));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+16 1@100+8");
 	assert_content(j, 1, "w", "1@108+8 2@100+16");
-	job_free(j);
 }
 
 /* Each rank reads the replica that is its own counterpart. */
 TEST(replicas_are_spread)
 {
-	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
-				LAYOUT("w", "[4]", "[-1]"));
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
+					    LAYOUT("w", "[4]", "[-1]"));
 
 	job_files(j, 4, FILE_WITH(F32("w", 2)));
 	job_plan(j);
 	assert_content(j, 1, "w", "0@100+8 1@100+8");
 	assert_content(j, 2, "w", "2@100+8 3@100+8");
 	assert_sources(j, 2, "2 3");
-	job_free(j);
 }
 
 TEST(scalars_are_resharded)
 {
-	struct job *j = job_new(LAYOUT("s", "[2]", "[]"),
-				LAYOUT("s", "[4]", "[]"));
+	cleanup_job struct job *j = job_new(LAYOUT("s", "[2]", "[]"),
+					    LAYOUT("s", "[4]", "[]"));
 
 	job_files(j, 2, FILE_WITH(I64_SCALAR("s")));
 	job_plan(j);
 	assert_records(j, 3, "Int64:s[]");
 	assert_content(j, 3, "s", "1@100+8");
-	job_free(j);
 }
 
 /* ---- ranges ---- */
@@ -121,7 +113,7 @@ static struct job *two_records(void)
  * of the name and two less of the type (19 bytes). */
 TEST(ranges_cut_pieces)
 {
-	struct job *j = two_records();
+	cleanup_job struct job *j = two_records();
 	uint64_t size = rsh_plan_size(j->c, 0);
 
 	assert_int_equal(size, 20 + 16 + 19 + 8);
@@ -134,12 +126,11 @@ TEST(ranges_cut_pieces)
 	assert_pieces(j, 0, size - 1, 1, "0@215+1");
 	assert_pieces(j, 0, size - 1, 100, "0@215+1");
 	assert_pieces(j, 0, 5, UINT64_MAX, "h15 0@100+8 1@100+8 h19 0@208+8");
-	job_free(j);
 }
 
 TEST(ranges_without_bytes_have_no_pieces)
 {
-	struct job *j = two_records();
+	cleanup_job struct job *j = two_records();
 	uint64_t size = rsh_plan_size(j->c, 0);
 
 	assert_pieces(j, 0, 5, 0, "");
@@ -148,14 +139,13 @@ TEST(ranges_without_bytes_have_no_pieces)
 	assert_pieces(j, 0, UINT64_MAX, UINT64_MAX, "");
 	assert_null(rsh_piece_iter_new(j->c, 1, 0, 1, NULL));
 	rsh_piece_iter_free(NULL);
-	job_free(j);
 }
 
 TEST(header_bytes_are_the_record)
 {
 	static const uint8_t want[] = "\x0a\x22\x0a\x01w\x12\x1d\x08\x04\x12\x07"
 				      "Float32\x1a\x10";
-	struct job *j = two_records();
+	cleanup_job struct job *j = two_records();
 
 	for (uint64_t at = 0; at < 20; at++) {
 		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3,
@@ -167,7 +157,6 @@ TEST(header_bytes_are_the_record)
 		assert_memory_equal(p.header, want + at, p.length);
 		rsh_piece_iter_free(it);
 	}
-	job_free(j);
 }
 
 /* ---- tensors over 512 MiB ---- */
@@ -195,7 +184,7 @@ static struct job *large_job(void)
 
 TEST(large_tensors_are_emitted_in_chunks)
 {
-	struct job *j = large_job();
+	cleanup_job struct job *j = large_job();
 	uint64_t second = FULL_HEADER + CHUNK;
 
 	assert_records(j, 0, "w[1200,262144] Int64*step[]");
@@ -208,7 +197,6 @@ TEST(large_tensors_are_emitted_in_chunks)
 		      "h34 1@444596324+92274688 1@536871112+92274688");
 	assert_pieces(j, 0, second - 1, 39, "0@536871011+1 h37 0@536871112+1");
 	assert_pieces(j, 0, 2 * second + 33, 2, "h1 1@444596324+1");
-	job_free(j);
 }
 
 /* Every header tells its own chunk's length. */
@@ -220,7 +208,7 @@ TEST(chunk_headers_tell_their_length)
 		.name = "w", .name_len = 1, .dtype = RSH_DTYPE_FLOAT32,
 		.n_dims = 2, .dims = dims,
 	};
-	struct job *j = large_job();
+	cleanup_job struct job *j = large_job();
 
 	for (uint64_t k = 0; k < 3; k++) {
 		uint8_t want[64];
@@ -235,26 +223,24 @@ TEST(chunk_headers_tell_their_length)
 		assert_memory_equal(p.header, want, n);
 		rsh_piece_iter_free(it);
 	}
-	job_free(j);
 }
 
 /* Exactly a chunk is one chunk. */
 TEST(limit_is_one_chunk)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
 	job_files(j, 2, FILE_WITH(F32("w", 64 * MIB)));
 	job_plan(j);
 	assert_pieces(j, 0, 0, UINT64_MAX,
 		      "h35 0@100+268435456 1@100+268435456");
-	job_free(j);
 }
 
 /* A copied tensor is emitted in MindSpore's chunks, however it was stored. */
 TEST(copied_tensors_are_cut_anew)
 {
 	static const uint64_t odd[] = { 300 * MIB, 1, 300 * MIB - 1, 0 };
-	struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
 
 	job_files(j, 2, FILE_WITH(F32("w", 1),
 				 { .name = "v", .dtype = RSH_DTYPE_INT8,
@@ -263,14 +249,13 @@ TEST(copied_tensors_are_cut_anew)
 	assert_pieces(j, 0, 24, rsh_plan_size(j->c, 0) - 24,
 		      "h33 0@204+314572800 0@314573104+1 0@314573205+222298111 "
 		      "h30 0@536871316+92274688");
-	job_free(j);
 }
 
 /* ---- codecs ---- */
 
 TEST(wide_bfloat16_is_narrowed)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				    DIMS_OF(3), .wide = true },
@@ -284,7 +269,6 @@ TEST(wide_bfloat16_is_narrowed)
 	assert_pieces(j, 0, 22, 3, "0@100+8>3/1");
 	assert_pieces(j, 0, 22, 1, "0@100+4>1/1");
 	assert_pieces(j, 0, 26, 2, "0@108+4>1/1 1@100+4>1");
-	job_free(j);
 }
 
 TEST(narrow_bfloat16_is_read_as_it_is)
@@ -310,20 +294,19 @@ TEST(narrow_bfloat16_is_read_as_it_is)
 /* Rows of two elements, gathered column by column. */
 TEST(codecs_count_elements_in_runs)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
 
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				    DIMS_OF(2, 2), .wide = true }));
 	job_plan(j);
 	assert_content(j, 0, "w", "0@100+8>4 1@100+8>4 0@108+8>4 1@108+8>4");
-	job_free(j);
 }
 
 /* A wide source has twice the chunks that its virtual file has. */
 TEST(wide_sources_in_chunks)
 {
 	static const uint64_t chunks[] = { CHUNK, 88 * MIB, 0 };
-	struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
 
 	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				   DIMS_OF(150 * MIB), .wide = true,
@@ -332,7 +315,6 @@ TEST(wide_sources_in_chunks)
 	assert_pieces(j, 0, 0, UINT64_MAX,
 		      "h36 0@100+536870912>268435456 "
 		      "0@536871112+92274688>46137344");
-	job_free(j);
 }
 
 static void assert_decoded(enum rsh_codec codec, const void *in, size_t n_in,
@@ -424,7 +406,7 @@ static struct job *odd_job(void)
 
 TEST(odd_records_are_kept)
 {
-	struct job *j = odd_job();
+	cleanup_job struct job *j = odd_job();
 
 	job_plan(j);
 	assert_records(j, 0, "Int4:w[4] rows[0,6] Int4*q[3] *cols[3,0] "
@@ -438,12 +420,11 @@ TEST(odd_records_are_kept)
 	assert_note(j, "Int4 stays Int4");
 	assert_note(j, "tensors without elements are kept");
 	assert_note(j, "string records are kept");
-	job_free(j);
 }
 
 TEST(odd_records_as_the_converter_leaves_them)
 {
-	struct job *j = odd_job();
+	cleanup_job struct job *j = odd_job();
 
 	job_plan_compat(j);
 	/* An empty vector becomes the scalar 0. */
@@ -451,5 +432,4 @@ TEST(odd_records_as_the_converter_leaves_them)
 			     "Int64*step[]");
 	assert_content(j, 0, "q", "0@202+3");
 	assert_content(j, 0, "none", "h4");
-	job_free(j);
 }

@@ -23,14 +23,13 @@ static const struct tensor trained[] = {
 
 TEST(ranks_show_their_own_file)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 
 	job_files(j, 4, trained);
 	job_plan(j);
 	for (uint32_t rank = 0; rank < 4; rank++)
 		assert_whole(j, rank, rank, "step w bn m");
 	assert_note(j, "files are shown unchanged");
-	job_free(j);
 }
 
 /* Slices of the stage whose layout counts are lost; the other stage's file holds
@@ -39,7 +38,7 @@ TEST(own_layouts_are_no_loss)
 {
 	static const char shared[] = LAYOUT("0-w", "[1]", "[-1]") ","
 				     LAYOUT("1-w", "[1]", "[0]");
-	struct job *j = job_of(shared, shared);
+	cleanup_job struct job *j = job_of(shared, shared);
 
 	j->allow_missing = true;
 	job_file(j, 1, FILE_WITH(F32("w", 4)));
@@ -47,18 +46,16 @@ TEST(own_layouts_are_no_loss)
 	assert_true(rsh_plan_is_lost(j->c, 0));
 	assert_false(rsh_plan_is_lost(j->c, 1));
 	assert_whole(j, 1, 1, "w");
-	job_free(j);
 }
 
 TEST(compat_writes_them_anew)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 
 	job_files(j, 4, trained);
 	job_plan_compat(j);
 	assert_records(j, 1, "w[4] m[4] Int64*step[] *bn[3]");
 	assert_no_notes(j);
-	job_free(j);
 }
 
 /* Axes of size 1, one axis as two, an expanded map, a shard that is a cut. */
@@ -88,7 +85,7 @@ TEST(other_drawings_mean_the_same)
 
 static void assert_planned(const char *src, const char *dst)
 {
-	struct job *j = job_of(src, dst);
+	cleanup_job struct job *j = job_of(src, dst);
 
 	job_files(j, 4, FILE_WITH(F32("x", 2), F32("w", 4)));
 	job_plan(j);
@@ -98,7 +95,6 @@ static void assert_planned(const char *src, const char *dst)
 		rsh_plan_record(j->c, rank, 0, &r);
 		assert_string_equal(r.shape.name, "w");
 	}
-	job_free(j);
 }
 
 TEST(other_cuts_do_not)
@@ -119,14 +115,13 @@ TEST(other_cuts_do_not)
 /* Nobody knows how the other side cuts it. */
 TEST(one_side_alone_lists_a_record)
 {
-	struct job *j = job_of(LAYOUT("w", "[2]", "[0]") ","
-			       LAYOUT("adam_m.x", "[2]", "[0]"),
-			       LAYOUT("w", "[2]", "[0]"));
+	cleanup_job struct job *j = job_of(LAYOUT("w", "[2]", "[0]") ","
+					   LAYOUT("adam_m.x", "[2]", "[0]"),
+					   LAYOUT("w", "[2]", "[0]"));
 
 	job_files(j, 2, FILE_WITH(F32("adam_m.x", 2), F32("w", 4)));
 	job_plan(j);
 	assert_records(j, 0, "w[4] *adam_m.x[2]");
-	job_free(j);
 }
 
 /* Whichever side says so, and also if neither does. */
@@ -152,7 +147,7 @@ TEST(stages_may_share)
 	static const char two[] =
 		LAYOUT("0-e", "[2]", "[0]") "," LAYOUT("1-e", "[2]", "[-1]")
 		"," LAYOUT("1-w", "[2]", "[0]");
-	struct job *j = job_of(two, two);
+	cleanup_job struct job *j = job_of(two, two);
 
 	job_file(j, 0, FILE_WITH(F32("x", 1), F32("e", 2)));
 	job_file(j, 1, FILE_WITH(F32("x", 1), F32("e", 2)));
@@ -161,30 +156,28 @@ TEST(stages_may_share)
 	job_plan(j);
 	assert_whole(j, 0, 0, "x e");
 	assert_whole(j, 3, 3, "w e");
-	job_free(j);
 }
 
 /* The destination wants e on both stages. */
 TEST(stages_may_be_others)
 {
-	struct job *j = job_of(LAYOUT("0-e", "[1]", "[0]") ","
-			       LAYOUT("1-w", "[1]", "[0]"),
-			       LAYOUT("0-e", "[1]", "[0]") ","
-			       LAYOUT("1-e", "[1]", "[0]") ","
-			       LAYOUT("1-w", "[1]", "[0]"));
+	cleanup_job struct job *j = job_of(LAYOUT("0-e", "[1]", "[0]") ","
+					   LAYOUT("1-w", "[1]", "[0]"),
+					   LAYOUT("0-e", "[1]", "[0]") ","
+					   LAYOUT("1-e", "[1]", "[0]") ","
+					   LAYOUT("1-w", "[1]", "[0]"));
 
 	job_file(j, 0, FILE_WITH(F32("x", 1), F32("e", 2)));
 	job_file(j, 1, FILE_WITH(F32("x", 1), F32("w", 2)));
 	job_plan(j);
 	assert_records(j, 0, "e[2] *x[1]");
 	assert_content(j, 1, "e", "0@204+8");
-	job_free(j);
 }
 
 TEST(chunks_and_odd_records_stay)
 {
 	static const uint64_t odd[] = { 3, 5, 0 };
-	struct job *j = job_of(LAYOUT("w", "[1]", "[0]"), NULL);
+	cleanup_job struct job *j = job_of(LAYOUT("w", "[1]", "[0]"), NULL);
 
 	job_file(j, 0, FILE_WITH({ .name = "b", .dtype = RSH_DTYPE_BFLOAT16,
 				   DIMS_OF(3), .wide = true },
@@ -195,18 +188,16 @@ TEST(chunks_and_odd_records_stay)
 				   DIMS_OF(0), .bytes = 8 }));
 	job_plan(j);
 	assert_whole(j, 0, 0, "b none w note");
-	job_free(j);
 }
 
 TEST(safetensors_keep_their_header)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 
 	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	job_files(j, 4, trained);
 	job_plan(j);
 	assert_whole(j, 2, 2, "step w bn m");
-	job_free(j);
 }
 
 static void assert_place(const struct job *j, uint32_t i, uint64_t offset,
@@ -222,8 +213,8 @@ static void assert_place(const struct job *j, uint32_t i, uint64_t offset,
 /* A tensor without elements is behind the header, as the others are. */
 TEST(nothing_has_a_place)
 {
-	struct job *j = job_of(LAYOUT("w", "[1]", "[-1]"),
-			       LAYOUT("w", "[1]", "[-1]"));
+	cleanup_job struct job *j = job_of(LAYOUT("w", "[1]", "[-1]"),
+					   LAYOUT("w", "[1]", "[-1]"));
 	uint64_t begin;
 
 	j->format = j->src_format = RSH_FILE_SAFETENSORS;
@@ -234,26 +225,24 @@ TEST(nothing_has_a_place)
 	assert_place(j, 0, begin, 0);
 	assert_place(j, 1, begin, 16);
 	assert_place(j, 2, begin + 16, 0);
-	job_free(j);
 }
 
 TEST(parts_of_a_model_are_no_file)
 {
-	struct job *j = job_of(NULL, NULL);
+	cleanup_job struct job *j = job_of(NULL, NULL);
 
 	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	j->joined = true;
 	job_file(j, 0, FILE_WITH(F32("w", 4)));
 	job_plan(j);
 	assert_pieces(j, 0, 0, 3, "h3");
-	job_free(j);
 }
 
 /* ---- files that are missing ---- */
 
 TEST(lost_ranks_are_replicas)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 
 	for (uint32_t rank = 1; rank < 4; rank++)
 		job_file(j, rank, trained);
@@ -262,7 +251,6 @@ TEST(lost_ranks_are_replicas)
 	assert_whole(j, 2, 2, "step w bn m");
 	assert_note(j, "files are shown unchanged");
 	assert_note(j, "ranks without a valid file");
-	job_free(j);
 }
 
 /* No rank has what rank 0 has: each record comes from one that has it. */
@@ -270,7 +258,7 @@ TEST(lost_ranks_may_be_put_together)
 {
 	static const char apart[] = LAYOUT("w", "[2,2]", "[0]") ","
 				    LAYOUT("m", "[2,2]", "[1]");
-	struct job *j = job_of(apart, apart);
+	cleanup_job struct job *j = job_of(apart, apart);
 
 	for (uint32_t rank = 1; rank < 4; rank++)
 		job_file(j, rank, trained);
@@ -279,13 +267,12 @@ TEST(lost_ranks_may_be_put_together)
 	assert_content(j, 0, "w", "2@208+16");
 	assert_content(j, 0, "m", "1@436+16");
 	assert_whole(j, 1, 1, "step w bn m");
-	job_free(j);
 }
 
 /* What a rank left to another one is had from there. */
 TEST(without_redundancy_it_is_completed)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 
 	job_file(j, 0, FILE_WITH(F32("x", 1), F32("m", 4)));
 	job_file(j, 1, FILE_WITH(F32("x", 1), F32("m", 4), F32("w", 4)));
@@ -295,7 +282,6 @@ TEST(without_redundancy_it_is_completed)
 	assert_content(j, 0, "w", "2@204+16");
 	assert_content(j, 0, "m", "0@204+16");
 	assert_whole(j, 1, 1, "x m w");
-	job_free(j);
 }
 
 TEST(strategies_of_another_model_are_refused)
@@ -330,7 +316,7 @@ static void put_source(const struct job *j, const atomic_bool *avoid,
 
 TEST(a_failing_file_is_its_replica)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 	atomic_bool avoid[MAX_FILES] = { true };
 	char text[128];
 
@@ -343,13 +329,12 @@ TEST(a_failing_file_is_its_replica)
 	avoid[2] = true;
 	put_source(j, avoid, 208, 16, text, sizeof(text));
 	assert_string_equal(text, "");
-	job_free(j);
 }
 
 /* Another order of records, although the slices are the same. */
 TEST(replicas_have_the_same_places)
 {
-	struct job *j = job_of(both, both);
+	cleanup_job struct job *j = job_of(both, both);
 	atomic_bool avoid[MAX_FILES] = { true };
 	char text[128];
 
@@ -361,5 +346,4 @@ TEST(replicas_have_the_same_places)
 	job_plan(j);
 	put_source(j, avoid, 0, 4, text, sizeof(text));
 	assert_string_equal(text, "");
-	job_free(j);
 }

@@ -598,7 +598,7 @@ static void one_request(struct numbers *x, struct fixture *f)
 	size_t total = total_of(pieces, n);
 	struct rsh_piece_iter it = { pieces, n, 0, in_row };
 	uint8_t *area = malloc(total + RSH_PLACE_MAX + 1), *got;
-	uint8_t *expected = malloc(total);
+	cleanup_free uint8_t *expected = malloc(total);
 	struct rsh_target to = { .data = area };
 	size_t at = 0;
 
@@ -618,7 +618,6 @@ static void one_request(struct numbers *x, struct fixture *f)
 	}
 	free(pieces);
 	free(area);
-	free(expected);
 }
 
 static void random_requests(unsigned n_files, size_t file_bytes)

@@ -42,7 +42,7 @@ static struct rsh_source *open_tree(const char *tree, unsigned n_threads)
 
 TEST(test_equal_files_share)
 {
-	char *tree = tree_of_vectors();
+	cleanup_tree char *tree = tree_of_vectors();
 
 	for (unsigned threads = 0; threads < 12; threads += 3) {
 		struct rsh_names *names = rsh_names_new();
@@ -61,13 +61,12 @@ TEST(test_equal_files_share)
 		rsh_source_free(s);
 		rsh_names_free(names);
 	}
-	tree_remove(tree);
 }
 
 /* Whatever the timing, the first complaint is about the lowest rank. */
 TEST(test_broken_files_are_left_out)
 {
-	char *tree = tree_of_vectors();
+	cleanup_tree char *tree = tree_of_vectors();
 	const char *first;
 
 	tree_write(tree, "rank_7/x.ckpt", "\x0a\xff\xff\xff", 4);
@@ -89,13 +88,12 @@ TEST(test_broken_files_are_left_out)
 		rsh_source_free(s);
 		rsh_names_free(names);
 	}
-	tree_remove(tree);
 }
 
 TEST(test_file_that_went)
 {
-	char *tree = tree_of_vectors();
-	struct rsh_names *names = rsh_names_new();
+	cleanup_tree char *tree = tree_of_vectors();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_source *s = open_tree(tree, 2);
 	struct rsh_error err = RSH_ERROR_INIT;
 	const char *first;
@@ -107,15 +105,13 @@ TEST(test_file_that_went)
 	assert_int_equal(rsh_source_n_bad(s, &first), 1);
 	assert_non_null(strstr(first, path));
 	rsh_source_free(s);
-	rsh_names_free(names);
-	tree_remove(tree);
 }
 
 TEST(test_attributes)
 {
 	const struct timespec times[2] = { { 5, 6 }, { 1234567890, 987654321 } };
-	char *tree = tree_of_vectors();
-	struct rsh_names *names = rsh_names_new();
+	cleanup_tree char *tree = tree_of_vectors();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_source *s;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_store_attr a;
@@ -141,8 +137,6 @@ TEST(test_attributes)
 	assert_int_equal(fcntl(rsh_store_dirfd(rsh_source_store(s)), F_GETFD),
 			 FD_CLOEXEC);
 	rsh_source_free(s);
-	rsh_names_free(names);
-	tree_remove(tree);
 }
 
 int main(void)

@@ -22,13 +22,12 @@
 /* A metadata.json of that size, most of it blanks. */
 static void write_metadata(const char *tree, size_t size)
 {
-	char *text = malloc(size);
+	cleanup_free char *text = malloc(size);
 
 	assert_non_null(text);
 	memset(text, ' ', size);
 	memcpy(text, TEXT, strlen(TEXT));
 	tree_write(tree, "metadata.json", text, size);
-	free(text);
 }
 
 /* The bytes that this process has read so far. */

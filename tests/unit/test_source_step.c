@@ -208,7 +208,7 @@ static void check_case(const struct step_case *c)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_source *s = NULL;
-	char *tree = tree_make();
+	cleanup_tree char *tree = tree_make();
 	int rc;
 
 	print_message("# %s\n", c->title);
@@ -229,7 +229,6 @@ static void check_case(const struct step_case *c)
 		check_taken(s, c);
 	}
 	rsh_source_free(s);
-	tree_remove(tree);
 }
 
 TEST(test_choice)
@@ -246,7 +245,7 @@ TEST(test_only_wanted_ranks)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_source_view view;
 	struct rsh_source *s;
-	char *tree = tree_make();
+	cleanup_tree char *tree = tree_make();
 
 	tree_write(tree, "rank_0/x-1_9.ckpt", "", 0);
 	tree_write(tree, "rank_4/x-1_5.ckpt", "", 0);
@@ -262,7 +261,6 @@ TEST(test_only_wanted_ranks)
 	assert_non_null(strstr(view.path[4], "rank_4/x-1_5.ckpt"));
 	assert_non_null(strstr(view.path[5], "rank_5/x-1_5.ckpt"));
 	rsh_source_free(s);
-	tree_remove(tree);
 }
 
 TEST(test_links_are_followed)
@@ -271,7 +269,7 @@ TEST(test_links_are_followed)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_source_view view;
 	struct rsh_source *s;
-	char *tree = tree_make();
+	cleanup_tree char *tree = tree_make();
 	char path[256], target[256];
 
 	tree_write(tree, "elsewhere/file", "", 0);
@@ -292,7 +290,6 @@ TEST(test_links_are_followed)
 	assert_non_null(strstr(view.path[0], "rank_0/x-1_5.ckpt"));
 	assert_non_null(strstr(view.path[1], "rank_1/x-1_5.ckpt"));
 	rsh_source_free(s);
-	tree_remove(tree);
 }
 
 static void refuse(const char *tree, int code, const char *words)
@@ -309,7 +306,7 @@ static void refuse(const char *tree, int code, const char *words)
 
 TEST(test_bad_trees)
 {
-	char *tree = tree_make();
+	cleanup_tree char *tree = tree_make();
 	char path[256];
 
 	refuse(tree, ENOENT, "no rank_N directory");
@@ -325,7 +322,6 @@ TEST(test_bad_trees)
 	refuse(path, EINVAL, "this is a text");
 	snprintf(path, sizeof(path), "%s/nowhere", tree);
 	refuse(path, ENOENT, "No such file");
-	tree_remove(tree);
 }
 
 int main(void)

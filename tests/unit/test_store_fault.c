@@ -70,7 +70,7 @@ TEST(seed_and_name_make_others)
 	uint8_t *data = flipped("flip,p=0.1", "a.ckpt");
 	uint8_t *same = flipped("flip,p=0.1,seed=0", "a.ckpt");
 	uint8_t *seed = flipped("flip,p=0.1,seed=1", "a.ckpt");
-	uint8_t *name = flipped("flip,p=0.1", "b.ckpt");
+	cleanup_free uint8_t *name = flipped("flip,p=0.1", "b.ckpt");
 
 	assert_memory_equal(data, same, FILE_BYTES);
 	assert_memory_not_equal(data, seed, FILE_BYTES);
@@ -78,7 +78,6 @@ TEST(seed_and_name_make_others)
 	free(data);
 	free(same);
 	free(seed);
-	free(name);
 }
 
 /* However it is read. */
@@ -87,7 +86,7 @@ TEST(pieces_are_as_the_whole)
 	static const char text[] = "flip@a:3000-9000,p=0.3;flip@:8000-8100";
 	struct numbers x = { numbers_seed() };
 	struct rsh_error err = RSH_ERROR_INIT;
-	uint8_t *data = flipped(text, "a.ckpt");
+	cleanup_free uint8_t *data = flipped(text, "a.ckpt");
 	struct rsh_faults *f = NULL;
 	uint8_t piece[700];
 
@@ -101,7 +100,6 @@ TEST(pieces_are_as_the_whole)
 		assert_memory_equal(piece, data + at, len);
 	}
 	rsh_faults_free(f);
-	free(data);
 }
 
 /* A fault that turns bytes over does nothing before a read, and any other

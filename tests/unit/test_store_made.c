@@ -75,13 +75,12 @@ static uint8_t input_byte(uint32_t input, uint64_t at)
 static void write_input(struct fixture *f, uint32_t i)
 {
 	char name[32];
-	uint8_t *bytes = malloc(BYTES);
+	cleanup_free uint8_t *bytes = malloc(BYTES);
 
 	snprintf(name, sizeof(name), "input_%u", i);
 	for (uint64_t k = 0; k < BYTES; k++)
 		bytes[k] = input_byte(i, k);
 	tree_write(f->tree, name, bytes, BYTES);
-	free(bytes);
 }
 
 static void add(struct rsh_store *s, const char *name, uint64_t epoch)
@@ -160,7 +159,7 @@ static void expect(const uint8_t *got, uint32_t file, uint32_t n_inputs,
 
 static void read_all(struct fixture *f, uint32_t n_inputs)
 {
-	uint8_t *got = malloc(BYTES);
+	cleanup_free uint8_t *got = malloc(BYTES);
 
 	for (uint32_t i = 0; i < 2; i++) {
 		assert_int_equal(rsh_store_read(f->store, i, 0, got, BYTES,
@@ -170,7 +169,6 @@ static void read_all(struct fixture *f, uint32_t n_inputs)
 						NULL), 0);
 		expect(got, 5 + i, n_inputs, 7777, 99);
 	}
-	free(got);
 }
 
 TEST(reads)

@@ -416,12 +416,11 @@ TEST(local_dimensions_give_the_same_grid)
 {
 	static const char item[] = SHARD("w", "[4,2]", "[-1,0]", "2", "2");
 	struct rsh_grid *a = whole_grid(item, DIMS(8, 6));
-	struct rsh_grid *b = make_grid(item, DIMS(4, 3), true,
-				       RSH_GRID_RUNTIME);
+	cleanup_grid struct rsh_grid *b = make_grid(item, DIMS(4, 3), true,
+						    RSH_GRID_RUNTIME);
 
 	assert_true(rsh_grid_equal(a, b));
 	rsh_grid_free(a);
-	rsh_grid_free(b);
 }
 
 TEST(dimensions_that_do_not_fit_are_refused)

@@ -40,7 +40,7 @@ static const struct replica_case cases[] = {
 
 static void check_case(const struct replica_case *c)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	char json[1024];
 	struct rsh_strategy *s;
 	uint32_t first[8];
@@ -62,7 +62,6 @@ static void check_case(const struct replica_case *c)
 		}
 	}
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 TEST(test_replicas)
@@ -74,7 +73,7 @@ TEST(test_replicas)
 /* A parameter of another stage has no say, and stages share nothing. */
 TEST(test_stages)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy_file **files = calloc(2, sizeof(*files));
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy *s;
@@ -101,5 +100,4 @@ TEST(test_stages)
 	assert_int_equal(rsh_strategy_replicas(s, first), 0);
 	assert_memory_equal(first, expected, sizeof(first));
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }

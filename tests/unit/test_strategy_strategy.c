@@ -43,13 +43,12 @@ static struct rsh_strategy *merge(const struct given *given, uint32_t n,
 static void assert_refused(const struct given *given, uint32_t n,
 			   enum rsh_strategy_form form, const char *sentence)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 
 	assert_null(try_merge(given, n, form, names, &err));
 	assert_int_equal(err.code, EINVAL);
 	assert_string_equal(err.text, sentence);
-	rsh_names_free(names);
 }
 
 /* The parameters with their stages: "w@0 v@0,1". */
@@ -100,7 +99,7 @@ TEST(one_file_is_a_job_of_one_stage)
 		"s.json", FILE_OF("0", LAYOUT("w", "[2,4]", "[1,0]") ","
 				  LAYOUT("net.b", "[8]", "[-1]"))
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
 	assert_params(s, names, "w@0 net.b@0");
@@ -109,7 +108,6 @@ TEST(one_file_is_a_job_of_one_stage)
 	assert_int_equal(s->lone_stage, 0);
 	assert_null(rsh_strategy_find(s, rsh_names_add(names, "x", 1)));
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 TEST(merged_file_names_its_stages)
@@ -122,7 +120,7 @@ TEST(merged_file_names_its_stages)
 			LAYOUT("1-emb", "[2,2]", "[0]") ","
 			LAYOUT("2-v", "[4]", "[-1]"))
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
 	/* A shared parameter has its layouts in the order of the file. */
@@ -133,7 +131,6 @@ TEST(merged_file_names_its_stages)
 	assert_true(rsh_param_in_stage(param(s, names, "emb"), 1));
 	assert_true(!rsh_param_in_stage(param(s, names, "emb"), 2));
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 /* One name without a stage, and every "-" is part of a name. */
@@ -170,7 +167,7 @@ TEST(lone_file_of_a_later_stage)
 	static const struct given merged = {
 		"s.json", FILE_OF("3", LAYOUT("0-w", "[4]", "[0]"))
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
 	assert_params(s, names, "w@0");
@@ -180,7 +177,6 @@ TEST(lone_file_of_a_later_stage)
 	s = merge(&merged, 1, RSH_STRATEGY_FILE, names);
 	assert_int_equal(s->lone_stage, 0);
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 /* ---- directories ---- */
@@ -200,7 +196,7 @@ static const struct given stage_2 = {
 TEST(directory_is_taken_by_stage)
 {
 	const struct given files[] = { stage_2, stage_0, stage_1 };
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(files, 3, RSH_STRATEGY_DIR, names);
 
 	assert_params(s, names, "emb@0,1 a@0 b@1 c@2");
@@ -209,7 +205,6 @@ TEST(directory_is_taken_by_stage)
 	s = merge(files, 3, RSH_STRATEGY_DIR_AS_LISTED, names);
 	assert_params(s, names, "c@2 emb@0,1 a@0 b@1");
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 /* One file a rank holds each stage many times; the first by name counts, or
@@ -222,7 +217,7 @@ TEST(stage_counts_once)
 		{ "r0.json", FILE_OF("0", LAYOUT("first", "[4]", "[0]")) },
 		stage_1,
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(files, 4, RSH_STRATEGY_DIR, names);
 
 	assert_params(s, names, "first@0 b@1 emb@1");
@@ -230,7 +225,6 @@ TEST(stage_counts_once)
 	s = merge(files, 4, RSH_STRATEGY_DIR_AS_LISTED, names);
 	assert_params(s, names, "b@1 emb@1 second@0");
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 /* In a directory a stage is never part of a name. */
@@ -239,12 +233,11 @@ TEST(directory_does_not_split_names)
 	const struct given f = {
 		"s0.json", FILE_OF("0", LAYOUT("1-w", "[4]", "[0]"))
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_DIR, names);
 
 	assert_params(s, names, "1-w@0");
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 /* ---- what cannot be a job ---- */
@@ -258,7 +251,7 @@ static const char protobuf[] =
 TEST(mixed_formats_are_refused)
 {
 	struct rsh_strategy_file **files = calloc(2, sizeof(*files));
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy *s = NULL;
 
@@ -273,7 +266,6 @@ TEST(mixed_formats_are_refused)
 	assert_string_equal(err.text,
 			    "job: protobuf and JSON strategies in one directory "
 			    "(s0.ckpt, s1.json)");
-	rsh_names_free(names);
 }
 
 TEST(file_without_a_stage_is_refused)
@@ -283,14 +275,13 @@ TEST(file_without_a_stage_is_refused)
 		{ "x.json", "{\"parallel_layout_item\":{"
 			    LAYOUT("w", "[4]", "[0]") "}}" },
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 
 	assert_refused(files, 2, RSH_STRATEGY_DIR,
 		       "x.json: it has no strategy items, so its pipeline stage "
 		       "is not known");
 	/* As a file on its own it needs none. */
 	rsh_strategy_free(make_strategy(names, files[1].path, files[1].json));
-	rsh_names_free(names);
 }
 
 TEST(missing_stages_are_refused)
@@ -379,13 +370,12 @@ TEST(smallest_stage_is_the_source)
 				  LAYOUT("0-w", "[2,2]", "[0]") ","
 				  LAYOUT("2-w", "[2,2]", "[1]"))
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 
 	assert_layout(rsh_param_source_stage(param(s, names, "w")),
 		      "mesh [2,2] map [0]");
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 TEST(destination_stage_is_the_ranks_own)
@@ -404,7 +394,7 @@ TEST(destination_stage_is_the_ranks_own)
 	static const char *const theirs[] = {
 		"mesh [2,2] map [0]", "mesh [2,2] map [1]", "mesh [2,2] map [1]",
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(&f, 1, RSH_STRATEGY_FILE, names);
 	const struct rsh_strategy_param *w = param(s, names, "w");
 
@@ -418,7 +408,6 @@ TEST(destination_stage_is_the_ranks_own)
 	assert_layout(rsh_param_dest_stage(s, param(s, names, "v"), 0, false),
 		      "mesh [2,2] map [1]");
 	rsh_strategy_free(s);
-	rsh_names_free(names);
 }
 
 /* ---- layouts ---- */

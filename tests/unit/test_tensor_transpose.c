@@ -26,7 +26,7 @@ static void queue_one(struct numbers *x, struct rsh_transpose t)
 	const uint64_t in_bytes = extent(t.n_rows, t.in_stride, row);
 	const uint64_t out_bytes = extent(t.n_columns, t.out_stride, column);
 	uint8_t *in = malloc(in_bytes + 1), *out = malloc(out_bytes + 1);
-	uint8_t *naive = malloc(out_bytes + 1);
+	cleanup_free uint8_t *naive = malloc(out_bytes + 1);
 
 	for (uint64_t i = 0; i < in_bytes; i++)
 		in[i] = (uint8_t)numbers_next(x);
@@ -43,7 +43,6 @@ static void queue_one(struct numbers *x, struct rsh_transpose t)
 			 (unsigned long long)t.n_columns, t.unit);
 	free(in);
 	free(out);
-	free(naive);
 }
 
 TEST(test_any_matrix)

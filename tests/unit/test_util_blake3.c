@@ -81,7 +81,7 @@ static void hash_in_parts(const uint8_t *data, size_t n, size_t part,
 TEST(test_vectors)
 {
 	static const size_t parts[] = { LONGEST, 1024, 1000, 64, 63, 7 };
-	uint8_t *data = malloc(LONGEST);
+	cleanup_free uint8_t *data = malloc(LONGEST);
 	char text[2 * RSH_BLAKE3_BYTES + 1];
 
 	assert_non_null(data);
@@ -92,5 +92,4 @@ TEST(test_vectors)
 			hash_in_parts(data, vectors[i].n, parts[p], text);
 			assert_string_equal(text, vectors[i].hash);
 		}
-	free(data);
 }

@@ -66,7 +66,7 @@ static void expect(int dirfd, const char *text)
 
 TEST(test_replace)
 {
-	char *path = tree_make();
+	cleanup_tree char *path = tree_make();
 	int dirfd = open_dir(path), before;
 	struct stat st;
 
@@ -81,12 +81,11 @@ TEST(test_replace)
 	assert_int_equal(lseek(before, 0, SEEK_END), 3);
 	close(before);
 	close(dirfd);
-	tree_remove(path);
 }
 
 TEST(test_failures)
 {
-	char *path = tree_make();
+	cleanup_tree char *path = tree_make();
 	int dirfd = open_dir(path);
 
 	assert_int_equal(replace(dirfd, "one", 0), 0);
@@ -102,12 +101,11 @@ TEST(test_failures)
 	assert_int_equal(replace(dirfd, "two", 0), -EISDIR);
 	assert_int_equal(faccessat(dirfd, "new", F_OK, 0), -1);
 	close(dirfd);
-	tree_remove(path);
 }
 
 TEST(test_write_all)
 {
-	char *path = tree_make();
+	cleanup_tree char *path = tree_make();
 	int dirfd = open_dir(path), fd;
 	char got[8] = "";
 
@@ -123,7 +121,6 @@ TEST(test_write_all)
 	assert_int_equal(rsh_write_all(fd, "a", 1, 0), -ENOSPC);
 	close(fd);
 	close(dirfd);
-	tree_remove(path);
 }
 
 TEST(test_read_all)

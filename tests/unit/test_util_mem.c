@@ -11,7 +11,7 @@
 
 TEST(test_grow)
 {
-	uint32_t *v = NULL;
+	cleanup_free uint32_t *v = NULL;
 	size_t cap = 0;
 
 	for (uint32_t i = 0; i < 100000; i++) {
@@ -22,7 +22,6 @@ TEST(test_grow)
 	for (uint32_t i = 0; i < 100000; i++)
 		assert_int_equal(v[i], i);
 	assert_true(cap < 2 * 100000);
-	free(v);
 }
 
 TEST(test_grow_refuses_the_impossible)

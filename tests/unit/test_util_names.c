@@ -42,7 +42,7 @@ static void name_of(uint32_t i, char *buf, size_t size)
 
 TEST(test_many)
 {
-	struct rsh_names *t = rsh_names_new();
+	cleanup_names struct rsh_names *t = rsh_names_new();
 	const char **texts = malloc(MANY * sizeof(*texts));
 	char name[64];
 
@@ -59,7 +59,6 @@ TEST(test_many)
 		assert_string_equal(texts[i], name);
 	}
 	free(texts);
-	rsh_names_free(t);
 }
 
 struct adder {
@@ -90,7 +89,7 @@ static void *add_shared(void *arg)
 TEST(test_threads)
 {
 	static struct adder adders[N_THREADS];
-	struct rsh_names *t = rsh_names_new();
+	cleanup_names struct rsh_names *t = rsh_names_new();
 
 	for (uint32_t i = 0; i < N_THREADS; i++) {
 		adders[i].names = t;
@@ -107,5 +106,4 @@ TEST(test_threads)
 		for (uint32_t i = 1; i < N_THREADS; i++)
 			assert_int_equal(adders[i].id[n], adders[0].id[n]);
 	}
-	rsh_names_free(t);
 }

@@ -77,7 +77,7 @@ static void round_trip(struct numbers *x, const uint8_t *in, size_t len,
 TEST(test_round_trips)
 {
 	struct numbers x = { numbers_seed() };
-	uint8_t *in = malloc(LEN_MAX);
+	cleanup_free uint8_t *in = malloc(LEN_MAX);
 
 	for (int i = 0; i < 100; i++) {
 		const size_t len = draw(&x, in);
@@ -85,7 +85,6 @@ TEST(test_round_trips)
 		round_trip(&x, in, i < 40 ? (size_t)i : len,
 			   units[numbers_below(&x, 7)]);
 	}
-	free(in);
 }
 
 /* The result may be anything; the bounds are looked at by sanitizers and by what
@@ -94,7 +93,7 @@ TEST(test_damage)
 {
 	struct numbers x = { numbers_seed() };
 	uint8_t *in = malloc(LEN_MAX), *packed = malloc(2 * LEN_MAX);
-	uint8_t *out = malloc(LEN_MAX + 1);
+	cleanup_free uint8_t *out = malloc(LEN_MAX + 1);
 
 	for (int i = 0; i < 300; i++) {
 		const size_t len = draw(&x, in);
@@ -110,7 +109,6 @@ TEST(test_damage)
 	}
 	free(in);
 	free(packed);
-	free(out);
 }
 
 /* What lies at the same place of all elements is what shrinks. */

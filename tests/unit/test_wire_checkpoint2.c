@@ -552,7 +552,7 @@ static void assert_made(const struct job *j, const struct made *m,
 /* What is kept of it says the same. */
 static void assert_kept(const struct rsh_ckpt2 *c)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_byte_source src;
 	struct rsh_ckpt2 *k;
@@ -589,7 +589,6 @@ static void assert_kept(const struct rsh_ckpt2 *c)
 			     q->layout->n_map == p->layout->n_map));
 	}
 	rsh_ckpt2_free(k);
-	buffer_free(&b);
 }
 
 static void assert_made_job(void)

@@ -27,7 +27,7 @@ TEST(test_golden_scalar)
 {
 	const struct rsh_record_shape shape = { "sc", 2, RSH_DTYPE_FLOAT32,
 						0, NULL, NULL, 4 };
-	struct buffer wanted = { NULL, 0 };
+	cleanup_buffer struct buffer wanted = { NULL, 0 };
 	uint8_t out[64];
 	size_t len;
 
@@ -35,7 +35,6 @@ TEST(test_golden_scalar)
 	assert_int_equal(rsh_ckpt_header_size(&shape, 4), wanted.len);
 	len = rsh_ckpt_header_write(&shape, 4, out);
 	assert_bytes(out, len, &wanted);
-	buffer_free(&wanted);
 }
 
 /* Writes what a file's index says once more. */
@@ -102,7 +101,7 @@ TEST(test_empty_tensor)
 {
 	const struct rsh_record_shape shape = { "none", 4, RSH_DTYPE_INT32,
 						DIMS(0), 0 };
-	struct buffer wanted = { NULL, 0 };
+	cleanup_buffer struct buffer wanted = { NULL, 0 };
 	uint8_t out[64];
 	uint64_t size;
 
@@ -112,7 +111,6 @@ TEST(test_empty_tensor)
 	assert_true(rsh_ckpt_emit_size(&shape, &size));
 	assert_int_equal(size, wanted.len);
 	assert_int_equal(rsh_ckpt_emit_chunks(0), 1);
-	buffer_free(&wanted);
 }
 
 /* A random record: sizes around the places where a varint grows. */

@@ -34,29 +34,26 @@ static struct scanned scan(struct buffer *b)
 /* The file is refused with that code and a sentence that has `word` in it. */
 static void assert_refused(struct buffer *b, int code, const char *word)
 {
-	struct scanned s = scan(b);
+	cleanup_scanned struct scanned s = scan(b);
 
 	assert_refusal(&s, code, word);
 	assert_non_null(strstr(s.err.text, "test.ckpt"));
-	scanned_free(&s);
 }
 
 static void assert_hex_refused(const char *hex, int code, const char *word)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 
 	append_hex(&b, hex);
 	assert_refused(&b, code, word);
-	buffer_free(&b);
 }
 
 static void assert_record_refused(const struct tensor *t, const char *word)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 
 	append_record(&b, t);
 	assert_refused(&b, EBADMSG, word);
-	buffer_free(&b);
 }
 
 /* ---- files that MindSpore wrote ---- */
@@ -86,8 +83,8 @@ TEST(test_all_dtypes)
 		{ "net.complex128", RSH_DTYPE_COMPLEX128, 16 },
 	};
 	const size_t n_types = sizeof(types) / sizeof(types[0]);
-	struct buffer file = load_file("unit/data/dtypes.ckpt");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_file("unit/data/dtypes.ckpt");
+	cleanup_scanned struct scanned s = scan(&file);
 	float sixth;
 
 	require(&s);
@@ -109,8 +106,6 @@ TEST(test_all_dtypes)
 	assert_true(sixth == 6.0f);
 	assert_scanned(&s, "net.uint8", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16", 15);
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 TEST(test_append_dict_and_crc)
@@ -138,8 +133,8 @@ TEST(test_append_dict_and_crc)
 
 TEST(test_chunks_are_joined)
 {
-	struct buffer file = load_file("unit/data/chunks.ckpt");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_file("unit/data/chunks.ckpt");
+	cleanup_scanned struct scanned s = scan(&file);
 	const struct rsh_record *large;
 	struct buffer content;
 
@@ -158,22 +153,18 @@ TEST(test_chunks_are_joined)
 		assert_true(v == (float)(i % 128));
 	}
 	buffer_free(&content);
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 TEST(test_tensors_without_elements)
 {
-	struct buffer file = load_file("unit/data/empty.ckpt");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_file("unit/data/empty.ckpt");
+	cleanup_scanned struct scanned s = scan(&file);
 
 	require(&s);
 	assert_int_equal(s.index->n_records, 3);
 	assert_record(&s, "rows", RSH_DTYPE_FLOAT32, DIMS(3, 0), 0);
 	assert_record(&s, "none", RSH_DTYPE_INT32, DIMS(0), 0);
 	assert_record(&s, "some", RSH_DTYPE_INT32, DIMS(2), 8);
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 /* ---- what the loader accepts besides ---- */
@@ -190,10 +181,10 @@ static struct scanned scan_hex(struct buffer *b, const char *hex)
 
 TEST(test_fields_in_any_order)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	/* Value { tensor { content, type, dims }, tag }, an unknown field of
 	 * each wire type in every message. */
-	struct scanned s = scan_hex(&b,
+	cleanup_scanned struct scanned s = scan_hex(&b,
 		"1205 0102030405" /* a field of the file that is no record */
 		"0a34"
 		"  2a02 ffff"
@@ -211,30 +202,26 @@ TEST(test_fields_in_any_order)
 	assert_int_equal(s.index->n_records, 1);
 	assert_record(&s, "b.w", RSH_DTYPE_FLOAT32, DIMS(2), 8);
 	assert_scanned(&s, "b.w", &b, "\0\0\200?\0\0\0@", 8);
-	scanned_free(&s);
-	buffer_free(&b);
 }
 
 TEST(test_packed_dims)
 {
-	struct buffer b = { NULL, 0 };
-	struct scanned s = scan_hex(&b,
+	cleanup_buffer struct buffer b = { NULL, 0 };
+	cleanup_scanned struct scanned s = scan_hex(&b,
 		"0a14 0a0161 120f 0a03 009601 1204 496e7438 0801 1a00"
 		"0a17 0a0162 1212 0a02 0203 1204 496e7438 1a06 010203040506"
 		"0801");
 
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(0, 150, 1), 0);
 	assert_record(&s, "b", RSH_DTYPE_INT8, DIMS(2, 3), 6);
-	scanned_free(&s);
-	buffer_free(&b);
 }
 
 TEST(test_long_varints)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	/* Key, length, dimension and nested lengths each with more bytes than
 	 * they need; ten bytes are the most. */
-	struct scanned s = scan_hex(&b,
+	cleanup_scanned struct scanned s = scan_hex(&b,
 		"8a00 9e808080808080808000"
 		"  8a8000 8100 61"
 		"  9200 938000"
@@ -244,13 +231,11 @@ TEST(test_long_varints)
 
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(3), 3);
 	assert_scanned(&s, "a", &b, "\1\2\3", 3);
-	scanned_free(&s);
-	buffer_free(&b);
 }
 
 TEST(test_last_chunk_gives_the_shape)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct scanned s;
 
 	append_record(&b, &(struct tensor){ "a", "Int16", DIMS(9, 9, 9),
@@ -265,12 +250,11 @@ TEST(test_last_chunk_gives_the_shape)
 	assert_scanned(&s, "a", &b, "12345", 5);
 	assert_record(&s, "b", RSH_DTYPE_INT8, DIMS(1, 1), 1);
 	scanned_free(&s);
-	buffer_free(&b);
 }
 
 TEST(test_later_record_replaces)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct scanned s;
 
 	append_record(&b, &(struct tensor){ "step", "Int8", DIMS(1),
@@ -293,13 +277,12 @@ TEST(test_later_record_replaces)
 	assert_scanned(&s, "step", &b, "3344", 4);
 	assert_scanned(&s, "v", &b, "v", 1);
 	scanned_free(&s);
-	buffer_free(&b);
 }
 
 /* MindSpore <= 2.2: a scalar has dims [0], BFloat16 four bytes an element. */
 TEST(test_old_releases)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct scanned s;
 
 	append_record(&b, &(struct tensor){ "scalar", "Float32", DIMS(0),
@@ -328,12 +311,11 @@ TEST(test_old_releases)
 	/* No record's dims are left over: equal files have equal indexes. */
 	assert_int_equal(s.index->n_dims, 3);
 	scanned_free(&s);
-	buffer_free(&b);
 }
 
 TEST(test_empty_without_content)
 {
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct scanned s;
 
 	append_record(&b, &(struct tensor){ "e", "Float32", DIMS(2, 0), NULL,
@@ -342,7 +324,6 @@ TEST(test_empty_without_content)
 	require(&s);
 	assert_record(&s, "e", RSH_DTYPE_FLOAT32, DIMS(2, 0), 0);
 	scanned_free(&s);
-	buffer_free(&b);
 }
 
 /* ---- damage ---- */
@@ -551,7 +532,7 @@ static bool is_record_boundary(const struct buffer *file, size_t end)
 
 TEST(test_truncation_anywhere)
 {
-	struct buffer file = load_file("unit/data/dtypes.ckpt");
+	cleanup_buffer struct buffer file = load_file("unit/data/dtypes.ckpt");
 	unsigned n_whole = 0;
 
 	for (size_t end = 0; end <= file.len; end++) {
@@ -574,12 +555,11 @@ TEST(test_truncation_anywhere)
 		buffer_free(&cut);
 	}
 	assert_int_equal(n_whole, 19);
-	buffer_free(&file);
 }
 
 static void flip_every_byte(const char *name, uint8_t mask)
 {
-	struct buffer file = load_file(name);
+	cleanup_buffer struct buffer file = load_file(name);
 
 	for (size_t i = 0; i < file.len; i++) {
 		struct scanned s;
@@ -593,7 +573,6 @@ static void flip_every_byte(const char *name, uint8_t mask)
 		scanned_free(&s);
 		file.data[i] ^= mask;
 	}
-	buffer_free(&file);
 }
 
 TEST(test_flipped_bytes)
@@ -694,7 +673,7 @@ TEST(test_content_is_not_read)
 				 .content_bytes = RSH_CKPT_CHUNK_BYTES,
 				 .fail_at = UINT64_MAX };
 	const struct rsh_byte_source src = sparse_source(&f);
-	struct scanned s = scan_source(&src);
+	cleanup_scanned struct scanned s = scan_source(&src);
 
 	require(&s);
 	assert_int_equal(s.index->n_records, 100);
@@ -704,7 +683,6 @@ TEST(test_content_is_not_read)
 	/* One read a header and one for the trailer; kilobytes of 150 GiB. */
 	assert_true(f.n_reads <= f.n_records + 1);
 	assert_true(f.bytes_read < 2 * 1024 * 1024);
-	scanned_free(&s);
 }
 
 TEST(test_small_records_share_reads)
@@ -713,12 +691,11 @@ TEST(test_small_records_share_reads)
 				 .content_bytes = 40,
 				 .fail_at = UINT64_MAX };
 	const struct rsh_byte_source src = sparse_source(&f);
-	struct scanned s = scan_source(&src);
+	cleanup_scanned struct scanned s = scan_source(&src);
 
 	require(&s);
 	assert_int_equal(s.index->n_records, 1000);
 	assert_true(f.n_reads <= src.size / (60 * 1024) + 2);
-	scanned_free(&s);
 }
 
 TEST(test_read_errors)
@@ -726,7 +703,7 @@ TEST(test_read_errors)
 	struct sparse_file f = { .n_records = 6,
 				 .content_bytes = 100000 };
 	struct rsh_byte_source src = sparse_source(&f);
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct scanned s;
 
 	f.fail_at = 3 * sparse_record_bytes(&f); /* the fourth header */
@@ -744,14 +721,13 @@ TEST(test_read_errors)
 	assert_int_equal(s.rc, -EBADMSG);
 	assert_non_null(strstr(s.err.text, "the file ends here"));
 	scanned_free(&s);
-	buffer_free(&b);
 }
 
 TEST(test_name_across_windows)
 {
 	/* Records of growing names, so that every part of a header comes to
 	 * lie on the edge of a window. */
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	char name[700];
 	struct scanned s;
 
@@ -768,7 +744,6 @@ TEST(test_name_across_windows)
 	for (uint32_t i = 0; i < s.index->n_records; i++)
 		assert_int_equal(strlen(rsh_names_text(s.names, i)), i + 1);
 	scanned_free(&s);
-	buffer_free(&b);
 }
 
 /* ---- index ---- */
@@ -803,7 +778,7 @@ TEST(test_equal_indexes)
 		      { &other_name, false },
 		      { &other_type, false } };
 	struct rsh_names *names = rsh_names_new();
-	struct buffer first = { NULL, 0 };
+	cleanup_buffer struct buffer first = { NULL, 0 };
 	struct rsh_ckpt_index *x;
 
 	append_record(&first, &a);
@@ -823,7 +798,6 @@ TEST(test_equal_indexes)
 	}
 	rsh_ckpt_index_free(x);
 	rsh_names_free(names);
-	buffer_free(&first);
 }
 
 /* Records at the same places, but only one file ends in a CRC. */
@@ -832,7 +806,7 @@ TEST(test_crc_makes_a_difference)
 	const struct tensor a = { "a", "Int8", DIMS(2), CONTENT("12") };
 	struct rsh_names *names = rsh_names_new();
 	struct buffer with = { NULL, 0 }, without = { NULL, 0 };
-	struct buffer other = { NULL, 0 };
+	cleanup_buffer struct buffer other = { NULL, 0 };
 	struct rsh_ckpt_index *x, *y, *z;
 
 	append_record(&with, &a);
@@ -856,14 +830,13 @@ TEST(test_crc_makes_a_difference)
 	rsh_names_free(names);
 	buffer_free(&with);
 	buffer_free(&without);
-	buffer_free(&other);
 }
 
 /* Names get their numbers from another file, in another order. */
 TEST(test_find_by_name)
 {
 	struct rsh_names *names = rsh_names_new();
-	struct buffer b = { NULL, 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct rsh_ckpt_index *index;
 	uint32_t absent;
 
@@ -894,5 +867,4 @@ TEST(test_find_by_name)
 	assert_null(rsh_ckpt_find(index, absent));
 	rsh_ckpt_index_free(index);
 	rsh_names_free(names);
-	buffer_free(&b);
 }

@@ -164,7 +164,7 @@ TEST(test_replaced_records)
 		{ "b", "UInt8", DIMS(3), "567", 3 },
 		{ "a", "UInt8", DIMS(5), "89abc", 5 },
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct buffer file = { NULL, 0 }, b;
 	struct rsh_ckpt_index *ix, *back;
 
@@ -179,12 +179,11 @@ TEST(test_replaced_records)
 	rsh_ckpt_index_free(ix);
 	buffer_free(&b);
 	buffer_free(&file);
-	rsh_names_free(names);
 }
 
 TEST(test_every_truncation)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 
 	for (size_t i = 0; i < N_FIXTURES; i++) {
@@ -200,26 +199,23 @@ TEST(test_every_truncation)
 		}
 		buffer_free(&b);
 	}
-	rsh_names_free(names);
 }
 
 TEST(test_bytes_too_many)
 {
-	struct buffer b = encode_fixture(fixtures[0]);
-	struct rsh_names *names = rsh_names_new();
+	cleanup_buffer struct buffer b = encode_fixture(fixtures[0]);
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 
 	buffer_append(&b, "", 1);
 	assert_int_equal(decode(&b, b.len, names, &ix), -EBADMSG);
 	sign(&b);
 	assert_int_equal(decode(&b, b.len, names, &ix), -EBADMSG);
-	rsh_names_free(names);
-	buffer_free(&b);
 }
 
 TEST(test_every_flipped_bit)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 
 	for (size_t i = 0; i < N_FIXTURES; i++) {
@@ -235,7 +231,6 @@ TEST(test_every_flipped_bit)
 		rsh_ckpt_index_free(ix);
 		buffer_free(&b);
 	}
-	rsh_names_free(names);
 }
 
 /* Whatever is accepted with a right checksum must be in itself right. */
@@ -270,7 +265,7 @@ static void assert_sound(const struct rsh_ckpt_index *ix)
 TEST(test_signed_nonsense)
 {
 	unsigned refused = 0, accepted = 0;
-	struct buffer b = encode_fixture(fixtures[0]);
+	cleanup_buffer struct buffer b = encode_fixture(fixtures[0]);
 
 	for (size_t bit = 0; bit < (b.len - 8) * 8; bit++) {
 		struct rsh_names *names = rsh_names_new();
@@ -297,5 +292,4 @@ TEST(test_signed_nonsense)
 	/* Names and offsets may be others; counts, dims and types may not. */
 	assert_true(refused > 1000);
 	assert_true(accepted > 1000);
-	buffer_free(&b);
 }

@@ -88,14 +88,13 @@ TEST(what_is_no_listing_is_refused)
 		HEAD "<a><a><a><a><a><a><a><a></a></a></a></a></a></a></a></a>"
 		TAIL,
 	};
-	char *large = malloc(8192);
+	cleanup_free char *large = malloc(8192);
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		expect_bad(bad[i]);
 	snprintf(large, 8192, HEAD "<Contents><Key>%05000d</Key><Size>1</Size>"
 		 "</Contents>" TAIL, 0);
 	expect_bad(large);
-	free(large);
 }
 
 /* Version 1 of the protocol has keys for tokens. */

@@ -139,7 +139,7 @@ static int check(struct bytes *b, uint32_t crc, struct rsh_error *err)
 
 TEST(test_crc)
 {
-	uint8_t *data = calloc(1, CONTENT_BYTES + TRAILER_BYTES);
+	cleanup_free uint8_t *data = calloc(1, CONTENT_BYTES + TRAILER_BYTES);
 	struct bytes b = { data, CONTENT_BYTES + TRAILER_BYTES, SIZE_MAX };
 	const struct rsh_ckpt_index without = { .file_bytes = 1 };
 	const struct rsh_byte_source nothing = { .path = "x" };
@@ -165,5 +165,4 @@ TEST(test_crc)
 	b.len = CONTENT_BYTES - 1;
 	assert_int_equal(check(&b, crc, &err), -ESTALE);
 	assert_int_equal(rsh_ckpt_check_crc(&nothing, &without, &err), 0);
-	free(data);
 }

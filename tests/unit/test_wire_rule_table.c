@@ -265,13 +265,12 @@ TEST(test_endless)
 TEST(test_too_large)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	char *text = repeated("", "#", RSH_RULE_TABLE_MAX + 1, "");
+	cleanup_free char *text = repeated("", "#", RSH_RULE_TABLE_MAX + 1, "");
 	struct rsh_rule_table *t;
 
 	assert_int_equal(rsh_rule_table_parse(text, RSH_RULE_TABLE_MAX + 1, "T",
 					      &t, &err), -EBADMSG);
 	assert_non_null(strstr(err.text, "at most"));
-	free(text);
 }
 
 TEST(test_many_lets)

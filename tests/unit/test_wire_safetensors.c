@@ -99,19 +99,17 @@ static void assert_order(const struct scanned *s, const char *const *names,
 
 static void assert_refused(struct buffer *b, int code, const char *word)
 {
-	struct scanned s = scan(b);
+	cleanup_scanned struct scanned s = scan(b);
 
 	assert_refusal(&s, code, word);
-	scanned_free(&s);
 }
 
 static void assert_header_refused(const char *header, size_t content, int code,
 				  const char *word)
 {
-	struct buffer b = make_file(header, content);
+	cleanup_buffer struct buffer b = make_file(header, content);
 
 	assert_refused(&b, code, word);
-	buffer_free(&b);
 }
 
 /* ---- files that MindSpore wrote ---- */
@@ -765,7 +763,7 @@ static struct rsh_ckpt_index *scan_with(struct rsh_names *names,
  * their headers have; names may have their numbers from another file. */
 TEST(test_equal_indexes)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *x, *y, *z;
 	uint32_t b = rsh_names_add(names, "b", 1);
 
@@ -779,5 +777,4 @@ TEST(test_equal_indexes)
 	rsh_ckpt_index_free(x);
 	rsh_ckpt_index_free(y);
 	rsh_ckpt_index_free(z);
-	rsh_names_free(names);
 }

@@ -307,7 +307,7 @@ TEST(test_name_of_the_metadata)
 TEST(test_too_large)
 {
 	static const size_t name_len = 100000000;
-	char *name = malloc(name_len);
+	cleanup_free char *name = malloc(name_len);
 	const struct rsh_record_shape shapes[] = {
 		{ "a", 1, RSH_DTYPE_INT8, DIMS(1), NULL, UINT64_MAX },
 		{ "b", 1, RSH_DTYPE_INT8, DIMS(1), NULL, 1 },
@@ -319,5 +319,4 @@ TEST(test_too_large)
 	memset(name, 'n', name_len);
 	assert_no_header(shapes, 2, NULL, 0, EFBIG, "2^64");
 	assert_no_header(&w, 1, NULL, 0, EFBIG, "readers take 100000000");
-	free(name);
 }

@@ -380,8 +380,8 @@ TEST(test_protobuf_item)
 TEST(test_protobuf_repetition)
 {
 	uint32_t early[] = { 8 }, late[] = { 4, 2 };
-	struct buffer b = packed_item(early, 1, 1, 0);
-	struct buffer more = packed_item(late, 2, 1, -1);
+	cleanup_buffer struct buffer b = packed_item(early, 1, 1, 0);
+	cleanup_buffer struct buffer more = packed_item(late, 2, 1, -1);
 	struct rsh_strategy_file *f;
 
 	/* Two messages one behind the other are one, of both's items. */
@@ -393,8 +393,6 @@ TEST(test_protobuf_repetition)
 	assert_layout(f, "w", "[4,2] (0) opt 0/-1");
 	assert_layout(f, "x", "[3] (0) opt 0/0");
 	rsh_strategy_file_free(f);
-	buffer_free(&more);
-	buffer_free(&b);
 }
 
 static void assert_packed_refused(struct buffer b, const char *word)
@@ -460,11 +458,10 @@ TEST(test_rows)
 
 TEST(test_checkpoint_given)
 {
-	struct buffer b = load_file("unit/data/append_crc.ckpt");
+	cleanup_buffer struct buffer b = load_file("unit/data/append_crc.ckpt");
 
 	assert_refused(b.data, b.len, "rank_0/net.ckpt", "this is a checkpoint");
 	assert_refused(b.data, b.len, "net.json", "this is a checkpoint");
-	buffer_free(&b);
 }
 
 /* ---- damage: an error with a sentence or a sound file, never worse ---- */

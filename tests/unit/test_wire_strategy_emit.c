@@ -149,14 +149,13 @@ TEST(test_join_json_bytes)
 		"[2], \"tensor_map\": [-1]}}}";
 	const struct rsh_strategy_bytes file = { "s.json", one, strlen(one) };
 	struct rsh_error err = RSH_ERROR_INIT;
-	void *out = NULL;
+	cleanup_free void *out = NULL;
 	size_t len = 0;
 
 	assert_int_equal(rsh_strategy_join(&file, 1, true, &out, &len, &err),
 			 0);
 	assert_int_equal(len, strlen(want));
 	assert_memory_equal(out, want, len);
-	free(out);
 }
 
 static void assert_join_refused(const char *text, bool json, const char *word)

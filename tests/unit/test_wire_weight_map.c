@@ -192,14 +192,13 @@ TEST(test_truncation_anywhere)
 static void assert_format(const struct rsh_weight_map *map, const void *wanted,
 			  size_t wanted_len)
 {
-	char *out = NULL;
+	cleanup_free char *out = NULL;
 	size_t len = 0;
 
 	assert_int_equal(rsh_weight_map_format(map, &out, &len, NULL), 0);
 	assert_int_equal(strlen(out), len);
 	assert_int_equal(len, wanted_len);
 	assert_memory_equal(out, wanted, wanted_len);
-	free(out);
 }
 
 /* As transformers wrote it, from the weights in another order. */

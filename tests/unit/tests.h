@@ -23,6 +23,9 @@
 
 #include <cmocka.h>
 
+#include "rsh/util/mem.h"
+#include "rsh/util/names.h"
+
 /* A test of `void **state` that setup fills and teardown frees; NULL: none. */
 #define TEST_WITH(name, setup, teardown)                                     \
 	static void name(void **state);                                      \
@@ -39,6 +42,17 @@ void unit_add(const char *name, CMUnitTestFunction test,
 	      void *initial_state, unsigned line);
 /* Runs all, between setup and teardown of the program; what main() returns. */
 int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
+
+/* Defines the function of a scope guard, as those of rsh/util/mem.h, which
+ * calls free_it for a pointer. */
+#define UNIT_GUARD(name, type, free_it)      \
+	static inline void name(type **p)    \
+	{                                    \
+		free_it(*p);                 \
+	}
+
+UNIT_GUARD(cleanup_names_, struct rsh_names, rsh_names_free)
+#define cleanup_names __attribute__((cleanup(cleanup_names_)))
 
 /* The call returned 0, or the test fails with the sentence of its rsh_error. */
 #define assert_good(call, err)                             \

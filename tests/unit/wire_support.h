@@ -19,6 +19,7 @@ struct buffer {
 struct buffer load_file(const char *name);
 void buffer_append(struct buffer *b, const void *data, size_t len);
 void buffer_free(struct buffer *b);
+#define cleanup_buffer __attribute__((cleanup(buffer_free)))
 
 /* A byte source over a buffer. */
 struct rsh_byte_source buffer_source(struct buffer *b);
@@ -53,6 +54,7 @@ struct scanned {
 	int rc;
 };
 void scanned_free(struct scanned *s);
+#define cleanup_scanned __attribute__((cleanup(scanned_free)))
 
 /* The scan succeeded. */
 void require(const struct scanned *s);
