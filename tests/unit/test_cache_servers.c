@@ -246,14 +246,13 @@ TEST(a_known_hmac)
 	};
 	cleanup_tree char *dir = tree_make();
 	uint8_t digest[RSH_VALUE_DIGEST], value[RSH_VALUE_HEADER + 3];
-	struct rsh_value_key key;
+	FREED_BY(rsh_value_key_clear) struct rsh_value_key key;
 
 	memset(digest, 'd', sizeof(digest));
 	memcpy(value + RSH_VALUE_HEADER, "abc", 3);
 	key_of(dir, "0123456789abcdef0123456789abcdef", &key);
 	rsh_value_seal(&key, digest, value, 3, 3);
 	assert_memory_equal(value, wanted, sizeof(wanted));
-	rsh_value_key_clear(&key);
 }
 
 TEST(lists)
@@ -295,7 +294,7 @@ static void one_finds_what_another_loaded(const char *list)
 
 static void nothing_is_shared_of_others(const char *list)
 {
-	struct node a;
+	FREED_BY(node_close) struct node a;
 
 	node_open(&a, list, LONG_MS);
 	a.file.loads = 0;
@@ -303,7 +302,6 @@ static void nothing_is_shared_of_others(const char *list)
 	assert_int_equal(node_read(&a), 0);
 	assert_int_equal(a.file.bytes, SIZE);
 	assert_int_equal(cache_stats(a.cache).shared_written, 0);
-	node_close(&a);
 }
 
 /* `fail`: the one who has claimed the blocks does not get them. */
@@ -385,7 +383,7 @@ static void fail_once(struct node *n, struct memcached *m)
 
 static void a_dead_server_is_left_alone(struct memcached *m)
 {
-	struct node a;
+	FREED_BY(node_close) struct node a;
 	uint64_t before;
 
 	node_open(&a, m->list, LONG_MS);
@@ -397,7 +395,6 @@ static void a_dead_server_is_left_alone(struct memcached *m)
 		assert_int_equal(node_read(&a), 0);
 		rsh_cache_settle(a.cache);
 	} while (cache_stats(a.cache).hits_shared == before);
-	node_close(&a);
 }
 
 /* Who has claimed something there may have given it up. */
@@ -541,7 +538,7 @@ static void what_cannot_be_unpacked_is_refused(const struct memcached *m)
 	const uint64_t file[2] = { 12, 34 };
 	uint8_t digest[RSH_VALUE_DIGEST], value[RSH_VALUE_HEADER + 7];
 	char name[RSH_VALUE_NAME_MAX];
-	struct node n;
+	FREED_BY(node_close) struct node n;
 
 	node_open(&n, m->list, LONG_MS);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
@@ -558,7 +555,6 @@ static void what_cannot_be_unpacked_is_refused(const struct memcached *m)
 	assert_int_equal(node_read(&n), 0);
 	assert_int_equal(cache_stats(n.cache).shared_rejected,
 			 sizeof(wrong) / sizeof(*wrong));
-	node_close(&n);
 }
 
 TEST(nodes_share)

@@ -92,7 +92,7 @@ static void check_item(const char *tree, const struct rsh_dcp *d,
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_dcp_item item;
 	struct rsh_byte_source src;
-	struct buffer b;
+	cleanup_buffer struct buffer b;
 	char path[256];
 
 	assert_true(c->file < d->n_files);
@@ -120,7 +120,6 @@ static void check_item(const char *tree, const struct rsh_dcp *d,
 		assert_int_equal(item.order[i],
 				 strcmp(t->name, "odd.transposed") ? i :
 					 item.n_dims - 1 - i);
-	buffer_free(&b);
 }
 
 static void check_tensor(const char *tree, const struct rsh_dcp *d,
@@ -307,7 +306,7 @@ static void expect_plain(const char *pickle, size_t n, int rc, const char *json,
 	struct buffer b = { .data = (uint8_t *)(uintptr_t)pickle, .len = n };
 	const struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_plain found;
+	FREED_BY(rsh_plain_clear) struct rsh_plain found;
 
 	assert_int_equal(rsh_dcp_value_read(&src, 0, n, true, &found, &err),
 			 rc);
@@ -318,7 +317,6 @@ static void expect_plain(const char *pickle, size_t n, int rc, const char *json,
 	assert_int_equal(found.n_pickle, n_written);
 	if (n_written)
 		assert_memory_equal(found.pickle, written, n_written);
-	rsh_plain_clear(&found);
 }
 
 #define value_is(pickle, json, written) \

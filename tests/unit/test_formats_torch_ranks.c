@@ -61,7 +61,7 @@ static void check_cut(const struct rsh_ranks_how *h, const uint8_t *order,
 		      uint64_t size)
 {
 	uint64_t budget = 100000;
-	struct rsh_ranks_cut cut;
+	FREED_BY(rsh_ranks_cut_clear) struct rsh_ranks_cut cut;
 
 	assert_int_equal(rsh_ranks_cut_axis(h, 0, size, &budget, &cut), 0);
 	for (uint32_t place = 0; place < h->mesh->n; place++) {
@@ -80,7 +80,6 @@ static void check_cut(const struct rsh_ranks_how *h, const uint8_t *order,
 						 wanted.v[n++]);
 		assert_int_equal(n, wanted.n);
 	}
-	rsh_ranks_cut_clear(&cut);
 }
 
 /* A mesh of random dimensions; each one cuts axis 0 or does nothing. */
@@ -152,7 +151,7 @@ TEST(test_cut_by_factor)
 		.placements = { { RSH_RANKS_STRIDED, 0, 3 } },
 	};
 	uint64_t budget = 100;
-	struct rsh_ranks_cut cut;
+	FREED_BY(rsh_ranks_cut_clear) struct rsh_ranks_cut cut;
 
 	/* 0 1 2 3 | 4 5 6 7 | 8 9: the first halves, and the second ones */
 	assert_int_equal(rsh_ranks_cut_axis(&h, 0, 10, &budget, &cut), 0);
@@ -163,7 +162,6 @@ TEST(test_cut_by_factor)
 	assert_int_equal(cut.runs[1].from, 4);
 	assert_int_equal(cut.runs[1].n, 2);
 	assert_int_equal(cut.runs[5].from, 9);
-	rsh_ranks_cut_clear(&cut);
 }
 
 /* Hostile numbers cost no more than the budget. */

@@ -149,13 +149,12 @@ TEST(ranges_are_read)
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct one_read beyond = { "a", SIZE - 1, 2 };
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
 		assert_int_equal(read_with(f.o, &reads[i], &err), 0);
 	assert_int_equal(read_with(f.o, &beyond, &err), -EINVAL);
-	teardown(&f);
 }
 
 /* It is known by when it was modified; a server may overlook that it is asked for
@@ -175,7 +174,7 @@ TEST(ranges_without_etag_are_read)
 	};
 	uint8_t got[100], right[100];
 	const struct iovec iov = { got, sizeof(got) };
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	object_bytes("a", 7, right, sizeof(right));
@@ -193,7 +192,6 @@ TEST(ranges_without_etag_are_read)
 			fail_msg("%zu: %d, %s", i, rc, err.text);
 	}
 	assert_memory_equal(got, right, sizeof(got));
-	teardown(&f);
 }
 
 /* ---- faults ---- */
@@ -218,25 +216,23 @@ TEST(what_passes_is_survived)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_objects_stats s;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	assert_good(rsh_parallel_for(8, N_PASSING, one_fault, f.o, &err), err);
 	rsh_objects_stats_get(f.o, &s);
 	/* A label "gzip" and a whole object are no faults. */
 	assert_true(s.retries >= N_PASSING - 5);
-	teardown(&f);
 }
 
 TEST(silence_is_survived)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	assert_int_equal(read_name(f.o, "a~hang", &err), 0);
 	assert_int_equal(read_name(f.o, "a~stall~hang~stall", &err), 0);
-	teardown(&f);
 }
 
 /* Two reads without a deadline of their own, of which the second one waits for
@@ -353,12 +349,11 @@ static int one_lasting(void *ctx, size_t i, struct rsh_error *err)
 TEST(what_lasts_has_a_reason)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	assert_good(rsh_parallel_for(8, sizeof(lasting) / sizeof(lasting[0]),
 				     one_lasting, f.o, &err), err);
-	teardown(&f);
 }
 
 static int one_deadline(void *ctx, size_t i, struct rsh_error *err)
@@ -384,24 +379,22 @@ TEST(deadlines_are_kept)
 	const struct rsh_objects_options o = {
 		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 3600000,
 	};
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
 	assert_good(rsh_parallel_for(5, 5, one_deadline, f.o, &err), err);
-	teardown(&f);
 }
 
 TEST(no_server_is_said)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	object_server_stop(&f.server);
 	assert_int_equal(read_name(f.o, "a", &err), -ECONNREFUSED);
 	object_server_start(&f.server, NULL);
-	teardown(&f);
 }
 
 /* ---- many at once ---- */
@@ -423,7 +416,7 @@ TEST(many_share_few_connections)
 	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE,
 					       .requests = 3 };
 	struct rsh_objects_stats s;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket/p/", o, &err), 0);
@@ -431,7 +424,6 @@ TEST(many_share_few_connections)
 	rsh_objects_stats_get(f.o, &s);
 	assert_int_equal(s.requests, 400 + s.retries);
 	assert_in_range(s.connections, 1, 3 + s.retries);
-	teardown(&f);
 }
 
 /* ---- neighbours ---- */
@@ -545,7 +537,7 @@ TEST(neighbours_are_told_of_no_memory)
 		.object = { .name = "parts", .size = SIZE,
 			    .etag = "\"v0\"" },
 	};
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	p.o = f.o;
@@ -556,7 +548,6 @@ TEST(neighbours_are_told_of_no_memory)
 	rsh_curl.easy_init = easy_init;
 	assert_int_equal(atomic_load(&p.n_late), N_PARTS);
 	assert_int_equal(read_name(f.o, "a", &err), 0);
-	teardown(&f);
 }
 
 /* The time of one is over while that of others goes on. */
@@ -712,12 +703,11 @@ TEST(drawn_faults_give_right_bytes)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct drawn d = { .seed = numbers_seed() };
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	d.o = f.o;
 	assert_good(rsh_parallel_for(16, 100, one_drawn, &d, &err), err);
-	teardown(&f);
 }
 
 /* ---- listings ---- */
@@ -757,7 +747,7 @@ TEST(pages_are_listed)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_object_listing l;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	assert_int_equal(list_url(&f, "s3://b/l@2500/", &l, &err), 0);
@@ -767,7 +757,6 @@ TEST(pages_are_listed)
 				  &l, &err), 0);
 	expect_listed(&l, 1000);
 	rsh_object_listing_clear(&l);
-	teardown(&f);
 }
 
 /* A server that takes longer than the time for an answer gets more of it, or no
@@ -776,14 +765,13 @@ TEST(slow_servers_get_time)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_object_listing l;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	assert_int_equal(read_name(f.o, "a~*late", &err), 0);
 	assert_int_equal(list_url(&f, "s3://b/l@10~*late", &l, &err), 0);
 	assert_int_equal(l.n, 10);
 	rsh_object_listing_clear(&l);
-	teardown(&f);
 }
 
 TEST(bad_listings_have_a_reason)
@@ -798,7 +786,7 @@ TEST(bad_listings_have_a_reason)
 		{ "s3://b/l@10~403-SignatureDoesNotMatch", -EACCES, "secret" },
 	};
 	struct rsh_object_listing l;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -809,7 +797,6 @@ TEST(bad_listings_have_a_reason)
 			fail_msg("%s: %d, %s", bad[i].name, rc, err.text);
 		assert_null(l.objects);
 	}
-	teardown(&f);
 }
 
 /* ---- index files ---- */
@@ -824,7 +811,7 @@ static void expect_names(struct fixture *f, const char *index,
 {
 	const struct rsh_objects_options o = { .index = index };
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_object_listing l;
+	FREED_BY(rsh_object_listing_clear) struct rsh_object_listing l;
 	char url[128], got[16] = "";
 	struct iovec v = { got, 3 };
 
@@ -839,7 +826,6 @@ static void expect_names(struct fixture *f, const char *index,
 	assert_int_equal(rsh_objects_read(f->o, &(struct rsh_object_range){
 				&l.objects[0], 0, &v, 1 }, 0, &err), 0);
 	assert_string_equal(got, "{ }");
-	rsh_object_listing_clear(&l);
 }
 
 TEST(index_files_name_objects)
@@ -849,7 +835,7 @@ TEST(index_files_name_objects)
 		"model.safetensors.index.json",
 	};
 	static const char *const of_lines[] = { "a/x y", "empty", "names" };
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	tree_text(&f, "config.json", "{ }");
@@ -863,7 +849,6 @@ TEST(index_files_name_objects)
 	tree_text(&f, "empty", "");
 	tree_text(&f, "names", "# all\na/x y\r\nempty\nnot there\n../log\n");
 	expect_names(&f, "names", of_lines, 3);
-	teardown(&f);
 }
 
 TEST(no_index_is_said)
@@ -871,7 +856,7 @@ TEST(no_index_is_said)
 	const struct rsh_objects_options page = { .index = "page" }, o = { 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_object_listing l;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	char url[128];
 
 	setup(&f);
@@ -885,7 +870,6 @@ TEST(no_index_is_said)
 	assert_int_equal(open_with(&f, url, o, &err), 0);
 	assert_int_equal(rsh_objects_list(f.o, NULL, &l, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "there is neither a list of files nor model.safetensors"));
-	teardown(&f);
 }
 
 TEST(redirections_are_followed)
@@ -893,7 +877,7 @@ TEST(redirections_are_followed)
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	char url[128];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	snprintf(url, sizeof(url), "%s/bucket?sig=covert", f.endpoint);
@@ -906,7 +890,6 @@ TEST(redirections_are_followed)
 	assert_non_null(strstr(err.text, "redirects too often"));
 	assert_int_equal(read_name(f.o, "missing", &err), -ENOENT);
 	assert_null(strstr(err.text, "covert"));
-	teardown(&f);
 }
 
 /* ---- keys ---- */
@@ -995,7 +978,7 @@ TEST(requests_are_signed)
 TEST(keys_come_from_where_they_are)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	assert_int_equal(open_signed(&f, NULL, &err), -ENOENT);
@@ -1021,7 +1004,6 @@ TEST(keys_come_from_where_they_are)
 	expect_told(&f, "'x-amz-security-token': 'some-token'", true);
 	expect_told(&f, "of-environment", false);
 	expect_told(&f, "of-job", false);
-	teardown(&f);
 }
 
 /* Opens as environment and profile say, with that style besides. */
@@ -1085,7 +1067,7 @@ TEST(profiles_say_how_buckets_stand)
 		{ "host", RSH_OBJECTS_STYLE_PATH, "GET /bucket/d " },
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	char name[2] = "a";
 
 	setup_places(&f);
@@ -1101,7 +1083,6 @@ TEST(profiles_say_how_buckets_stand)
 	assert_int_equal(open_as(&f, RSH_OBJECTS_STYLE_AUTO, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "addressing_style is path, virtual or auto, "
 			       "and not \"sideways\""));
-	teardown(&f);
 }
 
 /* The port tells which endpoint it is. */
@@ -1120,7 +1101,7 @@ static void expect_endpoint(struct fixture *f, const char *variable,
 TEST(endpoints_come_from_where_they_are)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_places(&f);
 	expect_endpoint(&f, "AWS_PROFILE", "none", 443);
@@ -1134,13 +1115,12 @@ TEST(endpoints_come_from_where_they_are)
 	setenv("AWS_PROFILE", "lost", 1);
 	assert_int_equal(open_as(&f, RSH_OBJECTS_STYLE_AUTO, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "\"services theirs\""));
-	teardown(&f);
 }
 
 TEST(keys_are_renewed)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	write_keys(&f, "OLD");
@@ -1151,14 +1131,13 @@ TEST(keys_are_renewed)
 	assert_int_equal(read_name(f.o, "a~400-ExpiredToken", &err), 0);
 	expect_told(&f, "Credential=NEW/", true);
 	assert_int_equal(read_name(f.o, "a~*403-AccessDenied", &err), -EACCES);
-	teardown(&f);
 }
 
 TEST(services_are_asked_where_named)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char address[128];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	snprintf(address, sizeof(address), "%s/credentials", f.endpoint);
@@ -1170,7 +1149,6 @@ TEST(services_are_asked_where_named)
 	assert_int_equal(read_name(f.o, "a", &err), 0);
 	expect_told(&f, "Credential=SERVICE/", true);
 	expect_told(&f, "'x-amz-security-token': 'session'", true);
-	teardown(&f);
 }
 
 /* A proxy would see the token and the keys.  Only the service is asked: the
@@ -1223,7 +1201,7 @@ TEST(tokens_are_not_sent_in_clear)
 		{ "https://keys.example/v1", false },
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -1233,14 +1211,13 @@ TEST(tokens_are_not_sent_in_clear)
 		if (cases[i].refused)
 			assert_non_null(strstr(err.text, "would send a secret in clear"));
 	}
-	teardown(&f);
 }
 
 TEST(services_without_keys_are_said)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char address[128];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_server(&f, NULL);
 	snprintf(address, sizeof(address), "%s/credentials/none", f.endpoint);
@@ -1253,7 +1230,6 @@ TEST(services_without_keys_are_said)
 	assert_int_equal(open_signed(&f, NULL, &err), 0);
 	assert_int_equal(read_name(f.o, "a", &err), -ENOENT);
 	assert_non_null(strstr(err.text, "cannot read the token for the credentials service"));
-	teardown(&f);
 }
 
 /* ---- secrets ---- */
@@ -1378,7 +1354,7 @@ TEST(certificates_are_verified)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	char pem[4096];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	snprintf(pem, sizeof(pem), "%s/unit/data/objects.pem",
 		 srcdir ? srcdir : ".");
@@ -1390,7 +1366,6 @@ TEST(certificates_are_verified)
 	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
 	assert_good(read_name(f.o, "a", &err), err);
 	assert_int_equal(read_name(f.o, "a~500~reset", &err), 0);
-	teardown(&f);
 }
 
 /* ---- addresses ---- */

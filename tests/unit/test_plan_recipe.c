@@ -179,7 +179,7 @@ TEST(parts_inside_another_one_are_found)
 					 .replicas = true };
 	static struct target t = { .n_dims = 1, .dims = { 11 },
 				   .n_factored = MAX_PARTS };
-	struct scene s;
+	FREED_BY(scene_clear) struct scene s;
 	uint64_t step = 1;
 	uint32_t d;
 
@@ -203,5 +203,4 @@ TEST(parts_inside_another_one_are_found)
 	check_target(&s, &t, b.framing, rsh_catalogue_keep_cut(
 		s.cat, rsh_cut_of_grid(rsh_grid_make_whole(1))));
 	assert_int_equal(s.checked, 22);
-	scene_clear(&s);
 }

@@ -174,7 +174,7 @@ static void read_all(struct fixture *f, uint32_t n_inputs)
 TEST(reads)
 {
 	struct rsh_store_io_stats stats;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	struct maker m;
 
 	setup(&f, NULL);
@@ -185,14 +185,13 @@ TEST(reads)
 	assert_int_equal(stats.bytes, N_INPUTS * 2 * (BYTES + 99));
 	rsh_store_free(f.store);
 	assert_true(m.is_closed);
-	teardown(&f);
 }
 
 /* Those may read it that may read all inputs. */
 TEST(is_as_its_inputs)
 {
 	struct rsh_stat st;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	struct maker m;
 	char path[4096];
 
@@ -210,14 +209,13 @@ TEST(is_as_its_inputs)
 				f.store->files[1].id.which,
 				sizeof(f.store->files[0].id.which));
 	rsh_store_free(f.store);
-	teardown(&f);
 }
 
 /* It has changed if an input has. */
 TEST(changes_with_its_inputs)
 {
 	struct rsh_store_identity before;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	struct maker m;
 	uint8_t got[100];
 
@@ -233,14 +231,13 @@ TEST(changes_with_its_inputs)
 				sizeof(before.which));
 	read_all(&f, N_INPUTS);
 	rsh_store_free(f.store);
-	teardown(&f);
 }
 
 /* Damage is an error of the read, and no outage. */
 TEST(damage_is_no_outage)
 {
 	struct rsh_store_outages o;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	struct maker m;
 	uint8_t got[100];
 
@@ -254,7 +251,6 @@ TEST(damage_is_no_outage)
 	m.fail = 0;
 	read_all(&f, N_INPUTS);
 	rsh_store_free(f.store);
-	teardown(&f);
 }
 
 /* A directory that is joined again has other files. */
@@ -265,7 +261,7 @@ TEST(joined_again)
 	};
 	struct maker one = { .fail = 0 }, two = { .fail = 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup(&f, NULL);
 	assert_int_equal(rsh_store_open(f.tree, &f.how, &f.store, &err), 0);
@@ -280,7 +276,6 @@ TEST(joined_again)
 	assert_true(one.is_closed && !two.is_closed);
 	rsh_store_free(f.store);
 	assert_true(two.is_closed);
-	teardown(&f);
 }
 
 /* ---- those that the cache has ---- */
@@ -307,7 +302,7 @@ static void found_in_cache(const char *dir)
 		.memory_bytes = UINT64_C(16) << 20, .dir = dir,
 		.block_bytes = 65536, .disk_bytes = UINT64_C(64) << 20,
 	};
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	struct maker m;
 
 	setup(&f, &cache);
@@ -331,7 +326,6 @@ static void found_in_cache(const char *dir)
 	assert_false(peek(&m, 2, 5, 3, 0, 100));
 	read_all(&f, N_INPUTS);
 	rsh_store_free(f.store);
-	teardown(&f);
 }
 
 TEST(found_in_memory)
@@ -350,7 +344,7 @@ TEST(found_in_directory)
 
 TEST(no_cache_has_none)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	struct maker m;
 
 	setup(&f, NULL);
@@ -358,5 +352,4 @@ TEST(no_cache_has_none)
 	read_all(&f, N_INPUTS);
 	assert_false(peek(&m, N_INPUTS, 5, N_INPUTS, 0, 100));
 	rsh_store_free(f.store);
-	teardown(&f);
 }

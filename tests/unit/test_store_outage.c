@@ -125,7 +125,7 @@ static unsigned count_lines(const char *log, const char *words)
 /* The first one: the log has the lines of all that ran before. */
 TEST(logged_once_a_store)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	char *log;
 
 	/* Of four files two attempts each, and the looks of the first four. */
@@ -143,24 +143,22 @@ TEST(logged_once_a_store)
 	assert_int_equal(count_lines(log, "dir_0/file: cannot be "
 				     "reached (Input/output error)"), 1);
 	free(log);
-	teardown(&f);
 }
 
 /* ---- what fails once is tried again at once ---- */
 
 TEST(one_failure_is_none)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, "eio@dir_1/,times=1");
 	assert_int_equal(read_file(&f, 1, false), 0);
 	expect_state(&f, 0, false, 0);
-	teardown(&f);
 }
 
 TEST(two_are_an_outage)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, "eio@dir_1/,times=2");
 	assert_int_equal(read_file(&f, 1, false), -EIO);
@@ -174,13 +172,12 @@ TEST(two_are_an_outage)
 	assert_true(rsh_outage_look(f.store));
 	expect_state(&f, 0, false, 1);
 	assert_false(rsh_store_failed(f.store)[1]);
-	teardown(&f);
 }
 
 /* An owner is well when all of its files are. */
 TEST(files_of_one_owner)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_owned(&f, "eio@dir_0/,times=2;eio@dir_2/,times=3",
 		    (const uint32_t[N_FILES]){ 7, 0, 7, 0 });
@@ -196,13 +193,12 @@ TEST(files_of_one_owner)
 	expect_state(&f, 0, false, 1);
 	assert_false(rsh_store_failed(f.store)[7]);
 	assert_false(rsh_store_failed(f.store)[0]);
-	teardown(&f);
 }
 
 /* In a long one no reader waits. */
 TEST(patience_ends)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	uint64_t start;
 
 	setup_with(&f, "eio@dir_1/");
@@ -214,13 +210,12 @@ TEST(patience_ends)
 	assert_true(rsh_clock_ns() - start < RSH_PATIENCE_NS * 10);
 	assert_false(rsh_outage_look(f.store));
 	expect_state(&f, 1, true, 1);
-	teardown(&f);
 }
 
 /* A bad place of a disk is no reason to keep quiet about all that comes later. */
 TEST(one_that_never_comes_back)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, "eio@dir_1/;eio@dir_2/,times=2;eio@dir_3/,times=2");
 	assert_int_equal(read_file(&f, 1, false), -EIO);
@@ -235,13 +230,12 @@ TEST(one_that_never_comes_back)
 	expect_state(&f, 2, true, 2);
 	assert_true(rsh_outage_look(f.store));
 	expect_state(&f, 1, false, 2);
-	teardown(&f);
 }
 
 /* Where it failed it is tried again, not where all is well. */
 TEST(a_bad_place_stays_bad)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	uint8_t c;
 
 	setup_with(&f, "eio@dir_1/:4000-4001");
@@ -249,14 +243,13 @@ TEST(a_bad_place_stays_bad)
 	assert_int_equal(rsh_store_read(f.store, 1, 0, &c, 1, NULL), 0);
 	assert_false(rsh_outage_look(f.store));
 	expect_state(&f, 1, true, 1);
-	teardown(&f);
 }
 
 /* ---- the thread, and readers who wait for it ---- */
 
 TEST(waited_for)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	/* Two attempts, and one look in vain. */
 	setup_with(&f, "eio@dir_1/,times=3");
@@ -266,7 +259,6 @@ TEST(waited_for)
 	while (atomic_load(&f.store->outage.on))
 		usleep(1000);
 	expect_state(&f, 0, false, 1);
-	teardown(&f);
 }
 
 struct crowd {
@@ -289,7 +281,7 @@ static void *read_on(void *arg)
 TEST(more_files_than_descriptors)
 {
 	char name[64], path[512];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, NULL);
 	f.store->pool.max_open = 2;
@@ -304,7 +296,6 @@ TEST(more_files_than_descriptors)
 	assert_int_equal(read_file(&f, 0, true), -ESTALE);
 	expect_state(&f, 1, false, 0);
 	assert_int_equal(read_file(&f, 1, false), 0);
-	teardown(&f);
 }
 
 /* What is cleared takes other files in, under the same numbers. */
@@ -312,7 +303,7 @@ TEST(cleared_and_filled_again)
 {
 	const struct rsh_store_entry e = { .name = "dir_3/file", .owner = 1 };
 	uint8_t got[BYTES];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, "eio@dir_0/");
 	assert_int_equal(read_file(&f, 0, false), -EIO);
@@ -324,14 +315,13 @@ TEST(cleared_and_filled_again)
 	assert_int_equal(rsh_store_read(f.store, 0, 0, got, BYTES, NULL), 0);
 	assert_memory_equal(got, f.content[3], BYTES);
 	expect_state(&f, 0, false, 1);
-	teardown(&f);
 }
 
 TEST(by_many_at_once)
 {
 	pthread_t threads[8];
 	struct crowd crowd[8];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, "eio,p=0.2,times=1000");
 	f.store->outage.now = rsh_clock_ns;
@@ -349,25 +339,23 @@ TEST(by_many_at_once)
 	assert_int_equal(rsh_store_n_failed(f.store), 0);
 	for (unsigned i = 0; i < N_FILES; i++)
 		assert_false(rsh_store_failed(f.store)[i]);
-	teardown(&f);
 }
 
 /* Stopped while it has work. */
 TEST(closed_in_the_middle)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, "eio");
 	f.store->outage.unwatched = false;
 	for (unsigned i = 0; i < N_FILES; i++)
 		assert_int_equal(read_file(&f, i, false), -EIO);
-	teardown(&f);
 }
 
 /* Not every one of thousands is worth a line. */
 TEST(comes_and_goes_all_the_time)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 	uint64_t warnings, errors, before;
 
 	setup_with(&f, "eio@dir_1/,p=0.7");
@@ -379,7 +367,6 @@ TEST(comes_and_goes_all_the_time)
 	assert_true(atomic_load(&f.store->outage.n_outages) > 300);
 	rsh_log_counts(&errors, &warnings);
 	assert_in_range(errors - before, 1, 30);
-	teardown(&f);
 }
 
 /* ---- changed, and what it was again ---- */
@@ -387,7 +374,7 @@ TEST(comes_and_goes_all_the_time)
 TEST(moved_away_and_back)
 {
 	char name[64], path[512], dir[512], away[520];
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, NULL);
 	f.store->pool.max_open = 1;
@@ -410,7 +397,6 @@ TEST(moved_away_and_back)
 	assert_int_equal(read_file(&f, 2, true), 0);
 	expect_state(&f, 0, false, 0);
 	assert_false(rsh_store_failed(f.store)[2]);
-	teardown(&f);
 }
 
 /* Each of these changes the ctime, and the mtime stays or is restored. */
@@ -449,7 +435,7 @@ TEST(status_changes)
 /* A descriptor that cannot be asked says nothing about the file. */
 TEST(not_told_is_not_changed)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_with(&f, NULL);
 	assert_int_equal(rsh_files_compare(&f.store->files[0].id, -1, false),
@@ -460,7 +446,6 @@ TEST(not_told_is_not_changed)
 	expect_state(&f, 1, true, 1);
 	assert_true(rsh_outage_look(f.store));
 	expect_state(&f, 0, false, 1);
-	teardown(&f);
 }
 
 static void rename_file(struct fixture *f, const char *from, const char *to)
@@ -489,7 +474,7 @@ static void setup_outage(struct fixture *f)
 /* A file system that comes back does not know all of its files at once. */
 TEST(not_there_for_a_moment)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_outage(&f);
 	rename_file(&f, "dir_2", "away");
@@ -505,13 +490,12 @@ TEST(not_there_for_a_moment)
 	assert_true(rsh_outage_look(f.store));
 	assert_int_equal(read_file(&f, 2, false), 0);
 	expect_state(&f, 0, false, 1);
-	teardown(&f);
 }
 
 /* It is not there, and was not a while ago. */
 TEST(gone_in_an_outage)
 {
-	struct fixture f;
+	FREED_BY(teardown) struct fixture f;
 
 	setup_outage(&f);
 	rename_file(&f, "dir_2", "away");
@@ -530,5 +514,4 @@ TEST(gone_in_an_outage)
 	rename_file(&f, "dir_2", "away");
 	assert_int_equal(read_file(&f, 2, false), -ESTALE);
 	expect_state(&f, 1, false, 1);
-	teardown(&f);
 }

@@ -26,7 +26,7 @@ static void check(const uint8_t *area, unsigned n)
 TEST(test_areas_do_not_overlap)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	struct rsh_areas a;
+	FREED_BY(rsh_areas_destroy) struct rsh_areas a;
 	uint8_t *taken[MANY];
 
 	rsh_areas_init(&a, BYTES);
@@ -40,12 +40,11 @@ TEST(test_areas_do_not_overlap)
 		check(taken[i], i);
 	for (unsigned i = 0; i < MANY; i++)
 		rsh_area_return(&a, taken[(i * 7) % MANY]);
-	rsh_areas_destroy(&a);
 }
 
 TEST(test_the_last_one_is_the_next)
 {
-	struct rsh_areas a;
+	FREED_BY(rsh_areas_destroy) struct rsh_areas a;
 	void *first, *second;
 
 	rsh_areas_init(&a, BYTES);
@@ -55,7 +54,6 @@ TEST(test_the_last_one_is_the_next)
 	rsh_area_return(&a, first);
 	assert_ptr_equal(rsh_area_take(&a), first);
 	assert_ptr_equal(rsh_area_take(&a), second);
-	rsh_areas_destroy(&a);
 }
 
 /* However many there were at a time, what is left is one slab. */
@@ -79,7 +77,7 @@ TEST(test_memory_goes_back)
 
 TEST(test_random_use)
 {
-	struct rsh_areas a;
+	FREED_BY(rsh_areas_destroy) struct rsh_areas a;
 	uint8_t *taken[MANY] = { NULL };
 	unsigned seed = 5;
 
@@ -98,5 +96,4 @@ TEST(test_random_use)
 				taken[n][BYTES - 1] = (uint8_t)n;
 		}
 	}
-	rsh_areas_destroy(&a);
 }

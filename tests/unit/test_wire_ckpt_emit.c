@@ -105,8 +105,7 @@ TEST(test_empty_tensor)
 	uint8_t out[64];
 	uint64_t size;
 
-	append_record(&wanted, &(struct tensor){ "none", "Int32", DIMS(0), "",
-						 0 });
+	append_tensor(&wanted, "none", "Int32", DIMS(0), "", 0);
 	assert_bytes(out, rsh_ckpt_header_write(&shape, 0, out), &wanted);
 	assert_true(rsh_ckpt_emit_size(&shape, &size));
 	assert_int_equal(size, wanted.len);

@@ -48,13 +48,15 @@ static void assert_hex_refused(const char *hex, int code, const char *word)
 	assert_refused(&b, code, word);
 }
 
-static void assert_record_refused(const struct tensor *t, const char *word)
+static void record_refused(const struct tensor *t, const char *word)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
 
 	append_record(&b, t);
 	assert_refused(&b, EBADMSG, word);
 }
+#define assert_record_refused(word, ...) \
+	record_refused(&(struct tensor){ __VA_ARGS__ }, word)
 
 /* ---- files that MindSpore wrote ---- */
 
@@ -136,7 +138,7 @@ TEST(test_chunks_are_joined)
 	cleanup_buffer struct buffer file = load_file("unit/data/chunks.ckpt");
 	cleanup_scanned struct scanned s = scan(&file);
 	const struct rsh_record *large;
-	struct buffer content;
+	cleanup_buffer struct buffer content;
 
 	require(&s);
 	assert_int_equal(s.index->n_records, 4);
@@ -152,7 +154,6 @@ TEST(test_chunks_are_joined)
 		memcpy(&v, content.data + i * sizeof(v), sizeof(v));
 		assert_true(v == (float)(i % 128));
 	}
-	buffer_free(&content);
 }
 
 TEST(test_tensors_without_elements)
@@ -236,37 +237,28 @@ TEST(test_long_varints)
 TEST(test_last_chunk_gives_the_shape)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
-	struct scanned s;
+	cleanup_scanned struct scanned s;
 
-	append_record(&b, &(struct tensor){ "a", "Int16", DIMS(9, 9, 9),
-					    CONTENT("12") });
-	append_record(&b, &(struct tensor){ "a", "Int8", DIMS(5),
-					    CONTENT("345") });
-	append_record(&b, &(struct tensor){ "b", "Int8", DIMS(1, 1),
-					    CONTENT("6") });
+	append_tensor(&b, "a", "Int16", DIMS(9, 9, 9), CONTENT("12"));
+	append_tensor(&b, "a", "Int8", DIMS(5), CONTENT("345"));
+	append_tensor(&b, "b", "Int8", DIMS(1, 1), CONTENT("6"));
 	s = scan(&b);
 	require(&s);
 	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(5), 5);
 	assert_scanned(&s, "a", &b, "12345", 5);
 	assert_record(&s, "b", RSH_DTYPE_INT8, DIMS(1, 1), 1);
-	scanned_free(&s);
 }
 
 TEST(test_later_record_replaces)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
-	struct scanned s;
+	cleanup_scanned struct scanned s;
 
-	append_record(&b, &(struct tensor){ "step", "Int8", DIMS(1),
-					    CONTENT("1") });
-	append_record(&b, &(struct tensor){ "w", "Int8", DIMS(2),
-					    CONTENT("ww") });
-	append_record(&b, &(struct tensor){ "step", "Int8", DIMS(3),
-					    CONTENT("222") });
-	append_record(&b, &(struct tensor){ "v", "Int8", DIMS(1),
-					    CONTENT("v") });
-	append_record(&b, &(struct tensor){ "step", "Int16", DIMS(2),
-					    CONTENT("3344") });
+	append_tensor(&b, "step", "Int8", DIMS(1), CONTENT("1"));
+	append_tensor(&b, "w", "Int8", DIMS(2), CONTENT("ww"));
+	append_tensor(&b, "step", "Int8", DIMS(3), CONTENT("222"));
+	append_tensor(&b, "v", "Int8", DIMS(1), CONTENT("v"));
+	append_tensor(&b, "step", "Int16", DIMS(2), CONTENT("3344"));
 	s = scan(&b);
 	require(&s);
 	assert_int_equal(s.index->n_records, 3);
@@ -276,27 +268,20 @@ TEST(test_later_record_replaces)
 	assert_record(&s, "step", RSH_DTYPE_INT16, DIMS(2), 4);
 	assert_scanned(&s, "step", &b, "3344", 4);
 	assert_scanned(&s, "v", &b, "v", 1);
-	scanned_free(&s);
 }
 
 /* MindSpore <= 2.2: a scalar has dims [0], BFloat16 four bytes an element. */
 TEST(test_old_releases)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
-	struct scanned s;
+	cleanup_scanned struct scanned s;
 
-	append_record(&b, &(struct tensor){ "scalar", "Float32", DIMS(0),
-					    CONTENT("abcd") });
-	append_record(&b, &(struct tensor){ "flag", "Bool", DIMS(0),
-					    CONTENT("\1") });
-	append_record(&b, &(struct tensor){ "wide", "BFloat16", DIMS(2),
-					    CONTENT("abcdefgh") });
-	append_record(&b, &(struct tensor){ "wide scalar", "BFloat16", DIMS(0),
-					    CONTENT("abcd") });
-	append_record(&b, &(struct tensor){ "narrow scalar", "BFloat16",
-					    DIMS(0), CONTENT("ab") });
-	append_record(&b, &(struct tensor){ "last", "Int8", DIMS(2, 1),
-					    CONTENT("12") });
+	append_tensor(&b, "scalar", "Float32", DIMS(0), CONTENT("abcd"));
+	append_tensor(&b, "flag", "Bool", DIMS(0), CONTENT("\1"));
+	append_tensor(&b, "wide", "BFloat16", DIMS(2), CONTENT("abcdefgh"));
+	append_tensor(&b, "wide scalar", "BFloat16", DIMS(0), CONTENT("abcd"));
+	append_tensor(&b, "narrow scalar", "BFloat16", DIMS(0), CONTENT("ab"));
+	append_tensor(&b, "last", "Int8", DIMS(2, 1), CONTENT("12"));
 	s = scan(&b);
 	require(&s);
 	assert_record(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
@@ -310,20 +295,17 @@ TEST(test_old_releases)
 	assert_record(&s, "last", RSH_DTYPE_INT8, DIMS(2, 1), 2);
 	/* No record's dims are left over: equal files have equal indexes. */
 	assert_int_equal(s.index->n_dims, 3);
-	scanned_free(&s);
 }
 
 TEST(test_empty_without_content)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
-	struct scanned s;
+	cleanup_scanned struct scanned s;
 
-	append_record(&b, &(struct tensor){ "e", "Float32", DIMS(2, 0), NULL,
-					    0 });
+	append_tensor(&b, "e", "Float32", DIMS(2, 0), NULL, 0);
 	s = scan(&b);
 	require(&s);
 	assert_record(&s, "e", RSH_DTYPE_FLOAT32, DIMS(2, 0), 0);
-	scanned_free(&s);
 }
 
 /* ---- damage ---- */
@@ -331,16 +313,12 @@ TEST(test_empty_without_content)
 TEST(test_missing_parts)
 {
 	assert_hex_refused("", EBADMSG, "empty");
-	assert_record_refused(&(struct tensor){ NULL, "Int8", DIMS(1),
-						CONTENT("1") },
-			      "without a parameter name");
-	assert_record_refused(&(struct tensor){ "a", NULL, DIMS(1),
-						CONTENT("1") },
-			      "no element type");
-	assert_record_refused(&(struct tensor){ "a", "Int8", DIMS(1), NULL, 0 },
-			      "no content");
-	assert_record_refused(&(struct tensor){ "a", "Int8", 0, NULL, NULL, 0 },
-			      "no content");
+	assert_record_refused("without a parameter name", NULL, "Int8", DIMS(1),
+			      CONTENT("1"));
+	assert_record_refused("no element type", "a", NULL, DIMS(1),
+			      CONTENT("1"));
+	assert_record_refused("no content", "a", "Int8", DIMS(1), NULL, 0);
+	assert_record_refused("no content", "a", "Int8", 0, NULL, NULL, 0);
 	assert_hex_refused("0a03 0a0161", EBADMSG, "no tensor");
 	assert_hex_refused("0a00", EBADMSG, "without a parameter name");
 	/* Fields, but no record: a strategy file, say. */
@@ -349,28 +327,21 @@ TEST(test_missing_parts)
 
 TEST(test_content_of_another_size)
 {
-	assert_record_refused(&(struct tensor){ "a", "Int32", DIMS(2),
-						CONTENT("1234567") },
-			      "7 bytes, which is not Int32 [2]");
-	assert_record_refused(&(struct tensor){ "a", "Int8", DIMS(2, 3),
-						CONTENT("12345678") },
-			      "not Int8 [2,3]");
-	assert_record_refused(&(struct tensor){ "a", "Int8", DIMS(0),
-						CONTENT("12") },
-			      "not Int8 [0]");
+	assert_record_refused("7 bytes, which is not Int32 [2]", "a", "Int32",
+			      DIMS(2), CONTENT("1234567"));
+	assert_record_refused("not Int8 [2,3]", "a", "Int8", DIMS(2, 3),
+			      CONTENT("12345678"));
+	assert_record_refused("not Int8 [0]", "a", "Int8", DIMS(0),
+			      CONTENT("12"));
 	/* Twice the size means something for BFloat16 alone. */
-	assert_record_refused(&(struct tensor){ "a", "Float16", DIMS(1),
-						CONTENT("1234") },
-			      "not Float16 [1]");
-	assert_record_refused(&(struct tensor){ "a", "BFloat16", DIMS(2),
-						CONTENT("123456") },
-			      "not BFloat16 [2]");
-	assert_record_refused(&(struct tensor){ "a", "str", DIMS(0),
-						CONTENT("123") },
-			      "not a multiple of 4");
-	assert_record_refused(&(struct tensor){ "a", "str", DIMS(0),
-						CONTENT("") },
-			      "not a multiple of 4");
+	assert_record_refused("not Float16 [1]", "a", "Float16", DIMS(1),
+			      CONTENT("1234"));
+	assert_record_refused("not BFloat16 [2]", "a", "BFloat16", DIMS(2),
+			      CONTENT("123456"));
+	assert_record_refused("not a multiple of 4", "a", "str", DIMS(0),
+			      CONTENT("123"));
+	assert_record_refused("not a multiple of 4", "a", "str", DIMS(0),
+			      CONTENT(""));
 }
 
 TEST(test_parameter_written_twice)
@@ -393,24 +364,18 @@ TEST(test_bad_numbers)
 {
 	int64_t ones[RSH_MAX_DIMS + 1];
 
-	assert_record_refused(&(struct tensor){ "a", "Int8", DIMS(-1),
-						CONTENT("1") },
-			      "negative dimension (-1)");
-	assert_record_refused(&(struct tensor){ "a", "Int8",
-						DIMS(INT64_MAX, 2, 2),
-						CONTENT("1") },
-			      "out of range");
-	assert_record_refused(&(struct tensor){ "a", "Int64", DIMS(INT64_MAX),
-						CONTENT("12345678") },
-			      "not Int64");
+	assert_record_refused("negative dimension (-1)", "a", "Int8", DIMS(-1),
+			      CONTENT("1"));
+	assert_record_refused("out of range", "a", "Int8",
+			      DIMS(INT64_MAX, 2, 2), CONTENT("1"));
+	assert_record_refused("not Int64", "a", "Int64", DIMS(INT64_MAX),
+			      CONTENT("12345678"));
 	for (size_t i = 0; i < RSH_MAX_DIMS + 1; i++)
 		ones[i] = 1;
-	assert_record_refused(&(struct tensor){ "a", "Int8", RSH_MAX_DIMS + 1,
-						ones, CONTENT("1") },
-			      "more than 32 dimensions");
-	assert_record_refused(&(struct tensor){ "a", "Float33", DIMS(1),
-						CONTENT("1") },
-			      "unknown element type \"Float33\"");
+	assert_record_refused("more than 32 dimensions", "a", "Int8",
+			      RSH_MAX_DIMS + 1, ones, CONTENT("1"));
+	assert_record_refused("unknown element type \"Float33\"", "a",
+			      "Float33", DIMS(1), CONTENT("1"));
 	assert_hex_refused("0a0d 0a036100 62 1206 1204 496e7438", EBADMSG,
 			   "NUL");
 }
@@ -467,8 +432,7 @@ TEST(test_crc_trailer)
 	assert_refused(&b, EBADMSG, "no parameter");
 	buffer_free(&b);
 
-	append_record(&b, &(struct tensor){ "a", "Int8", DIMS(1),
-					    CONTENT("1") });
+	append_tensor(&b, "a", "Int8", DIMS(1), CONTENT("1"));
 	append_hex(&b, "6372635f6e756d 000000000000 f1020304");
 	s = scan(&b);
 	require(&s);
@@ -713,8 +677,7 @@ TEST(test_read_errors)
 	scanned_free(&s);
 
 	/* A file that lost its end after its size was taken. */
-	append_record(&b, &(struct tensor){ "a", "Int8", DIMS(4),
-					    CONTENT("1234") });
+	append_tensor(&b, "a", "Int8", DIMS(4), CONTENT("1234"));
 	src = buffer_source(&b);
 	b.len -= 2;
 	s = scan_source(&src);
@@ -729,13 +692,12 @@ TEST(test_name_across_windows)
 	 * lie on the edge of a window. */
 	cleanup_buffer struct buffer b = { NULL, 0 };
 	char name[700];
-	struct scanned s;
+	cleanup_scanned struct scanned s;
 
 	for (unsigned i = 1; i < sizeof(name); i++) {
 		memset(name, 'a' + (int)(i % 26), i);
 		name[i] = '\0';
-		append_record(&b, &(struct tensor){ name, "Int16", DIMS(3),
-						    CONTENT("123456") });
+		append_tensor(&b, name, "Int16", DIMS(3), CONTENT("123456"));
 	}
 	s = scan(&b);
 	require(&s);
@@ -743,7 +705,6 @@ TEST(test_name_across_windows)
 	assert_sound(&s, &b);
 	for (uint32_t i = 0; i < s.index->n_records; i++)
 		assert_int_equal(strlen(rsh_names_text(s.names, i)), i + 1);
-	scanned_free(&s);
 }
 
 /* ---- index ---- */
@@ -851,8 +812,7 @@ TEST(test_find_by_name)
 		char name[16];
 
 		snprintf(name, sizeof(name), "p%d", i);
-		append_record(&b, &(struct tensor){ name, "Int8", DIMS(1),
-						    CONTENT("1") });
+		append_tensor(&b, name, "Int8", DIMS(1), CONTENT("1"));
 	}
 	index = scan_with(names, &b);
 	assert_int_equal(index->n_records, 50);

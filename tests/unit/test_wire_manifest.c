@@ -27,7 +27,7 @@ TEST(test_head)
 			  .src = { "s.ckpt", UINT64_C(0xfedcba9876543210) },
 			  .conversion = 7, .n_files = 4, .bytes = 1 << 20 },
 	};
-	struct rsh_manifest_line out;
+	FREED_BY(rsh_manifest_line_clear) struct rsh_manifest_line out;
 
 	emit_and_parse(&line, &out);
 	assert_int_equal(out.kind, RSH_MANIFEST_HEAD);
@@ -38,7 +38,6 @@ TEST(test_head)
 	assert_true(out.head.conversion == 7);
 	assert_int_equal(out.head.n_files, 4);
 	assert_int_equal(out.head.bytes, 1 << 20);
-	rsh_manifest_line_clear(&out);
 }
 
 TEST(test_source_and_end)
@@ -77,7 +76,7 @@ TEST(test_file)
 			  .mtime_s = 1,
 			  .mtime_ns = 2, .n_records = 2, .records = records },
 	};
-	struct rsh_manifest_line out;
+	FREED_BY(rsh_manifest_line_clear) struct rsh_manifest_line out;
 
 	emit_and_parse(&line, &out);
 	assert_int_equal(out.kind, RSH_MANIFEST_FILE);
@@ -91,7 +90,6 @@ TEST(test_file)
 	assert_int_equal(out.file.records[1].offset, 10);
 	assert_int_equal(out.file.records[1].bytes, 90);
 	assert_true(out.file.records[1].xxh3 == UINT64_MAX);
-	rsh_manifest_line_clear(&out);
 }
 
 #define HEAD_REST "\"program\":\"1\",\"source\":\"/s\",\"step\":\"x\"," \

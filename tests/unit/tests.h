@@ -43,6 +43,9 @@ void unit_add(const char *name, CMUnitTestFunction test,
 /* Runs all, between setup and teardown of the program; what main() returns. */
 int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* A scope guard: free_it(&x) is called at the end of the scope of x. */
+#define FREED_BY(free_it) __attribute__((cleanup(free_it)))
+
 /* Defines the function of a scope guard, as those of rsh/util/mem.h, which
  * calls free_it for a pointer. */
 #define UNIT_GUARD(name, type, free_it)      \

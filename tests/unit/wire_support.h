@@ -35,6 +35,7 @@ struct tensor {
 };
 /* Appends the Checkpoint message of one Value, packed by protobuf-c. */
 void append_record(struct buffer *b, const struct tensor *t);
+#define append_tensor(b, ...) append_record(b, &(struct tensor){ __VA_ARGS__ })
 
 #define DIMS(...) \
 	(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
