@@ -5,6 +5,7 @@ tests/run.sh makes RSH_TEST_SEED of the tree that is tested, so that whoever run
 tests of a commit draws the same cases, and each commit draws new ones.
 """
 
+import argparse
 import hashlib
 import os
 import sys
@@ -17,6 +18,14 @@ def run_seed():
         return int.from_bytes(os.urandom(4), "big")
     name = os.path.basename(sys.argv[0])
     return int.from_bytes(hashlib.sha256(f"{given} {name}".encode()).digest()[:4], "big")
+
+
+def seed_and_cases(cases, seed=None):
+    """Those of --seed S --cases N on the command line; run_seed() and `cases` if not told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed() if seed is None else seed)
+    parser.add_argument("--cases", type=int, default=cases)
+    return parser.parse_args()
 
 
 def share(cases):

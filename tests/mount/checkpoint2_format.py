@@ -8,7 +8,6 @@ Random jobs are shown for random other ones, whole, and without redundancy, and
 each slice is compared with the whole tensors that the source was cut from.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -30,6 +29,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
 from random_jobs import Tree, write_strategy  # noqa: E402
 from rsh_cli import GOOD, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 
 def files_below(root):
     return {os.path.relpath(os.path.join(at, name), root): content(os.path.join(at, name))
@@ -243,10 +243,7 @@ def run_refused(tap, job):
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--cases", type=int, default=24)
-    options = options.parse_args()
+    options = seed_and_cases(24, seed=1)
     require_mount()
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:

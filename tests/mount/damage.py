@@ -13,7 +13,6 @@ Nobody can notice a name that changed in the one place that has it, nor that the
 is missing which ends a tensor in Hugging Face's form, where no file tells its shape.
 """
 
-import argparse
 import os
 import random
 import resource
@@ -32,6 +31,7 @@ import random_checkpoint2  # noqa: E402
 from demands import check, content, demand, error_line, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, IO, NO, USAGE, run  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import SUFFIX, Tensors  # noqa: E402
 
 WHOLE = ("--dst-strategy", "none", "--format", "safetensors")
@@ -171,10 +171,7 @@ def run_mounted(tap):
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--cases", type=int, default=16)
-    options = options.parse_args()
+    options = seed_and_cases(16, seed=1)
     require_mount()
     tap, counts = Tap(), {}
     for seed in range(options.seed, options.seed + options.cases):

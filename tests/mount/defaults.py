@@ -9,7 +9,6 @@ and once with each default of --help-all written out: status, what is printed, w
 logged, and all bytes have to be the same.
 """
 
-import argparse
 import json
 import os
 import random
@@ -25,7 +24,7 @@ import behaviour_cases  # noqa: E402
 import torch_zip  # noqa: E402
 from behaviour import MANIFEST, Asked, differences, short  # noqa: E402
 from rsh_mount import Tap, hash_tree, reshardfs_program  # noqa: E402
-from run_seed import run_seed, share  # noqa: E402
+from run_seed import seed_and_cases, share  # noqa: E402
 
 DATA = behaviour_cases.DATA
 COMMANDS = "ls", "plan", "export", "verify"
@@ -173,10 +172,7 @@ class Trial:
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=share(24))
-    options = parser.parse_args()
+    options = seed_and_cases(share(24))
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         directory = os.path.realpath(directory)

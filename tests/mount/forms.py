@@ -9,7 +9,6 @@ or a file of odd names, is written in every form that there is, and some of thos
 more in others.  Each of them has to hold the same tensors.
 """
 
-import argparse
 import itertools
 import math
 import os
@@ -27,6 +26,7 @@ from ms_formats import Layout, read_checkpoint  # noqa: E402
 from random_jobs import write_strategy  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import NAMES, SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
 
 WHOLE = ["--dst-strategy", "none"]
@@ -178,10 +178,7 @@ def run_case(tap, seed):
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--cases", type=int, default=6)
-    options = options.parse_args()
+    options = seed_and_cases(6, seed=1)
     require_mount()
     tap = Tap()
     for seed in range(options.seed, options.seed + options.cases):

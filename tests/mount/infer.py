@@ -6,7 +6,6 @@ The yardstick are the strategies under which the trees were cut from whole
 tensors: those that MindSpore planned, in data/strategies, and random ones.
 """
 
-import argparse
 import json
 import math
 import os
@@ -25,7 +24,7 @@ from ms_formats import Layout, Record, checkpoint_bytes, read_strategy_file  # n
 from rsh_cli import (GOOD, INPUT, USAGE, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
 from rsh_mount import Tap  # noqa: E402
-from run_seed import run_seed  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 
 SETS = os.path.join(TESTS, "data", "strategies")
 
@@ -422,10 +421,7 @@ class Bench:
 
 
 def main():
-    options = argparse.ArgumentParser()
-    options.add_argument("--seed", type=int, default=run_seed())
-    options.add_argument("--cases", type=int, default=60)
-    chosen = options.parse_args()
+    chosen = seed_and_cases(60)
     tap = Tap()
     tap.diag(f"--seed {chosen.seed} --cases {chosen.cases}")
     with tempfile.TemporaryDirectory(prefix="reshardfs-infer-") as directory:

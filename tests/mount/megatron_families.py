@@ -7,7 +7,6 @@ Genuine models (data/model_names/bridge.*), and random ones: layers of several k
 that are one less, layers of prediction.  A second reading of the tables makes the same.
 """
 
-import argparse
 import json
 import os
 import random
@@ -24,7 +23,7 @@ from megatron_files import read_step, same_files  # noqa: E402
 from megatron_trees import step_of  # noqa: E402
 from rsh_cli import GOOD, INPUT, run  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
-from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
+from run_seed import half_if_sanitized, random_bytes, seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 from shown_model import (changed_model, hashes, model_hashes, same,  # noqa: E402
                          without_copies)
@@ -237,10 +236,7 @@ def run_refused(tap, trees, directory):
 
 def main():
     require_mount()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=24)
-    words = parser.parse_args()
+    words = seed_and_cases(24)
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         trees = packed.unpack("model_names", os.path.join(directory, "trees"), ("bridge.tar.xz",))

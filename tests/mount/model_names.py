@@ -6,7 +6,6 @@ with the words of wrappers, and adapters of experts.
 Genuine models in both forms, and random ones that a second reading of the tables converts.
 """
 
-import argparse
 import json
 import os
 import random
@@ -23,7 +22,7 @@ from adapters import PREFIX  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
-from run_seed import half_if_sanitized, random_bytes, run_seed  # noqa: E402
+from run_seed import half_if_sanitized, random_bytes, seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 from shown_model import changed_model, hashes, model_hashes, same  # noqa: E402
 from tuned_experts import Tuned  # noqa: E402
@@ -472,10 +471,7 @@ def run_refused(tap, trees, directory):
 
 def main():
     require_mount()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=30)
-    words = parser.parse_args()
+    words = seed_and_cases(30)
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         trees = packed.unpack("model_names", os.path.join(directory, "trees"))

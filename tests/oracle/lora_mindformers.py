@@ -10,8 +10,6 @@ Other sums are those of a BLAS, which adds in an order of its own: the test coun
 elements that differ.
 """
 
-import argparse
-import json
 import os
 import random
 import subprocess
@@ -161,11 +159,8 @@ def main():
         return merge_by_mindformers(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     import mindformers_loader
     import rsh_mount
-    from run_seed import run_seed
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=4)
-    chosen = parser.parse_args()
+    from run_seed import seed_and_cases
+    chosen = seed_and_cases(4)
     mindformers_loader.require()
     hf = os.environ.get("RSH_HF_PYTHON")
     if not hf or subprocess.run([hf, "-c", "import peft"], check=False,

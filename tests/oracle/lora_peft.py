@@ -8,7 +8,6 @@ of its own: the test counts the elements that differ.  What a LoraConfig can ask
 beside that is merged with the same bits, or refused in a sentence that names the key.
 """
 
-import argparse
 import os
 import random
 import subprocess
@@ -243,11 +242,8 @@ def main():
         return make(sys.argv[2], int(sys.argv[3]), sys.argv[4] == "exact")
     sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
     import rsh_mount
-    from run_seed import run_seed
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=6)
-    chosen = parser.parse_args()
+    from run_seed import seed_and_cases
+    chosen = seed_and_cases(6)
     python = os.environ.get("RSH_HF_PYTHON")
     if not python or subprocess.run([python, "-c", "import peft"], check=False,
                                     capture_output=True).returncode:

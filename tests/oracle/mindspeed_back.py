@@ -8,7 +8,6 @@ drawn at random: it reads the arguments in the files, and joins their tensors.  
 has the bits of the model that was made up.
 """
 
-import argparse
 import os
 import random
 import subprocess
@@ -24,6 +23,7 @@ import random_models  # noqa: E402
 from demands import check  # noqa: E402
 from megatron_output import random_mesh  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount, skip_all  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 from shown_model import same, values_of_model  # noqa: E402
 
 KINDS = {"LlamaForCausalLM": "llama2", "Qwen2ForCausalLM": "qwen25",
@@ -71,10 +71,7 @@ def main():
     if not os.environ.get("RSH_HF_PYTHON"):
         skip_all("RSH_HF_PYTHON does not name a Python with transformers")
     require_mount()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cases", type=int, default=6)
-    words = parser.parse_args()
+    words = seed_and_cases(6, seed=0)
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         for number in range(words.seed, words.seed + words.cases):
