@@ -9,11 +9,9 @@ engine.  Random ones come from lib/deepspeed_trees.py; --seed S --cases N repeat
 """
 
 import argparse
-import collections
 import glob
 import json
 import os
-import random
 import shutil
 import sys
 import tempfile
@@ -26,13 +24,13 @@ from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Called  # noqa: E402
 from deepspeed_trees import Archive, expected, random_tree, unpack  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
-from library_use import compare  # noqa: E402
-from rank_pickles import Object, TorchFile, named  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, run, run_json  # noqa: E402
-from rsh_mount import (Alone, Mounted, Tap, expect_failure, require_mount,  # noqa: E402
-                       reshardfs_program)
+from rank_pickles import TorchFile, named  # noqa: E402
+from rsh_cli import GOOD, USAGE, run, run_json  # noqa: E402
+from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
+from whole_sources import (compare_libraries, copied, no_good, replaced, sentence,  # noqa: E402
+                           shown_by)
 
 KEEP = ("--optimizer", "keep")
 CASES = expected()
@@ -44,24 +42,12 @@ BESIDE = {"trainer-z2": ["config.json", "generation_config.json"],
 OTHER = ("trainer-z2-whole",)
 
 
-def shown_by(source, *words):
-    """What a mount of it shows: hashes, files beside the weights, the log."""
-    with Alone(source, extra=[*words, "--log-level", "info"]) as mount:
-        found = model_hashes(mount.path)
-        beside = sorted(n for n in os.listdir(mount.path)
-                        if not n.startswith((".", "model")) and n != "extra_state.json")
-        return found, beside, mount.log()
-
-
 def whole_of(name):
     return {**CASES[name]["model"], **CASES[name].get("optimizer", {})}
 
 
 def copy_of(trees, case, directory):
-    """A copy that can be damaged."""
-    to = tempfile.mkdtemp(dir=directory)
-    os.rmdir(to)
-    return shutil.copytree(os.path.join(trees, CASES[case]["path"]), to)
+    return copied(os.path.join(trees, CASES[case]["path"]), directory)
 
 
 def file_of(root, pattern):
@@ -76,23 +62,6 @@ def optimizer_of(root, rank):
 def model_of(root, rank=None):
     return file_of(root, "mp_rank_00_model_states.pt" if rank is None else
                    f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
-
-
-def sentence(said):
-    """The one line that says why, of a SOURCE or of a command line."""
-    lines = [line for line in said.splitlines() if line.startswith("reshardfs: ") and not
-             line.startswith(tuple(f"reshardfs: {kind}: " for kind in
-                                   ("info", "notice", "warning", "debug")))]
-    check(len(lines) == 1, said)
-    return lines[0]
-
-
-def no_good(source, *words, extra=()):
-    """It is refused in one sentence that has the words, by mount too."""
-    got = run("plan", *extra, source)
-    check(got.status != GOOD, f"{source}: {got!r}")
-    _, said = expect_failure(source, described=True, extra=extra)
-    demand(sentence(said), *words)
 
 
 # ---- genuine ones ----
@@ -408,11 +377,6 @@ def edited(trees, case, directory, find, change):
     return root
 
 
-def replaced(called, at, argument):
-    function, args = called.call
-    called.call = function, args[:at] + (argument,) + args[at + 1:]
-
-
 def sized(value, group, name, size):
     shape = value["param_shapes"][group][name]
     shape.call = shape.call[0], (tuple(size),)
@@ -655,20 +619,8 @@ def run_objects(tap, trees, directory):
 
 
 def run_library(tap, trees, directory):
-    for name in "z2-fp16", "z3-fp16", "universal-z1", "z3-bf16":
-        with tap.test(f"libreshard: {name}"), tempfile.TemporaryDirectory(dir=directory) as own:
-            for words in ["format=safetensors"], ["format=dcp"]:
-                compare(own, os.path.join(trees, name), None, None, *words)
-    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
-                                            "libreshard.so.0")
-    if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
-        return  # Python does not load what has a sanitizer in it
-    import reshardfs
-    for name in "z2-fp16", "z3-bf16":
-        with tap.test(f"the Python module: {name}"), \
-                reshardfs.Source(os.path.join(trees, name), src_strategy="none",
-                                 dst_strategy="none", format="safetensors") as opened:
-            same(hashes(Tensors(bytes(opened.read(0))).values()), whole_of(name), name)
+    compare_libraries(tap, trees, directory, ("z2-fp16", "z3-fp16", "universal-z1", "z3-bf16"),
+                      {name: whole_of(name) for name in ("z2-fp16", "z3-bf16")})
 
 
 # ---- random ones ----

@@ -21,17 +21,15 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Called  # noqa: E402
 from demands import check, demand, write  # noqa: E402
-from library_use import compare  # noqa: E402
 from megatron_random import Tree  # noqa: E402
 from megatron_trees import (DATA, FILE, TRACKER, expected, files_of,  # noqa: E402
                             model_bytes, step_of, unpack)
 from rank_pickles import TorchFile, named  # noqa: E402
 from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
-from rsh_mount import (Alone, Tap, expect_failure, require_mount,  # noqa: E402
-                       reshardfs_program)
-from safetensors_format import Tensors  # noqa: E402
+from rsh_mount import Alone, Tap, expect_failure, require_mount  # noqa: E402
 from shown_model import hashes, model_hashes, same, values_of_model  # noqa: E402
 from torch_damage import ran  # noqa: E402
+from whole_sources import compare_libraries, copied  # noqa: E402
 
 CASES = expected()
 # What is said, beside the word in expected.json.
@@ -42,10 +40,7 @@ SAID = {
 
 
 def copy_of(trees, case, directory):
-    """A copy that can be changed."""
-    to = tempfile.mkdtemp(dir=directory)
-    os.rmdir(to)
-    return shutil.copytree(os.path.join(trees, CASES[case]["path"]), to)
+    return copied(os.path.join(trees, CASES[case]["path"]), directory)
 
 
 def no_good(source, *words, extra=()):
@@ -620,21 +615,9 @@ def run_objects(tap, trees, directory):
 
 
 def run_library(tap, trees, directory):
-    for name in ELSEWHERE:
-        with tap.test(f"libreshard: {name}"), tempfile.TemporaryDirectory(dir=directory) as own:
-            for words in ["format=safetensors"], ["format=dcp"]:
-                compare(own, os.path.join(trees, name), None, None, *words)
-    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
-                                            "libreshard.so.0")
-    if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
-        return  # Python does not load what has a sanitizer in it
-    import reshardfs
-    for name in ELSEWHERE:
-        with tap.test(f"the Python module: {name}"), \
-                reshardfs.Source(os.path.join(trees, name), src_strategy="none",
-                                 dst_strategy="none", format="safetensors") as opened:
-            same(hashes(Tensors(bytes(opened.read(0))).values()),
-                 {**CASES[name]["whole"], **CASES[name].get("states", {})}, name)
+    compare_libraries(tap, trees, directory, ELSEWHERE,
+                      {name: {**CASES[name]["whole"], **CASES[name].get("states", {})}
+                       for name in ELSEWHERE})
 
 
 # ---- many tensors ----

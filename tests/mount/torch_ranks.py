@@ -9,7 +9,6 @@ they were cut.  Random ones come from lib/rank_trees.py; --seed S --cases N repe
 """
 
 import argparse
-import collections
 import json
 import os
 import random
@@ -26,15 +25,15 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Called  # noqa: E402
 from demands import check, content, demand, flip, write  # noqa: E402
-from library_use import compare  # noqa: E402
-from rank_pickles import Object, TorchFile, dumps, expected, named, unpack  # noqa: E402
+from rank_pickles import Object, TorchFile, expected, named, unpack  # noqa: E402
 from rank_trees import random_tree  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, end_if_built_without, run, run_json  # noqa: E402
-from rsh_mount import (Alone, Mounted, Tap, expect_failure, require_mount,  # noqa: E402
-                       reshardfs_program)
+from rsh_cli import GOOD, INPUT, NO, USAGE, run, run_json  # noqa: E402
+from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors  # noqa: E402
 from shown_model import (extra_state, hashes, model_hashes, same,  # noqa: E402
                          values_of_model)
+from whole_sources import (compare_libraries, copied, no_good, replaced, sentence,  # noqa: E402
+                           shown_by)
 
 # All that a checkpoint has, in the form of a model.
 KEEP = ("--optimizer", "keep")
@@ -47,15 +46,6 @@ RANDOM_A_TEST = 40
 CASES = expected()
 
 
-def shown_by(source, *words):
-    """What a mount of it shows: hashes, files beside the weights, the log."""
-    with Alone(source, extra=[*words, "--log-level", "info"]) as mount:
-        found = model_hashes(mount.path)
-        beside = sorted(n for n in os.listdir(mount.path)
-                        if not n.startswith((".", "model")) and n != "extra_state.json")
-        return found, beside, mount.log()
-
-
 def without_crcs(archive):
     """A file of torch.save() as it is after set_crc32_options(False)."""
     entry = b"PK\1\2"
@@ -64,10 +54,7 @@ def without_crcs(archive):
 
 
 def copy_of(trees, case, directory):
-    """A copy that can be damaged."""
-    to = tempfile.mkdtemp(dir=directory)
-    os.rmdir(to)
-    return shutil.copytree(os.path.join(trees, CASES[case]["path"]), to)
+    return copied(os.path.join(trees, CASES[case]["path"]), directory)
 
 
 def model_file(root, world, rank, kind="model"):
@@ -76,23 +63,6 @@ def model_file(root, world, rank, kind="model"):
 
 def whole_of(case):
     return {**CASES[case]["tensors"], **CASES[case].get("optimizer", {})}
-
-
-def sentence(said):
-    """The one line that says why, of a SOURCE or of a command line."""
-    lines = [line for line in said.splitlines() if line.startswith("reshardfs: ") and not
-             line.startswith(tuple(f"reshardfs: {kind}: " for kind in
-                                   ("info", "notice", "warning", "debug")))]
-    check(len(lines) == 1, said)
-    return lines[0]
-
-
-def no_good(source, *words, command="plan", extra=()):
-    """It is refused in one sentence that has the words, by mount too."""
-    got = run(command, *extra, source)
-    check(got.status != GOOD, f"{source}: {got!r}")
-    _, said = expect_failure(source, described=True, extra=extra)
-    demand(sentence(said), *words)
 
 
 # ---- genuine ones ----
@@ -441,11 +411,6 @@ def spec_of(value, name):
     return value[name].call[1][3][1]["_spec"]
 
 
-def replaced(called, at, argument):
-    function, args = called.call
-    called.call = function, args[:at] + (argument,) + args[at + 1:]
-
-
 def run_refusals(tap, trees, directory):
     def case(what, tree, rank, change, *words, kind="model"):
         with tap.test(f"refused: {what}"):
@@ -710,20 +675,8 @@ def run_objects(tap, trees, directory):
 
 
 def run_library(tap, trees, directory):
-    for name in "fsdp2-2.15", "tp-2.15", "fsdp1-2.4", "tc-pt", "verl":
-        with tap.test(f"libreshard: {name}"), tempfile.TemporaryDirectory(dir=directory) as own:
-            for words in ["format=safetensors"], ["format=dcp"]:
-                compare(own, os.path.join(trees, name), None, None, *words)
-    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
-                                            "libreshard.so.0")
-    if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
-        return  # Python does not load what has a sanitizer in it
-    import reshardfs
-    for name in "fsdp2-2.15", "tp-2.8", "verl":
-        with tap.test(f"the Python module: {name}"), \
-                reshardfs.Source(os.path.join(trees, name), src_strategy="none",
-                                 dst_strategy="none", format="safetensors") as opened:
-            same(hashes(Tensors(bytes(opened.read(0))).values()), whole_of(name), name)
+    compare_libraries(tap, trees, directory, ("fsdp2-2.15", "tp-2.15", "fsdp1-2.4", "tc-pt", "verl"),
+                      {name: whole_of(name) for name in ("fsdp2-2.15", "tp-2.8", "verl")})
 
 
 # ---- random ones ----
