@@ -17,7 +17,6 @@ import memcached  # noqa: E402
 from memcached import Memcached  # noqa: E402
 from ms_formats import Record  # noqa: E402
 from layouts import model_position, splits  # noqa: E402
-from rsh_cli import run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tap, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
 from small_job import LAYOUTS, Job  # noqa: E402

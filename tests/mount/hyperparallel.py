@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from dcp_trees import HYPER_NOW, TYPES, hyper_metadata, random_tree  # noqa: E402
 from demands import check, content, demand, error_line, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import NAMES, Tensors, safetensors_bytes  # noqa: E402
 from shown_model import extra_state, model_hashes, same, values_of_model  # noqa: E402

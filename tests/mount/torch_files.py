@@ -30,7 +30,7 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, error_line, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
+from rsh_cli import GOOD, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
