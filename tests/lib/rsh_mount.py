@@ -421,13 +421,6 @@ class Tap:
         for line in str(text).splitlines() or [""]:
             self._say(f"# {line}")
 
-    def in_directories(self, prefix, tests, name):
-        """Runs functions, each with an empty directory and as the test name(function)."""
-        for function in tests:
-            with self.test(name(function)), \
-                    tempfile.TemporaryDirectory(prefix=prefix) as directory:
-                function(directory)
-
     @contextlib.contextmanager
     def test(self, name):
         """The block is one test: it passes unless it raises."""
@@ -447,6 +440,48 @@ class Tap:
             self.diag(f"planned {self._planned} tests, ran {self.count}")
             return 1
         return 1 if self.failed else 0
+
+
+class Tests(list):
+    """The tests of a program: the functions with @test before them, in their order.
+
+        test = Tests("plan")
+
+        @test
+        def slices_are_counted(directory): ...
+
+        if __name__ == "__main__":
+            sys.exit(test.run())
+
+    Each gets what `given` makes of an empty directory: the directory itself, if it is not
+    told.  Words of the command line choose the tests that have one in their names.
+    """
+
+    def __init__(self, what, functions=()):
+        super().__init__(functions)
+        self.prefix = f"reshardfs-{what}-"
+
+    def __call__(self, function):
+        self.append(function)
+        return function
+
+    @staticmethod
+    def spoken(function):
+        return function.__name__.replace("_", " ")
+
+    def each(self, tap, given=None, name=spoken):
+        for function in self:
+            with tap.test(name(function)), \
+                    tempfile.TemporaryDirectory(prefix=self.prefix) as directory:
+                function(given(directory) if given else directory)
+
+    def run(self, given=None, name=spoken):
+        """Returns the exit status."""
+        words = sys.argv[1:]
+        self[:] = [f for f in self if not words or any(w in f.__name__ for w in words)]
+        tap = Tap(len(self))
+        self.each(tap, given, name)
+        return tap.finish()
 
 
 def skip_all(why):

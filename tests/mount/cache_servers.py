@@ -16,8 +16,8 @@ import memcached  # noqa: E402
 from demands import within, write  # noqa: E402
 from memcached import Liar, Memcached  # noqa: E402
 from rsh_cli import run  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, hash_tree,  # noqa: E402
-                       require_mount, skip_all, tree_difference)
+from rsh_mount import (MountError, Mounted, Tests, hash_tree, require_mount, skip_all,  # noqa: E402
+                       tree_difference)
 from small_job import Job  # noqa: E402
 
 STEP = (1, 5)
@@ -89,12 +89,7 @@ def check(condition, what):
         raise MountError(str(what))
 
 
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("servers")
 
 
 @test
@@ -296,17 +291,8 @@ def logins_are_refused(tree):
               in said.err and "zu3cho" not in said.err, said)
 
 
-def main():
+if __name__ == "__main__":
     require_mount()
     if not memcached.PROGRAM:
         skip_all("there is no memcached")
-    tap = Tap()
-    for function in TESTS:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-servers-") as directory, \
-                tap.test(function.__name__.replace("_", " ")):
-            function(Tree(directory))
-    return tap.finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(test.run(Tree))

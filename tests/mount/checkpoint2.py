@@ -21,19 +21,14 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, error_line, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, refused, run, run_json  # noqa: E402
+from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, values_of  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "checkpoint2"))
 TRACKER = "latest_checkpointed_iteration.txt"
 TYPES = {"Float32": "F32", "BFloat16": "BF16", "Int32": "I32"}
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("checkpoint2")
 
 
 def expected_of(name):
@@ -628,9 +623,9 @@ def the_newest_step_that_is_whole_is_resumed():
 
 def main():
     require_mount()
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        with tap.test(function.__name__.replace("_", " ")):
+    tap = Tap(len(test))
+    for function in test:
+        with tap.test(test.spoken(function)):
             function()
     return tap.finish()
 

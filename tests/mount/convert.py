@@ -24,19 +24,14 @@ from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import (Mounted, Skipped, Tap, expect_failure, require_mount,  # noqa: E402
+from rsh_mount import (Mounted, Skipped, Tap, Tests, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
                                 values_of)
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "weights"))
 HF_MAP = "model.safetensors.index.json"
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("convert")
 
 
 with open(os.path.join(DATA, "cases.json"), encoding="utf-8") as cases_file:
@@ -647,10 +642,7 @@ def main():
     tap = Tap()
     for pair in PAIRS:
         run_pair(tap, pair)
-    for function in TESTS:
-        with tap.test(function.__doc__):
-            with tempfile.TemporaryDirectory(prefix="reshardfs-convert-") as directory:
-                function(directory)
+    test.each(tap, name=lambda f: f.__doc__)
     return tap.finish()
 
 

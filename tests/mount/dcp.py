@@ -7,13 +7,10 @@ The yardstick is tests/data/dcp/*.json: type, shape and hash of the tensors befo
 were cut.  Random ones come from lib/dcp_trees.py; --seed S --cases N repeats some.
 """
 
-import argparse
-import hashlib
 import io
 import json
 import math
 import os
-import pickle
 import random
 import shutil
 import struct
@@ -30,8 +27,9 @@ from dcp_trees import Tensor, Tree, random_tree, torch_metadata  # noqa: E402
 from demands import check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
-from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
+from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
+from safetensors_format import SUFFIX, Tensors, safetensors_bytes  # noqa: E402
 from shown_model import (digest, extra_state, hashes, model_hashes, same,  # noqa: E402
                          values_of_model)
 
@@ -44,12 +42,7 @@ KINDS = {"plain.betas": [0.9, 0.999], "plain.ints": [1, 2, 3], "plain.lr": 0.125
 # All that a checkpoint has, in the form of a model.
 KEEP = ("--optimizer", "keep")
 RANDOM_A_TEST = 40
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("dcp")
 
 
 def cases():
@@ -687,14 +680,11 @@ def run_random(tap, directory, first, count):
 
 def main():
     require_mount()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--cases", type=int, default=240)
-    words = parser.parse_args()
+    words = seed_and_cases(240, seed=0)
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         for case in cases():
-            for function in TESTS:
+            for function in test:
                 with tap.test(f"{case}: {function.__doc__}"), \
                         tempfile.TemporaryDirectory() as own:
                     function(case, own)

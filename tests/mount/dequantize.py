@@ -10,7 +10,6 @@ cut for ranks, cut in the source (as a distributed checkpoint, and as rank files
 adapters that lib/adapters.py merges.
 """
 
-import argparse
 import errno
 import hashlib
 import json
@@ -36,8 +35,8 @@ from quantised import (SCHEMES, TYPES, WIDTHS, Drawer, dense, published,  # noqa
                        without_sizes)
 from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
 from rule_tables import Table  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
-from run_seed import half_if_sanitized, run_seed  # noqa: E402
+from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount  # noqa: E402
+from run_seed import half_if_sanitized, seed_and_cases  # noqa: E402
 from safetensors_format import (  # noqa: E402
     Tensors, read_model, safetensors_bytes, values_in)
 
@@ -46,12 +45,7 @@ DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
 # Other tests draw types that every form has.
 dcp_trees.TYPES.update({"F8_E8M0": (1, "float8_e8m0fnu", None),
                         "F4": (1, "float4_e2m1fn_x2", None)})
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("quantised")
 
 
 def as_hf(source, *words):
@@ -739,10 +733,7 @@ def memory_is_bounded(directory):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=200)
-    chosen = parser.parse_args()
+    chosen = seed_and_cases(200)
     require_mount()
     tap = Tap()
     for name in sorted(os.listdir(DATA)):
@@ -751,10 +742,7 @@ def main():
                     tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
                 check_fixture(directory, name)
                 check_reader(name)
-    for function in TESTS:
-        with tap.test(function.__doc__), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-quantised-") as directory:
-            function(directory)
+    test.each(tap, name=lambda f: f.__doc__)
     with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
         had = set()
         seeds = half_if_sanitized(range(chosen.seed, chosen.seed + chosen.cases))

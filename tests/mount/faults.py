@@ -23,8 +23,8 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from demands import check, demand  # noqa: E402
 from read_modes import CACHES, figures  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, tree_difference)
+from rsh_mount import (TIMEOUT_SCALE, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
+                       require_mount, tree_difference)
 from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
@@ -32,12 +32,7 @@ STEP = (1, 10)
 SLOW_US = 400  # SLOW_NS of storage/store/cache_policy.c
 # Just the bytes that are asked for.
 BARE = ["--io-mode", "direct", "--cache", "off"]
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("faults")
 
 
 def mounted(job, fault, *words):
@@ -378,14 +373,10 @@ def eight_readers_share_the_loads_of_a_slow_file(job):
 
 def main():
     require_mount()
-    tap = Tap(len(TESTS))
     with tempfile.TemporaryDirectory(prefix="reshardfs-faults-") as directory:
         job = Job(directory, shapes=SHAPES)
         job.save(*STEP)
-        for function in TESTS:
-            with tap.test(function.__name__.replace("_", " ")):
-                function(job)
-    return tap.finish()
+        return test.run(lambda _: job)
 
 
 if __name__ == "__main__":

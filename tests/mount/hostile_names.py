@@ -16,8 +16,8 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 from demands import check, demand  # noqa: E402
 from ms_formats import Layout, read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, run, run_json, run_on_terminal  # noqa: E402
-from rsh_mount import (Mounted, Skipped, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, reshardfs_program)
+from rsh_mount import (Mounted, Skipped, Tests, expect_failure, hash_tree,  # noqa: E402
+                       require_mount, reshardfs_program)
 from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job, mounted  # noqa: E402
 
@@ -262,15 +262,6 @@ CASES = [the_log, reads_that_fail, errors, errors_of_the_library, attributes, ta
          names_in_the_mount]
 
 
-def main():
-    require_mount()
-    tap = Tap(len(CASES))
-    for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-names-") as directory, \
-                tap.test(case.__name__.replace("_", " ")):
-            case(bad_job(os.path.join(directory, "job")))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(Tests("names", CASES).run(lambda directory: bad_job(os.path.join(directory, "job"))))

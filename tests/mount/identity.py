@@ -16,29 +16,23 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from ms_formats import Record  # noqa: E402
 from privileges import program_is, wrapper  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, hash_tree,  # noqa: E402
-                       require_mount, reshardfs_program, tree_difference)
+from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
+                       reshardfs_program, tree_difference)
 from small_job import LAYOUTS, SHAPES, Job  # noqa: E402
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 MODES = ("auto", "passthrough", "direct", "cached")
 STEP = (1, 5)
-TESTS = []
+test = Tests("identity")
 
 
-class CannotPass(Exception):
+class CannotPass(Skipped):
     """Why files cannot be passed through here."""
-
-
-def test(function):
-    TESTS.append(function)
-    return function
 
 
 def may_not_pass(said):
@@ -472,19 +466,7 @@ def without_the_right_to(job):
 
 def main():
     require_mount()
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        name = function.__name__.replace("_", " ")
-        with tempfile.TemporaryDirectory(prefix="reshardfs-identity-") as directory:
-            try:
-                function(Job(os.path.join(directory, "job")))
-            except CannotPass as why:
-                tap.skip(name, why)
-            except Exception as error:  # every failure becomes one TAP line
-                tap.ok(False, name, f"{type(error).__name__}: {error}")
-            else:
-                tap.ok(True, name)
-    return tap.finish()
+    return test.run(lambda directory: Job(os.path.join(directory, "job")))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ sys.path.insert(0, LIB)
 from demands import check  # noqa: E402
 from rank_pickles import unpack  # noqa: E402
 from rsh_cli import NO, demo_tree, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tests, require_mount  # noqa: E402
 
 # What stands below these has names that come from elsewhere: a file's metadata,
 # the options of a mount.
@@ -168,13 +168,9 @@ TESTS = [ls, plan, export, a_manifest, verify, strategy, of_a_mount, steps_of_a_
 
 def main():
     require_mount()
-    tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-keys-") as directory:
         job = Job(directory)
-        for test in TESTS:
-            with tap.test(test.__name__.replace("_", " ")):
-                test(job)
-    return tap.finish()
+        return Tests("keys", TESTS).run(lambda _: job)
 
 
 if __name__ == "__main__":

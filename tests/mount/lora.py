@@ -8,7 +8,6 @@ lib/adapters.py computes merged models in plain Python.  A model with --lora, in
 whole or cut, has to equal the merged model in this form.
 """
 
-import argparse
 import array
 import errno
 import glob
@@ -30,17 +29,12 @@ from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
 from quantised import published  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
-from run_seed import run_seed  # noqa: E402
+from rsh_mount import Mounted, Tap, Tests, require_mount  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("lora")
 
 
 def written(directory, tensors, config=None):
@@ -932,13 +926,10 @@ def random_case(seed):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=48)
-    chosen = parser.parse_args()
+    chosen = seed_and_cases(48)
     require_mount()
     tap = Tap()
-    tap.in_directories("reshardfs-lora-", TESTS, lambda f: f.__doc__)
+    test.each(tap, name=lambda f: f.__doc__)
     with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
         for seed in range(chosen.seed, chosen.seed + chosen.cases):
             random_case(seed)

@@ -8,7 +8,6 @@ lib/adapters.py computes merged models in plain Python.  The adapter alone, as P
 it, must have the rows that lib/rule_tables.py says, and give the same merged model.
 """
 
-import argparse
 import json
 import os
 import random
@@ -25,8 +24,8 @@ from make_tree import Param, records, strategy  # noqa: E402
 from ms_formats import checkpoint_bytes  # noqa: E402
 from quantised import WIDTHS, f32  # noqa: E402
 from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
-from run_seed import run_seed  # noqa: E402
+from rsh_mount import Mounted, Tap, Tests, require_mount  # noqa: E402
+from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
@@ -41,12 +40,7 @@ LLAMA = (("model.embed_tokens.", "model.tok_embeddings.embedding_"), ("model.nor
          ("self_attn.v_proj", "attention.wv"), ("self_attn.o_proj", "attention.wo"),
          ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"),
          ("mlp.down_proj", "feed_forward.w2"))
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("lora")
 
 
 def tree(directory):
@@ -378,13 +372,10 @@ def wrong_options(directory):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=run_seed())
-    parser.add_argument("--cases", type=int, default=48)
-    chosen = parser.parse_args()
+    chosen = seed_and_cases(48)
     require_mount()
     tap = Tap()
-    tap.in_directories("reshardfs-lora-", TESTS, lambda f: f.__doc__)
+    test.each(tap, name=lambda f: f.__doc__)
     with tap.test(f"{chosen.cases} random models from --seed {chosen.seed} on"):
         for seed in range(chosen.seed, chosen.seed + chosen.cases):
             random_case(seed)

@@ -8,7 +8,6 @@ import os
 import resource
 import shutil
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
@@ -17,18 +16,13 @@ from layouts import splits  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, read_strategy_file, strategy_bytes)
 from rsh_cli import GOOD, run  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, tree_difference)
+from rsh_mount import (MountError, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
+                       require_mount, tree_difference)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 GENUINE = os.path.join(os.environ.get("srcdir", "."), "data", "strategies",
                        "fault_recover_8")
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("lost")
 
 
 def group_info(ranks):
@@ -577,15 +571,6 @@ def a_power_off_save_of_a_data_parallel_job(job):
             raise MountError(str(os.listdir(m.path)))
 
 
-def main():
-    require_mount()
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-lost-") as directory, \
-                tap.test(function.__name__.replace("_", " ")):
-            function(Job(os.path.join(directory, "job")))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run(lambda directory: Job(os.path.join(directory, "job"))))

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import unicodedata
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
@@ -21,7 +20,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
                         read_checkpoint, strategy_bytes, strategy_json)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
-from rsh_mount import Tap  # noqa: E402
+from rsh_mount import Tests  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
 LAYOUT = Layout([2, 2], [0, -1], 0, 0)
@@ -476,14 +475,5 @@ CASES = [records_of_a_ckpt, records_of_a_safetensors_file, crc_is_told, a_table_
          a_full_disk]
 
 
-def main():
-    tap = Tap(len(CASES))
-    for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-ls-") as directory, \
-                tap.test(case.__name__.replace("_", " ")):
-            case(Trees(directory))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Tests("ls", CASES).run(Trees))

@@ -19,7 +19,7 @@ from manual_tables import (TYPES, n_ranks, part, random_layout, random_table,  #
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, strategy_bytes, strategy_json)
 from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
-from rsh_mount import Mounted, Tap, hash_tree, require_mount, tree_difference  # noqa: E402
+from rsh_mount import Mounted, Tests, hash_tree, require_mount, tree_difference  # noqa: E402
 from run_seed import half_if_sanitized, run_seed  # noqa: E402
 
 KINDS = ("manual", "even", "columns", "none")
@@ -243,11 +243,8 @@ def what_is_refused(at):
 
 def main():
     require_mount()
-    tap = Tap()
-    tap.in_directories("reshardfs-manual-", (
-        random_pairs, large_table, shapes_by_hand, stages, replicas, forms, what_is_refused),
-        lambda f: f.__name__.replace("_", " "))
-    return tap.finish()
+    return Tests("manual", (random_pairs, large_table, shapes_by_hand, stages, replicas, forms,
+                            what_is_refused)).run()
 
 
 if __name__ == "__main__":

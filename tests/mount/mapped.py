@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from big_tree import MIB, BigTree  # noqa: E402
 from cgroups import memory_cgroup  # noqa: E402
 from demands import check, content, within  # noqa: E402
-from rsh_mount import Mounted, Skipped, Tap, hash_tree, require_mount  # noqa: E402
+from rsh_mount import Mounted, Skipped, Tap, Tests, hash_tree, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from savers import Ranks  # noqa: E402
 from small_job import Job  # noqa: E402
@@ -40,12 +40,7 @@ print(m[:8].hex(), flush=True)
 sys.stdin.readline()
 print(hashlib.sha256(memoryview(m)[first:last]).hexdigest())
 """
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("mapped")
 
 
 class Worker:
@@ -337,8 +332,8 @@ def main():
                      extra=["--io-mode", "direct"]) as mount:
             tree.expected = content(os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt"))
         check(tree.expected.endswith(tree.content(0, tree.bytes)), "wrong bytes")
-        for function in TESTS:
-            with tap.test(function.__name__.replace("_", " ")):
+        for function in test:
+            with tap.test(test.spoken(function)):
                 function(tree, random.Random(f"{seed} {function.__name__}"))
     return tap.finish()
 

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -21,7 +20,7 @@ from demands import check, write  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from rsh_cli import (GOOD, INPUT, NO, PLAIN, USAGE, demo_tree, end_if_built_without,  # noqa: E402
                      run, run_json)
-from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Tests, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import KEY, SECRET, Server  # noqa: E402
 
 QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
@@ -29,12 +28,7 @@ PEM = os.path.join(os.path.dirname(os.path.abspath(LIB)), "unit", "data", "objec
 MAP = "model.safetensors.index.json"
 MEANT = re.compile(r"; (?:it is one rank of (.*)|it is in (.*), which is a checkpoint|"
                    r"(.*) in it is a checkpoint): did you mean that")
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("meant")
 
 
 class Place:
@@ -372,16 +366,7 @@ def of_a_web_server(p):
         server.stdout.close()
 
 
-def main():
+if __name__ == "__main__":
     require_mount()
     end_if_built_without("object storage", "ls", "s3://bucket/none")
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-meant-") as directory, \
-                tap.test(function.__name__.replace("_", " ")):
-            function(Place(directory))
-    return tap.finish()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(test.run(Place))

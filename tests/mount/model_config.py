@@ -20,18 +20,13 @@ sys.path[:0] = [LIB]
 import random_models  # noqa: E402
 from demands import change, check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
-from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tests, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "weights"))
 WHOLE = ["--src-strategy", "none", "--dst-strategy", "none", "--format", "hf"]
 HF_MAP = "model.safetensors.index.json"
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("config")
 
 
 def model_of(name):
@@ -652,15 +647,6 @@ def names_of_weights(directory):
         check(MISFIT not in run("plan", *words, states).err, words)
 
 
-def main():
-    require_mount()
-    tap = Tap()
-    for function in TESTS:
-        with tap.test(function.__doc__):
-            with tempfile.TemporaryDirectory(prefix="reshardfs-config-") as directory:
-                function(directory)
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run(name=lambda f: f.__doc__))

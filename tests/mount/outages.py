@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 
 HERE = os.environ.get("srcdir", ".")
@@ -26,8 +25,7 @@ from coming_and_going import (BEGIN, END, MIRROR, Mirror, demand_bytes,  # noqa:
                               demand_well, error_of, fetched, log_lines)
 from demands import check, demand, within  # noqa: E402
 from rsh_cli import run_json  # noqa: E402
-from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
-                       require_mount)
+from rsh_mount import TIMEOUT_SCALE, MountError, Mounted, Tests, require_mount  # noqa: E402
 from small_job import Job, mounted, refuses  # noqa: E402
 
 STEP = (1, 5)
@@ -36,12 +34,7 @@ SHAPES = {"up.weight": (1024, 301), "down.weight": (257, 512), "norm.gamma": (70
 BARE = ["--io-mode", "direct", "--cache", "off", "--replicas", "off"]
 # A read gives up after 3 s, and the machine may be busy.
 PATIENCE = 20 * TIMEOUT_SCALE
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("outage")
 
 
 @contextlib.contextmanager
@@ -379,14 +372,7 @@ def main():
     if not os.access(MIRROR, os.X_OK):
         print("Bail out! mount/mirror is not built")
         return 1
-    tests = [function for function in TESTS
-             if not sys.argv[1:] or function.__name__ in sys.argv[1:]]
-    tap = Tap(len(tests))
-    for function in tests:
-        with tap.test(function.__name__.replace("_", " ")), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-outage-") as directory:
-            function(Job(directory, shapes=SHAPES))
-    return tap.finish()
+    return test.run(lambda directory: Job(directory, shapes=SHAPES))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ET
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
@@ -19,7 +18,7 @@ from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import GOOD, INPUT, IO, refused, run, run_json  # noqa: E402
-from rsh_mount import Tap  # noqa: E402
+from rsh_mount import Tests, skip_all  # noqa: E402
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 DEMO = os.path.join(TOP, "tests", "data", "demo")
@@ -176,17 +175,7 @@ CASES = [the_picture_of_the_manual, by_plan_itself, who_has_what, many_ranks,
          names_of_all_kinds, equal_plans, wrong_usage]
 
 
-def main():
-    if not PYTHON:
-        print("1..0 # SKIP RSH_PLOT_PYTHON does not name a Python that has matplotlib")
-        return 0
-    tap = Tap(len(CASES))
-    for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-picture-") as directory, \
-                tap.test(case.__name__.replace("_", " ")):
-            case(directory)
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    if not PYTHON:
+        skip_all("RSH_PLOT_PYTHON does not name a Python that has matplotlib")
+    sys.exit(Tests("picture", CASES).run())

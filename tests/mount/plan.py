@@ -8,7 +8,6 @@ the files that a mount of make_tree.py's tree must show.
 
 import os
 import sys
-import tempfile
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -18,7 +17,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
-from rsh_mount import Tap  # noqa: E402
+from rsh_mount import Tests  # noqa: E402
 
 ROW = 24  # bytes of a row of six Float32
 NONE = ["--src-strategy", "none", "--dst-strategy", "none"]
@@ -292,14 +291,5 @@ CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, where_all_bytes_lie,
          wrong_usage]
 
 
-def main():
-    tap = Tap(len(CASES))
-    for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-plan-") as directory, \
-                tap.test(case.__name__.replace("_", " ")):
-            case(Trees(directory))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(Tests("plan", CASES).run(Trees))

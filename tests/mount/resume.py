@@ -14,7 +14,6 @@ import pickle
 import random
 import shutil
 import sys
-import tempfile
 import time
 import zlib
 
@@ -25,15 +24,9 @@ from framework_formats import (odd_bundle_indexes, safetensors_bytes,  # noqa: E
                                tensor_bundle, torch_legacy, torch_tar, torch_zip)
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
-                       require_mount)
+from rsh_mount import MountError, Mounted, Tests, expect_failure, require_mount  # noqa: E402
 
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
+case = Tests("resume")
 
 
 # ---- trees ---------------------------------------------------------------
@@ -855,15 +848,6 @@ def daemon_with_relative_source(tree):
             time.sleep(0.1)
 
 
-def main():
-    require_mount()
-    tap = Tap(len(CASES))
-    for function in CASES:
-        with tap.test(function.__name__.replace("_", " ")), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-resume-") as directory:
-            function(Tree(directory))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(case.run(Tree))

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
@@ -16,18 +15,13 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 from daemon_use import is_sanitized  # noqa: E402
 from demands import change, content, demand  # noqa: E402
 from privileges import with_program, wrapper  # noqa: E402
-from rsh_mount import (MountError, Mounted, Skipped, Tap, hash_tree,  # noqa: E402
-                       require_mount, tree_difference)
+from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
+                       tree_difference)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 STEP = (1, 5)
 NAME = "net-1_5.ckpt"
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("sandbox")
 
 
 def demand_that(condition, what):
@@ -269,15 +263,6 @@ def other_readers(job):
     demand_that(n_read >= 3 * len(modes) + 2 * 6, n_read)
 
 
-def main():
-    require_mount()
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        with tap.test(function.__name__.replace("_", " ")), \
-                tempfile.TemporaryDirectory(prefix="reshardfs-sandbox-") as folder:
-            function(Job(folder))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run(Job))

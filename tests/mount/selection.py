@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import threading
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
@@ -20,16 +19,11 @@ from demands import change, check, content, demand, error_line, flip  # noqa: E4
 from ms_formats import Layout, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count, with_program, wrapper  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
 
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("select")
 
 
 # ---- the newest ----
@@ -719,15 +713,6 @@ def damaged_in_the_middle_of_reads_without_replicas(job):
             raise MountError(f"{found}\n{m.log()}")
 
 
-def main():
-    require_mount()
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-select-") as directory, \
-                tap.test(function.__name__.replace("_", " ")):
-            function(Job(os.path.join(directory, "job")))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run(lambda directory: Job(os.path.join(directory, "job"))))

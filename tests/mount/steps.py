@@ -8,7 +8,6 @@ with the bytes that a mount of this step alone shows.  A lookup of a name that i
 there looks at the source again, so no test has to wait for that.
 """
 
-import argparse
 import errno
 import json
 import os
@@ -29,18 +28,13 @@ from daemon_use import (field, is_sanitized, n_descriptors,  # noqa: E402
 from demands import check, content, demand, within, write  # noqa: E402
 from framework_formats import torch_zip  # noqa: E402
 from rsh_cli import GOOD, INPUT, IO, NO, USAGE, run  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from s3_trial import Server, set_environment  # noqa: E402
 from savers import (DATA, SEED, Checkpoint2, Dcp, Fsdp, Megatron, Ranks,  # noqa: E402
                     RanksInSteps, Saver, TorchFiles, Trainer, TrainerInParts)
 STEPS = ("--steps", "all", "--steps-interval", "1")
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("steps")
 
 
 SAVERS = (Ranks, RanksInSteps, Checkpoint2, Dcp, Fsdp, Megatron, Trainer, TrainerInParts,
@@ -109,7 +103,7 @@ for _saver in SAVERS:
         each_operation(kind(directory), kind.__name__)
     _case.__name__ = f"each operation of {_saver.__name__}"
     _case.__doc__ = _saver.__doc__
-    TESTS.append(_case)
+    test(_case)
 
 
 # ---- object storage ----
@@ -903,16 +897,6 @@ def jobs_of_all_frameworks_save_for_long(directory):
         print(f"# {crowd}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*", help="words of names of tests")
-    wanted = parser.parse_args().names
-    tests = [t for t in TESTS if not wanted or any(w in t.__name__ for w in wanted)]
-    require_mount()
-    tap = Tap(len(tests))
-    tap.in_directories("reshardfs-steps-", tests, lambda f: f.__name__.replace("_", " "))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run())

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, within, write  # noqa: E402
 from privileges import program_is, where_modes_count, wrapper  # noqa: E402
-from rsh_mount import (Mounted, Skipped, Tap, hash_tree, mount_command,  # noqa: E402
+from rsh_mount import (Mounted, Skipped, Tests, hash_tree, mount_command,  # noqa: E402
                        require_mount, tree_difference)
 from s3_trial import Server, set_environment  # noqa: E402
 from savers import Ranks, TorchFiles, Trainer  # noqa: E402
@@ -32,12 +32,7 @@ from savers import Ranks, TorchFiles, Trainer  # noqa: E402
 OWN_MOUNTS = [os.path.join(HERE, "lib", "own_mounts.sh")] if os.geteuid() == 0 else []
 STEPS = ["--steps", "all", "--steps-interval", "1"]
 SLOWLY = ["--steps", "all", "--steps-interval", "3600"]
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("steps")
 
 
 def shown(mount):
@@ -393,14 +388,6 @@ def an_idle_bucket_is_looked_at_each_interval(directory):
                              lambda: sum("list-type=" in r for r in server.requests()))
 
 
-def main():
-    words = sys.argv[1:]
-    tests = [t for t in TESTS if not words or any(w in t.__name__ for w in words)]
-    require_mount()
-    tap = Tap(len(tests))
-    tap.in_directories("reshardfs-steps-", tests, lambda f: f.__name__.replace("_", " "))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run())

@@ -19,18 +19,13 @@ from adapters import Adapter, Drawer  # noqa: E402
 from demands import check, content, demand, within  # noqa: E402
 from quantised import without_sizes  # noqa: E402
 from rsh_cli import GOOD, INPUT, run  # noqa: E402
-from rsh_mount import Mounted, Tap, hash_tree, require_mount, tree_difference  # noqa: E402
+from rsh_mount import Mounted, Tests, hash_tree, require_mount, tree_difference  # noqa: E402
 from savers import (DATA, SEED, Checkpoint2, Dcp, Fsdp, Megatron, Ranks,  # noqa: E402
                     RanksInSteps, Saver, TorchFiles, Trainer, TrainerInParts)
 
 STEPS = ["--steps", "all"]
 FORMATS = ("ckpt", "safetensors", "hf", "checkpoint2", "dcp")
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("steps")
 
 
 class Copies(Saver):
@@ -93,7 +88,7 @@ for _saver in (Ranks, RanksInSteps, Checkpoint2, Dcp, Fsdp, Megatron, Trainer, T
         for words in [["--format", form] for form in FORMATS] + [*OPTIONS.get(kind, ())]:
             demand_same(saver, *words)
     _case.__name__ = f"each format of {_saver.__name__}"
-    TESTS.append(_case)
+    test(_case)
 
 
 @test
@@ -177,14 +172,6 @@ def commands_get_a_step(directory):
         demand(got.err, " in it is a checkpoint")
 
 
-def main():
-    words = sys.argv[1:]
-    tests = [t for t in TESTS if not words or any(w in t.__name__ for w in words)]
-    require_mount()
-    tap = Tap(len(tests))
-    tap.in_directories("reshardfs-steps-", tests, lambda f: f.__name__.replace("_", " "))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run())

@@ -30,7 +30,7 @@ from coming_and_going import Mirror  # noqa: E402
 from demands import check, content, within, write  # noqa: E402
 from ms_formats import Layout, Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
-from rsh_mount import (Mounted, Skipped, Tap, require_mount, reshardfs_program,  # noqa: E402
+from rsh_mount import (Mounted, Skipped, Tap, Tests, require_mount, reshardfs_program,  # noqa: E402
                        skip_all)
 from run_seed import run_seed  # noqa: E402
 from safetensors_format import Tensors as SafetensorsFile  # noqa: E402
@@ -58,12 +58,7 @@ KINDS = {
 }
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
 STEP = (1, 10)
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("tensors")
 
 
 def enter_python_with_numpy():
@@ -955,12 +950,10 @@ def main():
     parser.add_argument("--seed", type=int, default=run_seed())
     parser.add_argument("--slices", type=int, default=400)
     words = parser.parse_args()
-    tap = Tap(len(TESTS))
+    tap = Tap(len(test))
     with tempfile.TemporaryDirectory(prefix="reshardfs-tensors-") as work:
         case = Case(work, words.seed, words.slices)
-        for one in TESTS:
-            with tap.test(one.__name__.replace("_", " ")):
-                one(case)
+        test.each(tap, lambda _: case)
     return tap.finish()
 
 

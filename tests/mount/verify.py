@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import zlib
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
@@ -22,7 +21,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
-from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tests, require_mount  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
 
@@ -575,15 +574,6 @@ CASES = [what_was_compared, a_directory_by_its_manifest, a_manifest_of_a_part,
          manifests_that_are_none, other_forms, names_of_any_bytes, wrong_usage]
 
 
-def main():
-    require_mount()
-    tap = Tap(len(CASES))
-    for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-verify-") as directory, \
-                tap.test(case.__name__.replace("_", " ")):
-            case(Place(directory))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(Tests("verify", CASES).run(Place))

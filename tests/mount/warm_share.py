@@ -6,7 +6,6 @@ mount shows, each place of the source once; by the mount's own log of reads."""
 import os
 import re
 import sys
-import tempfile
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -15,7 +14,7 @@ from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import GOOD, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tests, require_mount  # noqa: E402
 
 GAP = 4096  # what lies between two parts of a share is read as well
 READ = re.compile(r"read node (\d+) offset (\d+) size \d+: (\d+)")
@@ -140,15 +139,6 @@ CASES = [each_place_of_the_source_once, of_some_ranks, of_parts_of_a_model,
          of_a_resumed_job, what_it_says]
 
 
-def main():
-    require_mount()
-    tap = Tap(len(CASES))
-    for case in CASES:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-share-") as directory, \
-                tap.test(case.__name__.replace("_", " ")):
-            case(Job(directory))
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(Tests("share", CASES).run(Job))

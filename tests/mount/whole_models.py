@@ -18,7 +18,7 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 import genuine  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
-from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
+from rsh_mount import Skipped, Tests, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes, values_in, values_of  # noqa: E402
 from ms_formats import Record, checkpoint_bytes, read_checkpoint  # noqa: E402
 
@@ -33,12 +33,7 @@ QWEN3 = os.path.join(MODELS, "qwen3")
 STRATEGY = os.path.join(genuine.WEIGHTS, "strategies", "qwen3.qwen3.mp2.ckpt")
 MAP = "model.safetensors.index.json"
 LINES = 2
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
+test = Tests("whole")
 
 
 class Shown:
@@ -731,15 +726,6 @@ def a_name_that_the_cache_cannot_give(directory):
             "refs/main: No such file or directory: name a directory below")
 
 
-def main():
-    require_mount()
-    tap = Tap(len(TESTS))
-    for function in TESTS:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-whole-") as directory, \
-                tap.test(function.__name__.replace("_", " ")):
-            function(directory)
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    require_mount()
+    sys.exit(test.run())
