@@ -105,6 +105,13 @@ static void must_plan(struct job *j, bool compat)
 	assert_good(try_plan(j, compat), j->err);
 }
 
+void job_made(struct job *j, const struct files files[4])
+{
+	for (size_t i = 0; i < 4 && files[i].tensors; i++)
+		for (uint32_t r = files[i].first; r <= files[i].last; r++)
+			job_file(j, r, files[i].tensors);
+}
+
 void job_plan(struct job *j)
 {
 	must_plan(j, false);

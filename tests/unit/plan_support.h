@@ -36,6 +36,12 @@ UNIT_GUARD(cleanup_job_, struct job, job_free)
 void job_file(struct job *j, uint32_t rank, const struct tensor *tensors);
 /* The same file for ranks 0 to n - 1. */
 void job_files(struct job *j, uint32_t n, const struct tensor *tensors);
+/* The same file for ranks from first to last; up to four, or one of NULL. */
+struct files {
+	uint32_t first, last;
+	const struct tensor *tensors;
+};
+void job_made(struct job *j, const struct files files[4]);
 #define FILE_WITH(...) (const struct tensor[]){ __VA_ARGS__, { .name = NULL } }
 #define F32(n, ...) { .name = (n), .dtype = RSH_DTYPE_FLOAT32, DIMS_OF(__VA_ARGS__) }
 #define BF16(n, ...) { .name = (n), .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(__VA_ARGS__) }

@@ -11,7 +11,7 @@ struct want {
 
 struct conversion {
 	const char *name, *src, *dst;
-	struct { uint32_t first, last; const struct tensor *tensors; } files[4];
+	struct files files[4];
 	struct want want[7];
 	bool replicas;
 };
@@ -188,14 +188,12 @@ static void check(const struct job *j, const struct want *w)
 	}
 }
 
-static void convert(void **state)
+TEST_ROWS(conversions)
 {
 	const struct conversion *k = *state;
 	cleanup_job struct job *j = job_new(k->src, k->dst);
 
-	for (size_t i = 0; i < 4 && k->files[i].tensors; i++)
-		for (uint32_t r = k->files[i].first; r <= k->files[i].last; r++)
-			job_file(j, r, k->files[i].tensors);
+	job_made(j, k->files);
 	j->replicas = k->replicas;
 	job_plan(j);
 	assert_string_equal(rsh_plan_name_suffix(j->c), "");
@@ -340,12 +338,4 @@ TEST(misplaced_shards_are_put_right)
 	assert_pieces(j, 0, rsh_plan_size(j->c, 0) - 128, 16,
 		      "0@100+8 1@100+8");
 	job_free(j);
-}
-
-int main(void)
-{
-	for (size_t i = 0; i < sizeof(conversions) / sizeof(*conversions); i++)
-		unit_add(conversions[i].name, convert, NULL, NULL,
-			 (void *)(uintptr_t)&conversions[i], __LINE__);
-	return unit_run(NULL, NULL);
 }

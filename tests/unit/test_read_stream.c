@@ -216,13 +216,12 @@ static void read_through(struct fixture *f, size_t len)
 	rsh_stream_close(st);
 }
 
-TEST_WITH(test_from_front_to_back, setup, teardown)
+TEST_OF_FIXTURE(test_from_front_to_back)
 {
 	static const size_t lengths[] = {
 		RSH_STREAM_MAX, 128 * 1024, 100000, 4096, 777777,
 		3 * RSH_STREAM_MAX,
 	};
-	struct fixture *f = *state;
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 		atomic_store(&f->fake.bytes_read, 0);
@@ -234,9 +233,8 @@ TEST_WITH(test_from_front_to_back, setup, teardown)
 
 /* As files that are open when the mount ends; teardown frees the rest, and the
  * leak sanitizer looks. */
-TEST_WITH(test_left_open, setup, teardown)
+TEST_OF_FIXTURE(test_left_open)
 {
-	struct fixture *f = *state;
 	struct rsh_stream *st[2];
 
 	for (unsigned i = 0; i < 2; i++) {
@@ -263,9 +261,8 @@ static void read_all(struct fixture *f)
 
 /* A slow source has several windows under way at once, as soon as that has
  * shown to pay; on a busy machine that may take a few files. */
-TEST_WITH(test_depth_follows_latency, setup, teardown)
+TEST_OF_FIXTURE(test_depth_follows_latency)
 {
-	struct fixture *f = *state;
 	struct rsh_stream_stats stats = { 0 };
 	unsigned n = 0;
 
@@ -281,10 +278,8 @@ TEST_WITH(test_depth_follows_latency, setup, teardown)
 
 /* From far away the first read of a file asks for a bunch of windows at once,
  * elsewhere for one more. */
-TEST_WITH(test_far_begins_with_a_bunch, setup, teardown)
+TEST_OF_FIXTURE(test_far_begins_with_a_bunch)
 {
-	struct fixture *f = *state;
-
 	for (int far = 0; far < 2; far++) {
 		const struct rsh_streams_options o =
 			rsh_streams_suited(far, false, 0);
@@ -324,12 +319,11 @@ static void read_for(struct fixture *f, uint64_t ns)
 /* Where a window is filled at a release, no other thread is woken for a reader who is slower
  * than the source; but for the first windows, when that is not known yet, and
  * on a busy machine these may be most of a file. */
-TEST_WITH(test_lenders_prepare, setup, teardown)
+TEST_OF_FIXTURE(test_lenders_prepare)
 {
 	const struct rsh_streams_options o = {
 		.prepare_at_release = true, .now = told_clock,
 	};
-	struct fixture *f = *state;
 	unsigned n = 0;
 
 	rsh_streams_free(f->streams);
@@ -349,10 +343,9 @@ TEST_WITH(test_lenders_prepare, setup, teardown)
 
 /* Windows of a reader who keeps up with the source come in batches, if there is
  * a processor for that; on a busy machine that may take a few files. */
-TEST_WITH(test_batches, setup, teardown)
+TEST_OF_FIXTURE(test_batches)
 {
 	const struct rsh_streams_options o = { .now = told_clock };
-	struct fixture *f = *state;
 	struct rsh_stream_stats stats = { 0 };
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
@@ -370,10 +363,9 @@ TEST_WITH(test_batches, setup, teardown)
 }
 
 /* The kernel may make two requests of one, a long one and a bit. */
-TEST_WITH(test_pace_of_odd_requests, setup, teardown)
+TEST_OF_FIXTURE(test_pace_of_odd_requests)
 {
 	const struct rsh_streams_options o = { .now = told_clock };
-	struct fixture *f = *state;
 	struct rsh_stream *st;
 	uint64_t at = 0;
 
@@ -394,9 +386,8 @@ TEST_WITH(test_pace_of_odd_requests, setup, teardown)
 }
 
 /* Who jumps gets what he asks for and no more is read. */
-TEST_WITH(test_jumps_prepare_nothing, setup, teardown)
+TEST_OF_FIXTURE(test_jumps_prepare_nothing)
 {
-	struct fixture *f = *state;
 	struct rsh_stream_stats stats;
 	struct rsh_stream *st;
 	uint64_t total = 0;
@@ -413,9 +404,8 @@ TEST_WITH(test_jumps_prepare_nothing, setup, teardown)
 	assert_int_equal(f->fake.bytes_read, total);
 }
 
-TEST_WITH(test_edges, setup, teardown)
+TEST_OF_FIXTURE(test_edges)
 {
-	struct fixture *f = *state;
 	struct rsh_stream *st;
 
 	assert_int_equal(open_file(f, 2, &st), 0);
@@ -427,9 +417,8 @@ TEST_WITH(test_edges, setup, teardown)
 }
 
 /* A window that failed is read anew. */
-TEST_WITH(test_failures_do_not_stay, setup, teardown)
+TEST_OF_FIXTURE(test_failures_do_not_stay)
 {
-	struct fixture *f = *state;
 	struct rsh_stream *st;
 	uint64_t at = 0;
 	unsigned failed = 0;
@@ -453,9 +442,8 @@ TEST_WITH(test_failures_do_not_stay, setup, teardown)
 }
 
 /* When a read fails its window goes back, and many others have before. */
-TEST_WITH(test_failure_after_loans, setup, teardown)
+TEST_OF_FIXTURE(test_failure_after_loans)
 {
-	struct fixture *f = *state;
 	struct rsh_view views[12], view;
 	struct rsh_stream *st;
 
@@ -540,29 +528,24 @@ static void run_readers(struct fixture *f, bool shared, int n_reads)
 		rsh_stream_close(st[i]);
 }
 
-TEST_WITH(test_readers_of_their_own, setup, teardown)
+TEST_OF_FIXTURE(test_readers_of_their_own)
 {
-	struct fixture *f = *state;
-
 	f->fake.delay_us = 200;
 	run_readers(f, false, rounds(150));
 }
 
 /* Windows lose their place while others hold them or wait for them. */
-TEST_WITH(test_readers_share_streams, setup, teardown)
+TEST_OF_FIXTURE(test_readers_share_streams)
 {
-	struct fixture *f = *state;
-
 	f->fake.delay_us = 200;
 	run_readers(f, true, rounds(150));
 }
 
 /* Any number of open files that are read a little each hold no more windows
  * than are allowed. */
-TEST_WITH(test_bound, setup, teardown)
+TEST_OF_FIXTURE(test_bound)
 {
 	enum { N = 200 };
-	struct fixture *f = *state;
 	struct rsh_stream *st[N];
 	struct rsh_stream_stats stats;
 
@@ -580,10 +563,8 @@ TEST_WITH(test_bound, setup, teardown)
 
 /* By hand, for all readers together, be they threads of one file or of many,
  * those who jump included. */
-TEST_WITH(test_loads_at_a_time, setup, teardown)
+TEST_OF_FIXTURE(test_loads_at_a_time)
 {
-	struct fixture *f = *state;
-
 	f->fake.delay_us = 200;
 	for (unsigned most = 1; most <= 4; most *= 2) {
 		/* No load takes so long by this clock that it does not count.
@@ -625,13 +606,12 @@ static void *read_late(void *arg)
 
 /* One is in the source, the others wait for room: they leave, and he gets what
  * he has read. */
-TEST_WITH(test_closed_meanwhile, setup, teardown)
+TEST_OF_FIXTURE(test_closed_meanwhile)
 {
 	const struct rsh_streams_options o = {
 		.max_loads = 1, .now = told_clock,
 	};
 	enum { N = 6 };
-	struct fixture *f = *state;
 	struct rsh_stream *st;
 	struct late late[N];
 	unsigned n_gone = 0;
@@ -684,9 +664,8 @@ static unsigned users_of_once(struct rsh_streams *s,
 
 /* Who asks for what is being read for somebody gets it with him: it was
  * himself, perhaps, and he was interrupted. */
-TEST_WITH(test_begun_anew, setup, teardown)
+TEST_OF_FIXTURE(test_begun_anew)
 {
-	struct fixture *f = *state;
 	struct rsh_stream *st;
 	struct late late[2];
 	sem_t gate;

@@ -125,10 +125,8 @@ static uint32_t backing(const struct fixture *f, unsigned rank)
 	return file;
 }
 
-TEST_WITH(copies_are_the_file, setup, teardown)
+TEST_OF_FIXTURE(copies_are_the_file)
 {
-	struct fixture *f = *state;
-
 	f->cfg.plan.n_shown_ranks = 2;
 	f->cfg.plan.replicas = true;
 	mount(f);
@@ -137,10 +135,8 @@ TEST_WITH(copies_are_the_file, setup, teardown)
 	assert_int_equal(backing(f, 0), backing(f, 1));
 }
 
-TEST_WITH(each_rank_has_its_own, setup, teardown)
+TEST_OF_FIXTURE(each_rank_has_its_own)
 {
-	struct fixture *f = *state;
-
 	tree_write(f->tree, "rank_1/x-1_5.ckpt", f->bytes, f->size);
 	f->cfg.plan.n_shown_ranks = 2;
 	mount(f);
@@ -148,10 +144,8 @@ TEST_WITH(each_rank_has_its_own, setup, teardown)
 	assert_int_not_equal(backing(f, 0), backing(f, 1));
 }
 
-TEST_WITH(other_nodes_have_none, setup, teardown)
+TEST_OF_FIXTURE(other_nodes_have_none)
 {
-	struct fixture *f = *state;
-
 	mount(f);
 	assert_not_backed(f, 0);
 	assert_not_backed(f, RSH_VFS_ROOT);
@@ -159,9 +153,8 @@ TEST_WITH(other_nodes_have_none, setup, teardown)
 	assert_not_backed(f, UINT64_MAX);
 }
 
-TEST_WITH(slices_have_none, setup, teardown)
+TEST_OF_FIXTURE(slices_have_none)
 {
-	struct fixture *f = *state;
 	char path[256];
 
 	tree_write(f->tree, "./strategy.json", cut, sizeof(cut) - 1);
@@ -213,10 +206,8 @@ static void lose_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
 	f->size *= 2;
 }
 
-TEST_WITH(a_lost_rank_is_one_that_holds_the_same, setup, teardown)
+TEST_OF_FIXTURE(a_lost_rank_is_one_that_holds_the_same)
 {
-	struct fixture *f = *state;
-
 	lose_rank_1(f, 2);
 	mount(f);
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
@@ -230,20 +221,16 @@ static void mount_compat(struct fixture *f)
 	mount(f);
 }
 
-TEST_WITH(a_small_record_from_elsewhere_may_be_the_same, setup, teardown)
+TEST_OF_FIXTURE(a_small_record_from_elsewhere_may_be_the_same)
 {
-	struct fixture *f = *state;
-
 	lose_rank_1(f, 1);
 	mount_compat(f);
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
 	assert_int_equal(backing(f, 1), backing(f, 3));
 }
 
-TEST_WITH(a_small_record_from_elsewhere_may_differ, setup, teardown)
+TEST_OF_FIXTURE(a_small_record_from_elsewhere_may_differ)
 {
-	struct fixture *f = *state;
-
 	lose_rank_1(f, 2);
 	mount_compat(f);
 	assert_not_backed(f, at(f, "rank_1", "net_1.ckpt"));
@@ -251,9 +238,8 @@ TEST_WITH(a_small_record_from_elsewhere_may_differ, setup, teardown)
 }
 
 /* Of the same length, with the type before the dimension. */
-TEST_WITH(another_header_has_none, setup, teardown)
+TEST_OF_FIXTURE(another_header_has_none)
 {
-	struct fixture *f = *state;
 	static const uint8_t dim[] = { 0x08, N_BYTES };
 	uint8_t got[256], want[256];
 	uint8_t *p = memmem(f->bytes, f->header, dim, sizeof(dim));
@@ -273,10 +259,8 @@ TEST_WITH(another_header_has_none, setup, teardown)
 	assert_memory_equal(got, want, f->size);
 }
 
-TEST_WITH(a_longer_file_has_none, setup, teardown)
+TEST_OF_FIXTURE(a_longer_file_has_none)
 {
-	struct fixture *f = *state;
-
 	memcpy(f->bytes + f->size, "crc_num\0\0\0\0\0\0" "1234", 17);
 	tree_write(f->tree, NAME, f->bytes, f->size + 17);
 	mount_compat(f);
@@ -284,9 +268,8 @@ TEST_WITH(a_longer_file_has_none, setup, teardown)
 }
 
 /* Whatever it looks like, a file that is shown as it is has itself. */
-TEST_WITH(odd_files_are_themselves, setup, teardown)
+TEST_OF_FIXTURE(odd_files_are_themselves)
 {
-	struct fixture *f = *state;
 	static const uint8_t unknown[] = { 0x50, 1 }; /* field 10: 1 */
 
 	memmove(f->bytes + 2, f->bytes, f->size);
@@ -298,17 +281,15 @@ TEST_WITH(odd_files_are_themselves, setup, teardown)
 	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
 }
 
-TEST_WITH(another_format_has_none, setup, teardown)
+TEST_OF_FIXTURE(another_format_has_none)
 {
-	struct fixture *f = *state;
-
 	f->cfg.output = &rsh_output_safetensors;
 	mount(f);
 	assert_not_backed(f, at(f, "rank_0", "net_0.safetensors"));
 }
 
 /* Neither the faults nor the cache may be passed by. */
-TEST_WITH(what_reads_straight_is_backed, setup, teardown)
+TEST_OF_FIXTURE(what_reads_straight_is_backed)
 {
 	static const struct {
 		struct rsh_store_io_options options;
@@ -319,7 +300,6 @@ TEST_WITH(what_reads_straight_is_backed, setup, teardown)
 		{ { .caching = RSH_CACHING_ON,
 		    .cache = { .memory_bytes = 64 << 20 } }, false },
 	};
-	struct fixture *f = *state;
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct rsh_error err = RSH_ERROR_INIT;
@@ -343,9 +323,8 @@ static void touch(const struct fixture *f)
 	assert_int_equal(utimensat(AT_FDCWD, f->path, times, 0), 0);
 }
 
-TEST_WITH(a_changed_file_is_stale, setup, teardown)
+TEST_OF_FIXTURE(a_changed_file_is_stale)
 {
-	struct fixture *f = *state;
 	uint64_t node;
 	uint32_t file;
 	int fd, other;
@@ -362,9 +341,8 @@ TEST_WITH(a_changed_file_is_stale, setup, teardown)
 	close(fd);
 }
 
-TEST_WITH(a_file_that_changed_before_is_stale, setup, teardown)
+TEST_OF_FIXTURE(a_file_that_changed_before_is_stale)
 {
-	struct fixture *f = *state;
 	uint32_t file;
 	int fd;
 
@@ -377,9 +355,8 @@ TEST_WITH(a_file_that_changed_before_is_stale, setup, teardown)
 }
 
 /* Its headers would have to be compared. */
-TEST_WITH(a_file_that_changed_before_is_not_read, setup, teardown)
+TEST_OF_FIXTURE(a_file_that_changed_before_is_not_read)
 {
-	struct fixture *f = *state;
 	uint32_t file;
 
 	mount_compat(f);
@@ -389,9 +366,8 @@ TEST_WITH(a_file_that_changed_before_is_not_read, setup, teardown)
 }
 
 /* Where others may hold the same, reading through the tree finds them. */
-TEST_WITH(a_changed_file_is_left_to_replicas, setup, teardown)
+TEST_OF_FIXTURE(a_changed_file_is_left_to_replicas)
 {
-	struct fixture *f = *state;
 	uint64_t node;
 
 	f->cfg.plan.replicas = true;
@@ -402,9 +378,8 @@ TEST_WITH(a_changed_file_is_left_to_replicas, setup, teardown)
 	assert_not_backed(f, node);
 }
 
-TEST_WITH(files_to_resume_are_backed, setup, teardown)
+TEST_OF_FIXTURE(files_to_resume_are_backed)
 {
-	struct fixture *f = *state;
 	const struct rsh_vfs_config cfg = {
 		.source = f->tree, .files.formats = rsh_formats,
 	};

@@ -106,10 +106,8 @@ static ssize_t read_some(const struct fixture *f, unsigned rank)
 	return rsh_vfs_read(f->vfs, file_of(f, rank), got, N_BYTES, f->header);
 }
 
-TEST_WITH(the_newest_step_is_shown, setup, teardown)
+TEST_OF_FIXTURE(the_newest_step_is_shown)
 {
-	struct fixture *f = *state;
-
 	mount(f, NULL);
 	assert_shown(f, 0);
 	assert_shown(f, 1);
@@ -117,9 +115,8 @@ TEST_WITH(the_newest_step_is_shown, setup, teardown)
 	assert_false(rsh_store_is_stacked(rsh_vfs_store(f->vfs)));
 }
 
-TEST_WITH(nobody_gets_a_descriptor, setup, teardown)
+TEST_OF_FIXTURE(nobody_gets_a_descriptor)
 {
-	struct fixture *f = *state;
 	uint32_t file;
 	int fd;
 
@@ -130,44 +127,38 @@ TEST_WITH(nobody_gets_a_descriptor, setup, teardown)
 			 -ENOTSUP);
 }
 
-TEST_WITH(another_version_is_stale, setup, teardown)
+TEST_OF_FIXTURE(another_version_is_stale)
 {
-	struct fixture *f = *state;
-
 	mount(f, NULL);
 	memory_replace(2);
 	assert_int_equal(read_some(f, 0), -ESTALE);
 	assert_shown(f, 1);
 }
 
-TEST_WITH(faults_stand_before_it, setup, teardown)
+TEST_OF_FIXTURE(faults_stand_before_it)
 {
 	const struct rsh_store_io_options io = {
 		.caching = RSH_CACHING_OFF, .faults = "eio@rank_1;short@rank_0",
 	};
-	struct fixture *f = *state;
 
 	mount(f, &io);
 	assert_shown(f, 0);
 	assert_int_equal(read_some(f, 1), -EIO);
 }
 
-TEST_WITH(what_fails_once_is_opened_again, setup, teardown)
+TEST_OF_FIXTURE(what_fails_once_is_opened_again)
 {
-	struct fixture *f = *state;
-
 	mount(f, NULL);
 	memory_fail(1);
 	assert_shown(f, 0);
 }
 
 /* Nobody else keeps what was read, so that nothing need be tried first. */
-TEST_WITH(the_cache_keeps_it, setup, teardown)
+TEST_OF_FIXTURE(the_cache_keeps_it)
 {
 	const struct rsh_store_io_options io = {
 		.cache = { .memory_bytes = 64 << 20 },
 	};
-	struct fixture *f = *state;
 	struct rsh_store_io_stats stats;
 	unsigned before;
 
@@ -180,12 +171,11 @@ TEST_WITH(the_cache_keeps_it, setup, teardown)
 	assert_int_equal(memory_reads(), before + 1);
 }
 
-TEST_WITH(steps_are_found_to_resume, setup, teardown)
+TEST_OF_FIXTURE(steps_are_found_to_resume)
 {
 	struct rsh_vfs_config cfg = {
 		.source = "memory://tree", .files.formats = rsh_formats,
 	};
-	struct fixture *f = *state;
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint64_t node;
 

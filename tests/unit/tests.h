@@ -35,6 +35,25 @@
 	}                                                                    \
 	static void name(__attribute__((unused)) void **state)
 #define TEST(name) TEST_WITH(name, NULL, NULL)
+/* The same of the `struct fixture *f` that setup() makes and teardown() frees. */
+#define TEST_OF_FIXTURE(name)                                                \
+	static void name##_of(struct fixture *f);                            \
+	TEST_WITH(name, setup, teardown)                                     \
+	{                                                                    \
+		name##_of(*state);                                           \
+	}                                                                    \
+	static void name##_of(struct fixture *f)
+
+/* A test for each row of a table of structs with a name; *state is the row. */
+#define TEST_ROWS(rows)                                                      \
+	static void of_##rows(void **state);                                 \
+	__attribute__((constructor)) static void unit_add_##rows(void)       \
+	{                                                                    \
+		for (size_t i = 0; i < sizeof(rows) / sizeof(*(rows)); i++)  \
+			unit_add((rows)[i].name, of_##rows, NULL, NULL,      \
+				 (void *)(uintptr_t)&(rows)[i], __LINE__);   \
+	}                                                                    \
+	static void of_##rows(void **state)
 
 /* A test that runs after those of smaller lines. */
 void unit_add(const char *name, CMUnitTestFunction test,
