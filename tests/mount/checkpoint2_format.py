@@ -17,8 +17,7 @@ import struct
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import genuine  # noqa: E402
 from checkpoint2_reader import TRACKER, Step  # noqa: E402

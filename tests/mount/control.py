@@ -16,8 +16,7 @@ import threading
 import time
 
 HERE = os.environ.get("srcdir", ".")
-LIB = os.path.join(HERE, "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402

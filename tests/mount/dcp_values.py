@@ -8,8 +8,7 @@ import pickle
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import (archive, pickled, rebuilt, tensor_item, torch_metadata,  # noqa: E402

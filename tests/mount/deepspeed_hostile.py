@@ -13,8 +13,7 @@ import shutil
 import sys
 import tempfile
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from deepspeed_reader import read_checkpoint  # noqa: E402
 from deepspeed_trees import expected, unpack  # noqa: E402

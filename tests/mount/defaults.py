@@ -17,8 +17,7 @@ import shutil
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import behaviour_cases  # noqa: E402
 import torch_zip  # noqa: E402

@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import make_tree  # noqa: E402
 from dcp_trees import Tensor, Tree  # noqa: E402

@@ -17,8 +17,7 @@ import sys
 import tempfile
 import time
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from cgroups import memory_cgroup, program_in  # noqa: E402
 from daemon_use import field  # noqa: E402

@@ -14,8 +14,7 @@ import random
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import rule_tables  # noqa: E402
 from adapters import Drawer, PREFIX, added, product  # noqa: E402

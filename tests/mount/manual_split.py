@@ -10,8 +10,7 @@ import random
 import shutil
 import sys
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import check, write  # noqa: E402
 from manual_tables import (TYPES, n_ranks, part, random_layout, random_table,  # noqa: E402

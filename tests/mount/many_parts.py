@@ -12,8 +12,7 @@ import resource
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import check, write  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402

@@ -13,8 +13,7 @@ import random
 import sys
 import tempfile
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import packed  # noqa: E402
 import rule_tables  # noqa: E402

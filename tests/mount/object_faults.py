@@ -10,8 +10,7 @@ import re
 import sys
 import time
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from cluster import Cluster, Shape, file_of, load_and_compare  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE  # noqa: E402

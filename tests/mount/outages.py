@@ -17,8 +17,7 @@ import subprocess
 import sys
 import time
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from coming_and_going import (BEGIN, END, MIRROR, Mirror, demand_bytes,  # noqa: E402
                               demand_logged,

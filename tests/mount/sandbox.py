@@ -9,8 +9,7 @@ import shutil
 import subprocess
 import sys
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from daemon_use import is_sanitized  # noqa: E402
 from demands import change, content, demand  # noqa: E402

@@ -10,8 +10,7 @@ import sys
 import tempfile
 from argparse import Namespace
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from dcp_trees import (Called, Named, archive, made, pickled, rebuilt,  # noqa: E402
                        torch_bytes)

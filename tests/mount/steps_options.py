@@ -12,8 +12,7 @@ import os
 import random
 import sys
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from adapters import Adapter, Drawer  # noqa: E402
 from demands import check, content, demand, within  # noqa: E402

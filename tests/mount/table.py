@@ -16,8 +16,7 @@ import shutil
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import adapters  # noqa: E402
 import dcp_trees  # noqa: E402

@@ -13,8 +13,7 @@ import shutil
 import sys
 import tempfile
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import check, write  # noqa: E402
 from rank_pickles import TorchFile, dumps, expected, unpack  # noqa: E402

@@ -12,8 +12,7 @@ import shutil
 import sys
 import zlib
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import write  # noqa: E402
 from genuine import checkpoint2, dcp  # noqa: E402

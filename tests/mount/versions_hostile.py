@@ -16,8 +16,7 @@ import sys
 import tempfile
 import time
 
-HERE = os.environ.get("srcdir", ".")
-sys.path.insert(0, os.path.join(HERE, "lib"))
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import check, content, write  # noqa: E402
 from rsh_mount import SUSPICIOUS, TIMEOUT_SCALE, Alone, MountError, Tap, require_mount  # noqa: E402

@@ -12,8 +12,7 @@ import tempfile
 import time
 import urllib.parse
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import genuine  # noqa: E402
 from demands import check, write  # noqa: E402

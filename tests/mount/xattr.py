@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402

@@ -16,8 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-LIB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")
-sys.path.insert(0, LIB)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 NAMES = ((".lora_A.weight", ".lora_B.weight"), (".mindpet_delta_lora_a", ".mindpet_delta_lora_b"),
          (".lora_a", ".lora_b"))
 SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
