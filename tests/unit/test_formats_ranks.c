@@ -6,7 +6,8 @@
 
 #include "rsh/formats/ranks.h"
 
-static const char w_rows[] = LAYOUT("w", "[2]", "[0,-1]");
+#define W_ROWS LAYOUT("w", "[2]", "[0,-1]")
+#define NOTE(n) { .name = "note", .dtype = RSH_DTYPE_STR, .bytes = (n) }
 
 /* ---- reading ---- */
 
@@ -82,152 +83,103 @@ static void must_offer(struct job *j, const char *want)
 	assert_good(plan_job(j, want), j->err);
 }
 
-static void refused(struct job *j, int rc, const char *sentence)
+/* ---- what is offered ---- */
+
+static const struct offered {
+	const char *name, *src;
+	struct files files[4];
+	const char *tensors;
+	struct { const char *record, *pieces; } content[3];
+	const char *note; /* of it alone; "": there is none */
+	bool replicas;
+} offered[] = {
+	{ "slices_are_offered_whole", W_ROWS,
+	  { { 0, 1, FILE_WITH(F32("w", 2, 2)) } },
+	  "w[4,2]", { { "w", "0@100+16 1@100+16" } }, "", false },
+	/* Lower ranks first, and as their files have them. */
+	{ "order_is_that_of_files",
+	  LAYOUT("0-b", "[2]", "[0]") "," LAYOUT("0-a", "[2]", "[-1]") ","
+	    LAYOUT("1-c", "[2]", "[0]"),
+	  { { 0, 0, FILE_WITH(F32("b", 1), I64_SCALAR("step")) },
+	    { 1, 1, FILE_WITH(F32("a", 3), F32("b", 1)) },
+	    { 2, 2, FILE_WITH(I64_SCALAR("step"), F32("c", 2)) },
+	    { 3, 3, FILE_WITH(F32("c", 2), I64_SCALAR("epoch")) } },
+	  "b[2] Int64:step[] a[3] c[4] Int64:epoch[]",
+	  { { "a", "1@100+12" }, { "c", "2@208+8 3@100+8" } }, NULL, true },
+	{ "model_in_one_file", NULL,
+	  { { 0, 0, FILE_WITH(F32("w", 2, 2),
+	      { .name = "b", .dtype = RSH_DTYPE_INT4, DIMS_OF(4) },
+	      { .name = "v", .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(2),
+		.wide = true }) } },
+	  "w[2,2] Int4:b[4] BFloat16:v[2]",
+	  { { "b", "0@216+4" }, { "v", "0@320+8>4" } }, NULL, false },
+	{ "strings_are_left_out",
+	  LAYOUT("w", "[2]", "[0]") "," LAYOUT("listed", "[2]", "[0]"),
+	  { { 0, 0, FILE_WITH(F32("w", 2), NOTE(8),
+	      { .name = "listed", .dtype = RSH_DTYPE_STR, .bytes = 8 }) },
+	    { 1, 1, FILE_WITH(F32("w", 2), NOTE(12)) } },
+	  "w[4]", { { NULL, NULL } }, NULL, false },
+	/* Each rank has them, or only some. */
+	{ "unlisted_records_are_whole", W_ROWS,
+	  { { 0, 0, FILE_WITH(F32("w", 2, 2)) },
+	    { 1, 1, FILE_WITH(F32("w", 2, 2), F32("u", 3)) } },
+	  "w[4,2] u[3]", { { "u", "1@216+12" } }, NULL, false },
+
+	/* ---- stages and replicas ---- */
+	{ "stages_make_up_for_each_other",
+	  LAYOUT("0-w", "[2]", "[0]") "," LAYOUT("1-w", "[2]", "[0]"),
+	  { { 1, 1, FILE_WITH(F32("w", 2)) },
+	    { 2, 2, FILE_WITH(F32("v", 1), F32("w", 2)) },
+	    { 3, 3, FILE_WITH(F32("w", 2)) } },
+	  "w[4] v[1]", { { "w", "2@204+8 1@100+8" } }, NULL, false },
+	{ "another_stage_cuts_otherwise",
+	  LAYOUT("0-w", "[2]", "[0]") "," LAYOUT("1-w", "[2]", "[-1]"),
+	  { { 0, 1, FILE_WITH(F32("w", 2)) }, { 2, 2, FILE_WITH(F32("w", 4)) } },
+	  "w[4]", { { "w", "0@100+8 1@100+8" } }, NULL, false },
+	/* The files of the stage whose layout would count are gone. */
+	{ "another_layout_will_do",
+	  LAYOUT("0-w", "[2]", "[0]") "," LAYOUT("1-w", "[2]", "[-1]"),
+	  { { 2, 2, FILE_WITH(F32("w", 4)) } },
+	  "w[4]", { { "w", "2@100+16" } }, NULL, false },
+	{ "replicas_make_up_for_lost_ranks",
+	  LAYOUT("w", "[2,2]", "[0]") "," LAYOUT("v", "[2,2]", "[1]"),
+	  { { 1, 2, FILE_WITH(F32("w", 2), F32("v", 2)) } },
+	  "w[4] v[4]",
+	  { { "w", "2@100+8 1@100+8" }, { "v", "1@208+8 2@208+8" } },
+	  "are read from replicas (w and others)", true },
+	/* Each parameter was kept by one of the ranks that hold the same. */
+	{ "redundancy_was_removed",
+	  LAYOUT("w", "[2,2]", "[0]") "," LAYOUT("v", "[2,2]", "[0]"),
+	  { { 0, 1, FILE_WITH(F32("w", 2)) }, { 2, 3, FILE_WITH(F32("v", 2)) } },
+	  "w[4] v[4]",
+	  { { "w", "0@100+8 1@100+8" }, { "v", "2@100+8 3@100+8" } }, NULL,
+	  true },
+	/* Its stage has files, so it was not saved. */
+	{ "listed_and_not_saved",
+	  LAYOUT("w", "[2]", "[0]") "," LAYOUT("adam_m.w", "[2]", "[0]"),
+	  { { 0, 1, FILE_WITH(F32("w", 2)) } },
+	  "w[4]", { { NULL, NULL } }, NULL, false },
+};
+
+TEST_ROWS(offered)
 {
-	struct reading r = { .cat = NULL };
+	const struct offered *o = *state;
+	cleanup_job struct job *j = job_new(o->src, NULL);
 
-	assert_int_equal(read_job(j, &r), rc);
-	assert_string_equal(j->err.text, sentence);
-	rsh_arena_clear(&r.arena);
-	job_free(j);
-}
-
-/* ---- tensors ---- */
-
-TEST(slices_are_offered_whole)
-{
-	cleanup_job struct job *j = job_new(w_rows, NULL);
-
-	job_files(j, 2, FILE_WITH(F32("w", 2, 2)));
-	must_offer(j, "w[4,2]");
-	assert_content(j, 0, "w", "0@100+16 1@100+16");
-	assert_no_notes(j);
-}
-
-/* Lower ranks first, and as their files have them. */
-TEST(order_is_that_of_files)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("0-b", "[2]", "[0]") ","
-					    LAYOUT("0-a", "[2]", "[-1]") ","
-					    LAYOUT("1-c", "[2]", "[0]"), NULL);
-
-	job_file(j, 0, FILE_WITH(F32("b", 1), I64_SCALAR("step")));
-	job_file(j, 1, FILE_WITH(F32("a", 3), F32("b", 1)));
-	job_file(j, 2, FILE_WITH(I64_SCALAR("step"), F32("c", 2)));
-	job_file(j, 3, FILE_WITH(F32("c", 2), I64_SCALAR("epoch")));
-	j->replicas = true;
-	must_offer(j, "b[2] Int64:step[] a[3] c[4] Int64:epoch[]");
-	assert_content(j, 0, "a", "1@100+12");
-	assert_content(j, 0, "c", "2@208+8 3@100+8");
-}
-
-TEST(model_in_one_file)
-{
-	cleanup_job struct job *j = job_new(NULL, NULL);
-
-	job_file(j, 0, FILE_WITH(F32("w", 2, 2),
-		 { .name = "b", .dtype = RSH_DTYPE_INT4, DIMS_OF(4) },
-		 { .name = "v", .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(2),
-		   .wide = true }));
-	must_offer(j, "w[2,2] Int4:b[4] BFloat16:v[2]");
-	assert_content(j, 0, "b", "0@216+4");
-	assert_content(j, 0, "v", "0@320+8>4");
-}
-
-TEST(strings_are_left_out)
-{
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0]") ","
-				LAYOUT("listed", "[2]", "[0]"), NULL);
-
-	job_file(j, 0, FILE_WITH(F32("w", 2),
-		 { .name = "note", .dtype = RSH_DTYPE_STR, .bytes = 8 },
-		 { .name = "listed", .dtype = RSH_DTYPE_STR, .bytes = 8 }));
-	job_file(j, 1, FILE_WITH(F32("w", 2),
-		 { .name = "note", .dtype = RSH_DTYPE_STR, .bytes = 12 }));
-	must_offer(j, "w[4]");
-	job_free(j);
-}
-
-/* Each rank has them, or only some. */
-TEST(unlisted_records_are_whole)
-{
-	cleanup_job struct job *j = job_new(w_rows, NULL);
-
-	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
-	job_file(j, 1, FILE_WITH(F32("w", 2, 2), F32("u", 3)));
-	must_offer(j, "w[4,2] u[3]");
-	assert_content(j, 0, "u", "1@216+12");
-}
-
-/* ---- stages and replicas ---- */
-
-TEST(stages_make_up_for_each_other)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
-					    LAYOUT("1-w", "[2]", "[0]"), NULL);
-
-	job_file(j, 1, FILE_WITH(F32("w", 2)));
-	job_file(j, 2, FILE_WITH(F32("v", 1), F32("w", 2)));
-	job_file(j, 3, FILE_WITH(F32("w", 2)));
-	must_offer(j, "w[4] v[1]");
-	assert_content(j, 0, "w", "2@204+8 1@100+8");
-}
-
-TEST(another_stage_cuts_otherwise)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
-					    LAYOUT("1-w", "[2]", "[-1]"), NULL);
-
-	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	job_file(j, 2, FILE_WITH(F32("w", 4)));
-	must_offer(j, "w[4]");
-	assert_content(j, 0, "w", "0@100+8 1@100+8");
-}
-
-/* The files of the stage whose layout would count are gone. */
-TEST(another_layout_will_do)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[2]", "[0]") ","
-					    LAYOUT("1-w", "[2]", "[-1]"), NULL);
-
-	job_file(j, 2, FILE_WITH(F32("w", 4)));
-	must_offer(j, "w[4]");
-	assert_content(j, 0, "w", "2@100+16");
-}
-
-TEST(replicas_make_up_for_lost_ranks)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
-					    LAYOUT("v", "[2,2]", "[1]"), NULL);
-
-	j->replicas = true;
-	job_file(j, 1, FILE_WITH(F32("w", 2), F32("v", 2)));
-	job_file(j, 2, FILE_WITH(F32("w", 2), F32("v", 2)));
-	must_offer(j, "w[4] v[4]");
-	assert_content(j, 0, "w", "2@100+8 1@100+8");
-	assert_content(j, 0, "v", "1@208+8 2@208+8");
-	assert_note(j, "are read from replicas (w and others)");
-}
-
-/* Each parameter was kept by one of the ranks that hold the same. */
-TEST(redundancy_was_removed)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]") ","
-					    LAYOUT("v", "[2,2]", "[0]"), NULL);
-
-	j->replicas = true;
-	job_file(j, 0, FILE_WITH(F32("w", 2)));
-	job_file(j, 1, FILE_WITH(F32("w", 2)));
-	job_file(j, 2, FILE_WITH(F32("v", 2)));
-	job_file(j, 3, FILE_WITH(F32("v", 2)));
-	must_offer(j, "w[4] v[4]");
-	assert_content(j, 0, "w", "0@100+8 1@100+8");
-	assert_content(j, 0, "v", "2@100+8 3@100+8");
+	job_made(j, o->files);
+	j->replicas = o->replicas;
+	must_offer(j, o->tensors);
+	for (size_t i = 0; o->content[i].record; i++)
+		assert_content(j, 0, o->content[i].record, o->content[i].pieces);
+	if (o->note && *o->note)
+		assert_note(j, o->note);
+	else if (o->note)
+		assert_no_notes(j);
 }
 
 TEST(lost_slices_are_the_plans_affair)
 {
-	cleanup_job struct job *j = job_new(w_rows, NULL);
+	cleanup_job struct job *j = job_new(W_ROWS, NULL);
 
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
 	assert_int_equal(plan_job(j, "w[4,2]"), -ENOENT);
@@ -238,94 +190,72 @@ TEST(lost_slices_are_the_plans_affair)
 	assert_true(rsh_plan_is_lost(j->c, 0));
 }
 
-/* Nothing tells the shape of what no file holds. */
-TEST(stage_is_lost)
+#define STAGE_LOST LAYOUT("0-w", "[2]", "[0]") "," LAYOUT("1-v", "[2]", "[0]")
+
+TEST(stage_is_lost_and_may_be)
 {
-	static const char layouts[] = LAYOUT("0-w", "[2]", "[0]") ","
-				      LAYOUT("1-v", "[2]", "[0]");
-	struct job *j = job_new(layouts, NULL);
+	cleanup_job struct job *j = job_new(STAGE_LOST, NULL);
 
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	j->allow_missing = true;
 	must_offer(j, "w[4]");
-	job_free(j);
-	j = job_new(layouts, NULL);
-	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	refused(j, -ENOENT, "ranks 2 to 3 have no valid checkpoint file, but "
-		"parameter v is needed from them");
-}
-
-/* Its stage has files, so it was not saved. */
-TEST(listed_and_not_saved)
-{
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0]") ","
-				LAYOUT("adam_m.w", "[2]", "[0]"), NULL);
-
-	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	must_offer(j, "w[4]");
-	job_free(j);
 }
 
 /* ---- what is refused ---- */
 
-TEST(shapes_differ)
+static const struct refusal {
+	const char *name, *src;
+	struct files files[4];
+	int rc;
+	const char *sentence;
+} refused[] = {
+	/* Nothing tells the shape of what no file holds. */
+	{ "stage_is_lost", STAGE_LOST, { { 0, 1, FILE_WITH(F32("w", 2)) } },
+	  -ENOENT,
+	  "ranks 2 to 3 have no valid checkpoint file, but parameter v is needed "
+	  "from them" },
+	{ "shapes_differ", NULL,
+	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 3, 3, FILE_WITH(F32("w", 4)) } },
+	  -EINVAL,
+	  "rank_3.ckpt: parameter w has shape [4], but in rank_0.ckpt it is [2]; "
+	  "without a strategy all ranks hold the same" },
+	{ "unlisted_shapes_differ", LAYOUT("w", "[2]", "[0]"),
+	  { { 0, 0, FILE_WITH(F32("u", 2), F32("w", 2)) },
+	    { 1, 1, FILE_WITH(F32("u", 3), F32("w", 2)) } }, -EINVAL,
+	  "rank_1.ckpt: parameter u has shape [3], but in rank_0.ckpt it is [2]; "
+	  "src.json does not say how it is cut" },
+	{ "slices_differ", LAYOUT("w", "[2]", "[0]"),
+	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 1, 1, FILE_WITH(F32("w", 3)) } },
+	  -EINVAL,
+	  "rank_1.ckpt: parameter w has shape [3], but in rank_0.ckpt it is [2]; "
+	  "with mesh [2] map [0] (src.json) all slices are equal" },
+	{ "types_differ", NULL,
+	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 1, 1, FILE_WITH(BF16("w", 2)) } },
+	  -EINVAL,
+	  "rank_1.ckpt: parameter w is BFloat16, but in rank_0.ckpt it is "
+	  "Float32" },
+	{ "layout_does_not_fit", W_ROWS, { { 0, 1, FILE_WITH(F32("w", 2)) } },
+	  -EINVAL,
+	  "rank_0.ckpt: parameter w of shape [2] is not a slice of mesh [2] map "
+	  "[0,-1] (src.json): its expanded tensor map of 2 dimensions does not "
+	  "fit the 1 dimensions of the tensor" },
+	{ "chunk_ends_within_an_element", NULL,
+	  { { 0, 0, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
+	      DIMS_OF(2), .chunks = (const uint64_t[]){ 6, 2, 0 } }) } }, -EINVAL,
+	  "rank_0.ckpt: parameter w: a chunk at offset 100 ends within an "
+	  "element" },
+	{ "nothing_to_offer", NULL, { { 0, 0, FILE_WITH(NOTE(8)) } }, -ENOENT,
+	  "no file holds a tensor" },
+};
+
+TEST_ROWS(refused)
 {
-	struct job *j = job_new(NULL, NULL);
+	const struct refusal *w = *state;
+	cleanup_job struct job *j = job_new(w->src, NULL);
+	struct reading r = { .cat = NULL };
 
-	job_file(j, 0, FILE_WITH(F32("w", 2)));
-	job_file(j, 3, FILE_WITH(F32("w", 4)));
-	refused(j, -EINVAL, "rank_3.ckpt: parameter w has shape [4], but in "
-		"rank_0.ckpt it is [2]; without a strategy all ranks hold the "
-		"same");
-	j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
-	job_file(j, 0, FILE_WITH(F32("u", 2), F32("w", 2)));
-	job_file(j, 1, FILE_WITH(F32("u", 3), F32("w", 2)));
-	refused(j, -EINVAL, "rank_1.ckpt: parameter u has shape [3], but in "
-		"rank_0.ckpt it is [2]; src.json does not say how it is cut");
-	j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
-	job_file(j, 0, FILE_WITH(F32("w", 2)));
-	job_file(j, 1, FILE_WITH(F32("w", 3)));
-	refused(j, -EINVAL, "rank_1.ckpt: parameter w has shape [3], but in "
-		"rank_0.ckpt it is [2]; with mesh [2] map [0] (src.json) all "
-		"slices are equal");
-}
-
-TEST(types_differ)
-{
-	struct job *j = job_new(NULL, NULL);
-
-	job_file(j, 0, FILE_WITH(F32("w", 2)));
-	job_file(j, 1, FILE_WITH(BF16("w", 2)));
-	refused(j, -EINVAL, "rank_1.ckpt: parameter w is BFloat16, but in "
-		"rank_0.ckpt it is Float32");
-}
-
-TEST(layout_does_not_fit)
-{
-	struct job *j = job_new(w_rows, NULL);
-
-	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	refused(j, -EINVAL, "rank_0.ckpt: parameter w of shape [2] is not a slice "
-		"of mesh [2] map [0,-1] (src.json): its expanded tensor map of "
-		"2 dimensions does not fit the 1 dimensions of the tensor");
-}
-
-TEST(chunk_ends_within_an_element)
-{
-	static const uint64_t chunks[] = { 6, 2, 0 };
-	struct job *j = job_new(NULL, NULL);
-
-	job_file(j, 0, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
-				   DIMS_OF(2), .chunks = chunks }));
-	refused(j, -EINVAL, "rank_0.ckpt: parameter w: a chunk at offset 100 "
-		"ends within an element");
-}
-
-TEST(nothing_to_offer)
-{
-	struct job *j = job_new(NULL, NULL);
-
-	job_file(j, 0, FILE_WITH({ .name = "note", .dtype = RSH_DTYPE_STR,
-				   .bytes = 8 }));
-	refused(j, -ENOENT, "no file holds a tensor");
+	job_made(j, w->files);
+	assert_int_equal(read_job(j, &r), w->rc);
+	assert_string_equal(j->err.text, w->sentence);
+	rsh_arena_clear(&r.arena);
 }

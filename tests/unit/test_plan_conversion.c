@@ -162,6 +162,47 @@ static const struct conversion conversions[] = {
 	  { { 0, 1, FILE_WITH(F32("net-w", 2), F32("a-copy", 2)) } },
 	  { NOTE("names with '-' are kept; MindSpore's converter cannot read "
 		 "them (net-w)") } },
+
+	/* ---- runs ---- */
+	{ "equal_slices_are_one_run",
+	  LAYOUT("w", "[4]", "[0,-1]"), LAYOUT("w", "[4]", "[0,-1]"),
+	  { { 0, 3, FILE_WITH(F32("w", 3, 5)) } },
+	  { CONTENT(2, "w", "2@100+60") } },
+	{ "rows_are_one_run_a_slice",
+	  LAYOUT("w", "[4]", "[0,-1]"), LAYOUT("w", "[2]", "[0,-1]"),
+	  { { 0, 3, FILE_WITH(F32("w", 3, 5)) } },
+	  { CONTENT(1, "w", "2@100+60 3@100+60") } },
+	{ "columns_are_one_run_a_row", LAYOUT("w", "[2]", "[-1,0]"), NULL,
+	  { { 0, 1, FILE_WITH(F32("w", 3, 2)) } },
+	  { CONTENT(0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 1@116+8") } },
+	/* Whole: 2x4x3. */
+	{ "rows_become_columns",
+	  LAYOUT("w", "[2]", "[0,-1,-1]"), LAYOUT("w", "[2]", "[-1,0,-1]"),
+	  { { 0, 1, FILE_WITH(F32("w", 1, 4, 3)) } },
+	  { CONTENT(0, "w", "0@100+24 1@100+24"),
+	      CONTENT(1, "w", "0@124+24 1@124+24") } },
+	/* Dimensions that both sides cut alike are runs together.  Rank 3 is
+	 * (0,1,1): half of dimension 1 of the slice of rank 1. */
+	{ "dimensions_cut_alike_are_joined",
+	  LAYOUT("w", "[2,2]", "[1,-1,0]"), LAYOUT("w", "[2,2,2]", "[2,1,0]"),
+	  { { 0, 3, FILE_WITH(F32("w", 2, 4, 3)) } },
+	  { CONTENT(3, "w", "1@124+24 1@172+24") } },
+	/* 12 elements in slices of 4 to slices of 6. */
+	{ "non_multiples_cut_runs",
+	  LAYOUT("w", "[3]", "[0]"), LAYOUT("w", "[2]", "[0]"),
+	  { { 0, 2, FILE_WITH(F32("w", 4)) } },
+	  { CONTENT(0, "w", "0@100+16 1@100+8"),
+	      CONTENT(1, "w", "1@108+8 2@100+16") } },
+	/* Each rank reads the replica that is its own counterpart. */
+	{ "replicas_are_spread",
+	  LAYOUT("w", "[2,2]", "[0]"), LAYOUT("w", "[4]", "[-1]"),
+	  { { 0, 3, FILE_WITH(F32("w", 2)) } },
+	  { CONTENT(1, "w", "0@100+8 1@100+8"),
+	      CONTENT(2, "w", "2@100+8 3@100+8"), SOURCES(2, "2 3") } },
+	{ "scalars_are_resharded",
+	  LAYOUT("s", "[2]", "[]"), LAYOUT("s", "[4]", "[]"),
+	  { { 0, 1, FILE_WITH(I64_SCALAR("s")) } },
+	  { RECORDS(3, "Int64:s[]"), CONTENT(3, "s", "1@100+8") } },
 };
 
 static void check(const struct job *j, const struct want *w)

@@ -1,101 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the bytes of a virtual file come from: runs, chunks, codecs. */
+/* Where the bytes of a virtual file come from: ranges, chunks, codecs; runs are
+ * in test_plan_conversion.c. */
 #include "plan_support.h"
 
 #define MIB (UINT64_C(1024) * 1024)
 #define CHUNK (512 * MIB)
-
-/* ---- runs ---- */
-
-TEST(equal_slices_are_one_run)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
-					    LAYOUT("w", "[4]", "[0,-1]"));
-
-	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
-	job_plan(j);
-	assert_content(j, 2, "w", "2@100+60");
-}
-
-TEST(rows_are_one_run_a_slice)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
-					    LAYOUT("w", "[2]", "[0,-1]"));
-
-	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
-	job_plan(j);
-	assert_content(j, 1, "w", "2@100+60 3@100+60");
-}
-
-TEST(columns_are_one_run_a_row)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
-
-	job_files(j, 2, FILE_WITH(F32("w", 3, 2)));
-	job_plan(j);
-	assert_content(j, 0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 "
-				  "1@116+8");
-}
-
-TEST(rows_become_columns)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1,-1]"),
-					    LAYOUT("w", "[2]", "[-1,0,-1]"));
-
-	/* Whole: 2x4x3. */
-	job_files(j, 2, FILE_WITH(F32("w", 1, 4, 3)));
-	job_plan(j);
-	assert_content(j, 0, "w", "0@100+24 1@100+24");
-	assert_content(j, 1, "w", "0@124+24 1@124+24");
-}
-
-/* Dimensions that both sides cut alike are runs together. */
-TEST(dimensions_cut_alike_are_joined)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[1,-1,0]"),
-					    LAYOUT("w", "[2,2,2]", "[2,1,0]"));
-
-	job_files(j, 4, FILE_WITH(F32("w", 2, 4, 3)));
-	job_plan(j);
-	/* Rank 3 is (0,1,1): half of dimension 1 of the slice of rank 1. */
-	assert_content(j, 3, "w", "1@124+24 1@172+24");
-}
-
-/* 12 elements in slices of 4 to slices of 6. */
-TEST(non_multiples_cut_runs)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[3]", "[0]"),
-					    LAYOUT("w", "[2]", "[0]"));
-
-	job_files(j, 3, FILE_WITH(F32("w", 4)));
-	job_plan(j);
-	assert_content(j, 0, "w", "0@100+16 1@100+8");
-	assert_content(j, 1, "w", "1@108+8 2@100+16");
-}
-
-/* Each rank reads the replica that is its own counterpart. */
-TEST(replicas_are_spread)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
-					    LAYOUT("w", "[4]", "[-1]"));
-
-	job_files(j, 4, FILE_WITH(F32("w", 2)));
-	job_plan(j);
-	assert_content(j, 1, "w", "0@100+8 1@100+8");
-	assert_content(j, 2, "w", "2@100+8 3@100+8");
-	assert_sources(j, 2, "2 3");
-}
-
-TEST(scalars_are_resharded)
-{
-	cleanup_job struct job *j = job_new(LAYOUT("s", "[2]", "[]"),
-					    LAYOUT("s", "[4]", "[]"));
-
-	job_files(j, 2, FILE_WITH(I64_SCALAR("s")));
-	job_plan(j);
-	assert_records(j, 3, "Int64:s[]");
-	assert_content(j, 3, "s", "1@100+8");
-}
 
 /* ---- ranges ---- */
 
