@@ -59,6 +59,10 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
+/* A tracker without the name of a step. */
+#define NO_STEP "%s/%s: it does not name a step; the newest complete step is " \
+		"taken"
+
 /* ---- steps in names that ModelCheckpoint did not write ---- */
 
 struct numbered {
@@ -215,12 +219,6 @@ static int order_by_step_and_rank(const void *a, const void *b)
 static int order_by_candidate(const void *a, const void *b)
 {
 	return order_candidates(a, b) ?: order_by_rank(a, b);
-}
-
-static void listing_sort(struct rsh_listing *l,
-			 int (*order)(const void *a, const void *b))
-{
-	rsh_sort(l->files, l->n, order);
 }
 
 /* Makes the candidates of a listing that is sorted by candidate, except the
@@ -405,7 +403,7 @@ static int select_nothing(struct rsh_source *s,
 		snprintf(what, sizeof(what), "no checkpoint named %s", o->glob);
 	else if (o->breakpoints == RSH_BREAKPOINTS_ONLY)
 		snprintf(what, sizeof(what), "no breakpoint checkpoint");
-	listing_sort(&s->listing, order_by_rank);
+	rsh_sort(s->listing.files, s->listing.n, order_by_rank);
 	select_list(&s->listing, c->rank, names, sizeof(names));
 	if ((s->format->owner == RSH_OWNER_RANKS ||
 	     s->format->layout == RSH_LAYOUT_WHOLE) && !s->resumed)
@@ -518,7 +516,8 @@ static void step_keep_last_names(struct rsh_source *s)
 	while (n < l->n && rsh_file_type_of(l->files[n].base) ==
 			   RSH_FILE_SAFETENSORS)
 		n++;
-	listing_sort(l, n == l->n ? order_by_rank_and_numbers : order_by_rank);
+	rsh_sort(l->files, l->n, n == l->n ? order_by_rank_and_numbers :
+					     order_by_rank);
 	for (size_t i = 0; i < l->n; i++)
 		if (i + 1 == l->n || l->files[i + 1].rank != l->files[i].rank)
 			l->files[kept++] = l->files[i];
@@ -533,7 +532,7 @@ static int step_take_all(struct rsh_source *s, const char *map,
 	struct rsh_listing *l = &s->listing;
 	const struct rsh_checkpoint *first = NULL;
 
-	listing_sort(l, order_by_rank);
+	rsh_sort(l->files, l->n, order_by_rank);
 	s->n_always = l->n;
 	for (size_t i = 0; i < l->n; i++) {
 		const struct rsh_checkpoint *c = &l->files[i];
@@ -559,7 +558,7 @@ static void step_forget_lone_runs(struct rsh_source *s)
 	struct rsh_listing *l = &s->listing;
 	size_t end;
 
-	listing_sort(l, order_by_step_and_rank);
+	rsh_sort(l->files, l->n, order_by_step_and_rank);
 	for (size_t i = 0; i < l->n && l->files[i].step.n > 0; i = end) {
 		bool several = false;
 
@@ -584,7 +583,7 @@ static bool step_wins(struct rsh_listing *l)
 	bool any_stepless = false, all_stepped = true;
 	size_t end;
 
-	listing_sort(l, order_by_rank);
+	rsh_sort(l->files, l->n, order_by_rank);
 	for (size_t i = 0; i < l->n; i = end) {
 		bool stepped = false;
 
@@ -700,7 +699,7 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 		if (!l->files[i].series)
 			return rsh_error_nomem(err);
 	}
-	listing_sort(&s->listing, order_by_candidate);
+	rsh_sort(s->listing.files, s->listing.n, order_by_candidate);
 	/* With --resume, if all names have no step, the time decides which one
 	 * is the newest. */
 	if (s->resumed && l->files[0].step.n == 0) {
@@ -755,7 +754,7 @@ int rsh_source_sort_steps(struct rsh_source *s,
 
 	if (rc)
 		return rc;
-	listing_sort(&s->listing, order_by_candidate);
+	rsh_sort(s->listing.files, s->listing.n, order_by_candidate);
 	if (candidates_cut(s))
 		return rsh_error_nomem(err);
 	if (opts->select == RSH_SELECT_MTIME)
@@ -771,24 +770,19 @@ void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 	*end = i < s->n_candidates ? s->candidates[i].end : 0;
 }
 
-void rsh_source_put_first(struct rsh_source *s, uint32_t i)
-{
-	const struct rsh_candidate c = s->candidates[i];
-
-	memmove(s->candidates + 1, s->candidates, i * sizeof(*s->candidates));
-	s->candidates[0] = c;
-}
+/* ---- trackers ---- */
 
 int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
-			    const char *zero, uint64_t *step,
-			    struct rsh_error *err)
+			    char **word, struct rsh_error *err)
 {
 	static const struct rsh_small_file kind = { "tracker", 4096 };
+	static const char blanks[] = " \t\r\n";
 	struct rsh_error why = RSH_ERROR_INIT;
 	cleanup_free uint8_t *data = NULL;
-	size_t len;
+	const char *at;
+	size_t len, n;
 
-	*step = 0;
+	*word = NULL;
 	if (rsh_store_load(s->store, tracker, &kind, &data, &len, &why)) {
 		if (rsh_errno_is_unread(why.code))
 			return rsh_error_set(err, why.code, "%s: try again, or "
@@ -800,59 +794,87 @@ int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
 		return 0;
 	}
 	data[len] = '\0';
-	if ((zero && strncmp((const char *)data, zero, strlen(zero)) == 0) ||
-	    rsh_tracker_parse((const char *)data, step))
-		return 1;
-	rsh_log_warning("%s/%s: it does not name a step; the newest complete "
-			"step is taken", s->path, tracker);
-	return 0;
+	at = (const char *)data + strspn((const char *)data, blanks);
+	n = strcspn(at, blanks);
+	if (n == 0 || *at == '.' || memchr(at, '/', n) ||
+	    at[n + strspn(at + n, blanks)]) {
+		rsh_log_warning(NO_STEP, s->path, tracker);
+		return 0;
+	}
+	*word = strndup(at, n);
+	return *word ? 0 : rsh_error_nomem(err);
 }
 
-/* Frameworks write the tracker when the files of a step are written. */
-static void tracked_tell_newer(const struct rsh_source *s, const char *tracker,
-			       uint64_t step)
+static const struct rsh_checkpoint *first_of(const struct rsh_source *s,
+					     uint32_t candidate)
 {
-	const struct rsh_checkpoint *newest = NULL;
-	char more[48] = "";
-	uint32_t n = 0;
+	return &s->listing.files[s->candidates[candidate].first];
+}
 
+static void tracked_remove(struct rsh_source *s, uint32_t n)
+{
+	struct rsh_listing *l = &s->listing;
+	const size_t gone = n ? s->candidates[n - 1].end : 0;
+
+	l->n -= gone;
+	memmove(l->files, l->files + gone, l->n * sizeof(*l->files));
+	s->n_tried = s->n_candidates -= n;
 	for (uint32_t i = 0; i < s->n_candidates; i++) {
-		const struct rsh_candidate *c = &s->candidates[i];
-
-		if (c->first < c->end &&
-		    s->listing.files[c->first].step.numbers[0] > step &&
-		    n++ == 0)
-			newest = &s->listing.files[c->first];
+		s->candidates[i].first = s->candidates[i + n].first - gone;
+		s->candidates[i].end = s->candidates[i + n].end - gone;
 	}
-	if (n > 1)
-		snprintf(more, sizeof(more), " (and %u more)", n - 1);
-	if (newest)
-		rsh_log_notice("%s/%s: it names step %llu; %s%s is newer and "
-			       "is not taken, since it may not be complete",
-			       s->path, tracker, (unsigned long long)step,
-			       rsh_checkpoint_label(newest), more);
 }
 
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
+			   const char *zero, bool is_last,
 			   struct rsh_error *err)
 {
-	uint64_t step;
-	int rc = rsh_source_read_tracker(s, tracker, NULL, &step, err);
+	const bool by_label = s->format->latest_is_text;
+	cleanup_free char *word = NULL;
+	const char *number = "step ";
+	uint32_t found = 0, n = 0;
+	char more[48] = "";
+	uint64_t step = 0;
+	int rc = rsh_source_read_tracker(s, tracker, &word, err);
 
-	if (rc <= 0)
+	if (rc || !word)
 		return rc;
-	for (uint32_t i = 0; i < s->n_candidates; i++) {
-		const struct rsh_candidate c = s->candidates[i];
-
-		if (c.first == c.end ||
-		    s->listing.files[c.first].step.numbers[0] != step)
-			continue;
-		tracked_tell_newer(s, tracker, step);
-		rsh_source_put_first(s, i);
-		return 1;
+	if (by_label || (zero && strcmp(word, zero) == 0)) {
+		number = "";
+	} else if (!rsh_number_read(word, strlen(word), &step)) {
+		rsh_log_warning(NO_STEP, s->path, tracker);
+		return 0;
 	}
-	rsh_log_warning("%s/%s: it names step %llu, which is not there; the "
-			"newest complete step is taken", s->path, tracker,
-			(unsigned long long)step);
+	while (found < s->n_candidates &&
+	       (by_label ? strcmp(first_of(s, found)->label, word) != 0 :
+			   first_of(s, found)->step.numbers[0] != step))
+		found++;
+	if (found < s->n_candidates)
+		step = first_of(s, found)->step.numbers[0];
+	else
+		rsh_log_warning("%s/%s: it names %s%s, which is not there; the "
+				"newest complete step is taken", s->path,
+				tracker, number, word);
+	/* What is not there may be step 0. */
+	if (found == s->n_candidates && (!is_last || step == 0))
+		return 0;
+	while (n < s->n_candidates && first_of(s, n)->step.numbers[0] > step)
+		n++;
+	if (n > 1)
+		snprintf(more, sizeof(more), " (and %u more)", n - 1);
+	if (n > 0)
+		rsh_log_notice("%s/%s: it names %s%s; %s%s is newer and is not "
+			       "taken, since it may not be complete", s->path,
+			       tracker, number, word,
+			       rsh_checkpoint_label(first_of(s, 0)), more);
+	if (is_last) {
+		tracked_remove(s, n);
+	} else {
+		const struct rsh_candidate c = s->candidates[found];
+
+		memmove(s->candidates + 1, s->candidates,
+			found * sizeof(*s->candidates));
+		s->candidates[0] = c;
+	}
 	return 1;
 }

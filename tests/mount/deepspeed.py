@@ -303,7 +303,8 @@ def run_steps(tap, trees, directory):
         write(os.path.join(job, "latest"), b"global_step1")
         found, _, said = shown_by(job)
         same(found, first, "latest")
-        demand(said, "global_step2: latest names an older step, so this one may not be complete")
+        demand(said, "latest: it names global_step1; global_step2 is newer and is not taken, since "
+                     "it may not be complete")
         for text in b"", b"global_step9", b"../x", b"x" * 300, b".":
             write(os.path.join(job, "latest"), text)
             same(shown_by(job)[0], CASES["z3-bf16"]["model"], text)

@@ -331,7 +331,7 @@ def run_steps(tap, trees, directory):
     with tap.test("a newer iteration than the tracker's is not taken"), \
             Alone(source) as mount:
         same(model_hashes(mount.path), whole, source)
-        demand(mount.log(), "iter_0000005", "was not saved completely")
+        demand(mount.log(), "it names step 4; iter_0000005 is newer and is not taken")
     with tap.test("without a tracker the newest complete one is taken"):
         copy = copy_of(trees, "odd-half-written", directory)
         os.remove(os.path.join(copy, TRACKER))
@@ -342,7 +342,7 @@ def run_steps(tap, trees, directory):
         write(os.path.join(copy, TRACKER), b"12")
         with Alone(copy) as mount:
             same(model_hashes(mount.path), whole, copy)
-            demand(mount.log(), "that is not there")
+            demand(mount.log(), "it names step 12, which is not there")
     for named in "release", "4":
         with tap.test(f"a release beside iterations: the tracker names {named}"):
             copy = copy_of(trees, "mg-few-groups", directory)

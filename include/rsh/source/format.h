@@ -492,18 +492,20 @@ int rsh_source_sort_steps(struct rsh_source *s,
 /* Sets the range of a candidate in the list, first .. end-1. */
 void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 				size_t *first, size_t *end);
-/* Moves a candidate before all others. */
-void rsh_source_put_first(struct rsh_source *s, uint32_t i);
-/* Reads the step that a tracker with this name has; `zero` is a word for step
- * 0, or NULL.  Logs why it cannot be used.  Returns 1 if it has a step, 0 if
- * not, or -errno with a sentence if it cannot be read now. */
+/* Reads the name of a step in a tracker: one word, from malloc.  NULL: there is
+ * no such file, or it has none, which is logged.  Returns 0, or -errno with a
+ * sentence if it cannot be read now. */
 int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
-			    const char *zero, uint64_t *step,
-			    struct rsh_error *err);
+			    char **word, struct rsh_error *err);
 /* If there is a tracker with this name, moves the candidate of its step before
- * all others, or logs why there is none.  Returns what
- * rsh_source_read_tracker() does. */
+ * all others, and logs which newer one is not taken, or why there is none.  The
+ * step is its label if the format's `latest_is_text` is set, and else its
+ * number, or `zero` for step 0 (NULL: no word).  If the framework writes the
+ * tracker when all else is written (`is_last`), newer steps are removed from
+ * the list.  Returns 1 if its step is there, 0 if not, or -errno with a
+ * sentence if the tracker cannot be read now. */
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
+			   const char *zero, bool is_last,
 			   struct rsh_error *err);
 /* Lists files in directories of ranks, or where the options say, and sorts them
  * into candidates.  Formats of files of ranks call this in `open`. */

@@ -132,7 +132,8 @@ static int checkpoint2_open(struct rsh_source *s,
 	lone = one->name == one->base && !one->unread;
 	rc = rsh_source_sort_steps(s, opts, err);
 	if (rc == 0 && opts->select == RSH_SELECT_NEWEST && !lone)
-		rc = rsh_source_try_tracked(s, RSH_CKPT2_TRACKER, err);
+		rc = rsh_source_try_tracked(s, RSH_CKPT2_TRACKER, NULL, false,
+					    err);
 	return rc < 0 ? rc : 0;
 }
 

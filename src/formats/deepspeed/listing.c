@@ -25,7 +25,6 @@
 #define ZERO "zero"
 /* So many directories are looked at to find one step. */
 #define DIRS_LOOKED_AT 16
-#define TAG_BYTES 256
 
 /* ---- directories ---- */
 
@@ -205,43 +204,6 @@ static int list_step(struct rsh_source *s, const char *dir, const char *label,
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 
-/* Reads the name of a step in `latest`, from malloc; NULL: nothing there names
- * one. */
-static int latest_read(const struct rsh_source *s, const char *dir,
-		       const char *name, char **out, struct rsh_error *err)
-{
-	static const struct rsh_small_file kind = { "tracker", TAG_BYTES };
-	cleanup_free char *path = path_join(dir, name);
-	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_free uint8_t *data = NULL;
-	size_t len, n = 0;
-
-	*out = NULL;
-	if (!path)
-		return rsh_error_nomem(err);
-	if (rsh_store_load(rsh_source_store(s), path, &kind, &data, &len,
-			   &why)) {
-		if (rsh_errno_is_unread(why.code))
-			return rsh_error_set(err, why.code, "%s: try again, or "
-					     "mount one step", why.text);
-		if (why.code != ENOENT)
-			rsh_log_warning("%s; the newest complete step is "
-					"taken", why.text);
-		return 0;
-	}
-	while (n < len && data[n] > ' ' && data[n] != '/')
-		n++;
-	if (n == 0 || (n < len && data[n] == '/') || data[0] == '.') {
-		rsh_log_warning("%s/%s: it does not name a step; the newest "
-				"complete step is taken", rsh_source_path(s),
-				path);
-		return 0;
-	}
-	data[n] = '\0';
-	*out = strdup((const char *)data);
-	return *out ? 0 : rsh_error_nomem(err);
-}
-
 /* Adds the step of a checkpoint-N: the one that `latest` names, or the newest
  * one. */
 static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
@@ -249,12 +211,14 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 {
 	const struct rsh_step step = { .n = 1, .numbers = { number } };
 	cleanup_path_list struct rsh_path_list tags = { 0 };
+	cleanup_free char *tracker = path_join(dir, RSH_DS_LATEST);
 	cleanup_free char *latest = NULL, *path = NULL;
 	const char *tag = NULL;
 	int rc = tags_list(rsh_source_store(s), dir, false, &tags);
 
 	rc = rc ? rsh_store_open_error(rsh_source_store(s), dir, rc, err) :
-		  latest_read(s, dir, RSH_DS_LATEST, &latest, err);
+	     tracker ? rsh_source_read_tracker(s, tracker, &latest, err) :
+		       rsh_error_nomem(err);
 	rsh_path_list_sort(&tags);
 	for (size_t i = 0; i < tags.n; i++)
 		if (!tag || !latest || strcmp(tag, latest) != 0)
@@ -285,49 +249,6 @@ static int list_file(struct rsh_source *s, const char *file,
 			     "directory with the files of all ranks",
 			     rsh_source_path(s), file, *part ? "the" : "a",
 			     part);
-}
-
-/* Returns the first file of a candidate. */
-static const struct rsh_checkpoint *first_of(const struct rsh_source *s,
-					     uint32_t candidate)
-{
-	static char nothing[] = "";
-	static const struct rsh_checkpoint none = { .label = nothing };
-	size_t first, end;
-
-	rsh_source_candidate_range(s, candidate, &first, &end);
-	return first < end ? rsh_source_on_list(s, first) : &none;
-}
-
-/* Moves the step that a file names before all others: a newer one was perhaps
- * not saved completely. */
-static int try_latest(struct rsh_source *s, const char *file,
-		      struct rsh_error *err)
-{
-	const uint32_t n = rsh_source_n_candidates(s);
-	cleanup_free char *latest = NULL;
-	uint32_t found = 0;
-	int rc = latest_read(s, "", file, &latest, err);
-
-	if (rc || !latest)
-		return rc;
-	while (found < n && strcmp(first_of(s, found)->label, latest) != 0)
-		found++;
-	if (found == n) {
-		rsh_log_warning("%s/%s: it names %s, which is not there; the "
-				"newest complete step is taken",
-				rsh_source_path(s), file, latest);
-		return 0;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		if (first_of(s, i)->step.numbers[0] >
-		    first_of(s, found)->step.numbers[0])
-			rsh_log_notice("%s/%s: %s names an older step, so this "
-				       "one may not be complete",
-				       rsh_source_path(s), first_of(s, i)->label,
-				       file);
-	rsh_source_put_first(s, found);
-	return 1;
 }
 
 static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
@@ -384,11 +305,11 @@ int rsh_ds_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		rc = rsh_error_set(err, ENOENT, "%s: the files of its ranks "
 				   "were removed", rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
-	if (rc == 0 && steps && opts->select == RSH_SELECT_NEWEST) {
-		rc = try_latest(s, RSH_DS_LATEST, err);
-		if (rc == 0)
-			rc = try_latest(s, RSH_DS_LATEST_UNIVERSAL, err);
-	}
+	if (rc == 0 && steps && opts->select == RSH_SELECT_NEWEST)
+		rc = rsh_source_try_tracked(s, RSH_DS_LATEST, NULL, false,
+					    err) ?:
+		     rsh_source_try_tracked(s, RSH_DS_LATEST_UNIVERSAL, NULL,
+					    false, err);
 	/* `ls` shows the only step without choosing it. */
 	return rc < 0 ? rc : rsh_source_n_candidates(s) > 1 ? 0 :
 	       rsh_ds_choose(s, 0, err);

@@ -157,55 +157,27 @@ int rsh_megatron_open(struct rsh_source *s,
 		      struct rsh_error *err)
 {
 	cleanup_path_list struct rsh_path_list names = { 0 };
-	uint64_t last = UINT64_MAX, step;
-	size_t first, end;
-	int tracked = 0, rc = list_step(s, "", 0, err);
+	uint64_t step;
+	int rc = list_step(s, "", 0, err);
 	const bool steps = rc == 0 && rsh_source_n_on_list(s) == 0;
-	bool there;
 
-	if (steps && opts->select == RSH_SELECT_NEWEST)
-		tracked = rsh_source_read_tracker(s, RSH_MEGATRON_TRACKER,
-						  RSH_MEGATRON_RELEASE, &last,
-						  err);
-	rc = tracked < 0 ? tracked : rc;
-	if (steps && rc == 0)
+	if (steps)
 		rc = rsh_path_list_read(&names, rsh_source_store(s), "");
-	if (steps && rc && tracked >= 0)
+	if (steps && rc)
 		rc = rsh_store_open_error(rsh_source_store(s), "", rc, err);
-	last = tracked > 0 ? last : UINT64_MAX;
-	there = last > 0;
-	for (size_t i = 0; i < names.n; i++)
-		there |= strcmp(names.v[i], RSH_MEGATRON_RELEASE) == 0;
-	for (size_t i = 0; i < names.n && rc == 0; i++) {
-		if (!rsh_megatron_step_read(names.v[i], strlen(names.v[i]),
-					    &step))
-			continue;
-		/* Later steps than the tracker's are not listed; the release
-		 * that it names may be gone. */
-		if (there && step > last)
-			rsh_log_notice("%s/%s: the tracker names an older "
-				       "step, so this one was not saved "
-				       "completely", rsh_source_path(s),
-				       names.v[i]);
-		else
+	for (size_t i = 0; i < names.n && rc == 0; i++)
+		if (rsh_megatron_step_read(names.v[i], strlen(names.v[i]),
+					   &step))
 			rc = list_step(s, names.v[i], step, err);
-	}
-	if (rc == 0 && rsh_source_n_on_list(s) == 0)
+	rc = rc ?: rsh_source_sort_steps(s, opts, err);
+	if (rc == 0 && steps && opts->select == RSH_SELECT_NEWEST)
+		rc = rsh_source_try_tracked(s, RSH_MEGATRON_TRACKER,
+					    RSH_MEGATRON_RELEASE, true, err);
+	if (rc >= 0 && rsh_source_n_on_list(s) == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: no iteration in it has a "
 				   RSH_MEGATRON_FILE, rsh_source_path(s));
-	rc = rc ?: rsh_source_sort_steps(s, opts, err);
-	if (rc == 0 && tracked) {
-		/* Later steps are not listed, so it is the first. */
-		rsh_source_candidate_range(s, 0, &first, &end);
-		if (first == end ||
-		    rsh_source_on_list(s, first)->step.numbers[0] != last)
-			rsh_log_warning("%s: its tracker names a step that is "
-					"not there; the newest complete step "
-					"is taken",
-					rsh_source_path(s));
-	}
 	/* `ls` shows the only step without choosing it. */
-	return rc || rsh_source_n_candidates(s) > 1 ? rc :
+	return rc < 0 ? rc : rsh_source_n_candidates(s) > 1 ? 0 :
 	       rsh_megatron_choose(s, 0, err);
 }
 

@@ -127,7 +127,7 @@ static int list_rank_dirs(const struct rsh_store *store,
 		bool any = false;
 
 		rc = rsh_path_list_read(&files, store, dirs.v[d]);
-		if (rc == -ENOTDIR || rc == -ENOENT)
+		if (rsh_errno_is_absent(-rc))
 			rc = 0;
 		for (size_t i = 0; i < files.n; i++)
 			any |= rsh_ranks_has_suffix(files.v[i]);
@@ -358,8 +358,9 @@ int rsh_ranks_open(struct rsh_source *s, const struct rsh_source_options *opts,
 				   "were removed", rsh_source_path(s));
 	rc = rc ?: rsh_source_sort_steps(s, opts, err);
 	if (rc == 0 && steps && opts->select == RSH_SELECT_NEWEST)
-		rc = rsh_source_try_tracked(s, RSH_CKPT2_TRACKER, err) ?:
-		     rsh_source_try_tracked(s, SKYRL_TRACKER, err);
+		rc = rsh_source_try_tracked(s, RSH_CKPT2_TRACKER, NULL, false,
+					    err) ?:
+		     rsh_source_try_tracked(s, SKYRL_TRACKER, NULL, false, err);
 	/* `ls` shows the only step without choosing it. */
 	return rc < 0 ? rc : rsh_source_n_candidates(s) > 1 ? 0 :
 	       rsh_ranks_choose(s, 0, err);
