@@ -31,8 +31,7 @@ bool rsh_look_has(const struct rsh_look *l, const char *name)
 {
 	struct rsh_stat st;
 
-	if (l->listed && !(l->n && bsearch(&name, l->names, l->n,
-					   sizeof(*l->names), rsh_by_text)))
+	if (l->listed && !rsh_find(&name, l->names, l->n, rsh_by_text))
 		return false;
 	return rsh_store_look(l->source->store, name, &st) == 0;
 }
@@ -88,8 +87,8 @@ struct bidding {
 	const struct rsh_format *const *formats;
 	const struct rsh_format *best;
 	const struct rsh_format *other; /* that knows the files by their names,
-					 * too; NULL: none */
-	int bid;
+					 * too, and bids most; NULL: none */
+	int bid, bid_of_other;
 	bool is_step;
 };
 
@@ -100,18 +99,23 @@ static int look_for_bids(const struct rsh_look *l, void *ctx)
 
 	for (const struct rsh_format *const *f = b->formats; *f; f++) {
 		struct rsh_bid_more more = { .hint = NULL };
-		const int bid = (*f)->bid ? (*f)->bid(l, &more) : RSH_BID_NO;
+		const struct rsh_format *less = *f;
+		int bid = less->bid ? less->bid(l, &more) : RSH_BID_NO;
 
 		b->is_step |= more.is_step;
 		if (bid > b->bid) {
-			if (b->bid >= RSH_BID_MODEL)
-				b->other = b->best;
+			const int before = b->bid;
+
+			less = b->best;
 			b->bid = bid;
 			b->best = *f;
 			owns_all = more.owns_all;
-		} else if (bid >= RSH_BID_MODEL ||
-			   (bid && (*f)->is_adapter)) {
-			b->other = *f;
+			bid = before;
+		}
+		if (bid > b->bid_of_other &&
+		    (bid >= RSH_BID_MODEL || less->is_adapter)) {
+			b->bid_of_other = bid;
+			b->other = less;
 		}
 	}
 	if (owns_all)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/source/format.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
@@ -322,6 +323,69 @@ TEST(test_bad_trees)
 	refuse(path, EINVAL, "this is a text");
 	snprintf(path, sizeof(path), "%s/nowhere", tree);
 	refuse(path, ENOENT, "No such file");
+}
+
+/* ---- files of two kinds ---- */
+
+static int bid_steps(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	(void)l, (void)more;
+	return RSH_BID_STEPS;
+}
+
+static int bid_model(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	(void)l, (void)more;
+	return RSH_BID_MODEL;
+}
+
+static int bid_adapter(const struct rsh_look *l, struct rsh_bid_more *more)
+{
+	(void)l, (void)more;
+	return RSH_BID_MODEL - 2;
+}
+
+static int open_empty(struct rsh_source *s,
+		      const struct rsh_source_options *opts,
+		      struct rsh_error *err)
+{
+	(void)s, (void)opts, (void)err;
+	return 0;
+}
+
+static const char *other_of(const char *tree, const struct rsh_format *a,
+			    const struct rsh_format *b,
+			    const struct rsh_format *c)
+{
+	const struct rsh_format *const formats[] = { a, b, c, NULL };
+	const struct rsh_source_options opts = { .formats = formats };
+	struct rsh_error err = RSH_ERROR_INIT;
+	const char *other;
+	struct rsh_source *s;
+
+	assert_int_equal(rsh_source_open(tree, 0, 1, &opts, &s, &err), 0);
+	other = rsh_source_other(s);
+	rsh_source_free(s);
+	return other;
+}
+
+TEST(test_other_kind)
+{
+	static const struct rsh_format steps = {
+		.says = "steps", .bid = bid_steps, .open = open_empty,
+	}, model = {
+		.says = "model", .bid = bid_model, .open = open_empty,
+	}, adapter = {
+		.says = "adapter", .bid = bid_adapter, .open = open_empty,
+		.is_adapter = true,
+	};
+	cleanup_tree char *tree = tree_make();
+
+	assert_string_equal(other_of(tree, &steps, &model, &adapter), "model");
+	assert_string_equal(other_of(tree, &adapter, &model, &steps), "model");
+	assert_string_equal(other_of(tree, &model, &adapter, NULL), "adapter");
+	assert_string_equal(other_of(tree, &adapter, &model, NULL), "adapter");
+	assert_null(other_of(tree, &steps, NULL, NULL));
 }
 
 int main(void)
