@@ -50,7 +50,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	struct rsh_error e = RSH_ERROR_INIT;
 	char step[256], guess[320] = "";
 	const char *name;
-	uint32_t chosen = rsh_source_chosen(s), n;
+	uint32_t n;
 	bool one = rsh_source_has_step(s);
 
 	/* If the strategy is one stage's file and is used for that stage only,
@@ -62,7 +62,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	n = rsh_source_count_ranks(s, n_ranks, &name);
 	if (!name)
 		return 0;
-	rsh_source_candidate_text(s, chosen, step, sizeof(step));
+	rsh_source_chosen_text(s, step, sizeof(step));
 	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint%s%s, but %s "
 		      "is of %u ranks and does not have %s", rsh_source_path(s),
 		      n, one ? " of " : "", one ? step : "", src->path, n_ranks,
@@ -172,7 +172,7 @@ static int older_refuse(const struct older *x, const struct rsh_source *s,
 {
 	char now[256], then[256];
 
-	rsh_source_candidate_text(s, rsh_source_chosen(s), now, sizeof(now));
+	rsh_source_chosen_text(s, now, sizeof(now));
 	rsh_source_candidate_text(older, 0, then, sizeof(then));
 	return rsh_error_set(err, EINVAL, "%s: %s is of %u ranks, of which "
 			     "%s may be half written: parameter %s has %u "

@@ -11,7 +11,6 @@
 
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/file_type.h"
 
 int rsh_path_list_add(struct rsh_path_list *l, const char *path)
 {
@@ -59,15 +58,12 @@ void rsh_path_list_clear(struct rsh_path_list *l)
 
 /* ---- files ---- */
 
-static int found_add_to(struct rsh_listing *l, struct rsh_checkpoint **files,
-			size_t *n, size_t *cap,
-			const struct rsh_checkpoint *found)
+int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *found,
+		    bool beyond)
 {
 	struct rsh_checkpoint c = *found;
-	enum rsh_file_type type;
-	size_t n_stem;
 
-	if (!c.name || rsh_grow(files, cap, *n + 1, sizeof(**files)))
+	if (!c.name)
 		return -ENOMEM;
 	c.name = rsh_arena_strdup(&l->texts, c.name);
 	if (c.label)
@@ -77,24 +73,8 @@ static int found_add_to(struct rsh_listing *l, struct rsh_checkpoint **files,
 	if (l->texts.failed)
 		return -ENOMEM;
 	c.base = rsh_path_name(c.name);
-	type = rsh_file_type_of(c.base);
-	n_stem = strlen(c.base);
-	if (type != RSH_FILE_OTHER)
-		n_stem -= strlen(rsh_file_type_suffix(type));
-	rsh_modelcheckpoint_read(c.base, n_stem, c.rank, &c.step);
-	(*files)[(*n)++] = c;
-	return 0;
-}
-
-int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *found)
-{
-	return found_add_to(l, &l->files, &l->n, &l->cap, found);
-}
-
-int rsh_listing_add_beyond(struct rsh_listing *l,
-			   const struct rsh_checkpoint *found)
-{
-	return found_add_to(l, &l->beyond, &l->n_beyond, &l->cap_beyond, found);
+	return beyond ? rsh_push(l->beyond, l->n_beyond, l->cap_beyond, c) :
+			rsh_push(l->files, l->n, l->cap, c);
 }
 
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank)
@@ -185,13 +165,7 @@ int rsh_step_files_new(const struct rsh_source *s,
 
 int rsh_source_list(struct rsh_source *s, const struct rsh_checkpoint *c)
 {
-	struct rsh_listing *l = &s->listing;
-
-	if (rsh_listing_add(l, c))
-		return -ENOMEM;
-	/* Numbers in its name are not a step, unless the format sets it. */
-	l->files[l->n - 1].step = c->step;
-	return 0;
+	return rsh_listing_add(&s->listing, c, false);
 }
 
 size_t rsh_source_n_on_list(const struct rsh_source *s)

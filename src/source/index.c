@@ -351,7 +351,7 @@ static void index_open_cache(struct indexing *x)
 		return;
 	*step = '\0';
 	if (s->n_candidates > 0)
-		rsh_source_candidate_text(s, s->chosen, step, sizeof(step));
+		rsh_source_chosen_text(s, step, sizeof(step));
 	c = rsh_index_cache_open(s->index_dirfd,
 				 rsh_store_root_identity(s->store), step,
 				 s->path);

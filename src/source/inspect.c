@@ -337,9 +337,7 @@ const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,
 {
 	const struct rsh_name_path key = { .name = name };
 
-	return v->n_paths ? bsearch(&key, v->paths, v->n_paths,
-				    sizeof(*v->paths), values_path_by_name) :
-			    NULL;
+	return rsh_find(&key, v->paths, v->n_paths, values_path_by_name);
 }
 
 const char *rsh_values_state_key(const struct rsh_values *v, const char *name)
@@ -656,7 +654,7 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	rsh_source_log_other(s);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
-	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
+	rsh_source_chosen_text(s, choice, sizeof(choice));
 	if (s->format->layout == RSH_LAYOUT_OWN && f->path &&
 	    s->n_candidates > 1)
 		rsh_log_notice("%s: several steps, taking %s%s", f->path,

@@ -41,12 +41,7 @@ struct rsh_source_kinds {
 	struct places v[]; /* ascending by the address of the index */
 };
 
-static int place_order(const void *a, const void *b)
-{
-	const struct place *p = a, *q = b;
-
-	return (p->offset > q->offset) - (p->offset < q->offset);
-}
+RSH_ORDER(place_order, struct place, rsh_compare_u64(x->offset, y->offset))
 
 static int places_take(struct places *p, const struct rsh_ckpt_index *ix)
 {
@@ -66,17 +61,12 @@ static int places_take(struct places *p, const struct rsh_ckpt_index *ix)
 				unit,
 			};
 	}
-	qsort(p->v, p->n, sizeof(*p->v), place_order);
+	rsh_sort(p->v, p->n, place_order);
 	return 0;
 }
 
-static int places_order(const void *a, const void *b)
-{
-	const struct rsh_ckpt_index *p = ((const struct places *)a)->index;
-	const struct rsh_ckpt_index *q = ((const struct places *)b)->index;
-
-	return ((uintptr_t)p > (uintptr_t)q) - ((uintptr_t)p < (uintptr_t)q);
-}
+RSH_ORDER(places_order, struct places,
+	  rsh_compare_u64((uintptr_t)x->index, (uintptr_t)y->index))
 
 /* Bytes between two records belong to the record before them. */
 static void kind_find(const void *source, uint32_t file, uint64_t offset,
@@ -84,8 +74,8 @@ static void kind_find(const void *source, uint32_t file, uint64_t offset,
 {
 	const struct rsh_source *s = source;
 	const struct places wanted = { .index = s->files[file].index };
-	const struct places *p = bsearch(&wanted, s->kinds->v, s->kinds->n,
-					 sizeof(wanted), places_order);
+	const struct places *p = rsh_find(&wanted, s->kinds->v, s->kinds->n,
+					  places_order);
 	const uint64_t middle = offset + len / 2;
 	const uint32_t after = rsh_first(i, p ? p->n : 0,
 					 p->v[i].offset <= middle);
@@ -123,7 +113,7 @@ int rsh_source_kinds_tell(struct rsh_source *s)
 		rsh_source_kinds_free(k);
 		return rc;
 	}
-	qsort(k->v, k->n, sizeof(*k->v), places_order);
+	rsh_sort(k->v, k->n, places_order);
 	s->kinds = k;
 	rsh_store_tell_kinds(s->store, kind_find, s);
 	return 0;
@@ -201,11 +191,11 @@ static uint32_t *join_find_parts(const struct rsh_source *s, uint32_t n)
 	for (uint32_t i = 0; i < n; i++)
 		names[i] = (struct part_name){ rsh_store_name(s->store, i),
 					       i + 1 };
-	qsort(names, n, sizeof(*names), part_by_text);
+	rsh_sort(names, n, part_by_text);
 	for (uint32_t f = 0; f < map->n_files; f++) {
 		const struct part_name key = { map->files[f], 0 };
-		const struct part_name *found = bsearch(
-			&key, names, n, sizeof(*names), part_by_text);
+		const struct part_name *found = rsh_find(&key, names, n,
+							 part_by_text);
 
 		part[f] = found ? found->place : 0;
 	}

@@ -201,11 +201,8 @@ struct stored {
 	struct timespec mtime;
 };
 
-static int index_dir_by_age(const void *a, const void *b)
-{
-	return rsh_clock_compare(&((const struct stored *)a)->mtime,
-				 &((const struct stored *)b)->mtime);
-}
+RSH_ORDER(index_dir_by_age, struct stored,
+	  rsh_clock_compare(&x->mtime, &y->mtime))
 
 /* Removes temporary files of writers that were killed, and the files with the
  * oldest last use until all together are small enough, but not this one. */
@@ -418,8 +415,8 @@ void rsh_index_cache_forget(struct rsh_index_cache *c)
 bool rsh_index_cache_find(const struct rsh_index_cache *c,
 			  const struct rsh_index_key *key, uint32_t *which)
 {
-	const struct rsh_index_file *f = c->n_files == 0 ? NULL :
-		bsearch(key, c->files, c->n_files, sizeof(*f), index_by_key);
+	const struct rsh_index_file *f = rsh_find(key, c->files, c->n_files,
+						  index_by_key);
 
 	if (f)
 		*which = (uint32_t)f->blob;
@@ -458,7 +455,7 @@ static int index_cache_draft(struct rsh_index_cache *c,
 	/* The entries share indexes, which are listed by address. */
 	for (uint32_t i = 0; i < n; i++)
 		all[i] = entries[i].index;
-	qsort(all, n, sizeof(*all), index_by_address);
+	rsh_sort(all, n, index_by_address);
 	for (uint32_t i = 0; i < n; i++)
 		if (i == 0 || all[i] != all[i - 1])
 			all[head.n_blobs++] = all[i];
@@ -483,8 +480,8 @@ static int index_cache_draft(struct rsh_index_cache *c,
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_ckpt_index **found =
-			bsearch(&entries[i].index, all, head.n_blobs,
-				sizeof(*all), index_by_address);
+			rsh_find(&entries[i].index, all, head.n_blobs,
+				 index_by_address);
 		const struct rsh_index_file f = {
 			entries[i].key, (uint64_t)(found - all),
 		};

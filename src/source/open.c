@@ -548,10 +548,9 @@ static void open_log_empty_dirs(const struct rsh_source *s)
 		return;
 	for (size_t i = 0; i < l->n; i++)
 		ranks[i] = l->files[i].rank;
-	qsort(ranks, l->n, sizeof(*ranks), rsh_by_u32);
+	rsh_sort(ranks, l->n, rsh_by_u32);
 	for (size_t d = 0; d < l->n_dirs; d++)
-		if (!bsearch(&l->dirs[d].rank, ranks, l->n, sizeof(*ranks),
-			     rsh_by_u32))
+		if (!rsh_find(&l->dirs[d].rank, ranks, l->n, rsh_by_u32))
 			rsh_log_info("%s/%s contains no checkpoint", s->path,
 				     l->dirs[d].name);
 }

@@ -42,15 +42,23 @@ static bool walk_counts(const struct walk *w, uint32_t rank)
 	return rank >= w->first && rank - w->first < w->n;
 }
 
-/* If the rank does not count, the file is recorded as well, because the
- * strategy may have fewer ranks than the tree.  Returns 0 or -ENOMEM. */
-static int walk_add(struct walk *w, const struct rsh_checkpoint *c)
+/* Adds a file with the step in its name.  If the rank does not count, the file
+ * is recorded as well, because the strategy may have fewer ranks than the tree.
+ * Returns 0 or -ENOMEM. */
+static int walk_add(struct walk *w, const struct rsh_checkpoint *found)
 {
-	struct rsh_listing *l = &w->source->listing;
+	const bool counts = walk_counts(w, found->rank);
+	struct rsh_checkpoint c = *found;
+	const char *base = c.name ? rsh_path_name(c.name) : "";
+	const enum rsh_file_type type = rsh_file_type_of(base);
+	size_t n = strlen(base);
 
-	if (walk_counts(w, c->rank))
-		return rsh_listing_add(l, c);
-	return w->first == 0 ? rsh_listing_add_beyond(l, c) : 0;
+	if (!counts && w->first > 0)
+		return 0;
+	if (type != RSH_FILE_OTHER)
+		n -= strlen(rsh_file_type_suffix(type));
+	rsh_modelcheckpoint_read(base, n, c.rank, &c.step);
+	return rsh_listing_add(&w->source->listing, &c, !counts);
 }
 
 static char *walk_join(const char *dir, const char *name, size_t n)
@@ -588,9 +596,7 @@ static int listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 				   "%s", s->path, w.file);
 	if (rc)
 		return rc;
-	if (s->listing.n_dirs > 0)
-		qsort(s->listing.dirs, s->listing.n_dirs,
-		      sizeof(*s->listing.dirs), dir_by_rank);
+	rsh_sort(s->listing.dirs, s->listing.n_dirs, dir_by_rank);
 	return check_dirs(s, err);
 }
 

@@ -113,11 +113,11 @@ static int find_add(struct finder *f, uint32_t unit, const char *dir,
 		    const char *file, const struct rsh_step_name *name,
 		    const struct rsh_stat *st)
 {
-	cleanup_free char *path = rsh_text_format("%s%s%s", dir,
-						  *dir ? "/" : "", file);
+	cleanup_free char *path = NULL;
 
 	if (!rsh_name_is_selected(name->label, f->options))
 		return 0;
+	path = rsh_text_format("%s%s%s", dir, *dir ? "/" : "", file);
 	return rsh_source_list(f->source, &(struct rsh_checkpoint){
 		.rank = unit, .step = name->step, .name = path,
 		.label = name->label, .series = name->series,

@@ -73,35 +73,21 @@ static struct rsh_saved_step *saved_steps_add(struct rsh_saved_steps *l,
 	return &l->v[l->n++];
 }
 
-static int step_order(const void *a, const void *b)
-{
-	const struct rsh_saved_step *x = a, *y = b;
-	const int d = (x->step.n > 0) - (y->step.n > 0);
-
-	/* A name without a number comes first: it is never the newest. */
-	if (d)
-		return d;
-	if (x->step.n > 0 && rsh_step_cmp(&x->step, &y->step))
-		return -rsh_step_cmp(&x->step, &y->step);
-	return strcmp(x->name, y->name);
-}
+/* A name without a number comes first: it is never the newest. */
+RSH_ORDER(step_order, struct rsh_saved_step,
+	  (x->step.n > 0) - (y->step.n > 0) ?:
+	  -rsh_step_cmp(&x->step, &y->step) ?: strcmp(x->name, y->name))
 
 const struct rsh_saved_step *
 rsh_saved_steps_find(const struct rsh_saved_steps *l,
 		     const struct rsh_saved_step *like)
 {
-	return l->n ? bsearch(like, l->v, l->n, sizeof(*l->v), step_order) :
-		      NULL;
+	return rsh_find(like, l->v, l->n, step_order);
 }
 
 static int saved_steps_add_foreign(struct rsh_saved_steps *l, uint64_t hash)
 {
-	int rc = rsh_grow(&l->foreign, &l->cap_foreign, l->n_foreign + 1,
-			  sizeof(*l->foreign));
-
-	if (rc == 0)
-		l->foreign[l->n_foreign++] = hash;
-	return rc;
+	return rsh_push(l->foreign, l->n_foreign, l->cap_foreign, hash);
 }
 
 /* ---- the state of files ---- */
@@ -188,10 +174,7 @@ static int files_state_of(const struct rsh_store *store, const char *name,
 	       files_state_add_dir(store, name, DEPTH_MAX - 1, state) : 0;
 }
 
-static int foreign_order(const void *a, const void *b)
-{
-	return rsh_compare_u64(*(const uint64_t *)a, *(const uint64_t *)b);
-}
+RSH_ORDER(foreign_order, uint64_t, rsh_compare_u64(*x, *y))
 
 /* What one look uses. */
 struct rsh_save_look {
@@ -411,9 +394,8 @@ static int check_step_file(const struct rsh_save_look *l, const char *name,
 			   const char *path, uint64_t hash, bool *is)
 {
 	const struct rsh_source_options *files = l->o->files;
-	bool known = l->before->n_foreign > 0 &&
-		bsearch(&hash, l->before->foreign, l->before->n_foreign,
-			sizeof(hash), foreign_order);
+	bool known = rsh_find(&hash, l->before->foreign, l->before->n_foreign,
+			      foreign_order);
 	cleanup_handle struct rsh_handle *h = NULL;
 	struct rsh_error unused = RSH_ERROR_INIT;
 	char byte;
@@ -470,9 +452,7 @@ static int take_entry(struct rsh_save_look *l, const char *name,
 		return 0;
 	path = rsh_text_format("%s/%s%s%s", rsh_source_path(l->root), name,
 			       below ? "/" : "", below ? below : "");
-	if (!path)
-		return -ENOMEM;
-	if (!copy)
+	if (!path || !copy)
 		return -ENOMEM;
 	like = (struct rsh_saved_step){
 		.name = copy, .path = path, .step = says.step,
@@ -702,9 +682,7 @@ static int look_anew(struct rsh_save_look *l, struct rsh_error *err)
 					     err);
 	}
 	rsh_sort(l->out->v, l->out->n, step_order);
-	if (l->out->n_foreign > 0)
-		qsort(l->out->foreign, l->out->n_foreign,
-		      sizeof(*l->out->foreign), foreign_order);
+	rsh_sort(l->out->foreign, l->out->n_foreign, foreign_order);
 	/* A step that changed during the check must be checked again. */
 	for (size_t i = 0; i < l->out->n; i++)
 		if (l->out->v[i].state.hash == 0)

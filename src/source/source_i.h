@@ -59,11 +59,10 @@ struct rsh_listing {
 };
 
 void rsh_listing_clear(struct rsh_listing *l);
-/* Adds one file as rsh_source_list() does, and the step in its name.  Returns 0
- * or -ENOMEM. */
-int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
-int rsh_listing_add_beyond(struct rsh_listing *l,
-			   const struct rsh_checkpoint *c);
+/* Adds one file as rsh_source_list() does, perhaps to those of other ranks.
+ * Returns 0 or -ENOMEM. */
+int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c,
+		    bool beyond);
 /* Adds the directory of a rank.  Returns 0 or -ENOMEM. */
 int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank);
 

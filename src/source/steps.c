@@ -207,19 +207,11 @@ static int order_by_rank_and_numbers(const void *a, const void *b)
 	       order_by_rank(x, y);
 }
 
-static int order_by_step_and_rank(const void *a, const void *b)
-{
-	const struct rsh_checkpoint *x = a, *y = b;
-	int d = order_stepped(x, y);
-
-	d = d ? d : rsh_step_cmp(&x->step, &y->step);
-	return d ? d : order_by_rank(x, y);
-}
-
-static int order_by_candidate(const void *a, const void *b)
-{
-	return order_candidates(a, b) ?: order_by_rank(a, b);
-}
+RSH_ORDER(order_by_step_and_rank, struct rsh_checkpoint,
+	  order_stepped(x, y) ?: rsh_step_cmp(&x->step, &y->step) ?:
+	  order_by_rank(x, y))
+RSH_ORDER(order_by_candidate, struct rsh_checkpoint,
+	  order_candidates(x, y) ?: order_by_rank(x, y))
 
 /* Makes the candidates of a listing that is sorted by candidate, except the
  * files at its end that belong to all candidates.  Returns 0 or -ENOMEM. */
@@ -233,12 +225,9 @@ static int candidates_cut(struct rsh_source *s)
 		while (end < n && order_candidates(&l->files[i],
 						   &l->files[end]) == 0)
 			end++;
-		if (rsh_grow(&s->candidates, &s->cap_candidates,
-			     (size_t)s->n_candidates + 1,
-			     sizeof(*s->candidates)))
+		if (rsh_push(s->candidates, s->n_candidates, s->cap_candidates,
+			     (struct rsh_candidate){ i, end }))
 			return -ENOMEM;
-		s->candidates[s->n_candidates++] =
-			(struct rsh_candidate){ i, end };
 	}
 	return 0;
 }

@@ -304,7 +304,7 @@ static int strategy_list(const char *path, bool as_listed,
 	rc = strategy_read_names(dir, path, l, err);
 	closedir(dir);
 	if (rc == 0 && !as_listed)
-		qsort(l->v, l->n, sizeof(*l->v), rsh_by_text);
+		rsh_sort(l->v, l->n, rsh_by_text);
 	return rc;
 }
 

@@ -52,14 +52,9 @@ static void source_forget_choice(struct rsh_source *s)
 }
 
 /* Files of one rank are sorted by name. */
-static int checkpoint_by_rank(const void *a, const void *b)
-{
-	const struct rsh_checkpoint *x = *(struct rsh_checkpoint *const *)a,
-				    *y = *(struct rsh_checkpoint *const *)b;
-	const int order = rsh_by_u32(&x->rank, &y->rank);
-
-	return order ? order : strcmp(x->name, y->name);
-}
+RSH_ORDER(checkpoint_by_rank, struct rsh_checkpoint *const,
+	  rsh_compare_u64(x[0]->rank, y[0]->rank) ?:
+	  strcmp(x[0]->name, y[0]->name))
 
 /* Collects the candidate's files and those that belong to every candidate,
  * ascending by rank. */
@@ -82,8 +77,8 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 	for (size_t k = l->n - s->n_always; k < l->n; k++)
 		all[n++] = &l->files[k];
 	/* The parts of a model keep the order of its map. */
-	if (n > 0 && (owner == RSH_OWNER_RANK || owner == RSH_OWNER_RANKS))
-		qsort(all, n, sizeof(*all), checkpoint_by_rank);
+	if (owner == RSH_OWNER_RANK || owner == RSH_OWNER_RANKS)
+		rsh_sort(all, n, checkpoint_by_rank);
 	for (size_t k = 0; k < n; k++) {
 		const struct rsh_store_entry e = {
 			.name = all[k]->name,

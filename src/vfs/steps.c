@@ -12,6 +12,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 
 /* The default intervals between looks. */
@@ -112,9 +113,8 @@ static int enter_node(struct rsh_steps *s, uint64_t node, bool inside,
 		      struct rsh_vfs_at *at, bool *planned)
 {
 	const uint64_t number = node >> RSH_STEP_BITS;
-	struct rsh_shown_step *t, **found = s->steps.n == 0 ? NULL :
-		bsearch(&number, s->steps.v, s->steps.n, sizeof(*s->steps.v),
-			by_number);
+	struct rsh_shown_step *t, **found = rsh_find(
+		&number, s->steps.v, s->steps.n, by_number);
 	int rc;
 
 	if (number > 0 && !found)
