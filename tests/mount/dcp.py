@@ -347,9 +347,10 @@ def run_holes(tap, directory):
             [("w", (0, 0), 0, file, 0, size)], {"w": ("w",)}))
         refused(run("plan", root), INPUT, "tensor w lacks its box [2,6] at [2,0]",
                 "which is in no file")
-        said = run("verify", root)
-        check(said.status == NO and f"{root}: tensor w: a chunk is in no file" in said.out,
-              repr(said))
+        for command in "ls", "verify":
+            said = run(command, root)
+            check(said.status == NO and f"{root}: tensor w: a chunk is in no file" in
+                  said.out + said.err, repr(said))
 
 
 def shard(root, rank, values, offsets):

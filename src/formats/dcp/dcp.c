@@ -132,8 +132,7 @@ static int list_record(const struct rsh_list_job *job, struct rsh_arena *arena,
 	if (!held || rsh_dcp_chunk_is_empty(t, c))
 		return held ? 0 : -ENOMEM;
 	if (c->file == RSH_DCP_NO_FILE)
-		rc = rsh_error_set(&why, EBADMSG, "tensor %s: a chunk is in "
-				   "no file", t->name);
+		rc = rsh_error_set(&why, EBADMSG, RSH_DCP_IN_NO_FILE, t->name);
 	else if (c->file < job->view->n_ranks && job->view->index[c->file])
 		rc = rsh_dcp_find_held(d, t, c, job->view, held, &why);
 	else

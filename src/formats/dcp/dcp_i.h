@@ -76,9 +76,11 @@ int rsh_dcp_check(const struct rsh_byte_source *files,
 /* ---- whether it is complete (reader.c) ---- */
 
 #define RSH_DCP_MISSING UINT64_MAX
+#define RSH_DCP_IN_NO_FILE "tensor %s: a chunk is in no file"
 
 /* Finds the first tensor whose boxes do not cover it, or else the first file
- * that is missing (its size is RSH_DCP_MISSING) or too short. */
+ * that is missing (its size is RSH_DCP_MISSING), or else the first tensor that
+ * has a chunk in no file, or in one that is too short. */
 int rsh_dcp_judge(const struct rsh_dcp *d, const uint64_t *sizes,
 		  struct rsh_error *wrong);
 

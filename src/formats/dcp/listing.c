@@ -384,26 +384,17 @@ static int step_add(const void *step, const char *name,
 		b, &s->files[rsh_step_place(s->names, s->n, name)], err);
 }
 
-/* Checks a chunk with elements, or all chunks without one. */
+/* Compares the bytes of a chunk with their checksum. */
 static int step_check_chunk(const struct rsh_byte_source *file,
-			    const struct rsh_dcp_tensor *t,
-			    const struct rsh_dcp_chunk *c, bool full,
+			    const struct rsh_dcp_chunk *c,
 			    struct rsh_error *err)
 {
 	struct rsh_dcp_item item;
-	int rc;
+	int rc = rsh_dcp_item_read(file, c->offset, c->length, &item, err);
 
-	if (c->file == RSH_DCP_NO_FILE)
-		return rsh_error_set(err, EBADMSG, "tensor %s: a chunk is in "
-				     "no file", t->name);
-	if (!full || c->length == RSH_DCP_BY_NAME)
-		return 0;
-	rc = rsh_dcp_item_read(file, c->offset, c->length, &item, err);
-	if (rc)
-		return rc;
-	if (!item.has_crc)
+	if (rc == 0 && !item.has_crc)
 		rsh_step_say_unsummed(file->path);
-	return rsh_dcp_item_check(file, &item, err);
+	return rc ?: rsh_dcp_item_check(file, &item, err);
 }
 
 static int step_check(const struct dcp_step *s, const struct rsh_dcp *d,
@@ -436,16 +427,15 @@ static int step_check(const struct dcp_step *s, const struct rsh_dcp *d,
 		if (holds[i])
 			rc = rsh_step_check_file(RSH_FILE_SAFETENSORS,
 						 &s->files[at[i]], full, err);
-	for (uint32_t i = 0; i < d->n_tensors; i++) {
+	for (uint32_t i = 0; i < d->n_tensors && full; i++) {
 		const struct rsh_dcp_tensor *t = &d->tensors[i];
 
 		for (uint32_t k = 0; k < t->n_chunks && rc == 0; k++)
-			if (!rsh_dcp_chunk_is_empty(t, &t->chunks[k]))
+			if (!rsh_dcp_chunk_is_empty(t, &t->chunks[k]) &&
+			    t->chunks[k].length != RSH_DCP_BY_NAME)
 				rc = step_check_chunk(
-					&s->files[t->chunks[k].file ==
-						  RSH_DCP_NO_FILE ? 0 :
-						  at[t->chunks[k].file]],
-					t, &t->chunks[k], full, err);
+					&s->files[at[t->chunks[k].file]],
+					&t->chunks[k], err);
 	}
 	return rc;
 }

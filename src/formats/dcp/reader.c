@@ -617,9 +617,13 @@ int rsh_dcp_judge(const struct rsh_dcp *d, const uint64_t *sizes,
 		for (uint32_t k = 0; k < t->n_chunks && rc == 0; k++) {
 			const uint32_t file = t->chunks[k].file;
 
-			if (file != RSH_DCP_NO_FILE &&
-			    !rsh_dcp_chunk_is_empty(t, &t->chunks[k]) &&
-			    !rsh_dcp_chunk_fits(&t->chunks[k], sizes[file]))
+			if (rsh_dcp_chunk_is_empty(t, &t->chunks[k]))
+				continue;
+			if (file == RSH_DCP_NO_FILE)
+				rc = rsh_error_set(wrong, EBADMSG,
+						   RSH_DCP_IN_NO_FILE, t->name);
+			else if (!rsh_dcp_chunk_fits(&t->chunks[k],
+						     sizes[file]))
 				rc = rsh_error_set(wrong, EBADMSG, "%s is too "
 						   "short for tensor %s",
 						   d->files[file], t->name);
