@@ -515,10 +515,8 @@ static int judge_by_list(struct job *j)
 		path[i] = j->files[i].info.path;
 	}
 	rc = rsh_source_each(&job, &all, &why);
-	if (rc == 0 && all.wrong.code)
-		rc = judge_problem(j, all.wrong.text);
 	/* What cannot be listed is a problem of the checkpoint. */
-	else if (rc && rc != -ENOMEM && why.code)
+	if (rc && rc != -ENOMEM && why.code)
 		rc = judge_problem(j, why.text);
 	rsh_arena_clear(&arena);
 	return rc;

@@ -262,19 +262,17 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 	int rc = rsh_store_look(rsh_source_store(s), marker, &st);
 
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: it has no %s yet, which is "
-				     "written last", rsh_source_path(s),
-				     marker);
+		return rsh_error_set(err, -rc, "it has no %s yet, which is "
+				     "written last", marker);
 	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
 		rsh_source_file_info(s, i, &f);
 		if (f.mtime.tv_sec < st.attr.mtime.tv_sec ||
 		    (f.mtime.tv_sec == st.attr.mtime.tv_sec &&
 		     f.mtime.tv_nsec <= st.attr.mtime.tv_nsec))
 			continue;
-		return rsh_error_set(err, EBADMSG, "%s: %s is younger than %s: "
-				     "it is being saved again, or was copied "
-				     "without its times", rsh_source_path(s),
-				     f.name, marker);
+		return rsh_error_set(err, EBADMSG, "%s is younger than %s: it "
+				     "is being saved again, or was copied "
+				     "without its times", f.name, marker);
 	}
 	/* Other markers are written under another name first, or are read
 	 * anyway. */
@@ -283,12 +281,13 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 	rc = rsh_format_file_open(s, marker, &json, err) ?:
 	     rsh_json_is_ended(&json.bytes, &ended, err);
 	return rc || ended ? rc :
-	       rsh_error_set(err, EBADMSG, "%s: its %s, which is written last, "
+	       rsh_error_set(err, EBADMSG, "its %s, which is written last, "
 			     "does not end: the save has not ended, or it was "
-			     "cut off", rsh_source_path(s), marker);
+			     "cut off", marker);
 }
 
-int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)
+int rsh_format_judge_model(const struct rsh_source *s, bool ended,
+			   struct rsh_error *err)
 {
 	static const char trainer[] = "trainer_state.json",
 			  prefix[] = "checkpoint-";
@@ -301,6 +300,8 @@ int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err)
 	const size_t n = strlen(prefix);
 	struct rsh_stat st;
 
+	if (!ended)
+		return 0;
 	if ((strncmp(base, prefix, n) == 0 && base[n] &&
 	     !base[n + rsh_count_digits(base + n, strlen(base + n))]) ||
 	    rsh_store_look(store, trainer, &st) == 0)

@@ -446,16 +446,18 @@ int rsh_joined_check(const struct rsh_joined *j,
 	return 0;
 }
 
-int rsh_joined_whole(const struct rsh_source *s, struct rsh_error *err)
+int rsh_joined_judge_step(const struct rsh_source *s, bool ended,
+			  struct rsh_error *err)
 {
 	struct rsh_joined *j = rsh_source_state(s);
 	struct rsh_error wrong = RSH_ERROR_INIT;
 	int rc = rsh_joined_describe(j, err);
 
+	(void)ended;
 	if (rc == 0 && rsh_joined_judge(j, false, &wrong))
 		rc = rsh_error_nomem(err);
 	return rc || !wrong.code ? rc :
-	       rsh_error_set(err, wrong.code, "%s: %s", j->path, wrong.text);
+	       rsh_error_set(err, wrong.code, "%s", wrong.text);
 }
 
 /* Lists what is wrong with tensors that the description does not have, and a
@@ -494,9 +496,7 @@ int rsh_joined_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		return rc;
 	out->about = j->format->about(j, job->arena);
 	if (!out->about ||
-	    (of_records ? list_wrong(j, job) :
-	     rsh_joined_judge(j, false, &out->wrong) ?:
-	     rsh_joined_tell_states(j)))
+	    (of_records ? list_wrong(j, job) : rsh_joined_tell_states(j)))
 		return rsh_error_nomem(err);
 	return 0;
 }

@@ -562,6 +562,16 @@ static int whole_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
+int rsh_source_judge(const struct rsh_source *s, bool ended,
+		     struct rsh_error *err)
+{
+	int rc = s->format->judge ? s->format->judge(s, ended, err) : 0;
+
+	if (rc && rc != -ENOMEM)
+		rsh_error_place(err, s->path);
+	return rc;
+}
+
 int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 			   struct rsh_names *names, struct rsh_error *err)
 {
@@ -576,8 +586,7 @@ int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 	if (s->facts->n_absent)
 		return rsh_error_set(err, ENOENT, "%s: %s is missing", s->path,
 				     s->facts->absent[0].name);
-	if (s->format->whole)
-		return s->format->whole(s, err);
-	return s->format->owner == RSH_OWNER_RANK ?
-	       whole_check_ranks(s, err) : 0;
+	return s->format->owner == RSH_OWNER_RANK ? whole_check_ranks(s, err) :
+						    rsh_source_judge(s, true,
+								     err);
 }

@@ -689,7 +689,7 @@ static int step_find(struct rsh_source *s, uint32_t *found,
 		 * damaged. */
 		rc = !names ? -ENOMEM : rsh_source_choose(s, i, &why) ?:
 		     rsh_source_index(s, names, &why) ?:
-		     s->format->whole ? s->format->whole(s, &why) : 0;
+		     rsh_source_judge(s, true, &why);
 		rsh_names_free(names);
 		if (rc && s->unread.code)
 			rc = rsh_error_set(&why, s->unread.code, "%s",

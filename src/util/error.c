@@ -59,6 +59,12 @@ void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	rsh_error_set(err, err->code, "%s: %s", text, err->text);
 }
 
+void rsh_error_place(struct rsh_error *err, const char *path)
+{
+	if (strncmp(err->text, path, strlen(path)) != 0)
+		rsh_error_prefix(err, "%s", path);
+}
+
 static _Thread_local struct rsh_error kept;
 
 void rsh_error_keep(const struct rsh_error *why)

@@ -344,13 +344,12 @@ static int log_notes(const struct planning *p)
 static int explain_plan(const struct planning *p, int rc)
 {
 	const struct rsh_error *unread = rsh_source_unread(p->v->source);
-	const char *source = p->cfg->source, *first;
+	const char *first;
 	struct rsh_error plan;
 	char more[64] = "";
 	const uint32_t n = rsh_source_n_bad(p->v->source, &first);
 
-	if (strncmp(p->err->text, source, strlen(source)) != 0)
-		rsh_error_prefix(p->err, "%s", source);
+	rsh_error_place(p->err, p->cfg->source);
 	plan = *p->err;
 	if (n > 1)
 		snprintf(more, sizeof(more), " (and %u other files cannot be "

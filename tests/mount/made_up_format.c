@@ -164,13 +164,13 @@ static int toy_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		c[i] = (struct rsh_listed_chunk){ from, toy->t[i].dims,
 			toy->t[i].file, true, toy->t[i].offset,
 			toy->t[i].bytes, 0, 0, NULL, NULL };
-		if (job->part == RSH_LIST_RECORDS && !out->wrong.code && i > 0 &&
-		    strcmp(toy->t[i - 1].name, toy->t[i].name) > 0)
-			rsh_error_set(&out->wrong, EBADMSG, "%s is out of "
-				      "order", toy->t[i].name);
 		t[i] = (struct rsh_listed_tensor){ .name = toy->t[i].name,
 			.dtype = toy_type(&toy->t[i]), .n_dims = 2,
 			.dims = toy->t[i].dims, .n_chunks = 1, .chunks = &c[i] };
+		if (job->part == RSH_LIST_RECORDS && i > 0 &&
+		    strcmp(toy->t[i - 1].name, toy->t[i].name) > 0)
+			t[i].wrong = rsh_arena_format(job->arena, "%s is out of "
+						      "order", toy->t[i].name);
 	}
 	out->tensors = t;
 	out->files = toy->files;

@@ -96,10 +96,11 @@ int rsh_format_check_duplicate(const struct rsh_source *s, const char *single,
  * -errno with a sentence. */
 int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 			    struct rsh_error *err);
-/* Is the `whole` of models as transformers saves them: the marker is
+/* Is the `judge` of models as transformers saves them: the marker is
  * trainer_state.json or, if there is none, and SOURCE is not the directory of a
  * step of the Trainer, the map of the parts. */
-int rsh_format_model_whole(const struct rsh_source *s, struct rsh_error *err);
+int rsh_format_judge_model(const struct rsh_source *s, bool ended,
+			   struct rsh_error *err);
 
 /* ---- steps, for --resume ---- */
 

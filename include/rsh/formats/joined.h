@@ -178,8 +178,9 @@ int rsh_joined_tell_states(const struct rsh_joined *j);
 int rsh_joined_check(const struct rsh_joined *j,
 		     const struct rsh_plan_options *opts,
 		     struct rsh_error *err);
-/* Are the `whole` and the `list` of such a format. */
-int rsh_joined_whole(const struct rsh_source *s, struct rsh_error *err);
+/* Are the `judge` and the `list` of such a format. */
+int rsh_joined_judge_step(const struct rsh_source *s, bool ended,
+			  struct rsh_error *err);
 int rsh_joined_list(const struct rsh_list_job *job, struct rsh_listed *out,
 		    struct rsh_error *err);
 

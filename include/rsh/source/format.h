@@ -160,8 +160,6 @@ struct rsh_listed {
 	const char *const *files;
 	uint32_t n_files;
 	const char *about; /* what it is, for people; NULL: nothing to say */
-	struct rsh_error wrong; /* why it is not complete; code 0: it is
-				 * complete */
 	struct rsh_strategy *strategy; /* rsh_source_strategy() */
 	struct rsh_training_state state; /* rsh_source_training_state() */
 };
@@ -171,9 +169,7 @@ struct rsh_list_job {
 	const struct rsh_source *source;
 	enum rsh_listed_part {
 		RSH_LIST_TENSORS, /* tensors without chunks, values and files */
-		/* With chunks, and `wrong` by the sizes of the files.  No file
-		 * need be indexed. */
-		RSH_LIST_CHUNKS,
+		RSH_LIST_CHUNKS, /* with chunks; no file need be indexed */
 		/* With the records of the chunks in `view`, whose files were
 		 * scanned with RSH_SCAN_VERIFY, and with all that is wrong. */
 		RSH_LIST_RECORDS,
@@ -334,12 +330,16 @@ struct rsh_format {
 	 * the same suffix. */
 	int (*scan)(const struct rsh_scan_job *job, struct rsh_ckpt_index **out,
 		    struct rsh_error *err);
-	/* Checks whether the chosen step, whose files are all there and
-	 * complete by their headers, was saved completely, by the order in
-	 * which its framework writes files.  Returns 0, or -errno with a
-	 * sentence that says what is missing.  NULL: files of ranks need one of
-	 * each rank; all others are complete. */
-	int (*whole)(const struct rsh_source *s, struct rsh_error *err);
+	/* Judges the chosen step, which is indexed or listed with its chunks:
+	 * finds the first thing that is missing or does not fit, by names,
+	 * headers and sizes.  With `ended`, its files are all complete by
+	 * themselves, and it finds also whether the save has ended, by the
+	 * order in which the framework writes files.  Returns 0, or -errno with
+	 * a sentence, which need not name SOURCE.  NULL: files of ranks need
+	 * one of each rank; all others are complete.  rsh_source_judge() calls
+	 * it for all who show a step or say what it is. */
+	int (*judge)(const struct rsh_source *s, bool ended,
+		     struct rsh_error *err);
 
 	/* ---- its tensors ---- */
 	/* Makes a catalogue of what the files hold, and offers of all tensors
@@ -386,6 +386,9 @@ static inline bool rsh_format_lists(const struct rsh_format *f)
 {
 	return f->list && f->layout == RSH_LAYOUT_WHOLE;
 }
+/* Calls the judge of the format, if it has one.  The sentence names SOURCE. */
+int rsh_source_judge(const struct rsh_source *s, bool ended,
+		     struct rsh_error *err);
 /* Lists tensors, and calls job->take for each.  Returns 0 or -errno. */
 int rsh_source_each(const struct rsh_list_job *job, struct rsh_listed *out,
 		    struct rsh_error *err);

@@ -8,7 +8,7 @@
  * as SOURCE; a directory below a step may have its weights (`below`,
  * source/format.h).
  *
- * The format decides whether a step is complete (`whole`, source/format.h), by
+ * The format decides whether a step is complete (`judge`, source/format.h), by
  * the order in which its framework writes files.  A step is checked once, and
  * again when the name, the size or a time of one of its files has changed.
  * It is not complete if its files change during the check, or if a file was

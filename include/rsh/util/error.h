@@ -36,6 +36,10 @@ int rsh_error_vset(struct rsh_error *err, int code, const char *fmt, va_list ap)
 void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Prepends "<path>: " unless the sentence is about the path, or about something
+ * below it, already. */
+void rsh_error_place(struct rsh_error *err, const char *path);
+
 /* Sets "<path>: <text of the errno>" and returns -code; `err` may be NULL.  If
  * the calling thread has kept a sentence with that code about that path, sets
  * this sentence instead. */

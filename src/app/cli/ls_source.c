@@ -295,7 +295,7 @@ static int take_about(struct tree *t, const struct rsh_source_view *view)
 		.source = t->source, .part = RSH_LIST_CHUNKS, .arena = &arena,
 		.view = view,
 	};
-	struct rsh_listed l = { .wrong = RSH_ERROR_INIT };
+	struct rsh_listed l = { .n_tensors = 0 };
 	int rc = 0;
 
 	if (!rsh_format_lists(rsh_source_format(t->source)) ||
@@ -396,9 +396,8 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		rc = rsh_source_strategy(t->source, true, t->names, &t->src,
 					 &s.why);
 	}
-	if (rc == 0 && format->layout == RSH_LAYOUT_WHOLE && format->choose &&
-	    format->whole)
-		rc = format->whole(t->source, &s.why);
+	if (rc == 0 && format->layout == RSH_LAYOUT_WHOLE && format->choose)
+		rc = rsh_source_judge(t->source, true, &s.why);
 	if (rc == 0 && rsh_source_facts(t->source)->about)
 		snprintf(s.about, sizeof(s.about), "%s",
 			 rsh_source_facts(t->source)->about);

@@ -297,7 +297,8 @@ static void put_chunks(struct rsh_printer *out, const void *ctx)
 }
 
 static void print_whole(struct rsh_printer *out, const struct rsh_options *o,
-			const struct rsh_source *s, const struct rsh_listed *l)
+			const struct rsh_source *s, const struct rsh_listed *l,
+			const struct rsh_error *wrong)
 {
 	static const struct rsh_column columns[] = {
 		{ "name", "TENSOR", .shorten = true },
@@ -315,8 +316,7 @@ static void print_whole(struct rsh_printer *out, const struct rsh_options *o,
 	if (l->about)
 		rsh_json(out, "about:%", l->about);
 	rsh_json(out, "whole:% reason:% files:[",
-		 rsh_v_bool(!l->wrong.code),
-		 RSH_V_IF(l->wrong.code, l->wrong.text));
+		 rsh_v_bool(!wrong->code), RSH_V_IF(wrong->code, wrong->text));
 	for (uint32_t i = 0; out->json && i < l->n_files; i++) {
 		struct rsh_stat st;
 		const bool has = rsh_store_look(rsh_source_store(s),
@@ -438,9 +438,13 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 	const struct rsh_list_job job = {
 		.source = source, .part = RSH_LIST_CHUNKS, .arena = &arena,
 	};
-	struct rsh_listed l = { .wrong = RSH_ERROR_INIT };
-	int rc = rsh_source_format(source)->list(&job, &l, &run->err);
+	struct rsh_listed l = { .n_tensors = 0 };
+	struct rsh_error wrong = RSH_ERROR_INIT;
+	const struct rsh_format *f = rsh_source_format(source);
+	int rc = f->list(&job, &l, &run->err);
 
+	if (rc == 0 && f->judge && f->judge(source, false, &wrong) == -ENOMEM)
+		rc = rsh_error_nomem(&run->err);
 	/* Only people are told about the config.json. */
 	if (rc == 0 && !out->json &&
 	    (names_take(&names, &l) ||
@@ -453,13 +457,14 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 	free(names.v);
 	free(model.architecture);
 	if (rc == 0) {
-		run->status = l.wrong.code ? RSH_EXIT_NO : RSH_EXIT_GOOD;
-		print_whole(out, o, source, &l);
+		run->status = wrong.code ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+		print_whole(out, o, source, &l, &wrong);
 		model_print_notes(out, &model);
-		rsh_ls_next(out, o, source, l.wrong.code == 0);
+		rsh_ls_next(out, o, source, wrong.code == 0);
 		rsh_json(out, "}");
-		if (l.wrong.code && !out->json)
-			rsh_log_error("%s: %s", o->vfs.source, l.wrong.text);
+		rsh_error_place(&wrong, o->vfs.source);
+		if (wrong.code && !out->json)
+			rsh_log_error("%s", wrong.text);
 	}
 	rsh_arena_clear(&arena);
 	return rc;

@@ -277,28 +277,8 @@ int rsh_dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	return list_tensors(job, out) ? rsh_error_nomem(err) : 0;
 }
 
-static int dcp_list(const struct rsh_list_job *job, struct rsh_listed *out,
-		    struct rsh_error *err)
-{
-	const struct rsh_source *s = job->source;
-	const struct rsh_dcp *d = rsh_source_dcp(s);
-	cleanup_free uint64_t *sizes = NULL;
-	struct rsh_stat st;
-	int rc = rsh_dcp_list(job, out, err);
-
-	if (rc || job->part != RSH_LIST_CHUNKS)
-		return rc;
-	sizes = rsh_alloc_array((size_t)d->n_files + 1, sizeof(*sizes));
-	for (uint32_t i = 0; i < d->n_files && sizes; i++)
-		sizes[i] = rsh_store_look(rsh_source_store(s), d->files[i],
-					  &st) || st.kind != RSH_IS_FILE ?
-			   RSH_DCP_MISSING : st.size;
-	return !sizes || rsh_dcp_judge(d, sizes, &out->wrong) == -ENOMEM ?
-	       rsh_error_nomem(err) : 0;
-}
-
 /* Ranks that write their own metadata do not wait for each other. */
-static int dcp_whole(const struct rsh_source *s, struct rsh_error *err)
+static int dcp_check_ended(const struct rsh_source *s, struct rsh_error *err)
 {
 	/* Megatron-Core writes the second one last. */
 	static const char common[] = "common.pt", last[] = "metadata.json";
@@ -307,14 +287,30 @@ static int dcp_whole(const struct rsh_source *s, struct rsh_error *err)
 	int rc = rsh_store_look(store, RSH_DCP_METADATA, &st);
 
 	if (rc == -ENOENT)
-		return rsh_error_set(err, ENOENT, "%s: nothing says when "
-				     "all ranks have saved, for it has no %s: "
-				     "mount this step alone",
-				     rsh_source_path(s), RSH_DCP_METADATA);
+		return rsh_error_set(err, ENOENT, "nothing says when all ranks "
+				     "have saved, for it has no %s: mount this "
+				     "step alone", RSH_DCP_METADATA);
 	rc = rsh_format_check_marker(s, RSH_DCP_METADATA, err);
 	if (rc || rsh_store_look(store, common, &st))
 		return rc;
 	return rsh_format_check_marker(s, last, err);
+}
+
+static int dcp_judge(const struct rsh_source *s, bool ended,
+		     struct rsh_error *err)
+{
+	const struct rsh_dcp *d = rsh_source_dcp(s);
+	cleanup_free uint64_t *sizes =
+		rsh_alloc_array((size_t)d->n_files + 1, sizeof(*sizes));
+	struct rsh_stat st;
+	int rc = !sizes ? rsh_error_nomem(err) :
+		 ended ? dcp_check_ended(s, err) : 0;
+
+	for (uint32_t i = 0; i < d->n_files && rc == 0; i++)
+		sizes[i] = rsh_store_look(rsh_source_store(s), d->files[i],
+					  &st) || st.kind != RSH_IS_FILE ?
+			   RSH_DCP_MISSING : st.size;
+	return rc ?: rsh_dcp_judge(d, sizes, err);
 }
 
 const struct rsh_format rsh_dcp_format = {
@@ -327,10 +323,10 @@ const struct rsh_format rsh_dcp_format = {
 	.bid = rsh_dcp_bid,
 	.open = rsh_dcp_open,
 	.scan = rsh_dcp_index_scan,
-	.whole = dcp_whole,
+	.judge = dcp_judge,
 	.read = rsh_dcp_read,
 	.values = dcp_values,
-	.list = dcp_list,
+	.list = rsh_dcp_list,
 	.framework = "PyTorch DCP",
 	.step_dirs = true,
 	.tracked = "iter_", /* of Megatron-Core */

@@ -127,21 +127,22 @@ static int ds_values(struct rsh_source *s, const struct rsh_plan_options *opts,
 
 /* Each rank writes its file of the model, then that of the optimizer, under
  * their final names, and rank 0 then writes which step is the latest one. */
-static int ds_whole(const struct rsh_source *s, struct rsh_error *err)
+static int ds_judge(const struct rsh_source *s, bool ended,
+		    struct rsh_error *err)
 {
 	const struct rsh_source_ds *st = rsh_source_state(s);
 	size_t n = strlen(st->all.dir);
 	cleanup_free char *latest = NULL;
-	int rc = rsh_joined_whole(s, err);
+	int rc = rsh_joined_judge_step(s, ended, err);
 
-	if (rc || !st->lacks_optimizer)
+	if (rc || !ended || !st->lacks_optimizer)
 		return rc;
 	/* They may not be written yet, or were removed later. */
 	while (n > 1 && st->all.dir[n - 2] != '/')
 		n--;
 	if (n == 0)
-		return rsh_error_set(err, ENOENT, "%s: files of the optimizer "
-				     "are missing", st->all.path);
+		return rsh_error_set(err, ENOENT, "files of the optimizer are "
+				     "missing");
 	latest = rsh_text_format("%.*s" RSH_DS_LATEST, (int)n - 1, st->all.dir);
 	return latest ? rsh_format_check_marker(s, latest, err) :
 			rsh_error_nomem(err);
@@ -240,7 +241,7 @@ const struct rsh_format rsh_deepspeed_format = {
 	.bid = rsh_ds_bid,
 	.open = rsh_ds_open,
 	.choose = rsh_ds_choose,
-	.whole = ds_whole,
+	.judge = ds_judge,
 	.read = ds_read,
 	.values = ds_values,
 	.framework = "DeepSpeed",

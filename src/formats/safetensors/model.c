@@ -414,7 +414,7 @@ const struct rsh_format rsh_hf_format = {
 	.shown = RSH_SHOWN_HF_BESIDE,
 	.bid = hf_bid,
 	.open = hf_open,
-	.whole = rsh_format_model_whole,
+	.judge = rsh_format_judge_model,
 };
 
 const struct rsh_format rsh_ms_parts_format = {

@@ -638,8 +638,7 @@ static int torch_list(const struct rsh_list_job *job, struct rsh_listed *out,
 	/* The indexes have all that is needed to check the files against each
 	 * other. */
 	if (job->part == RSH_LIST_RECORDS)
-		return torch_check_files(s, &out->wrong) == -ENOMEM ?
-		       rsh_error_nomem(err) : 0;
+		return torch_check_files(s, err);
 	for (uint32_t i = 0; i < t->n; i++) {
 		cleanup_format_file struct rsh_format_file f = { .path = NULL };
 		int rc = 0;
@@ -709,21 +708,25 @@ int rsh_torch_check_files(const struct rsh_byte_source *files,
 
 /* While Megatron-Core and the Trainer write a step, it can have one file of
  * PyTorch that is not the model. */
-static int torch_file_whole(const struct rsh_source *s, struct rsh_error *err)
+static int torch_judge(const struct rsh_source *s, bool ended,
+		       struct rsh_error *err)
 {
 	const struct rsh_source_torch *t = rsh_source_state(s);
+	int rc = 0;
 
-	if (rsh_source_file(s))
-		return 0;
-	if (t->n == 1 && strcmp(t->names[0], "common.pt") == 0)
-		return rsh_format_check_marker(s, "metadata.json", err);
-	return rsh_format_model_whole(s, err);
+	if (!rsh_source_file(s))
+		rc = ended && t->n == 1 &&
+		     strcmp(t->names[0], "common.pt") == 0 ?
+		     rsh_format_check_marker(s, "metadata.json", err) :
+		     rsh_format_judge_model(s, ended, err);
+	return rc ?: torch_check_files(s, err);
 }
 
 #define TORCH                                                   \
 	.layout = RSH_LAYOUT_WHOLE, .owner = RSH_OWNER_MODEL,   \
 	.scan = torch_scan, .read = torch_read,                 \
-	.values = torch_values, .list = torch_list
+	.values = torch_values, .list = torch_list,             \
+	.judge = torch_judge
 
 const struct rsh_format rsh_torch_format = {
 	TORCH,
@@ -732,7 +735,6 @@ const struct rsh_format rsh_torch_format = {
 	.shown = RSH_SHOWN_HF,
 	.bid = torch_file_bid,
 	.open = torch_file_open,
-	.whole = torch_file_whole,
 	.framework = "PyTorch",
 	.part = torch_part,
 	.check = rsh_torch_check_files,
@@ -746,5 +748,4 @@ const struct rsh_format rsh_torch_model_format = {
 	.words = RSH_WORDS_EITHER,
 	.bid = torch_model_bid,
 	.open = torch_model_open,
-	.whole = rsh_format_model_whole,
 };
