@@ -295,8 +295,7 @@ int rsh_format_judge_model(const struct rsh_source *s, bool ended,
 		"model.safetensors.index.json", "pytorch_model.bin.index.json",
 	};
 	const struct rsh_store *store = rsh_source_store(s);
-	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
+	const char *base = rsh_path_name(rsh_source_path(s));
 	const size_t n = strlen(prefix);
 	struct rsh_stat st;
 

@@ -510,8 +510,7 @@ static const struct {
 const char *rsh_other_file(const char *path)
 {
 	static const char name[] = "metadata.json";
-	const char *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
+	const char *base = rsh_path_name(path);
 	cleanup_free char *beside = NULL;
 	char begin[RSH_FILE_BEGIN];
 	ssize_t n;

@@ -408,11 +408,10 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 {
 	cleanup_free char *real = realpath(s->path, NULL);
 	const char *path = real ? real : s->path;
-	const char *slash = strrchr(path, '/');
 	uint64_t epoch, step;
 	bool complete;
 
-	if (!rsh_power_off_read(slash ? slash + 1 : path, &epoch, &step,
+	if (!rsh_power_off_read(rsh_path_name(path), &epoch, &step,
 				&complete) || complete)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: this save is incomplete", path);
@@ -471,12 +470,11 @@ static int list_described(struct walk *w,
 /* Paths are relative to the map itself. */
 static char *mapped_path(const char *map, const char *path)
 {
-	const char *slash = strrchr(map, '/');
 	cleanup_free char *dir = NULL, *real = NULL;
 
 	if (*path == '/')
 		return strdup(path);
-	dir = slash ? strndup(map, (size_t)(slash - map) + 1) : strdup(".");
+	dir = rsh_path_directory(map);
 	if (!dir)
 		return NULL;
 	/* The path is made absolute because the working directory changes. */

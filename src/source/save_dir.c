@@ -98,8 +98,7 @@ static void files_state_add(struct rsh_files_state *state, const char *path,
 			 const struct rsh_stat *st)
 {
 	const bool dir = st->kind == RSH_IS_DIR;
-	const char *slash = strrchr(path, '/');
-	const char *base = slash ? slash + 1 : path;
+	const char *base = rsh_path_name(path);
 	const uint64_t parts[] = {
 		(uint64_t)st->kind, dir ? 0 : st->size,
 		dir ? 0 : (uint64_t)st->attr.mtime.tv_sec,

@@ -299,11 +299,8 @@ char *rsh_source_directory(const char *path)
 	if (rsh_store_is_address(path) && slash && strstr(slash, ".index.") &&
 	    rsh_has_suffix(slash, ".json"))
 		return strndup(path, (size_t)(slash - path));
-	if (rsh_store_is_address(path) || stat(path, &st) != 0 ||
-	    !S_ISREG(st.st_mode))
-		return strdup(path);
-	return !slash ? strdup(".") : slash == path ? strdup("/") :
-	       strndup(path, (size_t)(slash - path));
+	return rsh_store_is_address(path) || stat(path, &st) != 0 ||
+	       !S_ISREG(st.st_mode) ? strdup(path) : rsh_path_directory(path);
 }
 
 static int source_open_address(const char *path,
@@ -333,7 +330,6 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 {
 	cleanup_free char *dir = rsh_source_directory(path);
 	const bool address = rsh_store_is_address(path);
-	const char *slash = strrchr(path, '/');
 	struct rsh_error unused = RSH_ERROR_INIT;
 	int rc;
 
@@ -342,7 +338,7 @@ int rsh_source_open_root(const char *path, const struct rsh_store_options *opts,
 		return address ? source_open_address(path, opts, out, file,
 						     err) :
 				 rsh_source_new(path, opts, out, err);
-	*file = dir ? strdup(slash ? slash + 1 : path) : NULL;
+	*file = dir ? strdup(rsh_path_name(path)) : NULL;
 	if (!*file)
 		return rsh_error_nomem(err);
 	rc = rsh_source_new(dir, opts, out, address ? err : &unused);

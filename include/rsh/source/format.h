@@ -417,8 +417,6 @@ const struct rsh_name_path *rsh_values_path(const struct rsh_values *v,
 const char *rsh_values_state_key(const struct rsh_values *v, const char *name);
 void rsh_values_clear(struct rsh_values *v);
 
-struct rsh_store *rsh_source_store(const struct rsh_source *s);
-const char *rsh_source_path(const struct rsh_source *s);
 /* Returns the name of the file that SOURCE is, in the directory of the store;
  * NULL: SOURCE is the directory. */
 const char *rsh_source_file(const struct rsh_source *s);

@@ -5,8 +5,6 @@
 
 #include "rsh/source/source.h"
 
-/* Returns the path as it was given, for messages. */
-const char *rsh_source_path(const struct rsh_source *s);
 /* Returns the source's rank that is rank 0 of the strategy. */
 uint32_t rsh_source_first_rank(const struct rsh_source *s);
 enum rsh_check rsh_source_check(const struct rsh_source *s);

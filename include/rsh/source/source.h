@@ -138,6 +138,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
  * file, the file's directory (from malloc); of addresses only those of maps
  * from weights to parts are files here.  NULL: out of memory. */
 char *rsh_source_directory(const char *path);
+/* Returns the path as it was given, for messages. */
+const char *rsh_source_path(const struct rsh_source *s);
 /* Returns the format of an open source. */
 const struct rsh_format *rsh_source_format(const struct rsh_source *s);
 /* Returns the format of a path of which nothing else is known, and sets *bid to

@@ -326,7 +326,7 @@ static void dcp_close(void *state)
 int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		 struct rsh_error *err)
 {
-	const char *path = rsh_source_path(s), *slash = strrchr(path, '/');
+	const char *path = rsh_source_path(s);
 	struct rsh_dcp_source *d = calloc(1, sizeof(*d));
 	int rc;
 
@@ -346,7 +346,7 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		});
 	if (rc)
 		return rsh_error_nomem(err);
-	rsh_source_take_list(s, slash ? slash + 1 : path);
+	rsh_source_take_list(s, rsh_path_name(path));
 	rsh_log_info("%s: a distributed checkpoint of %u tensors in %u files",
 		     path, d->pub->n_tensors, d->pub->n_files);
 	return 0;
