@@ -45,26 +45,22 @@ static bool sample_content(const struct rsh_contents *c, uint32_t rank,
 			   size_t len)
 {
 	const struct rsh_ckpt_index *ix = c->view.index[rank];
-	const struct rsh_record *r = rsh_ckpt_find(ix, name);
+	struct rsh_content content =
+		rsh_record_content(ix, rsh_ckpt_find(ix, name));
+	uint64_t where;
 
-	for (uint32_t i = 0; i < r->n_extents && len > 0; i++) {
-		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
-		size_t part = len;
+	while (len > 0) {
+		const size_t n = (size_t)rsh_min_u64(
+			len, rsh_content_move(&content, offset, &where));
 
-		if (offset >= e->length) {
-			offset -= e->length;
-			continue;
-		}
-		if (part > e->length - offset)
-			part = (size_t)(e->length - offset);
-		if (!rsh_source_sample(c->source, rank, e->offset + offset, buf,
-				       part))
+		if (n == 0 || !rsh_source_sample(c->source, rank, where, buf,
+						 n))
 			return false;
-		buf += part;
-		len -= part;
-		offset = 0;
+		buf += n;
+		len -= n;
+		offset += n;
 	}
-	return len == 0;
+	return true;
 }
 
 /* ---- evaluating a read ---- */

@@ -54,28 +54,24 @@ struct content {
 	const struct job *job;
 	const struct file *file;
 	struct rsh_handle *handle;
-	const struct rsh_record *record;
+	struct rsh_content at;
 };
 
 /* ---- one file ---- */
 
 /* Reads bytes of a record's content, as pread() does, but not beyond the end of
  * an extent. */
-static ssize_t content_pread(const struct content *c, uint8_t *buf,
-			     size_t len, uint64_t offset)
+static ssize_t content_pread(struct content *c, uint8_t *buf, size_t len,
+			     uint64_t offset)
 {
-	const struct rsh_extent *e = c->file->in.index->extents +
-				     c->record->first_extent;
-	const struct rsh_extent *end = e + c->record->n_extents;
+	uint64_t where;
+	const uint64_t n = rsh_content_move(&c->at, offset, &where);
 
-	for (; e < end && offset >= e->length; e++)
-		offset -= e->length;
-	return e == end ? 0 :
+	return n == 0 ? 0 :
 	       rsh_source_file_pread(c->job->source,
 				     (uint32_t)(c->file - c->job->files),
-				     c->handle, buf,
-				     (size_t)rsh_min_u64(len, e->length - offset),
-				     e->offset + offset);
+				     c->handle, buf, (size_t)rsh_min_u64(len, n),
+				     where);
 }
 
 static int hash_records(const struct job *j, struct file *f,
@@ -93,7 +89,7 @@ static int hash_records(const struct job *j, struct file *f,
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
 		const struct rsh_record *r = &ix->records[i];
-		const struct content c = { j, f, h, r };
+		struct content c = { j, f, h, rsh_record_content(ix, r) };
 		ssize_t n;
 
 		XXH3_128bits_reset(state);
@@ -195,8 +191,7 @@ static struct file *sound_file(const struct job *j, uint32_t rank,
 
 /* ---- comparison of copies ---- */
 
-static int find_difference(const struct content *a, const struct content *b,
-			   uint64_t *at)
+static int find_difference(struct content *a, struct content *b, uint64_t *at)
 {
 	cleanup_free uint8_t *x = malloc(RSH_STREAM_MAX);
 	cleanup_free uint8_t *y = malloc(RSH_STREAM_MAX);
@@ -243,6 +238,7 @@ static int compare(struct job *j, struct leader *leader, struct file *f,
 							       r->name),
 	};
 	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
+	struct content x, y;
 	uint64_t where = 0;
 	int rc;
 
@@ -253,11 +249,8 @@ static int compare(struct job *j, struct leader *leader, struct file *f,
 	l->compared[a - l->in.index->records] = true;
 	f->compared[r - f->in.index->records] = true;
 	j->out->n_replicas++;
-	if (a->dtype != r->dtype || a->n_dims != r->n_dims ||
-	    a->content_bytes != r->content_bytes ||
-	    (r->n_dims && memcmp(rsh_record_dims(l->in.index, a),
-				 rsh_record_dims(f->in.index, r),
-				 r->n_dims * sizeof(int64_t)) != 0))
+	if (!rsh_record_is_alike(l->in.index, a, f->in.index, r) ||
+	    a->content_bytes != r->content_bytes)
 		return rsh_answer_tell(j->out, &at, "has another type or shape "
 				       "than the same %s of rank %" PRIu32
 				       " (%s)", what, l->info.rank,
@@ -268,23 +261,14 @@ static int compare(struct job *j, struct leader *leader, struct file *f,
 	rc = rsh_source_file_open(j->source, (uint32_t)(l - j->files), &ha,
 				  NULL) ?:
 	     rsh_source_file_open(j->source, (uint32_t)(f - j->files), &hb,
-				  NULL) ?:
-	     find_difference(&(struct content){ j, l, ha, a },
-			     &(struct content){ j, f, hb, r }, &where);
+				  NULL);
+	x = (struct content){ j, l, ha, rsh_record_content(l->in.index, a) };
+	y = (struct content){ j, f, hb, rsh_record_content(f->in.index, r) };
+	rc = rc ?: find_difference(&x, &y, &where);
 	if (rc == -ENOMEM)
 		return rc;
-	/* The offset in the file of this byte of the content. */
 	at.placed = true;
-	for (uint32_t i = 0; i < r->n_extents; i++) {
-		const struct rsh_extent *e =
-			&f->in.index->extents[r->first_extent + i];
-
-		if (where < e->length) {
-			at.offset = e->offset + where;
-			break;
-		}
-		where -= e->length;
-	}
+	rsh_content_move(&y.at, where, &at.offset);
 	return rsh_answer_tell(j->out, &at, "differs from the same %s of rank "
 			       "%" PRIu32 " (%s)", what, l->info.rank,
 			       l->info.path);

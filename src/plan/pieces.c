@@ -236,9 +236,10 @@ static bool find_source(struct rsh_piece_iter *it)
 }
 
 /* Gives the place in the file of byte `at` of the record's stored content, and
- * how many bytes follow it there. */
-static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
-			uint64_t *offset, uint64_t *left)
+ * how many bytes follow it there.  Returns how many bytes of the extent precede
+ * it. */
+static uint64_t find_extent(const struct rsh_piece_iter *it, uint64_t at,
+			    uint64_t *offset, uint64_t *left)
 {
 	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
 
@@ -248,6 +249,7 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 	}
 	*offset = e->offset + at;
 	*left = e->length - at;
+	return at;
 }
 
 /* ---- rows that repeat ---- */
@@ -364,11 +366,10 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 		      uint64_t *row, uint64_t *lead)
 {
 	const struct rsh_cursor_tile *t = &it->cursor.tile;
-	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
 	const uint64_t first = it->cursor.src - t->column;
 	const uint64_t stride = t->stride / it->per * it->in_unit;
 	uint64_t within, at = unit_at(it, first, &within);
-	uint64_t n_columns, bytes, before, after, n_rows;
+	uint64_t n_columns, bytes, before, after, n_rows, offset, left;
 
 	*lead = first % it->per;
 	n_columns = (*lead + t->n_columns + it->per - 1) / it->per * it->per;
@@ -376,24 +377,21 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 	if (t->stride % it->per || n_columns > t->stride ||
 	    (it->down > 1 && t->stride != cell_columns(it)))
 		return false;
-	while (at >= e->length) {
-		at -= e->length;
-		e++;
-	}
-	if (bytes > e->length - at)
+	at = find_extent(it, at, &offset, &left);
+	if (bytes > left)
 		return false;
 	/* In rows of units. */
 	before = rsh_min_u64((t->row + it->down - 1 - within) / it->down,
 			     at / stride);
 	after = rsh_min_u64((within + t->n_rows - t->row - 1) / it->down,
-			    (e->length - at - bytes) / stride);
+			    (left - bytes) / stride);
 	n_rows = (before + 1 + after) * it->down;
 	if (n_columns > RSH_TILE_BYTES / it->out_unit / n_rows)
 		return false;
 	*row = before * it->down + within;
 	out->tile = (struct rsh_tile){
 		.src_rank = it->file,
-		.src_offset = e->offset + at - before * stride,
+		.src_offset = offset - before * stride,
 		.n_rows = n_rows, .n_columns = n_columns,
 		.stride = t->stride, .per = it->per, .down = it->down,
 		.unit_in = it->in_unit, .unit_out = it->out_unit,

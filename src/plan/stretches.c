@@ -129,25 +129,22 @@ static int stretches_give(const struct stretches *s,
 	const struct rsh_record *r = h->record == RSH_BY_NAME ?
 		rsh_ckpt_find(ix, s->t->name) : &ix->records[h->record];
 	const unsigned width = rsh_dtype_size(s->t->dtype);
-	uint64_t skip = from * width, left = n * width;
 	struct rsh_stretch one = { .file = h->file, .at = at * width };
-	int rc = r ? 0 : -EIO;
+	struct rsh_content content;
+	int rc = 0;
 
-	for (uint32_t i = 0; rc == 0 && left && i < r->n_extents; i++) {
-		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
-
-		if (skip >= e->length) {
-			skip -= e->length;
-			continue;
-		}
-		one.offset = e->offset + skip;
-		one.length = rsh_min_u64(left, e->length - skip);
-		rc = s->each(s->ctx, &one);
+	if (!r)
+		return -EIO;
+	content = rsh_record_content(ix, r);
+	for (uint64_t i = 0; rc == 0 && i < n * width; i += one.length) {
+		one.length = rsh_min_u64(
+			n * width - i,
+			rsh_content_move(&content, from * width + i,
+					 &one.offset));
+		rc = one.length ? s->each(s->ctx, &one) : -EIO;
 		one.at += one.length;
-		left -= one.length;
-		skip = 0;
 	}
-	return rc ?: left ? -EIO : 0;
+	return rc;
 }
 
 /* Returns the number of an element in a box, in row-major order. */

@@ -54,6 +54,28 @@ uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
 	return r->n_extents ? last->offset + last->length : 0;
 }
 
+struct rsh_content rsh_record_content(const struct rsh_ckpt_index *ix,
+				      const struct rsh_record *r)
+{
+	const struct rsh_extent *first = &ix->extents[r->first_extent];
+
+	return (struct rsh_content){ first, first + r->n_extents, first, 0 };
+}
+
+uint64_t rsh_content_move(struct rsh_content *c, uint64_t to, uint64_t *offset)
+{
+	if (to < c->begin) {
+		c->at = c->first;
+		c->begin = 0;
+	}
+	for (; c->at < c->end && to - c->begin >= c->at->length; c->at++)
+		c->begin += c->at->length;
+	if (c->at == c->end)
+		return 0;
+	*offset = c->at->offset + (to - c->begin);
+	return c->at->length - (to - c->begin);
+}
+
 bool rsh_record_is_alike(const struct rsh_ckpt_index *ia,
 			 const struct rsh_record *a,
 			 const struct rsh_ckpt_index *ib,

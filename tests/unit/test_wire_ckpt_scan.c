@@ -828,3 +828,40 @@ TEST(test_find_by_name)
 	rsh_ckpt_index_free(index);
 	rsh_names_free(names);
 }
+
+/* The extents of a content that is read from its begin to its end are looked at
+ * once: those before the place get a length that would be seen. */
+TEST(test_content_in_many_places)
+{
+	enum { N = 1000 };
+	struct rsh_ckpt_index *ix = rsh_ckpt_index_new(1, N + 2, 0);
+	const struct rsh_record r = { .first_extent = 1, .n_extents = N };
+	struct rsh_content c;
+	uint64_t where = 7, to = 0;
+
+	assert_non_null(ix);
+	/* Every third extent is empty.  The neighbours are of other records. */
+	for (uint32_t i = 0; i < N + 2; i++)
+		ix->extents[i] = (struct rsh_extent){ 100 * i,
+						      i % 3 ? 4 : 0 };
+	c = rsh_record_content(ix, &r);
+	for (uint32_t i = 1; i <= N; i++) {
+		if (i % 3 == 0)
+			continue;
+		for (uint32_t k = 0; k < 4; k++, to++) {
+			assert_int_equal(rsh_content_move(&c, to, &where),
+					 4 - k);
+			assert_int_equal(where, 100 * i + k);
+		}
+		for (uint32_t k = 1; k < i; k++)
+			ix->extents[k].length = 1;
+	}
+	assert_int_equal(rsh_content_move(&c, to, &where), 0);
+	assert_int_equal(rsh_content_move(&c, UINT64_MAX, &where), 0);
+	/* A move back begins again. */
+	assert_int_equal(rsh_content_move(&c, 2, &where), 1);
+	assert_int_equal(where, 300);
+	assert_int_equal(rsh_content_move(&c, 0, &where), 1);
+	assert_int_equal(where, 100);
+	rsh_ckpt_index_free(ix);
+}

@@ -128,6 +128,20 @@ static inline const int64_t *rsh_record_dims(const struct rsh_ckpt_index *ix,
 {
 	return r->n_dims ? ix->dims + r->first_dim : ix->dims;
 }
+/* A place in the content of a record.  Its members are for the functions
+ * alone. */
+struct rsh_content {
+	const struct rsh_extent *first, *end;
+	const struct rsh_extent *at; /* the extent of the place */
+	uint64_t begin;              /* of this extent in the content */
+};
+/* Returns the begin of the content. */
+struct rsh_content rsh_record_content(const struct rsh_ckpt_index *ix,
+				      const struct rsh_record *r);
+/* Moves to a byte of the content, and sets where it is in the file.  Returns
+ * how many bytes follow in the file, at least 1, or 0 behind the content.  A
+ * move forward passes only the extents between the places. */
+uint64_t rsh_content_move(struct rsh_content *c, uint64_t to, uint64_t *offset);
 /* Returns whether both records have the same type and shape. */
 bool rsh_record_is_alike(const struct rsh_ckpt_index *ia,
 			 const struct rsh_record *a,
