@@ -106,9 +106,7 @@ static int twice_compare_tensor(struct twice *t, const char *name,
 	t->n_shared += x != NULL;
 	if (!x)
 		return 0;
-	if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-	    memcmp(rsh_record_dims(t->one, x), rsh_record_dims(part, y),
-		   x->n_dims * sizeof(int64_t)) != 0)
+	if (!rsh_record_is_alike(t->one, x, part, y))
 		return rsh_error_set(err, EINVAL, "%s: there are two models: "
 			"%s is %s in %s and %s in %s, which %s names: move one "
 			"of them away", rsh_source_path(t->s), tensor,
