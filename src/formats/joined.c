@@ -195,8 +195,7 @@ int rsh_joined_values(struct rsh_joined *j, const char *file,
 		if (f->values[i].make || !f->values[i].plain.pickle)
 			continue;
 		rc = take(ctx, &f->values[i], &shown);
-		if (rc <= 0 || (opts->wanted &&
-				!opts->wanted(opts->ctx, shown.name))) {
+		if (rc <= 0 || !rsh_plan_wants(opts, shown.name)) {
 			rc = rc < 0 ? rc : 0;
 			continue;
 		}
@@ -421,7 +420,7 @@ int rsh_joined_judge(const struct rsh_joined *j, bool of_states,
 
 bool rsh_joined_wants_states(const struct rsh_plan_options *o)
 {
-	return !o->wanted || o->wanted(o->ctx, "optimizer.state.0.exp_avg");
+	return rsh_plan_wants(o, "optimizer.state.0.exp_avg");
 }
 
 int rsh_joined_tell_states(const struct rsh_joined *j)
@@ -439,8 +438,7 @@ int rsh_joined_check(const struct rsh_joined *j,
 		     const struct rsh_plan_options *opts, struct rsh_error *err)
 {
 	for (size_t i = 0; i < j->n_problems; i++)
-		if (!opts->wanted ||
-		    opts->wanted(opts->ctx, j->problems[i].name))
+		if (rsh_plan_wants(opts, j->problems[i].name))
 			return rsh_error_set(err, j->problems[i].code, "%s",
 					     j->problems[i].text);
 	return 0;

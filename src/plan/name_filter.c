@@ -105,8 +105,7 @@ int rsh_name_filter_fill(struct rsh_name_filter *c,
 		const char *text = rsh_names_text(cat->names, name);
 		enum rsh_kind kind;
 
-		if (o->wanted)
-			c->unwanted[name] = !o->wanted(o->ctx, text);
+		c->unwanted[name] = !rsh_plan_wants(o, text);
 		if (o->rename)
 			c->renamed[name] = o->rename(o->ctx, text);
 		if (c->division != RSH_DIVIDE_KINDS)

@@ -357,7 +357,7 @@ static bool offers_is_wanted(const struct offering *s, uint32_t name)
 	if (o->division == RSH_DIVIDE_KINDS &&
 	    rsh_kinds_of(s->w->cat->kinds, name, text) == RSH_KIND_GRADIENT)
 		return false;
-	return !o->wanted || o->wanted(o->ctx, text);
+	return rsh_plan_wants(o, text);
 }
 
 static bool offers_is_deduplicated(void *ctx, uint32_t stage,

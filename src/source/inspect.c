@@ -297,7 +297,7 @@ int rsh_values_add(struct rsh_values *v, const struct rsh_plan_options *opts,
 		   const char *name, const struct rsh_plain *value,
 		   const struct rsh_store_attr *a)
 {
-	if (opts->wanted && !opts->wanted(opts->ctx, name))
+	if (!rsh_plan_wants(opts, name))
 		return 0;
 	if (rsh_grow(&v->names, &v->cap_names, (size_t)v->n + 1,
 		     sizeof(*v->names)) ||

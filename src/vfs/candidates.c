@@ -167,7 +167,7 @@ static int values_of_training(struct rsh_source *s,
 
 		if ((i < 3 ? n[i] == 0 || n[i] > INT64_MAX :
 			     state.loss_scale <= 0) ||
-		    (opts->wanted && !opts->wanted(opts->ctx, names[i])))
+		    !rsh_plan_wants(opts, names[i]))
 			continue;
 		v->names[v->n] = names[i];
 		rc = i < 3 ? rsh_plain_make_number((int64_t)n[i],

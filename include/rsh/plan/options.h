@@ -64,3 +64,10 @@ struct rsh_plan_options {
 	void (*report_lost)(void *ctx, const char *sentence);
 	void *ctx;
 };
+
+/* Returns whether the parameter of this name in the source was selected. */
+static inline bool rsh_plan_wants(const struct rsh_plan_options *o,
+				  const char *name)
+{
+	return !o->wanted || o->wanted(o->ctx, name);
+}

@@ -100,8 +100,7 @@ static int dcp_values(struct rsh_source *source,
 		return rsh_error_nomem(err);
 	rsh_values_sort_paths(out);
 	for (uint32_t i = 0; i < n; i++)
-		if (!opts->wanted ||
-		    opts->wanted(opts->ctx, d->values[i].name)) {
+		if (rsh_plan_wants(opts, d->values[i].name)) {
 			wanted[out->n] = &d->values[i];
 			out->names[out->n++] = d->values[i].name;
 		}

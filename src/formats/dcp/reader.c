@@ -500,7 +500,7 @@ static int reader_add_tensor(struct dcp_reader *r,
 	struct found_tensor f = { .tensor = t, .name = name };
 	int rc;
 
-	if (r->opts->wanted && !r->opts->wanted(r->opts->ctx, t->name))
+	if (!rsh_plan_wants(r->opts, t->name))
 		return 0;
 	if (t->dtype == RSH_DTYPE_UNKNOWN)
 		return rsh_error_set(err, ENOTSUP, "tensor %s is of a type "

@@ -45,8 +45,7 @@ static int megatron_read(const struct rsh_read_job *job, struct rsh_offers *out,
 	}
 	if (rc)
 		return rc;
-	if (st->no_states &&
-	    (!o->wanted || o->wanted(o->ctx, "optimizer.state.exp_avg.w")))
+	if (st->no_states && rsh_plan_wants(o, "optimizer.state.exp_avg.w"))
 		rsh_log_warning("%s: the states of the optimizer are left out: "
 				"%s", j->path, st->no_states);
 	if (rsh_joined_tell_states(j))

@@ -509,7 +509,7 @@ int rsh_megatron_place(struct rsh_megatron_model *m,
 		const char *other = opts->rename ?
 				    opts->rename(opts->ctx, name) : NULL;
 
-		if ((!opts->wanted || opts->wanted(opts->ctx, name)) &&
+		if (rsh_plan_wants(opts, name) &&
 		    model_add(m, o, other ? other : name))
 			return rsh_error_nomem(err);
 	}

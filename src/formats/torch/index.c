@@ -429,7 +429,7 @@ int rsh_torch_offers(const struct rsh_torch_file *const *files, uint32_t n,
 			const struct rsh_torch_tensor *t =
 				&files[i]->tensors[k];
 
-			if (!opts->wanted || opts->wanted(opts->ctx, t->name))
+			if (rsh_plan_wants(opts, t->name))
 				rc = offer_tensor(&o, t, err);
 		}
 	}

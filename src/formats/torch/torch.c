@@ -518,8 +518,7 @@ static int torch_check_left_out(const struct rsh_read_job *job,
 
 			if (!v->make)
 				continue;
-			if (v->lost && (!o->wanted ||
-					o->wanted(o->ctx, v->name)))
+			if (v->lost && rsh_plan_wants(o, v->name))
 				return rsh_error_set(err, ENOTSUP, "%s has "
 						     "tensors, but is %s, "
 						     "which is not known: "
