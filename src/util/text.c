@@ -166,6 +166,18 @@ void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
 	*at += n > 0 ? (size_t)n : 0;
 }
 
+char *rsh_text_hex(char *to, const uint8_t *bytes, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		*to++ = digits[bytes[i] >> 4];
+		*to++ = digits[bytes[i] & 15];
+	}
+	*to = '\0';
+	return to;
+}
+
 bool rsh_digits_read(const char *digits, size_t n, uint64_t max, uint64_t *out)
 {
 	uint64_t v = 0;

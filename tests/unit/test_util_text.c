@@ -141,3 +141,14 @@ TEST(test_json)
 		free(shown);
 	}
 }
+
+TEST(test_hex)
+{
+	const uint8_t bytes[] = { 0x00, 0x9a, 0xff, 0x10 };
+	char text[10] = "*********";
+
+	assert_ptr_equal(rsh_text_hex(text, bytes, 4), text + 8);
+	assert_string_equal(text, "009aff10");
+	assert_ptr_equal(rsh_text_hex(text, bytes, 0), text);
+	assert_string_equal(text, "");
+}

@@ -48,6 +48,10 @@ bool rsh_is_word_of(const char *text, bool begins, const char *const *words);
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* Writes n bytes as hexadecimal digits and a NUL.  Returns the address of the
+ * NUL. */
+char *rsh_text_hex(char *to, const uint8_t *bytes, size_t n);
+
 /* Decodes the character at the first of `avail` bytes, at least one.  Returns
  * its number of bytes, or 0 if they are not UTF-8. */
 size_t rsh_utf8_decode(const char *s, size_t avail, uint32_t *out);

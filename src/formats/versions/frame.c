@@ -10,7 +10,6 @@
 #include "versions_i.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +19,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/wire/bytes.h"
 
@@ -346,6 +346,5 @@ void rsh_summing_end(struct rsh_summing *s, char text[RSH_SUM_TEXT])
 		sum[i] = (uint8_t)(s->adler >> (24 - 8 * i));
 	XXH3_freeState(s->xxh3);
 	s->xxh3 = NULL;
-	for (size_t i = 0; i < n; i++)
-		snprintf(text + 2 * i, 3, "%02x", sum[i]);
+	rsh_text_hex(text, sum, n);
 }

@@ -18,6 +18,7 @@
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/secret.h"
+#include "rsh/util/text.h"
 #include "rsh/util/xxh3.h"
 
 #define KEY_MIN 32
@@ -96,27 +97,15 @@ void rsh_value_digest(const uint64_t file[2], const uint64_t words[5],
 	memcpy(digest, hash.digest, RSH_VALUE_DIGEST);
 }
 
-static char *name_put_hex(char *at, const uint8_t *bytes, size_t n)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < n; i++) {
-		*at++ = digits[bytes[i] >> 4];
-		*at++ = digits[bytes[i] & 15];
-	}
-	return at;
-}
-
 void rsh_value_name(const struct rsh_value_key *key,
 		    const uint8_t digest[RSH_VALUE_DIGEST],
 		    char name[RSH_VALUE_NAME_MAX])
 {
 	char *at = stpcpy(name, "rsh2-");
 
-	at = name_put_hex(at, key->print, sizeof(key->print));
+	at = rsh_text_hex(at, key->print, sizeof(key->print));
 	*at++ = '-';
-	at = name_put_hex(at, digest, RSH_VALUE_DIGEST);
-	*at = '\0';
+	rsh_text_hex(at, digest, RSH_VALUE_DIGEST);
 }
 
 /* ---- values ---- */

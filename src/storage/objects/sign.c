@@ -13,14 +13,9 @@
 
 #include "rsh/util/library.h"
 #include "rsh/util/secret.h"
+#include "rsh/util/text.h"
 
 enum { HEX_BYTES = 2 * RSH_SHA256_BYTES + 1, DAY = 8 };
-
-static void sign_hex(const uint8_t bytes[RSH_SHA256_BYTES], char hex[HEX_BYTES])
-{
-	for (size_t i = 0; i < RSH_SHA256_BYTES; i++)
-		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
-}
 
 /* ---- the parts of a signature ---- */
 
@@ -83,7 +78,7 @@ static bool sign_request(const struct sign_address *a,
 
 	if (!text || !rsh_sha256(text, strlen(text), hash))
 		return false;
-	sign_hex(hash, hex);
+	rsh_text_hex(hex, hash, RSH_SHA256_BYTES);
 	return true;
 }
 
@@ -124,7 +119,7 @@ char *rsh_object_sign(const char *address, const char *region,
 	snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%s\n%s", date,
 		 scope, hex);
 	if (sign_next(key, text)) {
-		sign_hex(key, hex);
+		rsh_text_hex(hex, key, RSH_SHA256_BYTES);
 		header = rsh_secret_format(
 			"Authorization: AWS4-HMAC-SHA256 Credential=%s/%s, "
 			"SignedHeaders=%s, Signature=%s", keys->id, scope,
