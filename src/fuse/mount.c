@@ -60,34 +60,17 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 
 /* ---- options for libfuse ---- */
 
-/* Commas and backslashes are escaped as libfuse's option parser wants it. */
-static void put_value(FILE *to, const char *value)
-{
-	for (; *value; value++)
-		fprintf(to, "%s%c", *value == ',' || *value == '\\' ? "\\" : "",
-			*value);
-}
-
 /* The result is from malloc; NULL: memory is out. */
 static char *collect_options(const struct rsh_server_options *o)
 {
-	char *opts = NULL;
-	size_t n;
-	FILE *to = open_memstream(&opts, &n);
+	cleanup_free char *subtype = rsh_mount_option_escape(o->subtype);
+	cleanup_free char *fsname = rsh_mount_option_escape(o->fsname);
 
-	if (!to)
-		return NULL;
-	fputs("ro,default_permissions,subtype=", to);
-	put_value(to, o->subtype);
-	fputs(",fsname=", to);
-	put_value(to, o->fsname);
-	fprintf(to, ",max_read=%u", rsh_max_read(o));
-	if (o->mount_opts)
-		fprintf(to, ",%s", o->mount_opts);
-	if (fclose(to) == 0)
-		return opts;
-	free(opts);
-	return NULL;
+	return !subtype || !fsname ? NULL :
+	       rsh_text_format("ro,default_permissions,subtype=%s,fsname=%s,"
+			       "max_read=%u%s%s", subtype, fsname,
+			       rsh_max_read(o), o->mount_opts ? "," : "",
+			       o->mount_opts ?: "");
 }
 
 unsigned rsh_max_read(const struct rsh_server_options *o)

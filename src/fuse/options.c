@@ -13,27 +13,31 @@
 
 #define AT(member) RSH_OPTION_AT(struct rsh_server_options, member)
 
+char *rsh_mount_option_escape(const char *value)
+{
+	char *safe = rsh_alloc_array(strlen(value) + 1, 2), *to = safe;
+
+	if (!safe)
+		return NULL;
+	for (; *value; *to++ = *value++)
+		if (*value == ',' || *value == '\\')
+			*to++ = '\\';
+	*to = '\0';
+	return safe;
+}
+
 /* Passes on an option of libfuse or the kernel. */
 static int set_kernel(const struct rsh_setting *s)
 {
-	const char *value = s->value ? s->value : "";
 	struct rsh_server_options *o = s->base;
-	/* Every character of the value may need a backslash. */
-	cleanup_free char *safe = malloc(2 * strlen(value) + 1);
-	char *to = safe;
+	cleanup_free char *safe = rsh_mount_option_escape(s->value ?: "");
 
-	for (; to && *value; *to++ = *value++)
-		if (*value == ',' || *value == '\\')
-			*to++ = '\\';
-	if (to) {
-		*to = '\0';
+	if (safe)
 		o->mount_opts = rsh_arena_format(
-			s->memory, "%s%s%s%s%s",
-			o->mount_opts ? o->mount_opts : "",
+			s->memory, "%s%s%s%s%s", o->mount_opts ?: "",
 			o->mount_opts ? "," : "", s->def->name,
 			s->value ? "=" : "", safe);
-	}
-	return to && o->mount_opts ? 0 : rsh_error_nomem(s->err);
+	return safe && o->mount_opts ? 0 : rsh_error_nomem(s->err);
 }
 
 static int refuse_rw(const struct rsh_setting *s)

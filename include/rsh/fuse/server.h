@@ -140,6 +140,9 @@ bool rsh_server_is_direct(const struct rsh_server *s);
 void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
 void rsh_server_free(struct rsh_server *s);
 
+/* Returns the value of an option as libfuse's parser needs it, from malloc:
+ * commas and backslashes have a backslash.  NULL: out of memory. */
+char *rsh_mount_option_escape(const char *value);
 /* Checks whether this process or fusermount3 can mount.  libfuse would report
  * this only after the source was read.  It cannot be checked in the sandbox.
  * Returns 0 or -errno with a sentence. */
