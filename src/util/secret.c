@@ -139,7 +139,7 @@ char *rsh_secret_dup(const char *s)
 
 /* vsnprintf() writes what does not fit to memory that is not secret, so there
  * is room for all texts that have a secret. */
-#define FORMAT_BYTES 8192
+#define FORMAT_BYTES (8192 - sizeof(union secret_head))
 
 char *rsh_secret_format(const char *fmt, ...)
 {
