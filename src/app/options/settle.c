@@ -473,19 +473,21 @@ static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_weights_at *w = &o->vfs.weights;
 	const struct rsh_format *f = o->format;
-	cleanup_free char *own = rsh_source_directory(o->vfs.source);
-	cleanup_free char *below = NULL;
+	cleanup_free char *own = NULL;
 	const char *path, *dir = NULL;
-	int rc = own ? 0 : rsh_error_nomem(err);
+	int rc = 0;
 
 	if (w->config || (!w->table && !w->dequantise))
 		return 0;
-	if (rc == 0 && f && (f->beside || f->find_beside)) {
-		rc = find_beside(o, &below, err);
-		dir = below;
-	} else if (rc == 0 && rsh_option_given(o, "model-files") &&
-		   !has_entry(&o->vfs, own, RSH_MODEL_CONFIG_NAME)) {
-		dir = o->vfs.model_files;
+	if (f && (f->beside || f->find_beside)) {
+		rc = find_beside(o, &own, err);
+		dir = own;
+	} else if (rsh_option_given(o, "model-files")) {
+		own = rsh_source_directory(o->vfs.source);
+		if (!own)
+			rc = rsh_error_nomem(err);
+		else if (!has_entry(&o->vfs, own, RSH_MODEL_CONFIG_NAME))
+			dir = o->vfs.model_files;
 	}
 	if (rc || !dir)
 		return rc;
