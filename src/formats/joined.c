@@ -285,14 +285,13 @@ void rsh_joined_each(struct rsh_joined *j, void *v, size_t n, size_t size,
 int rsh_joined_refuse(const struct rsh_joined *j, const char *name, int code,
 		      struct rsh_error *err, const char *fmt, ...)
 {
-	char text[RSH_ERROR_TEXT_MAX];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	rsh_error_vset(err, code, fmt, ap);
 	va_end(ap);
-	return rsh_error_set(err, code, "%s%s%s: %s", j->path,
-			     *name ? "/" : "", name, text);
+	rsh_error_prefix(err, "%s%s%s", j->path, *name ? "/" : "", name);
+	return -code;
 }
 
 bool rsh_joined_blame(struct rsh_joined *j, const char *name, int code,

@@ -162,10 +162,9 @@ bool rsh_megatron_slices_check(struct rsh_megatron_work *w,
 			first = i;
 		if (first < i && check_same(w, &r[first], &r[i]))
 			return true;
-		if (first == i && r[i].piece != next++) {
-			next--;
+		if (first == i && r[i].piece != next)
 			break;
-		}
+		next += first == i;
 	}
 	return next < c->n &&
 	       rsh_joined_blame(w->j, r->name, ENOENT, "no file has slice %u "

@@ -562,21 +562,21 @@ static int ranks_check(const struct rsh_source_ranks *st, struct rsh_error *err)
 		const struct rsh_ranks_file *f = st->all.files[i];
 
 		if (f && f->rank != UINT32_MAX && f->rank != l->rank)
-			return rsh_error_set(err, EBADMSG, "%s/%s: the file is "
-					     "of rank %u, not %u",
-					     st->all.path, st->all.names[i],
-					     f->rank, l->rank);
+			return rsh_joined_refuse(
+				&st->all, st->all.names[i], EBADMSG, err,
+				"the file is of rank %u, not %u", f->rank,
+				l->rank);
 		for (size_t k = 0; f && st->world && k < f->specs.n; k++) {
 			const struct rsh_ranks_how *how = f->specs.v[k].how;
 
 			for (uint32_t j = 0; how && j < how->mesh->n; j++)
 				if (how->mesh->ranks[j] >= st->world)
-					return rsh_error_set(
-						err, EBADMSG, "%s/%s: tensor "
-						"%s: rank %u is in its mesh, "
-						"and the names of the files "
-						"say that there are %u ranks",
-						st->all.path, st->all.names[i],
+					return rsh_joined_refuse(
+						&st->all, st->all.names[i],
+						EBADMSG, err, "tensor %s: rank "
+						"%u is in its mesh, and the "
+						"names of the files say that "
+						"there are %u ranks",
 						f->specs.v[k].name,
 						how->mesh->ranks[j],
 						st->world);
