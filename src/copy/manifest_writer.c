@@ -249,12 +249,12 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 	s->list = list;
 	s->overwrite = o->overwrite;
 	s->known = rsh_arena_array(&s->arena, struct rsh_known, list->n);
-	s->path = rsh_arena_format(&s->arena, "%s", path);
+	s->path = rsh_arena_strdup(&s->arena, path);
 	if (o->share.of)
 		snprintf(of, sizeof(of), ".%u-%u", o->share.number,
 			 o->share.of);
 	path = rsh_path_name(path);
-	s->name = rsh_arena_format(&s->arena, "%s", path);
+	s->name = rsh_arena_strdup(&s->arena, path);
 	s->record = rsh_arena_format(&s->arena, ".%s%s.part", path, of);
 	s->lock = rsh_arena_format(&s->arena, ".%s.lock", path);
 	s->fresh = rsh_arena_format(&s->arena, ".%s.new", path);

@@ -368,11 +368,11 @@ static void weights_note_choice(struct weights_job *k)
 	char others[256] = "", text[512];
 	size_t at = 0;
 
-	for (size_t i = 0; i < w->tables.n && at < sizeof(others); i++)
+	for (size_t i = 0; i < w->tables.n; i++)
 		if (w->tables.v[i] != w->table)
-			at += (size_t)snprintf(others + at, sizeof(others) - at,
-					       "%s%s", at ? ", " : "",
-					       rsh_path_name(w->tables.v[i]->path));
+			rsh_text_add(others, sizeof(others), &at, "%s%s",
+				     at ? ", " : "",
+				     rsh_path_name(w->tables.v[i]->path));
 	if (at == 0)
 		return;
 	snprintf(text, sizeof(text), "using %s; these support the model as "

@@ -158,9 +158,9 @@ static bool names_mark(const struct weights_work *w, enum rsh_side side,
 		if (t->side == side &&
 		    weights_fit(&w->units[t->unit].names[t->side][t->tensor],
 				text, holes) != WEIGHTS_NO) {
-			found = true;
-			if (used)
-				used[t - w->templates] = true;
+			if (!used)
+				return true;
+			found = used[t - w->templates] = true;
 		}
 	return found;
 }
