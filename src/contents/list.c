@@ -439,10 +439,7 @@ void rsh_contents_sort(struct rsh_contents *c)
 {
 	uint32_t end;
 
-	if (c->n_subjects == 0)
-		return;
-	qsort(c->subjects, c->n_subjects, sizeof(*c->subjects),
-	      order_by_layout);
+	rsh_sort(c->subjects, c->n_subjects, order_by_layout);
 	/* The first subject of each family among those of one layout and sort
 	 * gets position 0, 3, 6 ... plus the number of the sort; the other
 	 * subjects of the families come after them. */
@@ -462,7 +459,7 @@ void rsh_contents_sort(struct rsh_contents *c)
 			turn += first ? 3 : 1;
 		}
 	}
-	qsort(c->subjects, c->n_subjects, sizeof(*c->subjects), order_by_turn);
+	rsh_sort(c->subjects, c->n_subjects, order_by_turn);
 	for (uint32_t i = 0; i < c->n_subjects; i++)
 		c->subjects[i].n_read = 0;
 }

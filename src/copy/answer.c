@@ -67,7 +67,5 @@ RSH_ORDER(problem_order, struct rsh_problem,
 
 void rsh_answer_sort(struct rsh_answer *a, size_t from)
 {
-	if (a->n_problems > from)
-		qsort(a->problems + from, a->n_problems - from,
-		      sizeof(*a->problems), problem_order);
+	rsh_sort(a->problems + from, a->n_problems - from, problem_order);
 }

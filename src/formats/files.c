@@ -332,8 +332,7 @@ const char *rsh_step_dir_read(const char *path, const char *prefix,
 
 size_t rsh_step_place(const char *const *names, size_t n, const char *name)
 {
-	const char *const *found =
-		bsearch(&name, names, n, sizeof(*names), rsh_by_text);
+	const char *const *found = rsh_find(&name, names, n, rsh_by_text);
 
 	return found ? (size_t)(found - names) : n;
 }

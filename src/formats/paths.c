@@ -41,11 +41,10 @@ static int by_depth_and_name(const void *a, const void *b)
 	const struct tree_place *x = a, *y = b;
 	size_t i = 0;
 
-	if (x->depth != y->depth)
-		return x->depth < y->depth ? -1 : 1;
 	while (i < x->len && place_order_at(x, i) == place_order_at(y, i))
 		i++;
-	return (int)place_order_at(x, i) - (int)place_order_at(y, i);
+	return rsh_compare_u64(x->depth, y->depth) ?:
+	       rsh_compare_u64(place_order_at(x, i), place_order_at(y, i));
 }
 
 static int places_add(struct tree_places *p, const struct rsh_path *path)

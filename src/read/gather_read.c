@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 /* Pages are dropped from the page cache together with the bytes between two
  * spans, if these are not more than this. */
@@ -38,9 +39,9 @@ static int run_by_source(const void *a, const void *b, void *gather)
 {
 	const struct rsh_gather *g = gather;
 	const uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
-	const uint64_t p = g->runs[x].src, q = g->runs[y].src;
 
-	return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
+	return rsh_compare_u64(g->runs[x].src, g->runs[y].src) ?:
+	       rsh_compare_u64(x, y);
 }
 
 /* Rows that alternate between tensors of a file are in the order of the rows,

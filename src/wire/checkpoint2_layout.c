@@ -122,8 +122,8 @@ uint32_t rsh_ckpt2_slice_of(const struct ckpt2_layout *layout, uint32_t rank)
 {
 	const struct ckpt2_list *l = layout->list;
 	const struct ckpt2_place key = { rank, 0 };
-	const struct ckpt2_place *found = !l->places ? NULL :
-		bsearch(&key, l->places, l->pub.n, sizeof(key), ck2_by_rank);
+	const struct ckpt2_place *found =
+		rsh_find(&key, l->places, l->places ? l->pub.n : 0, ck2_by_rank);
 	const uint32_t begin = l->pub.ranks[0];
 
 	return layout->slices[found ? found->place :

@@ -232,8 +232,7 @@ static int add_plan(struct warm *w, const char *dir, uint32_t rank,
 		if (json_unpack(planned, "{s:s}", "name", &name))
 			continue;
 		key.path = (char *)(uintptr_t)name;
-		found = bsearch(&key_at, w->by_name, w->n_files,
-				sizeof(struct file *), by_name);
+		found = rsh_find(&key_at, w->by_name, w->n_files, by_name);
 		if (!found)
 			continue;
 		(*found)->planned = true;

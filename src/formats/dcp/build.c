@@ -216,16 +216,11 @@ static int build_by_tensor(const void *a, const void *b, void *d)
 		       strverscmp(dcp->files[i], dcp->files[k]);
 }
 
-static int build_by_value(const void *a, const void *b)
-{
-	const struct rsh_dcp_value *x = a, *y = b;
-	int order = strcmp(x->name, y->name);
-
-	/* Values without a file come last. */
-	if (order || !x->file || !y->file)
-		return order ? order : !x->file - !y->file;
-	return strverscmp(x->file, y->file);
-}
+/* Values without a file come last. */
+RSH_ORDER(build_by_value, struct rsh_dcp_value,
+	  strcmp(x->name, y->name) ?:
+	  x->file && y->file ? strverscmp(x->file, y->file) :
+			       !x->file - !y->file)
 
 static const char *build_where(const struct rsh_dcp_builder *b,
 			       const struct rsh_dcp_tensor *t)

@@ -553,9 +553,8 @@ static int dcp_keep_path(struct rsh_dcp_reader *r, const char *name,
 			 const struct rsh_path_key **out, uint32_t *n)
 {
 	const struct dcp_planned key = { .name = name };
-	const struct dcp_planned *p = r->n_planned ?
-		bsearch(&key, r->planned, r->n_planned, sizeof(*p),
-			dcp_planned_by_name) : NULL;
+	const struct dcp_planned *p = rsh_find(&key, r->planned, r->n_planned,
+					       dcp_planned_by_name);
 	struct rsh_path_key *keys;
 	int rc;
 

@@ -98,13 +98,9 @@ static int read_params(const struct reading *r,
 }
 
 /* An index finds a parameter that is not frozen first. */
-static int param_by_name(const void *a, const void *b)
-{
-	const struct rsh_ds_param *const *x = a, *const *y = b;
-
-	return strcmp((*x)->name, (*y)->name) ?:
-	       (int)(*x)->frozen - (int)(*y)->frozen;
-}
+RSH_ORDER(param_by_name, struct rsh_ds_param *const,
+	  strcmp((*x)->name, (*y)->name) ?:
+	  (int)(*x)->frozen - (int)(*y)->frozen)
 
 int rsh_ds_head_index(struct rsh_ds_head *h)
 {

@@ -143,8 +143,7 @@ size_t rsh_megatron_layer_number(const struct rsh_source_megatron *st,
 {
 	const struct rsh_megatron_layer key = { chunk, number };
 	const struct rsh_megatron_layer *found =
-		bsearch(&key, st->layers, st->n_layers, sizeof(key),
-			layer_by_place);
+		rsh_find(&key, st->layers, st->n_layers, layer_by_place);
 
 	return (size_t)(found - st->layers);
 }

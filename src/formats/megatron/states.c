@@ -122,14 +122,10 @@ static int buffers_find(struct finding *w)
 
 /* ---- weights ---- */
 
-static int entry_by_storage(const void *a, const void *b)
-{
-	const struct rsh_megatron_entry *const *x = a, *const *y = b;
-
-	return rsh_by_u32(&(*x)->chunk, &(*y)->chunk) ?:
-	       rsh_by_u32(&(*x)->storage, &(*y)->storage) ?:
-	       rsh_compare_u64((*x)->from, (*y)->from);
-}
+RSH_ORDER(entry_by_storage, struct rsh_megatron_entry *const,
+	  rsh_by_u32(&(*x)->chunk, &(*y)->chunk) ?:
+	  rsh_by_u32(&(*x)->storage, &(*y)->storage) ?:
+	  rsh_compare_u64((*x)->from, (*y)->from))
 
 static int views_find(struct finding *w)
 {

@@ -388,8 +388,8 @@ static int torch_leave_copies(const struct rsh_source_torch *t, uint32_t file,
 			others[n_others++] = map->weights[i].name;
 	rsh_sort(others, n_others, rsh_by_text);
 	for (uint32_t i = 0; i < f->n_tensors; i++)
-		if (!bsearch(&f->tensors[i].name, others, n_others,
-			     sizeof(*others), rsh_by_text))
+		if (!rsh_find(&f->tensors[i].name, others, n_others,
+			      rsh_by_text))
 			own[n++] = f->tensors[i];
 	f->n_copies = f->n_tensors - n;
 	f->n_tensors = n;
@@ -469,8 +469,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 		if (strcmp(t->map.files[w->file], name) != 0)
 			continue;
 		n++;
-		if (!bsearch(&w->name, held, f->n_tensors, sizeof(*held),
-			     rsh_by_text))
+		if (!rsh_find(&w->name, held, f->n_tensors, rsh_by_text))
 			return rsh_error_set(err, EBADMSG, "%s/%s: it lacks "
 					     "tensor %s, which the map of its "
 					     "parts says is in it",

@@ -56,15 +56,10 @@ struct zip_reader {
 RSH_ORDER(zip_by_place, struct zip_entry,
 	  rsh_compare_u64(x->e.local_offset, y->e.local_offset))
 
-static int zip_by_name(const void *a, const void *b)
-{
-	const struct zip_entry *x = *(const struct zip_entry *const *)a;
-	const struct zip_entry *y = *(const struct zip_entry *const *)b;
-	int rc = memcmp(x->name, y->name, x->e.n_name < y->e.n_name ?
-			x->e.n_name : y->e.n_name);
-
-	return rc ? rc : rsh_compare_u64(x->e.n_name, y->e.n_name);
-}
+RSH_ORDER(zip_by_name, struct zip_entry *const,
+	  memcmp((*x)->name, (*y)->name,
+		 rsh_min_u64((*x)->e.n_name, (*y)->e.n_name)) ?:
+	  rsh_compare_u64((*x)->e.n_name, (*y)->e.n_name))
 
 static int zip_sort(struct zip_reader *z)
 {
@@ -172,8 +167,7 @@ static const struct zip_entry *zip_find_in_root(const struct zip_reader *z,
 		return NULL;
 	memcpy(z->room, z->object->name, n_root);
 	memcpy(z->room + n_root, name, n);
-	found = bsearch(&key, z->by_name, z->n, sizeof(*z->by_name),
-			zip_by_name);
+	found = rsh_find(&key, z->by_name, z->n, zip_by_name);
 	return found ? *found : NULL;
 }
 

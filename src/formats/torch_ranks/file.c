@@ -192,9 +192,8 @@ static int described_take(struct rsh_ranks_file *f,
 			.offset = r->n_extents ?
 				  ix->extents[r->first_extent].offset : 0,
 			.bytes = r->content_bytes,
-			.spec = f->specs.n ?
-				bsearch(&key, f->specs.v, f->specs.n,
-					sizeof(key), spec_by_name) : NULL,
+			.spec = rsh_find(&key, f->specs.v, f->specs.n,
+					 spec_by_name),
 		};
 		e->undescribed = !e->spec;
 		if (e->spec) {

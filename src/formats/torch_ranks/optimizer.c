@@ -46,21 +46,13 @@ uint32_t rsh_ranks_lowest(const struct rsh_source_ranks *st, uint32_t item)
 /* ---- parameters ---- */
 
 /* Compares their places in the file. */
-static int param_by_number(const void *a, const void *b)
-{
-	const struct rsh_ranks_entry *const *x = a, *const *y = b;
+RSH_ORDER(param_by_number, struct rsh_ranks_entry *const,
+	  rsh_compare_u64((uintptr_t)*x, (uintptr_t)*y))
 
-	return rsh_compare_u64((uintptr_t)*x, (uintptr_t)*y);
-}
-
-static int param_by_storage(const void *a, const void *b)
-{
-	const struct rsh_ranks_entry *const *x = a, *const *y = b;
-
-	return rsh_by_u32(&(*x)->storage, &(*y)->storage) ?:
-	       rsh_compare_u64((*x)->from, (*y)->from) ?:
-	       param_by_number(a, b);
-}
+RSH_ORDER(param_by_storage, struct rsh_ranks_entry *const,
+	  rsh_by_u32(&(*x)->storage, &(*y)->storage) ?:
+	  rsh_compare_u64((*x)->from, (*y)->from) ?:
+	  param_by_number(x, y))
 
 /* Returns whether each state that is as large as a parameter has the shape of
  * the parameter that its number means. */
