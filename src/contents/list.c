@@ -12,6 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
@@ -46,20 +47,11 @@ uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name)
 
 static bool kind_is_float(enum rsh_dtype t)
 {
-	switch (t) {
-	case RSH_DTYPE_FLOAT16:
-	case RSH_DTYPE_FLOAT32:
-	case RSH_DTYPE_FLOAT64:
-	case RSH_DTYPE_BFLOAT16:
-	case RSH_DTYPE_FLOAT8E4M3FN:
-	case RSH_DTYPE_FLOAT8E5M2:
-	case RSH_DTYPE_HIFLOAT8:
-	case RSH_DTYPE_FLOAT8E8M0:
-	case RSH_DTYPE_FLOAT4X2:
-		return true;
-	default:
-		return false;
-	}
+	return rsh_is_one(t, RSH_DTYPE_FLOAT16, RSH_DTYPE_FLOAT32,
+			  RSH_DTYPE_FLOAT64, RSH_DTYPE_BFLOAT16,
+			  RSH_DTYPE_FLOAT8E4M3FN, RSH_DTYPE_FLOAT8E5M2,
+			  RSH_DTYPE_HIFLOAT8, RSH_DTYPE_FLOAT8E8M0,
+			  RSH_DTYPE_FLOAT4X2);
 }
 
 /* Returns whether the last part of the name is a usual name of trainable

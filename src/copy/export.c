@@ -23,7 +23,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/option.h"
+#include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
 
 /* After each so many bytes, writing them to the disk is started, so that the

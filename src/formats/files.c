@@ -316,12 +316,10 @@ int rsh_format_judge_model(const struct rsh_source *s, bool ended,
 const char *rsh_step_dir_read(const char *path, const char *prefix,
 			      struct rsh_step_name *out)
 {
-	const size_t n = strlen(prefix);
 	const char *slash = strchr(path, '/');
 
-	if (!slash || strncmp(path, prefix, n) != 0 ||
-	    !rsh_number_read(path + n, (size_t)(slash - path) - n,
-			     &out->step.numbers[0]))
+	if (!slash || !rsh_number_after(prefix, path, (size_t)(slash - path),
+					&out->step.numbers[0]))
 		return NULL;
 	out->step.n = 1;
 	strcpy(out->series, prefix);

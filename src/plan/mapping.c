@@ -461,11 +461,9 @@ static bool is_shown_as_is(const struct rsh_shown *t,
 {
 	const struct rsh_factored_part *r = t->recipe.factored;
 
-	if (t->recipe.n_factored != 1 || in->n_dims != t->n_dims)
+	if (t->recipe.n_factored != 1 ||
+	    !rsh_dims_equal(in->dims, in->n_dims, t->dims, t->n_dims))
 		return false;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (in->dims[d] != t->dims[d])
-			return false;
 	/* The part has all elements. */
 	for (uint32_t i = 0; i < r->n_factors; i++)
 		if (r->factors[i].size != 1 &&

@@ -13,10 +13,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+
+uint64_t rsh_physical_memory(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
+	       (uint64_t)sysconf(_SC_PAGESIZE);
+}
 
 /* ---- mapped memory ---- */
 

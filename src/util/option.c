@@ -7,17 +7,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/memory_limits.h"
 #include "rsh/util/pattern.h"
 #include "rsh/util/text.h"
-
-uint64_t rsh_physical_memory(void)
-{
-	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
-	       (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 int rsh_set_nothing(const struct rsh_setting *s)
 {

@@ -191,6 +191,15 @@ bool rsh_digits_read(const char *digits, size_t n, uint64_t max, uint64_t *out)
 	return n > 0 && v <= max;
 }
 
+bool rsh_number_after(const char *prefix, const char *name, size_t n,
+		      uint64_t *out)
+{
+	const size_t before = strlen(prefix);
+
+	return n > before && strncmp(name, prefix, before) == 0 &&
+	       rsh_number_read(name + before, n - before, out);
+}
+
 size_t rsh_count_digits(const char *s, size_t n)
 {
 	size_t i = 0;

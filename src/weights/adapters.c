@@ -381,15 +381,6 @@ static int adapting_matrix(struct adapting *w, const struct rsh_record *r,
 
 /* ---- replacing ---- */
 
-static bool shapes_same(const struct rsh_tensor *t, const struct rsh_offer *o)
-{
-	bool same = t->n_dims == o->n_dims;
-
-	for (uint32_t d = 0; same && d < o->n_dims; d++)
-		same = t->dims[d] == o->dims[d];
-	return same;
-}
-
 static int adapting_replace(struct adapting *w, const struct rsh_record *r)
 {
 	const char *name = rsh_names_text(w->cat->names, r->name);
@@ -410,7 +401,7 @@ static int adapting_replace(struct adapting *w, const struct rsh_record *r)
 	rc = adapting_tensor(w, r, &t);
 	if (rc)
 		return rc;
-	if (!shapes_same(t, o))
+	if (!rsh_dims_equal(t->dims, t->n_dims, o->dims, o->n_dims))
 		return adapting_bad(w, name, EINVAL, "replaces %.400s, "
 				    "which has another shape", plain);
 	/* Types are converted as adapters are added: only in matrices. */

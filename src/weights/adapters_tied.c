@@ -130,8 +130,8 @@ int adapters_tie_prepare(struct adapting *w)
 	if (!t->tied || !tie_is_touched(w))
 		return 0;
 	/* transformers does not tie weights of files that differ. */
-	if (h && (h->dtype != e->dtype || h->n_dims != 2 ||
-		  memcmp(h->dims, e->dims, 2 * sizeof(*h->dims)) != 0))
+	if (h && (h->dtype != e->dtype ||
+		  !rsh_dims_equal(h->dims, h->n_dims, e->dims, 2)))
 		rc = 0;
 	else if (h && !w->changes[t->embedding - 1].by)
 		rc = w->how->same(w->how->ctx, e, h, w->err);

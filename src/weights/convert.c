@@ -485,8 +485,8 @@ static int tied_leave_out(struct weights_work *w, struct weights_made *copy,
 	uint32_t n = 0;
 	int same = 0;
 
-	if (x->dtype == y->dtype && x->n_dims == y->n_dims &&
-	    memcmp(x->dims, y->dims, x->n_dims * sizeof(*x->dims)) == 0)
+	if (x->dtype == y->dtype &&
+	    rsh_dims_equal(x->dims, x->n_dims, y->dims, y->n_dims))
 		same = w->o->same ? w->o->same(w->o->ctx, x, y, w->err) :
 				    -ENOTSUP;
 	if (same < 0)

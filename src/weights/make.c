@@ -158,8 +158,7 @@ static int weights_check_shapes(struct weights_work *w,
 	for (uint32_t i = first + 1; i < x->first[tensor + 1]; i++) {
 		const struct rsh_offer *b = &w->in[x->m[i].source];
 
-		if (b->n_dims == a->n_dims &&
-		    memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0)
+		if (rsh_dims_equal(a->dims, a->n_dims, b->dims, b->n_dims))
 			continue;
 		return weights_bad(w, x->u->rule, "%s has shape %s, and "
 				   "%s has %s", weights_text(w, x->m[i].source),

@@ -64,15 +64,12 @@ bool rsh_ckpt2_name_parse(const char *name, struct rsh_ckpt2_name *out)
 
 bool rsh_ckpt2_step_parse(const char *name, uint64_t *step)
 {
-	const char *digits = name + strlen(RSH_CKPT2_STEP);
-	size_t n;
+	const size_t before = strlen(RSH_CKPT2_STEP), n = strlen(name);
 
-	if (strncmp(name, RSH_CKPT2_STEP, strlen(RSH_CKPT2_STEP)) != 0)
-		return false;
-	n = strlen(digits);
 	/* Numbers of more than STEP_DIGITS digits are not padded with zeros. */
-	return rsh_number_read(digits, n, step) &&
-	       (n == STEP_DIGITS || (n > STEP_DIGITS && *digits != '0'));
+	return rsh_number_after(RSH_CKPT2_STEP, name, n, step) &&
+	       (n == before + STEP_DIGITS ||
+		(n > before + STEP_DIGITS && name[before] != '0'));
 }
 
 bool rsh_ckpt2_is_metadata(const void *data, size_t len)

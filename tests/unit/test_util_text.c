@@ -152,3 +152,17 @@ TEST(test_hex)
 	assert_ptr_equal(rsh_text_hex(text, bytes, 0), text);
 	assert_string_equal(text, "");
 }
+
+TEST(test_number_after)
+{
+	uint64_t n = 7;
+
+	assert_true(rsh_number_after("step_", "step_012/x", 8, &n));
+	assert_int_equal(n, 12);
+	assert_true(rsh_number_after("", "3", 1, &n));
+	assert_int_equal(n, 3);
+	assert_false(rsh_number_after("step_", "step_012/x", 9, &n));
+	assert_false(rsh_number_after("step_", "step_", 5, &n));
+	assert_false(rsh_number_after("step_", "step_1", 3, &n));
+	assert_false(rsh_number_after("step_", "stop_1", 6, &n));
+}

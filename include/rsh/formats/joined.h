@@ -8,7 +8,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <string.h>
 
 #include "rsh/formats/dcp.h"
 #include "rsh/source/format.h"
@@ -121,13 +120,6 @@ int rsh_joined_values(struct rsh_joined *j, const char *file,
 		      int (*take)(void *ctx, const struct rsh_torch_value *v,
 				  struct rsh_joined_value *out),
 		      void *ctx, struct rsh_values *out);
-
-/* Returns whether two shapes are the same. */
-static inline bool rsh_dims_equal(uint32_t n, const uint64_t *a, uint32_t m,
-				  const uint64_t *b)
-{
-	return n == m && (n == 0 || memcmp(a, b, n * sizeof(*a)) == 0);
-}
 
 /* ---- the description ---- */
 

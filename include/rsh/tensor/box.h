@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* MindSpore allows 8 dimensions; a record with more than 32 counts as
  * damaged. */
@@ -25,6 +26,13 @@ bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out);
 /* Returns the number of elements, which must fit. */
 uint64_t rsh_box_elements(const struct rsh_box *b);
+/* Returns whether two tensors have the same dimensions. */
+static inline bool rsh_dims_equal(const uint64_t *a, uint32_t n_a,
+				  const uint64_t *b, uint32_t n_b)
+{
+	return n_a == n_b &&
+	       (n_a == 0 || memcmp(a, b, n_a * sizeof(*a)) == 0);
+}
 /* Formats sizes or indexes for messages, "[4,2]"; cut if too long.  Returns
  * text. */
 const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,

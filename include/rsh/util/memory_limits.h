@@ -10,6 +10,9 @@
 
 #define RSH_MEMORY_UNLIMITED UINT64_MAX
 
+/* Returns the machine's memory in bytes. */
+uint64_t rsh_physical_memory(void);
+
 /* Returns how many bytes can still be mapped; it tries to map them. */
 uint64_t rsh_memory_left_to_map(void);
 

@@ -105,6 +105,3 @@ int rsh_option_word(const struct rsh_setting *s);
 /* Writes the words "a|b|c" as "a, b or c", each with `before`. */
 void rsh_words_put(char *to, size_t size, const char *before,
 		   const char *words);
-
-/* Returns the machine's memory in bytes. */
-uint64_t rsh_physical_memory(void);

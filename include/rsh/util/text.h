@@ -63,6 +63,10 @@ static inline bool rsh_number_read(const char *digits, size_t n, uint64_t *out)
 {
 	return rsh_digits_read(digits, n, UINT64_MAX, out);
 }
+/* Reads the number that is all that follows a prefix in the n characters at
+ * `name`. */
+bool rsh_number_after(const char *prefix, const char *name, size_t n,
+		      uint64_t *out);
 /* Returns how many of the first n characters of s are leading digits.  A NUL
  * ends them. */
 size_t rsh_count_digits(const char *s, size_t n);

@@ -58,9 +58,9 @@ static int side_add(struct side *s, uint32_t member, uint32_t file)
 
 static bool sides_are_equal(const struct side *a, const struct side *b)
 {
-	return a->cut == b->cut && a->n_dims == b->n_dims &&
-	       a->first_file == b->first_file && a->n_held == b->n_held &&
-	       memcmp(a->dims, b->dims, a->n_dims * sizeof(*a->dims)) == 0 &&
+	return a->cut == b->cut && a->first_file == b->first_file &&
+	       a->n_held == b->n_held &&
+	       rsh_dims_equal(a->dims, a->n_dims, b->dims, b->n_dims) &&
 	       (a->n_held == 0 ||
 		memcmp(a->held, b->held, a->n_held * sizeof(*a->held)) == 0);
 }

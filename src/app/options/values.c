@@ -10,6 +10,7 @@
 #include "options_i.h"
 #include "rsh/formats/formats.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/memory_limits.h"
 
 /* The cache has at most so many bytes, or a tenth of the memory if that is
  * less. */

@@ -254,7 +254,7 @@ static void module_take(struct describing *w)
 
 		/* A universal form may be that of slices. */
 		if (p && !st->is_3 && !st->is_universal &&
-		    !rsh_dims_equal(p->n_dims, p->dims, t->n_dims, t->dims)) {
+		    !rsh_dims_equal(p->dims, p->n_dims, t->dims, t->n_dims)) {
 			rsh_joined_blame(w->j, t->name, EBADMSG, "%s has "
 					 "another shape of it than its "
 					 "param_shapes says",

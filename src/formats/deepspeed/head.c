@@ -319,7 +319,7 @@ static bool params_alike(const struct rsh_ds_params *a,
 		const struct rsh_ds_param *p = &a->v[i], *q = &b->v[i];
 
 		if (strcmp(p->name, q->name) != 0 ||
-		    !rsh_dims_equal(p->n_dims, p->dims, q->n_dims, q->dims))
+		    !rsh_dims_equal(p->dims, p->n_dims, q->dims, q->n_dims))
 			return false;
 	}
 	return true;

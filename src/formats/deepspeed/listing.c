@@ -105,10 +105,7 @@ static int tags_list(const struct rsh_store *store, const char *dir,
 
 static bool run_step_read(const char *name, size_t len, uint64_t *step)
 {
-	const size_t n = strlen(RUN_STEP);
-
-	return rsh_begins_any(name, RUN_STEP) &&
-	       rsh_number_read(name + n, len - n, step);
+	return rsh_number_after(RUN_STEP, name, len, step);
 }
 
 /* Returns 1 if a checkpoint-N has steps of DeepSpeed and no weights beside

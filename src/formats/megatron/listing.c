@@ -22,15 +22,10 @@
 
 bool rsh_megatron_step_read(const char *name, size_t n, uint64_t *step)
 {
-	const size_t before = strlen(RSH_MEGATRON_ITERATION);
-
 	*step = 0;
-	if (n == strlen(RSH_MEGATRON_RELEASE) &&
-	    strncmp(name, RSH_MEGATRON_RELEASE, n) == 0)
-		return true;
-	return n > before &&
-	       strncmp(name, RSH_MEGATRON_ITERATION, before) == 0 &&
-	       rsh_number_read(name + before, n - before, step);
+	return (n == strlen(RSH_MEGATRON_RELEASE) &&
+		strncmp(name, RSH_MEGATRON_RELEASE, n) == 0) ||
+	       rsh_number_after(RSH_MEGATRON_ITERATION, name, n, step);
 }
 
 /* Reads "mp_rank_01_003", up to a slash. */

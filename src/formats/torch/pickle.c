@@ -159,20 +159,21 @@ static int torch_make_mapping(struct rsh_torch_reader *r,
 {
 	const bool has_factory =
 		strcmp(c->callee->class->name, "defaultdict") == 0;
-	const struct rsh_pickle_value *of = c->args->items + has_factory, *pair;
+	const struct rsh_pickle_value *pair, *of =
+		c->args->n > (uint32_t)has_factory ?
+		&c->args->items[has_factory] : NULL;
 	struct rsh_pickle_value *to;
 	uint32_t n;
 	int rc;
 
-	if (c->args->n > 1 + (uint32_t)has_factory)
+	if (c->args->n > 1 + (uint32_t)has_factory ||
+	    (of && of->kind != RSH_PV_DICT && of->kind != RSH_PV_LIST))
 		return torch_refuse(r, c->callee->class);
-	if (c->args->n > (uint32_t)has_factory && of->kind == RSH_PV_DICT)
+	if (of && of->kind == RSH_PV_DICT)
 		return torch_make_list(r, RSH_PV_DICT, of->list->values,
 				       of->list->n, out);
-	if (c->args->n > (uint32_t)has_factory && of->kind != RSH_PV_LIST)
-		return torch_refuse(r, c->callee->class);
 	rc = torch_make_list(r, RSH_PV_DICT, NULL, 0, out);
-	if (rc || c->args->n <= (uint32_t)has_factory)
+	if (rc || !of)
 		return rc;
 	/* A list of pairs. */
 	to = rsh_arena_array(&r->values, struct rsh_pickle_value,

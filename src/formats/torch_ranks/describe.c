@@ -403,8 +403,8 @@ static bool sharded_take(struct describing *w, const struct ref *r, size_t n)
 		const struct rsh_ranks_box *b = &e->spec->boxes[e->piece];
 		size_t k;
 
-		if (s->n_dims > 0 && !rsh_dims_equal(e->n_dims, e->dims,
-						     s->n_dims, b->size))
+		if (s->n_dims > 0 && !rsh_dims_equal(e->dims, e->n_dims,
+						     b->size, s->n_dims))
 			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s "
 						"has another shape of its "
 						"shard than it says",
@@ -459,10 +459,10 @@ static bool check_alike(struct describing *w, const struct ref *r, size_t n)
 			what = "one has a part of it, and the other all";
 		else if (r->e->dtype != r[i].e->dtype)
 			what = "they have different types of it";
-		else if (s ? !rsh_dims_equal(s->n_dims, s->dims, t->n_dims,
-					     t->dims) :
-			     !rsh_dims_equal(r->e->n_dims, r->e->dims,
-					     r[i].e->n_dims, r[i].e->dims))
+		else if (s ? !rsh_dims_equal(s->dims, s->n_dims, t->dims,
+					     t->n_dims) :
+			     !rsh_dims_equal(r->e->dims, r->e->n_dims,
+					     r[i].e->dims, r[i].e->n_dims))
 			what = "they have different shapes of it";
 		if (what)
 			return rsh_joined_blame(w->j, r->name, EBADMSG, "%s and "

@@ -53,10 +53,7 @@ bool rsh_ranks_name_read(const char *name, struct rsh_ranks_name *out)
 
 bool rsh_ranks_step_read(const char *name, size_t n, uint64_t *step)
 {
-	const size_t before = strlen(RSH_RANKS_STEP);
-
-	return n > before && strncmp(name, RSH_RANKS_STEP, before) == 0 &&
-	       rsh_number_read(name + before, n - before, step);
+	return rsh_number_after(RSH_RANKS_STEP, name, n, step);
 }
 
 /* ---- names that differ in one number ---- */

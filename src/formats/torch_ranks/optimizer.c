@@ -71,8 +71,8 @@ static bool params_fit(const struct rsh_ranks_file *optimizer,
 		if (number >= params->n)
 			return false;
 		p = params->v[number]->spec;
-		if (e->spec && !rsh_dims_equal(e->spec->n_dims, e->spec->dims,
-					       p->n_dims, p->dims))
+		if (e->spec && !rsh_dims_equal(e->spec->dims, e->spec->n_dims,
+					       p->dims, p->n_dims))
 			return false;
 	}
 	return true;

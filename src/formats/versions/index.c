@@ -31,13 +31,10 @@ static const char *const compressions[] = { "zstd", NULL };
 bool rsh_version_read(const char *name, uint64_t *version)
 {
 	const size_t k = strlen(PREFIX);
-	size_t n;
+	const size_t n = strlen(name);
 
-	if (strncmp(name, PREFIX, k) != 0)
-		return false;
-	n = rsh_count_digits(name + k, strlen(name + k));
-	return n >= DIGITS_MIN && !name[k + n] &&
-	       rsh_number_read(name + k, n, version) && *version > 0;
+	return n >= k + DIGITS_MIN &&
+	       rsh_number_after(PREFIX, name, n, version) && *version > 0;
 }
 
 struct parsing {
