@@ -60,6 +60,10 @@ struct dense_case {
 	struct shape shape;
 };
 
+/* A row of what is refused: the config, words of the sentence, the tensors. */
+#define WRONG(config, said, ...) \
+	{ config, { __VA_ARGS__ }, said, -EINVAL, false, { 0, 0 } }
+
 static void dense_begin(struct model *m, const struct dense_case *k)
 {
 	model_begin(m, "a = b\n", k->config);
@@ -190,15 +194,14 @@ TEST(test_made)
 TEST(test_config_wrong)
 {
 	static const struct dense_case cases[] = {
-		{ NULL, { { "a", BF16, { 1 } } },
-		  "--dequantize needs a config.json with "
-		  "\"quantization_config\", but there is none: use --config",
-		  -EINVAL, false, { 0, 0 } },
-		{ "{}", { { "a", BF16, { 1 } } }, "\"quantization_config\", but "
-		  "C", -EINVAL, false, { 0, 0 } },
-		{ QUANTISED("\"x\":1"), { { "a", BF16, { 1 } } },
-		  "\"quantization_config\" has no \"quant_method\"", -EINVAL,
-		  false, { 0, 0 } },
+		WRONG(NULL, "--dequantize needs a config.json with "
+		      "\"quantization_config\", but there is none: use "
+		      "--config", { "a", BF16, { 1 } }),
+		WRONG("{}", "\"quantization_config\", but C",
+		      { "a", BF16, { 1 } }),
+		WRONG(QUANTISED("\"x\":1"),
+		      "\"quantization_config\" has no \"quant_method\"",
+		      { "a", BF16, { 1 } }),
 		{ QUANTISED(METHOD("hqq")), { { "a", BF16, { 1 } } },
 		  "\"quant_method\" \"hqq\" is not supported by --dequantize",
 		  -ENOTSUP, false, { 0, 0 } },
@@ -240,53 +243,46 @@ TEST(test_config_wrong)
 TEST(test_fp8_wrong)
 {
 	static const struct dense_case cases[] = {
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", FP8, { 6, 9 } } },
-		  "a.weight is Float8E4M3FN and has no scales", -EINVAL, false,
-		  { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", F4, { 6, 16 } } },
-		  "a.weight is Float4E2M1FNx2 and has no scales", -EINVAL,
-		  false, { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", FP8, { 6, 9 } },
-		    { "a.weight_scale_inv", F32, { 3, 2 } } },
-		  "is not of the type and shape that scales of a.weight in "
-		  "blocks of 4 x 8 have", -EINVAL, false, { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", FP8, { 6, 9 } },
-		    { "a.weight_scale_inv", I32, { 2, 2 } } },
-		  "is not of the type and shape", -EINVAL, false, { 0, 0 } },
-		{ QUANTISED(METHOD("fp8")),
-		  { { "a.weight", FP8, { 6, 9 } },
-		    { "a.weight_scale", F32, { 6, 2 } } },
-		  "a.weight_scale is Float32 [6,2], which is not how scales of "
-		  "a.weight of shape [6,9] are stored", -EINVAL, false,
-		  { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", FP8, { 2, 6, 9 } },
-		    { "a.weight_scale_inv", F32, { 2, 2, 2 } } },
-		  "is quantised, and has 3 dimensions instead of 2", -EINVAL,
-		  false, { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", I8, { 6, 9 } },
-		    { "a.weight_scale", F32, { 6, 1 } } },
-		  "scales of a.weight in blocks of 1 x 32 have", -EINVAL,
-		  false, { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.weight", BF16, { 6, 9 } },
-		    { "a.scale", F32, { 2, 2 } } },
-		  "a.scale is there, but its quantised weight is missing or "
-		  "has another type", -EINVAL, false, { 0, 0 } },
-		{ QUANTISED(METHOD("fp8") BLOCKS),
-		  { { "a.scale", E8M0, { 2, 2 } } },
-		  "a.scale is there, but its quantised weight is missing",
-		  -EINVAL, false, { 0, 0 } },
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "a.weight is Float8E4M3FN and has no scales",
+		      { "a.weight", FP8, { 6, 9 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "a.weight is Float4E2M1FNx2 and has no scales",
+		      { "a.weight", F4, { 6, 16 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "is not of the type and shape that scales of a.weight "
+		      "in blocks of 4 x 8 have", { "a.weight", FP8, { 6, 9 } },
+		      { "a.weight_scale_inv", F32, { 3, 2 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "is not of the type and shape",
+		      { "a.weight", FP8, { 6, 9 } },
+		      { "a.weight_scale_inv", I32, { 2, 2 } }),
+		WRONG(QUANTISED(METHOD("fp8")),
+		      "a.weight_scale is Float32 [6,2], which is not how "
+		      "scales of a.weight of shape [6,9] are stored",
+		      { "a.weight", FP8, { 6, 9 } },
+		      { "a.weight_scale", F32, { 6, 2 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "is quantised, and has 3 dimensions instead of 2",
+		      { "a.weight", FP8, { 2, 6, 9 } },
+		      { "a.weight_scale_inv", F32, { 2, 2, 2 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "scales of a.weight in blocks of 1 x 32 have",
+		      { "a.weight", I8, { 6, 9 } },
+		      { "a.weight_scale", F32, { 6, 1 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "a.scale is there, but its quantised weight is missing "
+		      "or has another type", { "a.weight", BF16, { 6, 9 } },
+		      { "a.scale", F32, { 2, 2 } }),
+		WRONG(QUANTISED(METHOD("fp8") BLOCKS),
+		      "a.scale is there, but its quantised weight is missing",
+		      { "a.scale", E8M0, { 2, 2 } }),
 		/* MiMo's scales of blocks that sharding has cut. */
-		{ QUANTISED(METHOD("fp8") ",\"weight_block_size\":[128,128]"),
-		  { { "qkv.weight", FP8, { 13568, 4096 } },
-		    { "qkv.weight_scale_inv", F32, { 108, 32 } } },
-		  "blocks of 128 x 128 have", -EINVAL, false, { 0, 0 } },
+		WRONG(QUANTISED(METHOD("fp8")
+				",\"weight_block_size\":[128,128]"),
+		      "blocks of 128 x 128 have",
+		      { "qkv.weight", FP8, { 13568, 4096 } },
+		      { "qkv.weight_scale_inv", F32, { 108, 32 } }),
 	};
 
 	DENSE_ALL(cases);
@@ -295,38 +291,32 @@ TEST(test_fp8_wrong)
 TEST(test_packed_wrong)
 {
 	static const struct dense_case cases[] = {
-		{ QUANTISED(METHOD("mxfp4")),
-		  { { "e_blocks", U8, { 2, 5, 3, 16 } } },
-		  "e_blocks is quantised, and e_scales is not in the source",
-		  -EINVAL, false, { 0, 0 } },
-		{ QUANTISED(METHOD("mxfp4")),
-		  { { "e_blocks", U8, { 2, 5, 3, 8 } } },
-		  "e_blocks does not have blocks of 16 bytes, as mxfp4 has",
-		  -EINVAL, false, { 0, 0 } },
-		{ QUANTISED(METHOD("mxfp4")),
-		  { { "e_blocks", U8, { 2, 5, 3, 16 } },
-		    { "e_scales", U8, { 2, 5, 4 } } },
-		  "scales of e_blocks in blocks of 1 x 32", -EINVAL, false,
-		  { 0, 0 } },
-		{ QUANTISED(METHOD("mxfp4")),
-		  { { "e_blocks", U8, { 2, 5, 3, 16 } },
-		    { "e_scales", U8, { 2, 5, 3 } }, { "e", BF16, { 1 } } },
-		  "e_blocks becomes e, which is in the source as well", -EINVAL,
-		  false, { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight_packed", I32, { 5, 5 } },
-		    { "a.weight_scale", BF16, { 5, 1 } } },
-		  "a.weight_packed is quantised, and a.weight_shape is not in "
-		  "the source", -EINVAL, false, { 0, 0 } },
-		{ CT("\"num_bits\":4"), { { "a.weight_packed", I32, { 5, 5 } } },
-		  "and a.weight_scale is not in the source", -EINVAL, false,
-		  { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight_packed", I32, { 5, 5 } },
-		    { "a.weight_scale", BF16, { 5, 1 } },
-		    { "a.weight_shape", F32, { 2 } } },
-		  "a.weight_shape is not two integers", -EINVAL, false,
-		  { 0, 0 } },
+		WRONG(QUANTISED(METHOD("mxfp4")),
+		      "e_blocks is quantised, and e_scales is not in the "
+		      "source", { "e_blocks", U8, { 2, 5, 3, 16 } }),
+		WRONG(QUANTISED(METHOD("mxfp4")),
+		      "e_blocks does not have blocks of 16 bytes, as mxfp4 has",
+		      { "e_blocks", U8, { 2, 5, 3, 8 } }),
+		WRONG(QUANTISED(METHOD("mxfp4")),
+		      "scales of e_blocks in blocks of 1 x 32",
+		      { "e_blocks", U8, { 2, 5, 3, 16 } },
+		      { "e_scales", U8, { 2, 5, 4 } }),
+		WRONG(QUANTISED(METHOD("mxfp4")),
+		      "e_blocks becomes e, which is in the source as well",
+		      { "e_blocks", U8, { 2, 5, 3, 16 } },
+		      { "e_scales", U8, { 2, 5, 3 } }, { "e", BF16, { 1 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight_packed is quantised, and a.weight_shape is "
+		      "not in the source", { "a.weight_packed", I32, { 5, 5 } },
+		      { "a.weight_scale", BF16, { 5, 1 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "and a.weight_scale is not in the source",
+		      { "a.weight_packed", I32, { 5, 5 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight_shape is not two integers",
+		      { "a.weight_packed", I32, { 5, 5 } },
+		      { "a.weight_scale", BF16, { 5, 1 } },
+		      { "a.weight_shape", F32, { 2 } }),
 		{ CT("\"num_bits\":4"),
 		  { { "a.weight_packed", I32, { 5, 5 } },
 		    { "a.weight_scale", BF16, { 5, 1 } },
@@ -341,40 +331,35 @@ TEST(test_packed_wrong)
 		    { "a.weight_g_idx", I32, { 37 } } },
 		  "a.weight_g_idx orders the columns of its weight, which is "
 		  "not supported", -ENOTSUP, false, { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight_packed", I32, { 5, 5 } },
-		    { "a.weight_scale", BF16, { 5, 1 } },
-		    { "a.weight_shape", I32, { 2 } },
-		    { "a.weight_zero_point", I32, { 5, 1 } } },
-		  "a.weight_zero_point is Int32 [5,1], which does not fit "
-		  "a.weight_packed: it must be Int32 [1,1]", -EINVAL, false, { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight_packed", U8, { 3, 16 } },
-		    { "a.weight_scale", FP8, { 3, 2 } },
-		    { "a.weight_global_scale", F32, { 0 } } },
-		  "a.weight_global_scale is not one Float32 of shape [1]",
-		  -EINVAL, false, { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight_packed", U8, { 3, 9 } },
-		    { "a.weight_scale", U8, { 3, 1 } } },
-		  "has rows of 18 elements, which are not blocks of 32",
-		  -EINVAL, false, { 0, 0 } },
-		{ CT("\"num_bits\":8"),
-		  { { "a.weight", I8, { 3, 9 } },
-		    { "a.weight_scale", BF16, { 3, 1 } } },
-		  "a.weight is Int8, which is not how compressed-tensors "
-		  "weights are quantised", -EINVAL, false, { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight_packed", BF16, { 5, 5 } },
-		    { "a.weight_scale", BF16, { 5, 1 } } },
-		  "a.weight_packed is BFloat16, which is not how "
-		  "compressed-tensors weights are quantised", -EINVAL, false,
-		  { 0, 0 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight", I32, { 5, 5 } },
-		    { "a.scale", BF16, { 5, 1 } } },
-		  "a.weight is Int32, which is not how compressed-tensors "
-		  "weights are quantised", -EINVAL, false, { 0, 0 } },
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight_zero_point is Int32 [5,1], which does not fit "
+		      "a.weight_packed: it must be Int32 [1,1]",
+		      { "a.weight_packed", I32, { 5, 5 } },
+		      { "a.weight_scale", BF16, { 5, 1 } },
+		      { "a.weight_shape", I32, { 2 } },
+		      { "a.weight_zero_point", I32, { 5, 1 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight_global_scale is not one Float32 of shape [1]",
+		      { "a.weight_packed", U8, { 3, 16 } },
+		      { "a.weight_scale", FP8, { 3, 2 } },
+		      { "a.weight_global_scale", F32, { 0 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "has rows of 18 elements, which are not blocks of 32",
+		      { "a.weight_packed", U8, { 3, 9 } },
+		      { "a.weight_scale", U8, { 3, 1 } }),
+		WRONG(CT("\"num_bits\":8"),
+		      "a.weight is Int8, which is not how compressed-tensors "
+		      "weights are quantised", { "a.weight", I8, { 3, 9 } },
+		      { "a.weight_scale", BF16, { 3, 1 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight_packed is BFloat16, which is not how "
+		      "compressed-tensors weights are quantised",
+		      { "a.weight_packed", BF16, { 5, 5 } },
+		      { "a.weight_scale", BF16, { 5, 1 } }),
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight is Int32, which is not how compressed-tensors "
+		      "weights are quantised", { "a.weight", I32, { 5, 5 } },
+		      { "a.scale", BF16, { 5, 1 } }),
 		{ CT("\"num_bits\":4,\"group_size\":16"),
 		  { { "a.weight_packed", I32, { 5, 5 } },
 		    { "a.weight_scale", BF16, { 5, 2 } },
@@ -387,15 +372,14 @@ TEST(test_packed_wrong)
 		    { "a.weight_shape", I32, { 2 } } },
 		  "a.weight_packed has 40 columns in 5 groups, and config.json "
 		  "has no such \"group_size\"", -EINVAL, false, { 5, 40 } },
-		{ CT("\"num_bits\":4"),
-		  { { "a.weight", BF16, { 5, 40 } },
-		    { "a.weight_scale", BF16, { 5, 1 } } },
-		  "a.weight_scale is there, but its quantised weight is "
-		  "missing or has another type", -EINVAL, false, { 0, 0 } },
-		{ QUANTISED(METHOD("mxfp4")),
-		  { { "e_scales", U8, { 2, 5, 3 } } },
-		  "e_scales is there, but its quantised weight is missing",
-		  -EINVAL, false, { 0, 0 } },
+		WRONG(CT("\"num_bits\":4"),
+		      "a.weight_scale is there, but its quantised weight is "
+		      "missing or has another type",
+		      { "a.weight", BF16, { 5, 40 } },
+		      { "a.weight_scale", BF16, { 5, 1 } }),
+		WRONG(QUANTISED(METHOD("mxfp4")),
+		      "e_scales is there, but its quantised weight is missing",
+		      { "e_scales", U8, { 2, 5, 3 } }),
 	};
 
 	DENSE_ALL(cases);
@@ -406,43 +390,36 @@ TEST(test_words_wrong)
 #define GPTQ QUANTISED(METHOD("gptq") ",\"bits\":4")
 #define AWQ QUANTISED(METHOD("awq") ",\"bits\":4,\"group_size\":16")
 	static const struct dense_case cases[] = {
-		{ GPTQ, { { "a.qweight", F32, { 4, 16 } } },
-		  "a.qweight is not a matrix of Int32", -EINVAL, false,
-		  { 0, 0 } },
-		{ GPTQ, { { "a.qweight", I32, { 4, 16 } } },
-		  "a.qweight is quantised, and a.scales is not in the source",
-		  -EINVAL, false, { 0, 0 } },
-		{ GPTQ,
-		  { { "a.qweight", I32, { 4, 16 } }, { "a.scales", F32, { 3, 16 } } },
-		  "and a.scales is not a matrix of Float16", -EINVAL, false,
-		  { 0, 0 } },
-		{ GPTQ,
-		  { { "a.qweight", I32, { 4, 12 } }, { "a.scales", F16, { 3, 12 } } },
-		  "has 12 columns, which are not a multiple of 8", -EINVAL,
-		  false, { 0, 0 } },
-		{ GPTQ,
-		  { { "a.qweight", I32, { 4, 16 } },
-		    { "a.scales", F16, { 3, 16 } },
-		    { "a.qzeros", I32, { 3, 2 } } },
-		  "and a.g_idx is not in the source", -EINVAL, false, { 0, 0 } },
-		{ GPTQ,
-		  { { "a.qweight", I32, { 4, 16 } },
-		    { "a.scales", F16, { 3, 16 } },
-		    { "a.qzeros", I32, { 3, 2 } }, { "a.g_idx", I32, { 31 } } },
-		  "and a.g_idx is not one Int32 for each of its rows", -EINVAL,
-		  false, { 0, 0 } },
-		{ AWQ,
-		  { { "a.qweight", I32, { 40, 2 } },
-		    { "a.scales", F16, { 4, 16 } },
-		    { "a.qzeros", I32, { 4, 2 } } },
-		  "a.scales is Float16 [4,16], which does not fit a.qweight: "
-		  "it must be Float16 [3,16]", -EINVAL, false, { 0, 0 } },
-		{ AWQ,
-		  { { "a.qweight", I32, { 40, 2 } },
-		    { "a.scales", F16, { 3, 16 } },
-		    { "a.qzeros", I32, { 3, 1 } } },
-		  "a.qzeros is Int32 [3,1], which does not fit a.qweight: it "
-		  "must be Int32 [3,2]", -EINVAL, false, { 0, 0 } },
+		WRONG(GPTQ, "a.qweight is not a matrix of Int32",
+		      { "a.qweight", F32, { 4, 16 } }),
+		WRONG(GPTQ,
+		      "a.qweight is quantised, and a.scales is not in the "
+		      "source", { "a.qweight", I32, { 4, 16 } }),
+		WRONG(GPTQ, "and a.scales is not a matrix of Float16",
+		      { "a.qweight", I32, { 4, 16 } },
+		      { "a.scales", F32, { 3, 16 } }),
+		WRONG(GPTQ, "has 12 columns, which are not a multiple of 8",
+		      { "a.qweight", I32, { 4, 12 } },
+		      { "a.scales", F16, { 3, 12 } }),
+		WRONG(GPTQ, "and a.g_idx is not in the source",
+		      { "a.qweight", I32, { 4, 16 } },
+		      { "a.scales", F16, { 3, 16 } },
+		      { "a.qzeros", I32, { 3, 2 } }),
+		WRONG(GPTQ, "and a.g_idx is not one Int32 for each of its rows",
+		      { "a.qweight", I32, { 4, 16 } },
+		      { "a.scales", F16, { 3, 16 } },
+		      { "a.qzeros", I32, { 3, 2 } },
+		      { "a.g_idx", I32, { 31 } }),
+		WRONG(AWQ, "a.scales is Float16 [4,16], which does not fit "
+		      "a.qweight: it must be Float16 [3,16]",
+		      { "a.qweight", I32, { 40, 2 } },
+		      { "a.scales", F16, { 4, 16 } },
+		      { "a.qzeros", I32, { 4, 2 } }),
+		WRONG(AWQ,
+		      "a.qzeros is Int32 [3,1], which does not fit a.qweight: "
+		      "it must be Int32 [3,2]", { "a.qweight", I32, { 40, 2 } },
+		      { "a.scales", F16, { 3, 16 } },
+		      { "a.qzeros", I32, { 3, 1 } }),
 	};
 
 	DENSE_ALL(cases);
@@ -451,22 +428,20 @@ TEST(test_words_wrong)
 TEST(test_empty)
 {
 	static const struct dense_case cases[] = {
-		{ QUANTISED(METHOD("fp8")),
-		  { { "a.weight", FP8, { EMPTY, 9 } },
-		    { "a.weight_scale", F32, { 1 } } },
-		  "a.weight is quantised, and has no elements", -EINVAL, false,
-		  { 0, 0 } },
-		{ QUANTISED(METHOD("mxfp4")),
-		  { { "e_blocks", U8, { 2, 5, EMPTY, 16 } },
-		    { "e_scales", U8, { 2, 5, EMPTY } } },
-		  "e_blocks is quantised, and has no elements", -EINVAL, false,
-		  { 0, 0 } },
-		{ QUANTISED(METHOD("awq") ",\"bits\":4"),
-		  { { "a.qweight", I32, { EMPTY, 2 } },
-		    { "a.scales", F16, { 1, 16 } },
-		    { "a.qzeros", I32, { 1, 2 } } },
-		  "a.scales is Float16 [1,16], which does not fit a.qweight: "
-		  "it must be Float16 [0,16]", -EINVAL, false, { 0, 0 } },
+		WRONG(QUANTISED(METHOD("fp8")),
+		      "a.weight is quantised, and has no elements",
+		      { "a.weight", FP8, { EMPTY, 9 } },
+		      { "a.weight_scale", F32, { 1 } }),
+		WRONG(QUANTISED(METHOD("mxfp4")),
+		      "e_blocks is quantised, and has no elements",
+		      { "e_blocks", U8, { 2, 5, EMPTY, 16 } },
+		      { "e_scales", U8, { 2, 5, EMPTY } }),
+		WRONG(QUANTISED(METHOD("awq") ",\"bits\":4"),
+		      "a.scales is Float16 [1,16], which does not fit "
+		      "a.qweight: it must be Float16 [0,16]",
+		      { "a.qweight", I32, { EMPTY, 2 } },
+		      { "a.scales", F16, { 1, 16 } },
+		      { "a.qzeros", I32, { 1, 2 } }),
 	};
 
 	DENSE_ALL(cases);

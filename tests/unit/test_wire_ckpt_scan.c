@@ -48,15 +48,14 @@ static void assert_hex_refused(const char *hex, int code, const char *word)
 	assert_refused(&b, code, word);
 }
 
-static void record_refused(const struct tensor *t, const char *word)
+static void assert_record_refused(const struct tensor *t, const char *word)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
 
 	append_record(&b, t);
 	assert_refused(&b, EBADMSG, word);
 }
-#define assert_record_refused(word, ...) \
-	record_refused(&(struct tensor){ __VA_ARGS__ }, word)
+#define TENSOR(...) (&(struct tensor){ __VA_ARGS__ })
 
 /* ---- files that MindSpore wrote ---- */
 
@@ -313,12 +312,14 @@ TEST(test_empty_without_content)
 TEST(test_missing_parts)
 {
 	assert_hex_refused("", EBADMSG, "empty");
-	assert_record_refused("without a parameter name", NULL, "Int8", DIMS(1),
-			      CONTENT("1"));
-	assert_record_refused("no element type", "a", NULL, DIMS(1),
-			      CONTENT("1"));
-	assert_record_refused("no content", "a", "Int8", DIMS(1), NULL, 0);
-	assert_record_refused("no content", "a", "Int8", 0, NULL, NULL, 0);
+	assert_record_refused(TENSOR(NULL, "Int8", DIMS(1), CONTENT("1")),
+			      "without a parameter name");
+	assert_record_refused(TENSOR("a", NULL, DIMS(1), CONTENT("1")),
+			      "no element type");
+	assert_record_refused(TENSOR("a", "Int8", DIMS(1), NULL, 0),
+			      "no content");
+	assert_record_refused(TENSOR("a", "Int8", 0, NULL, NULL, 0),
+			      "no content");
 	assert_hex_refused("0a03 0a0161", EBADMSG, "no tensor");
 	assert_hex_refused("0a00", EBADMSG, "without a parameter name");
 	/* Fields, but no record: a strategy file, say. */
@@ -327,21 +328,23 @@ TEST(test_missing_parts)
 
 TEST(test_content_of_another_size)
 {
-	assert_record_refused("7 bytes, which is not Int32 [2]", "a", "Int32",
-			      DIMS(2), CONTENT("1234567"));
-	assert_record_refused("not Int8 [2,3]", "a", "Int8", DIMS(2, 3),
-			      CONTENT("12345678"));
-	assert_record_refused("not Int8 [0]", "a", "Int8", DIMS(0),
-			      CONTENT("12"));
+	assert_record_refused(TENSOR("a", "Int32", DIMS(2), CONTENT("1234567")),
+			      "7 bytes, which is not Int32 [2]");
+	assert_record_refused(TENSOR("a", "Int8", DIMS(2, 3),
+				     CONTENT("12345678")),
+			      "not Int8 [2,3]");
+	assert_record_refused(TENSOR("a", "Int8", DIMS(0), CONTENT("12")),
+			      "not Int8 [0]");
 	/* Twice the size means something for BFloat16 alone. */
-	assert_record_refused("not Float16 [1]", "a", "Float16", DIMS(1),
-			      CONTENT("1234"));
-	assert_record_refused("not BFloat16 [2]", "a", "BFloat16", DIMS(2),
-			      CONTENT("123456"));
-	assert_record_refused("not a multiple of 4", "a", "str", DIMS(0),
-			      CONTENT("123"));
-	assert_record_refused("not a multiple of 4", "a", "str", DIMS(0),
-			      CONTENT(""));
+	assert_record_refused(TENSOR("a", "Float16", DIMS(1), CONTENT("1234")),
+			      "not Float16 [1]");
+	assert_record_refused(TENSOR("a", "BFloat16", DIMS(2),
+				     CONTENT("123456")),
+			      "not BFloat16 [2]");
+	assert_record_refused(TENSOR("a", "str", DIMS(0), CONTENT("123")),
+			      "not a multiple of 4");
+	assert_record_refused(TENSOR("a", "str", DIMS(0), CONTENT("")),
+			      "not a multiple of 4");
 }
 
 TEST(test_parameter_written_twice)
@@ -364,18 +367,21 @@ TEST(test_bad_numbers)
 {
 	int64_t ones[RSH_MAX_DIMS + 1];
 
-	assert_record_refused("negative dimension (-1)", "a", "Int8", DIMS(-1),
-			      CONTENT("1"));
-	assert_record_refused("out of range", "a", "Int8",
-			      DIMS(INT64_MAX, 2, 2), CONTENT("1"));
-	assert_record_refused("not Int64", "a", "Int64", DIMS(INT64_MAX),
-			      CONTENT("12345678"));
+	assert_record_refused(TENSOR("a", "Int8", DIMS(-1), CONTENT("1")),
+			      "negative dimension (-1)");
+	assert_record_refused(TENSOR("a", "Int8", DIMS(INT64_MAX, 2, 2),
+				     CONTENT("1")),
+			      "out of range");
+	assert_record_refused(TENSOR("a", "Int64", DIMS(INT64_MAX),
+				     CONTENT("12345678")),
+			      "not Int64");
 	for (size_t i = 0; i < RSH_MAX_DIMS + 1; i++)
 		ones[i] = 1;
-	assert_record_refused("more than 32 dimensions", "a", "Int8",
-			      RSH_MAX_DIMS + 1, ones, CONTENT("1"));
-	assert_record_refused("unknown element type \"Float33\"", "a",
-			      "Float33", DIMS(1), CONTENT("1"));
+	assert_record_refused(TENSOR("a", "Int8", RSH_MAX_DIMS + 1, ones,
+				     CONTENT("1")),
+			      "more than 32 dimensions");
+	assert_record_refused(TENSOR("a", "Float33", DIMS(1), CONTENT("1")),
+			      "unknown element type \"Float33\"");
 	assert_hex_refused("0a0d 0a036100 62 1206 1204 496e7438", EBADMSG,
 			   "NUL");
 }
