@@ -172,12 +172,11 @@ static const struct record network[] = {
 
 TEST(test_right)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, RIGHT);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
-	end(&j);
 }
 
 TEST(test_wrong_mesh)
@@ -201,30 +200,28 @@ TEST(test_wrong_mesh)
 
 TEST(test_too_fine)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NETWORK("[8]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "ranks 0 and 4 should hold different slices, but their "
 		    "bytes are the same");
-	end(&j);
 }
 
 TEST(test_swapped)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 	j.dst = make_strategy(j.names, "dst.json", RIGHT);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "the tree fits dst.json: are source and destination "
 		    "swapped?");
-	end(&j);
 }
 
 TEST(test_too_few_ranks)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NETWORK("[4]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
@@ -239,13 +236,12 @@ TEST(test_too_few_ranks)
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "dst.json is of 8: are source and destination swapped?");
 	assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
-	end(&j);
 }
 
 /* Some stages' files of a pipeline's, and no guess where ranks are lost. */
 TEST(test_too_few_stages)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NETWORK("[2]", "[0,-1]", "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
@@ -255,7 +251,6 @@ TEST(test_too_few_stages)
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "7 ranks have a checkpoint");
 	assert_null(strstr(j.err.text, "pipeline"));
-	end(&j);
 }
 
 /* Four of eight ranks have saved a newer step, and the strategy is of four. */
@@ -303,7 +298,7 @@ TEST(test_half_written)
 /* The ranks that are asked for are the file's, whatever stage it is of. */
 TEST(test_lone_stage)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NULL);
 	j.src = make_strategy(j.names, "src.json", STAGE("1", "[2,4]", "[0,-1]",
@@ -330,7 +325,6 @@ TEST(test_lone_stage)
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "4 ranks have a checkpoint, but src.json is of 4 ranks "
 		    "and does not have rank_4/net-1_5.ckpt");
-	end(&j);
 }
 
 TEST(test_unsharded)
@@ -363,7 +357,7 @@ TEST(test_private)
 		{ "accu_grads.up.weight", ROWS, each, NUMBERS },
 		{ NULL, 0, NULL, NUMBERS },
 	};
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, own, FILE_OF("0", LAYOUT("up.weight", "[2,4]", "[0,-1]") ","
 				  LAYOUT("bn.gamma", "[2,4]", "[-1]") ","
@@ -374,7 +368,6 @@ TEST(test_private)
 					 "[0,-1]")));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
-	end(&j);
 }
 
 /* A weight that its strategy calls replicated is none of these. */
@@ -392,13 +385,12 @@ TEST(test_one_wrong_layout)
 				  LAYOUT("norm.gamma", "[2,4]", "[-1]") ","
 				  LAYOUT("emb.embedding_table", "[2,4]",
 					 "[-1,-1]"));
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, vocabulary, fmt);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "parameter emb.embedding_table");
 	assert_says(&j, "1 of 4 tensors");
-	end(&j);
 }
 
 /* Experts that began as copies of one are right, and so is what is constant;
@@ -436,13 +428,12 @@ TEST(test_flags)
 		{ "window.mask", 1, each, FLAGS },
 		{ NULL, 0, NULL, NUMBERS },
 	};
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, masks,
 	      FILE_OF("0", LAYOUT("causal.mask", "[8]", "[0,-1]") ","
 		      LAYOUT("window.mask", "[8]", "[0,-1]")));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
-	end(&j);
 }
 
 /* Heads of keys and values that are repeated for more ranks are right as long as
@@ -476,13 +467,12 @@ TEST(test_repeated_heads)
 /* Ranks whose files are gone are compared by others. */
 TEST(test_lost_files)
 {
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 	lose(&j, 0);
 	lose(&j, 2);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
-	end(&j);
 }
 
 /* Any two ranks are lost, so that none may have all its neighbours. */
@@ -511,7 +501,7 @@ TEST(test_any_stride)
 		{ NULL, 0, NULL, NUMBERS },
 	};
 	char json[512];
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 64, cut, NULL);
 	for (unsigned inner = 1; inner <= 64; inner *= 2) {
@@ -527,7 +517,6 @@ TEST(test_any_stride)
 		rsh_strategy_free(j.src);
 	}
 	j.src = NULL;
-	end(&j);
 }
 
 static void age(const char *tree, unsigned n_ranks)
@@ -546,14 +535,13 @@ static void age(const char *tree, unsigned n_ranks)
 TEST(test_not_remembered)
 {
 	cleanup_tree char *cache = tree_make();
-	struct job j;
+	FREED_BY(end) struct job j;
 
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
 	age(j.tree, 8);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(check_in(&j, RSH_CHECK_SAMPLE, cache),
 				 -EINVAL);
-	end(&j);
 }
 
 int main(void)

@@ -228,7 +228,7 @@ static void job_end(struct job *j)
 static void assert_derives(const char *src, const char *dst, bool shapes,
 			   const struct option *options)
 {
-	struct job j;
+	FREED_BY(job_end) struct job j;
 	int rc = job_run(&j, src, shapes || !src ? src ? src : dst : NULL,
 			 options);
 	struct rsh_strategy *want;
@@ -243,19 +243,17 @@ static void assert_derives(const char *src, const char *dst, bool shapes,
 	if (*diff)
 		fail_msg("%s to %s: %s", src ? src : "none", dst, diff);
 	rsh_strategy_free(want);
-	job_end(&j);
 }
 
 static void assert_refuses(const char *src, bool shapes,
 			   const struct option *options, const char *sentence)
 {
-	struct job j;
+	FREED_BY(job_end) struct job j;
 
 	if (!job_run(&j, src, shapes ? src : NULL, options))
 		fail_msg("%s: not refused; expected: %s", src, sentence);
 	if (!strstr(j.err.text, sentence))
 		fail_msg("\"%s\", not \"%s\"", j.err.text, sentence);
-	job_end(&j);
 }
 
 #define DERIVES(src, dst, shapes, ...) \

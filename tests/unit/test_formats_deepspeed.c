@@ -162,7 +162,7 @@ TEST(test_numbers_that_overflow)
 	};
 	struct rsh_ds_params group = { 2, v };
 	struct rsh_ds_head h = { .n_groups = 1, .groups = &group };
-	struct rsh_arena arena = { NULL, 0 };
+	FREED_BY(rsh_arena_clear) struct rsh_arena arena = { NULL, 0 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ds_layout l;
 
@@ -175,7 +175,6 @@ TEST(test_numbers_that_overflow)
 		assert_int_equal(rsh_ds_layout_make(&h, &z, &piece, "x", &arena,
 						    &l, &err), -EBADMSG);
 	}
-	rsh_arena_clear(&arena);
 }
 
 /* ---- names ---- */

@@ -282,7 +282,7 @@ TEST(test_groups)
 		{ "model", 3 }, { "optim", 2 }, { "step5_rank", 2 },
 		{ "step6_rank", 1 },
 	};
-	struct rsh_arena arena = { NULL, 0 };
+	FREED_BY(rsh_arena_clear) struct rsh_arena arena = { NULL, 0 };
 	struct rsh_ranks_group *groups;
 	size_t n;
 
@@ -301,7 +301,6 @@ TEST(test_groups)
 			assert_true(groups[i].v[r - 1].number <
 				    groups[i].v[r].number);
 	}
-	rsh_arena_clear(&arena);
 }
 
 int main(void)

@@ -71,7 +71,7 @@ TEST(test_ranks)
 		.n = 1000, .first = 3, .step = 2, .parent = 2, .apart = 2,
 		.kind = RSH_NODE_FILE, .before = "1x", .after = ".ckpt",
 	};
-	struct rsh_tree t = empty_tree();
+	FREED_BY(rsh_tree_clear) struct rsh_tree t = empty_tree();
 	struct rsh_node node;
 
 	assert_int_equal(rsh_tree_add(&t, &dirs), 0);
@@ -84,7 +84,6 @@ TEST(test_ranks)
 	assert_int_equal(find(&t, "rank_7/1x7.ckpt"), 17);
 	assert_false(rsh_tree_node(&t, 0, &node));
 	assert_false(rsh_tree_node(&t, 2002, &node));
-	rsh_tree_clear(&t);
 }
 
 /* Only the name that is shown is one. */
@@ -101,21 +100,20 @@ TEST(test_other_spellings)
 		.digits = 5, .kind = RSH_NODE_FILE, .before = "model-",
 		.after = ".x",
 	};
-	struct rsh_tree t = empty_tree();
+	FREED_BY(rsh_tree_clear) struct rsh_tree t = empty_tree();
 
 	assert_int_equal(rsh_tree_add(&t, &parts), 0);
 	assert_int_equal(walk(&t, 1), 3);
 	assert_int_equal(find(&t, "model-00003.x"), 7);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		assert_int_equal(rsh_tree_find(&t, 1, wrong[i]), 0);
-	rsh_tree_clear(&t);
 }
 
 /* ---- paths ---- */
 
 TEST(test_empty)
 {
-	struct rsh_tree t = empty_tree();
+	FREED_BY(rsh_tree_clear) struct rsh_tree t = empty_tree();
 	struct rsh_node node;
 
 	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, NULL, 0), 0);
@@ -123,7 +121,6 @@ TEST(test_empty)
 	assert_true(rsh_tree_node(&t, 1, &node));
 	assert_false(rsh_tree_node(&t, 2, &node));
 	assert_int_equal(find(&t, "a"), 0);
-	rsh_tree_clear(&t);
 }
 
 /* '-' and ' ' sort before '/', so that these come in another order as paths
@@ -136,7 +133,7 @@ static const char *const strings[] = {
 
 TEST(test_names_around_the_slash)
 {
-	struct rsh_tree t = empty_tree();
+	FREED_BY(rsh_tree_clear) struct rsh_tree t = empty_tree();
 	struct rsh_path paths[N_STRINGS];
 
 	for (uint32_t i = 0; i < N_STRINGS; i++)
@@ -152,7 +149,6 @@ TEST(test_names_around_the_slash)
 	assert_int_equal(find(&t, "a-/deep/er/and/e"), 0);
 	assert_int_equal(find(&t, "x"), 0);
 	assert_int_equal(walk(&t, 1), rsh_tree_n_nodes(&t) - 1);
-	rsh_tree_clear(&t);
 }
 
 TEST(test_random_trees)

@@ -764,14 +764,13 @@ TEST(pages_are_listed)
 TEST(slow_servers_get_time)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_object_listing l;
+	FREED_BY(rsh_object_listing_clear) struct rsh_object_listing l;
 	FREED_BY(teardown) struct fixture f;
 
 	setup(&f);
 	assert_int_equal(read_name(f.o, "a~*late", &err), 0);
 	assert_int_equal(list_url(&f, "s3://b/l@10~*late", &l, &err), 0);
 	assert_int_equal(l.n, 10);
-	rsh_object_listing_clear(&l);
 }
 
 TEST(bad_listings_have_a_reason)

@@ -86,7 +86,7 @@ static void tree_check(struct tree *t, const char *title)
 static void check(const char *all, const char *says)
 {
 	char text[4096], *at = text, *one;
-	struct tree t;
+	FREED_BY(tree_end) struct tree t;
 
 	tree_begin(&t);
 	snprintf(text, sizeof(text), "%s", all);
@@ -103,7 +103,6 @@ static void check(const char *all, const char *says)
 	else if (!rsh_kinds_doubt(t.kinds) ||
 		 !strstr(rsh_kinds_doubt(t.kinds), says))
 		fail_msg("%s: %s", all, rsh_kinds_doubt(t.kinds));
-	tree_end(&t);
 }
 
 /* ---- optimizers ---- */
@@ -208,7 +207,7 @@ TEST(a_cell_of_the_user)
 
 TEST(names_in_no_file)
 {
-	struct tree t;
+	FREED_BY(tree_end) struct tree t;
 
 	tree_begin(&t);
 	tree_add(&t, "w", "2,2", 'W');
@@ -219,5 +218,4 @@ TEST(names_in_no_file)
 			 RSH_KIND_WEIGHT);
 	assert_int_equal(rsh_kinds_of_text(NULL, "accu_grads.w"),
 			 RSH_KIND_GRADIENT);
-	tree_end(&t);
 }

@@ -172,7 +172,7 @@ static void change(struct scene *s, struct rsh_arena *arena)
 TEST(elements_stay_in_their_places)
 {
 	static struct place before[MAX_ELEMENTS], after[MAX_ELEMENTS];
-	struct rsh_arena arena = { 0 };
+	FREED_BY(rsh_arena_clear) struct rsh_arena arena = { 0 };
 	const uint64_t seed = numbers_seed();
 	struct scene s;
 
@@ -188,7 +188,6 @@ TEST(elements_stay_in_their_places)
 					    s.n * sizeof(*before));
 		}
 	}
-	rsh_arena_clear(&arena);
 }
 
 /* A matrix of one part stays one, so that large ones take no memory. */
@@ -202,7 +201,7 @@ TEST(halves_of_one_part_are_one_part)
 	};
 	struct rsh_offer o = { .n_dims = 2, .dims = dims, .n_parts = 1,
 			       .parts = &part };
-	struct rsh_arena arena = { 0 };
+	FREED_BY(rsh_arena_clear) struct rsh_arena arena = { 0 };
 
 	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1 << 19), 0);
 	assert_int_equal(o.n_factored, 1);
@@ -215,5 +214,4 @@ TEST(halves_of_one_part_are_one_part)
 		assert_int_equal(rsh_offer_divide(&cat, &arena, &o, i - 1, 1),
 				 0);
 	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1), -ENOTSUP);
-	rsh_arena_clear(&arena);
 }

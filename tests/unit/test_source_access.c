@@ -136,7 +136,7 @@ static mode_t mode_of(const struct tree *t)
 
 TEST(test_directories_count)
 {
-	struct tree t = make();
+	FREED_BY(destroy) struct tree t = make();
 
 	write_at(&t, "rank_0/x.ckpt");
 	chmod_at(&t, "rank_0/x.ckpt", 0666);
@@ -148,12 +148,11 @@ TEST(test_directories_count)
 	assert_int_equal(mode_of(&t), 0440);
 	chmod_at(&t, ".", 0700);
 	assert_int_equal(mode_of(&t), 0400);
-	destroy(&t);
 }
 
 TEST(test_directories_behind_links_count)
 {
-	struct tree t = make();
+	FREED_BY(destroy) struct tree t = make();
 
 	write_at(&t, "blobs/x");
 	tree_write(t.path, "rank_0/unused", "", 0);
@@ -163,7 +162,6 @@ TEST(test_directories_behind_links_count)
 	assert_int_equal(mode_of(&t), 0444);
 	chmod_at(&t, "blobs", 0700);
 	assert_int_equal(mode_of(&t), 0400);
-	destroy(&t);
 }
 
 TEST(test_access_lists)
@@ -268,34 +266,32 @@ TEST(test_links_outside)
 /* A directory whose name begins with the source's is another one. */
 TEST(test_neighbour)
 {
-	struct tree t = make();
+	FREED_BY(destroy) struct tree t = make();
 	char place[512];
 
 	tree_write_vector(t.outside, "source2/x.ckpt", content, N_BYTES);
 	snprintf(place, sizeof(place), "%s2", t.path);
 	link_at(&t, place, "rank_0");
 	check_leaves(&t, "rank_0", place);
-	destroy(&t);
 }
 
 /* The file is a link to what a process has open. */
 TEST(test_magic_link)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct tree t = make();
+	FREED_BY(destroy) struct tree t = make();
 	struct rsh_source *s;
 
 	tree_write(t.path, "rank_0/unused", "", 0);
 	link_at(&t, "/proc/self/exe", "rank_0/x.ckpt");
 	assert_int_equal(open_source(&t, false, &s, &err), -EXDEV);
-	destroy(&t);
 }
 
 /* A link that takes the place of a directory later on. */
 TEST(test_exchanged)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct tree t = make();
+	FREED_BY(destroy) struct tree t = make();
 	struct rsh_source *s;
 	struct rlimit before;
 	char path[512], moved[512];
@@ -315,7 +311,6 @@ TEST(test_exchanged)
 	assert_int_equal(rsh_source_read(s, 1, 0, &c, 1), 0);
 	assert_int_equal(rsh_source_read(s, 0, 0, &c, 1), -ESTALE);
 	rsh_source_free(s);
-	destroy(&t);
 }
 
 int main(void)

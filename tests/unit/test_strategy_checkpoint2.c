@@ -115,12 +115,11 @@ TEST(test_no_layout)
 
 static void assert_refused(const char *text, const char *words)
 {
-	struct made m = make(text);
+	FREED_BY(made_free) struct made m = make(text);
 
 	if (m.rc != -EINVAL || !strstr(m.err.text, PATH) ||
 	    !strstr(m.err.text, words))
 		fail_msg("%d, \"%s\"; wanted \"%s\"", m.rc, m.err.text, words);
-	made_free(&m);
 }
 
 #define CUT(name, ranks) PARAM(name, "[4]", MESH("[2]", "[0]", ranks))

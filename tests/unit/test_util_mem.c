@@ -113,7 +113,7 @@ TEST(test_arena)
 
 TEST(test_arena_sizes)
 {
-	struct rsh_arena a = { 0 };
+	FREED_BY(rsh_arena_clear) struct rsh_arena a = { 0 };
 	char *large = rsh_arena_alloc(&a, 1 << 20, 16);
 	char *small = rsh_arena_alloc(&a, 3, 1);
 	char *huge = rsh_arena_alloc(&a, 1 << 21, 16);
@@ -128,7 +128,6 @@ TEST(test_arena_sizes)
 	assert_non_null(rsh_arena_alloc(&a, 0, 8));
 	assert_null(rsh_arena_array(&a, uint64_t, SIZE_MAX / 4));
 	assert_null(rsh_arena_alloc(&a, SIZE_MAX - 8, 8));
-	rsh_arena_clear(&a);
 }
 
 TEST(test_checked)

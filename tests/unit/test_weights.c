@@ -37,18 +37,17 @@ static void assert_made(struct model *m, enum rsh_side from, const char *lines)
 static void assert_converts(const char *t, const char *c, enum rsh_side from,
 			    const char *in, const char *out)
 {
-	struct model m;
+	FREED_BY(model_end) struct model m;
 
 	model_begin(&m, t, c);
 	model_add_lines(&m, in);
 	assert_made(&m, from, out);
-	model_end(&m);
 }
 
 static void assert_refused(const char *t, const char *c, enum rsh_side from,
 			   const char *in, const char *words)
 {
-	struct model m;
+	FREED_BY(model_end) struct model m;
 	int rc;
 
 	model_begin(&m, t, c);
@@ -58,7 +57,6 @@ static void assert_refused(const char *t, const char *c, enum rsh_side from,
 	    !strstr(m.err.text, words))
 		fail_msg("%s: rc %d, \"%s\"; wanted \"%s\"", in, rc, m.err.text,
 			 words);
-	model_end(&m);
 }
 
 /* ---- what becomes of names ---- */
@@ -161,7 +159,7 @@ TEST(test_stack_of_config)
 TEST(test_types)
 {
 	const uint64_t dims[] = { 2, 2 };
-	struct model m;
+	FREED_BY(model_end) struct model m;
 
 	model_begin(&m, "a[x, y] + b[x, y] = c[(x | x), y]\n", NULL);
 	model_add(&m, "a", RSH_DTYPE_BFLOAT16, 2, dims, false);
@@ -169,7 +167,6 @@ TEST(test_types)
 	assert_int_equal(model_convert(&m, HF), -EINVAL);
 	assert_non_null(strstr(m.err.text, "T:1: b is Float32, and a is "
 			       "BFloat16"));
-	model_end(&m);
 }
 
 TEST(test_made_twice)
@@ -193,7 +190,7 @@ TEST(test_sizes_of_nothing)
 
 TEST(test_unlisted)
 {
-	struct model m;
+	FREED_BY(model_end) struct model m;
 
 	model_begin(&m, "a = b\n", NULL);
 	model_add_lines(&m, "a 1 adam_m.a 1 z 2");
@@ -203,7 +200,6 @@ TEST(test_unlisted)
 	assert_made(&m, HF, "b 1\n");
 	assert_string_equal(m.log, "2 tensors that no rule names are left out "
 			    "(adam_m.a and others)\n");
-	model_end(&m);
 }
 
 TEST(test_state)
@@ -379,7 +375,7 @@ TEST(test_padding)
 
 TEST(test_wanted)
 {
-	struct model m;
+	FREED_BY(model_end) struct model m;
 
 	model_begin(&m, table, config);
 	model_add_lines(&m, "m.0.q 12,5 m.1.n 3 strange 2");
@@ -388,7 +384,6 @@ TEST(test_wanted)
 	m.only = "d.0";
 	assert_int_equal(model_convert(&m, HF), -EINVAL);
 	assert_non_null(strstr(m.err.text, "m.0.k is missing"));
-	model_end(&m);
 }
 
 /* ---- fp8 ---- */
@@ -485,7 +480,7 @@ TEST(test_side)
 
 TEST(test_check)
 {
-	struct model m;
+	FREED_BY(model_end) struct model m;
 
 	model_begin(&m, table, config);
 	model_add_lines(&m, "m.0.q 12,5 m.1.n 3 strange 2 m.1.rope 1 m.2.n 1 "
@@ -499,7 +494,6 @@ TEST(test_check)
 		"d.2.norm:14 m.2.n\n"
 		"d.3.qkv:12 m.3.q m.3.k m.3.v\n");
 	assert_non_null(strstr(m.err.text, "2 contradictions between T and"));
-	model_end(&m);
 }
 
 static void say_line(void *ctx, bool wrong, const char *sentence)
@@ -554,7 +548,7 @@ TEST(test_large)
 	const uint64_t dims[] = { 2048, 7168 };
 	struct timespec begin, end;
 	char name[64];
-	struct model m;
+	FREED_BY(model_end) struct model m;
 
 	model_begin(&m, table, config);
 	for (uint32_t l = 0; l < 60; l++)
@@ -574,5 +568,4 @@ TEST(test_large)
 	       (double)(end.tv_sec - begin.tv_sec) +
 	       (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
 	assert_true(end.tv_sec - begin.tv_sec < 20);
-	model_end(&m);
 }

@@ -95,12 +95,11 @@ static void assert_shown(struct job *j, enum rsh_side from, const char *lines)
 static void assert_refused(const char *lines, enum rsh_side from,
 			   const char *words)
 {
-	struct job j;
+	FREED_BY(job_end) struct job j;
 
 	job_begin(&j, lines);
 	if (job_show(&j, from) == 0 || !strstr(j.m.err.text, words))
 		fail_msg("\"%s\"; wanted \"%s\"", j.m.err.text, words);
-	job_end(&j);
 }
 
 /* ---- forms ---- */
@@ -114,7 +113,7 @@ static void assert_refused(const char *lines, enum rsh_side from,
 
 TEST(test_stack)
 {
-	struct job j;
+	FREED_BY(job_end) struct job j;
 	const struct rsh_offer *b;
 	uint32_t n_zeros = 0;
 
@@ -145,12 +144,11 @@ TEST(test_stack)
 	for (uint32_t i = 0; i < j.n_modules; i++)
 		assert_int_equal(j.modules[i].rank, strstr(j.modules[i].name,
 				 "gate_up") ? 4 : 2);
-	job_end(&j);
 }
 
 TEST(test_apart)
 {
-	struct job j;
+	FREED_BY(job_end) struct job j;
 	const struct rsh_offer *a, *b;
 
 	job_begin(&j, P AT "base_layer.lora_A.weight 4,5 "
@@ -176,12 +174,11 @@ TEST(test_apart)
 	assert_int_equal(b->factored->from[0], 3);
 	assert_int_equal(b->factored->from[1], 1);
 	assert_int_equal(b->factored->factors[1].step, 2);
-	job_end(&j);
 }
 
 TEST(test_names)
 {
-	struct job j;
+	FREED_BY(job_end) struct job j;
 
 	job_begin(&j, P "l.0.norm.weight 5 " PLAIN
 		  P "e.lora_embedding_A 2,9 " P "e.lora_embedding_B 5,2 ");
@@ -190,7 +187,6 @@ TEST(test_names)
 		     P "l.0.q.lora_A.weight 2,5\n" P "l.0.q.lora_B.weight 7,2\n"
 		     P "l.0.norm.weight 5\n");
 	assert_int_equal(j.n_modules, 2);
-	job_end(&j);
 }
 
 /* ---- what is no adapter ---- */

@@ -87,7 +87,7 @@ static void dense_run(const struct dense_case *k)
 		.ctx = (void *)(uintptr_t)&k->shape,
 		.load = k->shape.rows ? load_shape : NULL,
 	};
-	struct model m;
+	FREED_BY(model_end) struct model m;
 	int rc;
 
 	dense_begin(&m, k);
@@ -105,7 +105,6 @@ static void dense_run(const struct dense_case *k)
 				       sizeof(dims)));
 	if (rc == 0)
 		assert_string_equal(text, k->out);
-	model_end(&m);
 }
 
 static void dense_all(const struct dense_case *k, size_t n)
