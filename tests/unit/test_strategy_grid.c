@@ -115,24 +115,60 @@ static void refused(const char *items, const int64_t *dims, uint32_t n_dims,
 
 /* ---- meshes and maps ---- */
 
-TEST(map_counts_axes_from_the_last)
+static const struct row {
+	const char *name, *items;
+	const int64_t *dims;
+	uint32_t n_dims, n_replicas; /* 0: not looked at, as NULL below */
+	const char *splits, *cells;
+} grids[] = {
+	{ "map_counts_axes_from_the_last", LAYOUT("w", "[2,3]", "[1,0]"),
+	  DIMS(4, 6), 1, "2 3", "00 01 02 10 11 12" },
+	{ "map_may_name_axes_in_any_order", LAYOUT("w", "[2,3]", "[0,1]"),
+	  DIMS(6, 4), 0, NULL, "00 10 20 01 11 21" },
+	/* Both orders of the same two axes. */
+	{ "several_axes_split_major_first", LAYOUT("w", "[2,3]", "[[1,0],[-1]]"),
+	  DIMS(12, 5), 0, "6 1", "00 10 20 30 40 50" },
+	{ "several_axes_in_the_other_order", LAYOUT("w", "[2,3]", "[[0,1],[-1]]"),
+	  DIMS(12, 5), 0, "6 1", "00 20 40 10 30 50" },
+	{ "scalars_lie_on_every_rank", LAYOUT("s", "[4]", "[]"),
+	  SCALAR, 4, "", NULL },
+	{ "empty_dimensions_divide", LAYOUT("w", "[2,3]", "[1,0]"),
+	  DIMS(0, 3), 0, "2 3", NULL },
+	/* ---- optimizer shards ---- */
+	{ "shard_cuts_dimension_0_once_more",
+	  SHARD("w", "[4,2]", "[-1,0]", "2", "-1"),
+	  DIMS(8, 2), 1, "4 2", "00 01 10 11 20 21 30 31" },
+	/* Ranks 0 2 4 6 hold the same slice; pairs of them share it. */
+	{ "partial_shard_takes_consecutive_ranks",
+	  SHARD("w", "[4,2]", "[0,-1]", "2", "2"),
+	  DIMS(8, 3), 2, "4 1", "00 20 10 30 00 20 10 30" },
+	/* Equal ranks 0 1 4 5 and 2 3 6 7, as [2,2,2] with map [-1,1]. */
+	{ "shard_over_several_axes",
+	  SHARD("w", "[2,2,2]", "[-1,1]", "1", "-1"),
+	  DIMS(4, 2), 0, NULL, "00 10 01 11 20 30 21 31" },
+	{ "partial_shard_over_several_axes",
+	  SHARD("w", "[2,2,2]", "[-1,1]", "1", "2"),
+	  DIMS(4, 2), 0, NULL, "00 10 01 11 00 10 01 11" },
+};
+
+TEST_ROWS(grids)
 {
-	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[1,0]"),
-					DIMS(4, 6));
+	const struct row *w = *state;
+	cleanup_grid struct rsh_grid *g = whole_grid(w->items, w->dims,
+						     w->n_dims);
+	char splits[64] = "";
+	size_t at = 0;
 
-	assert_int_equal(rsh_grid_n_ranks(g), 6);
-	assert_int_equal(rsh_grid_n_dims(g), 2);
-	assert_split(g, 0, 2);
-	assert_split(g, 1, 3);
-	assert_int_equal(rsh_grid_n_replicas(g), 1);
-	assert_cells(g, "00 01 02 10 11 12");
+	for (uint32_t d = 0; d < rsh_grid_n_dims(g); d++)
+		at += (size_t)snprintf(splits + at, sizeof(splits) - at, "%s%u",
+				       d ? " " : "", rsh_grid_split(g, d));
+	if (w->splits)
+		assert_string_equal(splits, w->splits);
+	if (w->n_replicas)
+		assert_int_equal(rsh_grid_n_replicas(g), w->n_replicas);
+	if (w->cells)
+		assert_cells(g, w->cells);
 	assert_consistent(g);
-	rsh_grid_free(g);
-
-	g = whole_grid(LAYOUT("w", "[2,3]", "[0,1]"), DIMS(6, 4));
-	assert_cells(g, "00 10 20 01 11 21");
-	assert_consistent(g);
-	rsh_grid_free(g);
 }
 
 TEST(unused_axes_replicate)
@@ -147,24 +183,6 @@ TEST(unused_axes_replicate)
 	assert_int_equal(holder(g, (uint32_t[]){ 0, 1 }, 0), 2);
 	assert_int_equal(holder(g, (uint32_t[]){ 0, 1 }, 5), 7);
 	assert_int_equal(holder(g, (uint32_t[]){ 0, 0 }, 6), 4);
-	rsh_grid_free(g);
-}
-
-TEST(several_axes_split_major_first)
-{
-	/* Both orders of the same two axes. */
-	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[[1,0],[-1]]"),
-					DIMS(12, 5));
-
-	assert_split(g, 0, 6);
-	assert_cells(g, "00 10 20 30 40 50");
-	assert_consistent(g);
-	rsh_grid_free(g);
-
-	g = whole_grid(LAYOUT("w", "[2,3]", "[[0,1],[-1]]"), DIMS(12, 5));
-	assert_split(g, 0, 6);
-	assert_cells(g, "00 20 40 10 30 50");
-	assert_consistent(g);
 	rsh_grid_free(g);
 }
 
@@ -189,16 +207,6 @@ TEST(axes_of_size_one_are_nothing)
 	rsh_grid_free(c);
 }
 
-TEST(scalars_lie_on_every_rank)
-{
-	struct rsh_grid *g = whole_grid(LAYOUT("s", "[4]", "[]"), SCALAR);
-
-	assert_int_equal(rsh_grid_n_dims(g), 0);
-	assert_int_equal(rsh_grid_n_replicas(g), 4);
-	assert_consistent(g);
-	rsh_grid_free(g);
-}
-
 TEST(one_device_holds_the_whole)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -221,48 +229,6 @@ TEST(one_device_holds_the_whole)
 }
 
 /* ---- optimizer shards ---- */
-
-TEST(shard_cuts_dimension_0_once_more)
-{
-	struct rsh_grid *g = whole_grid(SHARD("w", "[4,2]", "[-1,0]", "2", "-1"),
-					DIMS(8, 2));
-
-	assert_split(g, 0, 4);
-	assert_split(g, 1, 2);
-	assert_int_equal(rsh_grid_n_replicas(g), 1);
-	assert_cells(g, "00 01 10 11 20 21 30 31");
-	assert_consistent(g);
-	rsh_grid_free(g);
-}
-
-TEST(partial_shard_takes_consecutive_ranks)
-{
-	/* Ranks 0 2 4 6 hold the same slice; pairs of them share it. */
-	struct rsh_grid *g = whole_grid(SHARD("w", "[4,2]", "[0,-1]", "2", "2"),
-					DIMS(8, 3));
-
-	assert_split(g, 0, 4);
-	assert_int_equal(rsh_grid_n_replicas(g), 2);
-	assert_cells(g, "00 20 10 30 00 20 10 30");
-	assert_consistent(g);
-	rsh_grid_free(g);
-}
-
-TEST(shard_over_several_axes)
-{
-	/* Equal ranks 0 1 4 5 and 2 3 6 7, as [2,2,2] with map [-1,1]. */
-	struct rsh_grid *g = whole_grid(
-		SHARD("w", "[2,2,2]", "[-1,1]", "1", "-1"), DIMS(4, 2));
-
-	assert_cells(g, "00 10 01 11 20 30 21 31");
-	assert_consistent(g);
-	rsh_grid_free(g);
-
-	g = whole_grid(SHARD("w", "[2,2,2]", "[-1,1]", "1", "2"), DIMS(4, 2));
-	assert_cells(g, "00 10 01 11 00 10 01 11");
-	assert_consistent(g);
-	rsh_grid_free(g);
-}
 
 TEST(shard_of_one_or_without_step_is_none)
 {
@@ -500,14 +466,4 @@ TEST(rows_split_manually_are_no_grid)
 		"its param_split_shape has the number -1");
 	refused(ROWS("[2]", "[0,-1]", "[3,3]", "[0,3]"), DIMS(4, 4), true,
 		"its param_split_shape lists slices of 3 rows, the slice has 4");
-}
-
-TEST(empty_dimensions_divide)
-{
-	struct rsh_grid *g = whole_grid(LAYOUT("w", "[2,3]", "[1,0]"),
-					DIMS(0, 3));
-
-	assert_split(g, 0, 2);
-	assert_split(g, 1, 3);
-	rsh_grid_free(g);
 }
