@@ -256,7 +256,7 @@ TEST(test_outlives_the_cache)
 TEST(test_is_shared)
 {
 	cleanup_tree char *dir = tree_make();
-	struct rsh_cache *a = open_cache(dir, GIB);
+	cleanup_cache struct rsh_cache *a = open_cache(dir, GIB);
 	cleanup_cache struct rsh_cache *b = open_cache(dir, GIB);
 	struct made_file of_a, of_b;
 
@@ -272,7 +272,6 @@ TEST(test_is_shared)
 	assert_int_equal(of_a.bytes, 6 * BLOCK);
 	assert_int_equal(cache_stats(a).hits_disk, 1);
 	assert_int_equal(cache_stats(a).misses, 6);
-	rsh_cache_free(a);
 }
 
 /* Prefetching finds it there too. */
@@ -511,7 +510,7 @@ TEST(test_oldest_files_go)
 	const time_t ages[N_BLOCKS] = { 1000, 100000, 5000, 400, 90000, 700,
 					4000, 3000, 2000, 800, 80000, 600 };
 	cleanup_tree char *dir = tree_make();
-	char *left = join(dir, "0123-4567-0.tmp");
+	cleanup_free char *left = join(dir, "0123-4567-0.tmp");
 	cleanup_free char *young = join(dir, "0123-4567-1.tmp");
 	cleanup_free char *notes = join(dir, "notes.txt");
 	struct rsh_cache *c;
@@ -543,7 +542,6 @@ TEST(test_oldest_files_go)
 	assert_int_equal(access(young, F_OK), 0);
 	assert_int_equal(access(notes, F_OK), 0);
 	rsh_cache_free(c);
-	free(left);
 }
 
 static uint64_t disk_use(const char *dir)

@@ -196,7 +196,7 @@ TEST(test_tf_shards)
 		{ { 128, 128, 0 }, 3 }, { { 0, 0 }, 2 }, { { 0 }, 0 },
 	};
 	const size_t longer[] = { 129, 129 };
-	cleanup_buffer struct buffer b = load_file("unit/data/bundle.index");
+	cleanup_buffer struct buffer b = load_data("bundle.index");
 	struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
 
@@ -209,7 +209,7 @@ TEST(test_tf_shards)
 /* Under a full check no byte of a tensor can change unseen. */
 TEST(test_checksums)
 {
-	struct buffer b = load_file("unit/data/bundle.index");
+	struct buffer b = load_data("bundle.index");
 	struct rsh_byte_source index = buffer_source(&b);
 	uint8_t data[2][SHARD_BYTES] = { { 0 } };
 	struct buffer shard[] = { { data[0], SHARD_BYTES },
@@ -229,7 +229,7 @@ TEST(test_checksums)
 		data[i / SHARD_BYTES][i % SHARD_BYTES] ^= 0x10;
 	}
 	buffer_free(&b);
-	b = load_file("unit/data/torch.pt");
+	b = load_data("torch.pt");
 	for (size_t i = 0; i < sizeof(contents); i++) {
 		uint8_t *p = memmem(b.data, b.len, contents, sizeof(contents));
 
@@ -244,7 +244,7 @@ TEST(test_checksums)
 /* 0 in each entry is no CRC, and in some only a wrong one. */
 TEST(test_without_crcs)
 {
-	cleanup_buffer struct buffer b = load_file("unit/data/torch_nocrc.pt");
+	cleanup_buffer struct buffer b = load_data("torch_nocrc.pt");
 	const struct rsh_byte_source src = buffer_source(&b);
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint8_t *p = memmem(b.data, b.len, contents, sizeof(contents));

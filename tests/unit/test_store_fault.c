@@ -69,7 +69,7 @@ TEST(seed_and_name_make_others)
 {
 	uint8_t *data = flipped("flip,p=0.1", "a.ckpt");
 	uint8_t *same = flipped("flip,p=0.1,seed=0", "a.ckpt");
-	uint8_t *seed = flipped("flip,p=0.1,seed=1", "a.ckpt");
+	cleanup_free uint8_t *seed = flipped("flip,p=0.1,seed=1", "a.ckpt");
 	cleanup_free uint8_t *name = flipped("flip,p=0.1", "b.ckpt");
 
 	assert_memory_equal(data, same, FILE_BYTES);
@@ -77,7 +77,6 @@ TEST(seed_and_name_make_others)
 	assert_memory_not_equal(data, name, FILE_BYTES);
 	free(data);
 	free(same);
-	free(seed);
 }
 
 /* However it is read. */

@@ -381,12 +381,11 @@ TEST(shard_numbers_out_of_range_are_refused)
 TEST(local_dimensions_give_the_same_grid)
 {
 	static const char item[] = SHARD("w", "[4,2]", "[-1,0]", "2", "2");
-	struct rsh_grid *a = whole_grid(item, DIMS(8, 6));
+	cleanup_grid struct rsh_grid *a = whole_grid(item, DIMS(8, 6));
 	cleanup_grid struct rsh_grid *b = make_grid(item, DIMS(4, 3), true,
 						    RSH_GRID_RUNTIME);
 
 	assert_true(rsh_grid_equal(a, b));
-	rsh_grid_free(a);
 }
 
 TEST(dimensions_that_do_not_fit_are_refused)

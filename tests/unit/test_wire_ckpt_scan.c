@@ -84,7 +84,7 @@ TEST(test_all_dtypes)
 		{ "net.complex128", RSH_DTYPE_COMPLEX128, 16 },
 	};
 	const size_t n_types = sizeof(types) / sizeof(types[0]);
-	cleanup_buffer struct buffer file = load_file("unit/data/dtypes.ckpt");
+	cleanup_buffer struct buffer file = load_data("dtypes.ckpt");
 	cleanup_scanned struct scanned s = scan(&file);
 	float sixth;
 
@@ -111,8 +111,8 @@ TEST(test_all_dtypes)
 
 TEST(test_append_dict_and_crc)
 {
-	struct buffer file = load_file("unit/data/append_crc.ckpt");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_data("append_crc.ckpt");
+	cleanup_scanned struct scanned s = scan(&file);
 	const uint8_t *tail = file.data + file.len - 4;
 
 	require(&s);
@@ -128,13 +128,11 @@ TEST(test_append_dict_and_crc)
 	assert_int_equal(s.index->crc,
 			 (uint32_t)tail[0] << 24 | (uint32_t)tail[1] << 16 |
 				 (uint32_t)tail[2] << 8 | tail[3]);
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 TEST(test_chunks_are_joined)
 {
-	cleanup_buffer struct buffer file = load_file("unit/data/chunks.ckpt");
+	cleanup_buffer struct buffer file = load_data("chunks.ckpt");
 	cleanup_scanned struct scanned s = scan(&file);
 	const struct rsh_record *large;
 	cleanup_buffer struct buffer content;
@@ -157,7 +155,7 @@ TEST(test_chunks_are_joined)
 
 TEST(test_tensors_without_elements)
 {
-	cleanup_buffer struct buffer file = load_file("unit/data/empty.ckpt");
+	cleanup_buffer struct buffer file = load_data("empty.ckpt");
 	cleanup_scanned struct scanned s = scan(&file);
 
 	require(&s);
@@ -502,7 +500,7 @@ static bool is_record_boundary(const struct buffer *file, size_t end)
 
 TEST(test_truncation_anywhere)
 {
-	cleanup_buffer struct buffer file = load_file("unit/data/dtypes.ckpt");
+	cleanup_buffer struct buffer file = load_data("dtypes.ckpt");
 	unsigned n_whole = 0;
 
 	for (size_t end = 0; end <= file.len; end++) {
@@ -744,7 +742,7 @@ TEST(test_equal_indexes)
 		      { &other_dims, false },
 		      { &other_name, false },
 		      { &other_type, false } };
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	cleanup_buffer struct buffer first = { NULL, 0 };
 	struct rsh_ckpt_index *x;
 
@@ -764,7 +762,6 @@ TEST(test_equal_indexes)
 		buffer_free(&b);
 	}
 	rsh_ckpt_index_free(x);
-	rsh_names_free(names);
 }
 
 /* Records at the same places, but only one file ends in a CRC. */
@@ -802,7 +799,7 @@ TEST(test_crc_makes_a_difference)
 /* Names get their numbers from another file, in another order. */
 TEST(test_find_by_name)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	cleanup_buffer struct buffer b = { NULL, 0 };
 	struct rsh_ckpt_index *index;
 	uint32_t absent;
@@ -832,7 +829,6 @@ TEST(test_find_by_name)
 	}
 	assert_null(rsh_ckpt_find(index, absent));
 	rsh_ckpt_index_free(index);
-	rsh_names_free(names);
 }
 
 /* The extents of a content that is read from its begin to its end are looked at

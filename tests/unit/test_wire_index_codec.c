@@ -146,13 +146,12 @@ TEST(test_round_trip)
  * version of the cache's files. */
 TEST(test_form_is_fixed)
 {
-	struct buffer known = load_file("unit/data/dtypes.index");
+	cleanup_buffer struct buffer known = load_data("dtypes.index");
 	struct buffer b = encode_fixture("unit/data/dtypes.ckpt");
 
 	assert_int_equal(b.len, known.len);
 	assert_memory_equal(b.data, known.data, b.len);
 	buffer_free(&b);
-	buffer_free(&known);
 }
 
 /* A record that a later one of its name replaced leaves gaps in the arrays,

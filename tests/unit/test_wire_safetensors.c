@@ -144,8 +144,8 @@ TEST(test_mindspore_dtypes)
 		"net.int16",   "net.int4",   "net.int8",    "net.uint8",
 		"net.bool",
 	};
-	struct buffer file = load_file("unit/data/ms_dtypes.safetensors");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_data("ms_dtypes.safetensors");
+	cleanup_scanned struct scanned s = scan(&file);
 
 	require(&s);
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
@@ -162,13 +162,11 @@ TEST(test_mindspore_dtypes)
 	assert_int_equal(s.meta.n_entries, 2);
 	assert_false(s.meta.has_crc);
 	assert_null(entry_of(&s, "remove_redundancy"));
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 TEST(test_mindspore_append_and_crc)
 {
-	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	struct buffer file = load_data("ms_append_crc.safetensors");
 	struct scanned s = scan(&file);
 
 	require(&s);
@@ -189,7 +187,7 @@ TEST(test_mindspore_append_and_crc)
 
 TEST(test_mindspore_remove_redundancy)
 {
-	struct buffer file = load_file("unit/data/ms_redundancy.safetensors");
+	struct buffer file = load_data("ms_redundancy.safetensors");
 	struct scanned s = scan(&file);
 
 	require(&s);
@@ -210,24 +208,22 @@ TEST(test_mindspore_remove_redundancy)
 
 TEST(test_mindspore_without_tensors)
 {
-	struct buffer file = load_file("unit/data/ms_none.safetensors");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_data("ms_none.safetensors");
+	cleanup_scanned struct scanned s = scan(&file);
 
 	require(&s);
 	assert_int_equal(s.index->n_records, 0);
 	assert_int_equal(s.meta.n_entries, 0);
 	assert_null(entry_of(&s, "format"));
 	assert_null(rsh_ckpt_find(s.index, 0));
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 /* ---- files that the library wrote ---- */
 
 TEST(test_library_file)
 {
-	struct buffer file = load_file("unit/data/library.safetensors");
-	struct scanned s = scan(&file);
+	cleanup_buffer struct buffer file = load_data("library.safetensors");
+	cleanup_scanned struct scanned s = scan(&file);
 
 	require(&s);
 	assert_int_equal(s.index->n_records, 20);
@@ -243,8 +239,6 @@ TEST(test_library_file)
 	assert_scanned(&s, "t.float16", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13", 12);
 	assert_string_equal(entry_of(&s, "format"), "pt");
-	scanned_free(&s);
-	buffer_free(&file);
 }
 
 /* ---- what the library accepts besides ---- */
@@ -318,7 +312,7 @@ TEST(test_int4_is_stored_as_i8)
 
 TEST(test_metadata_is_optional_for_the_caller)
 {
-	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	struct buffer file = load_data("ms_append_crc.safetensors");
 	const struct rsh_byte_source src = buffer_source(&file);
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix = NULL;
@@ -344,7 +338,7 @@ static int check_crc(const struct scanned *s, struct buffer *file,
 /* No bit of MindSpore's file behind its header can change unseen. */
 TEST(test_crc_of_contents)
 {
-	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	struct buffer file = load_data("ms_append_crc.safetensors");
 	struct scanned s = scan(&file);
 	struct rsh_error err = RSH_ERROR_INIT;
 

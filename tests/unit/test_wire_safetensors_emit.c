@@ -97,7 +97,7 @@ static void assert_emitted_again(struct buffer *header, uint64_t content,
 
 TEST(test_headers_of_the_library)
 {
-	struct buffer all = load_file("unit/data/library_headers.bin");
+	cleanup_buffer struct buffer all = load_data("library_headers.bin");
 	uint64_t seed = 0x9e3779b97f4a7c15;
 	unsigned n = 0;
 
@@ -113,7 +113,6 @@ TEST(test_headers_of_the_library)
 		buffer_free(&header);
 	}
 	assert_int_equal(n, 64);
-	buffer_free(&all);
 }
 
 TEST(test_whole_files)

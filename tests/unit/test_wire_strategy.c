@@ -458,7 +458,7 @@ TEST(test_rows)
 
 TEST(test_checkpoint_given)
 {
-	cleanup_buffer struct buffer b = load_file("unit/data/append_crc.ckpt");
+	cleanup_buffer struct buffer b = load_data("append_crc.ckpt");
 
 	assert_refused(b.data, b.len, "rank_0/net.ckpt", "this is a checkpoint");
 	assert_refused(b.data, b.len, "net.json", "this is a checkpoint");

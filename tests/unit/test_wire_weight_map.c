@@ -174,7 +174,7 @@ TEST(test_other_json)
 TEST(test_truncation_anywhere)
 {
 	struct buffer b =
-		load_file("unit/data/model.safetensors.index.json");
+		load_data("model.safetensors.index.json");
 
 	/* The last byte is the newline after it. */
 	for (size_t len = 0; len < b.len - 1; len++) {
@@ -204,7 +204,7 @@ static void assert_format(const struct rsh_weight_map *map, const void *wanted,
 /* As transformers wrote it, from the weights in another order. */
 TEST(test_format_as_hugging_face)
 {
-	struct buffer b = load_file("unit/data/model.safetensors.index.json");
+	struct buffer b = load_data("model.safetensors.index.json");
 	struct rsh_weight_map map, turned;
 	struct rsh_weight weights[8];
 

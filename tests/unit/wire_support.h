@@ -17,6 +17,7 @@ struct buffer {
 
 /* A file below the tests directory. */
 struct buffer load_file(const char *name);
+#define load_data(name) load_file("unit/data/" name)
 void buffer_append(struct buffer *b, const void *data, size_t len);
 void buffer_free(struct buffer *b);
 #define cleanup_buffer __attribute__((cleanup(buffer_free)))
