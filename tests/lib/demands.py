@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Making and changing the files of a test, and what is demanded of a mount."""
 
+import errno
 import os
 import stat
 import time
@@ -59,3 +60,12 @@ def error_line(said):
     if len(lines) != 1:
         raise MountError(f"{len(lines)} lines of error\n{said}")
     return lines[0]
+
+
+def error_of(call):
+    """The name of the error with which it fails, or None."""
+    try:
+        call()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return None

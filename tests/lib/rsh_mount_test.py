@@ -14,17 +14,12 @@ import tempfile
 LIB = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, LIB)
 import rsh_mount  # noqa: E402
+from demands import write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_mount import Mounted, MountError, Tap  # noqa: E402
 
 WHOLE = bytes(range(16))
-
-
-def write(path, data):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(data)
 
 
 def make_source(root):

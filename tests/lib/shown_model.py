@@ -46,6 +46,15 @@ def same(found, expected, what):
     check(not different, f"{what}: {different} differ")
 
 
+def same_values(got, wanted):
+    """The same names with the same types, shapes and bytes."""
+    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
+    for name, (kind, shape, data) in wanted.items():
+        check(got[name][0] == kind and tuple(got[name][1]) == tuple(shape),
+              f"{name} is {got[name][:2]} instead of {(kind, shape)}")
+        check(bytes(got[name][2]) == data, f"{name} differs")
+
+
 def changed_model(directory, source, change):
     """A copy of a model in one file; change(tensors) changes it."""
     root = tempfile.mkdtemp(dir=directory)

@@ -13,7 +13,8 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import library_use  # noqa: E402
 import memcached  # noqa: E402
-from demands import within, write  # noqa: E402
+from daemon_use import cache_figures  # noqa: E402
+from demands import check, within, write  # noqa: E402
 from memcached import Liar, Memcached  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tests, hash_tree, require_mount, skip_all,  # noqa: E402
@@ -49,7 +50,7 @@ class Tree:
     def read_by_one(self, servers, *extra, **more):
         """What a mount of its own loads of all, and its figures."""
         with self.tried(servers, *extra, **more) as mount:
-            return figures(mount)
+            return cache_figures(mount)
 
     def tried(self, servers, *extra, **more):
         return Tried(self, self.mounted(servers, *extra, **more))
@@ -70,11 +71,6 @@ class Tried:
         return self.mount.__exit__(*how)
 
 
-def figures(mount):
-    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-        return json.load(f)["cache"]
-
-
 def found(f):
     return f["hits_shared"] + f["prefetched_shared"]
 
@@ -82,11 +78,6 @@ def found(f):
 def has_put(f):
     """All that it has loaded, with the heads of values."""
     return f["shared_written_bytes"] >= f["bytes_loaded"] > 0
-
-
-def check(condition, what):
-    if not condition:
-        raise MountError(str(what))
 
 
 test = Tests("servers")
@@ -111,7 +102,7 @@ def two_at_once_read_once(tree):
             concurrent.futures.ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(tree.is_right, mount) for mount in (a, b)]:
             done.result()
-        both = [figures(mount) for mount in (a, b)]
+        both = [cache_figures(mount) for mount in (a, b)]
         alone = sum(os.path.getsize(os.path.join(root, name))
                     for root, _, names in os.walk(tree.job.source) for name in names)
         loaded = sum(f["bytes_loaded"] for f in both)
@@ -143,7 +134,7 @@ def all_servers_are_gone(tree):
         gone = (one,)
         one.kill()
         with tree.tried(gone) as mount:
-            said = figures(mount)
+            said = cache_figures(mount)
             check(said["loads"] and said["shared_errors"], said)
             check(mount.log().count("it is not used") == 1, mount.log())
 

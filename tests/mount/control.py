@@ -3,7 +3,6 @@
 """What a running mount tells about itself: the directory .reshardfs, the command
 `stats`, and the signals SIGUSR1 and SIGUSR2."""
 
-import errno
 import json
 import os
 import re
@@ -18,7 +17,7 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import check  # noqa: E402
+from demands import check, error_of  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, IO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
@@ -57,14 +56,6 @@ def shown(m, rank):
     return f"{m.path}/rank_{rank}/checkpoint_{rank}.ckpt"
 
 
-def code_of(call):
-    try:
-        call()
-    except OSError as error:
-        return errno.errorcode[error.errno]
-    return None
-
-
 class Demo:
     """make_tree.py's source, and a mount of it."""
 
@@ -101,10 +92,10 @@ def found_and_not_listed(demo):
         check(len(numbers) == 8, numbers)
         for name in ("statsx", "plan/rank_4.json", "plan/rank_03.json", "plan/rank_0",
                      "plan/rank_-1.json", "stats/x", "rank_0"):
-            check(code_of(lambda p=f"{here}/{name}": os.stat(p)) in ("ENOENT", "ENOTDIR"), name)
-        check(code_of(lambda: os.stat(f"{m.path}/rank_0/.reshardfs")) == "ENOENT", "elsewhere")
+            check(error_of(lambda p=f"{here}/{name}": os.stat(p)) in ("ENOENT", "ENOTDIR"), name)
+        check(error_of(lambda: os.stat(f"{m.path}/rank_0/.reshardfs")) == "ENOENT", "elsewhere")
         for flags in (os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC):
-            check(code_of(lambda f=flags: os.open(f"{here}/stats", f)) == "EROFS", flags)
+            check(error_of(lambda f=flags: os.open(f"{here}/stats", f)) == "EROFS", flags)
         check(os.statvfs(m.path).f_files == 9, "df")
         demo.is_right(m)
 
@@ -219,7 +210,7 @@ def the_log_of_a_fault(demo):
     with demo.mounted("--fault=eio@rank_1") as m:
         check(control(m, "log").count("error") == 0, control(m, "log"))
         failed = [rank for rank in range(4)
-                  if code_of(lambda r=rank: hash_tree(f"{m.path}/rank_{r}")) is not None]
+                  if error_of(lambda r=rank: hash_tree(f"{m.path}/rank_{r}")) is not None]
         lines = control(m, "log").splitlines()
         check(any(re.fullmatch(r"\d{4}-\d\d-\d\dT\S+ reshardfs: error: .*rank_1/.*", line)
                   for line in lines), lines)
@@ -293,7 +284,7 @@ def of_a_resumed_job(demo):
     with Mounted(demo.source, resume=True) as m:
         check(".reshardfs" not in os.listdir(m.path), os.listdir(m.path))
         check(sorted(os.listdir(f"{m.path}/.reshardfs")) == sorted(FILES), "no plan")
-        check(code_of(lambda: control(m, "plan/rank_0.json")) == "ENOENT", "plan")
+        check(error_of(lambda: control(m, "plan/rank_0.json")) == "ENOENT", "plan")
         c = told(m, "config")
         check(c["resume"] is True and c["step"] == "net_rank_0-3_40.ckpt" and c["format"] is None,
               c)

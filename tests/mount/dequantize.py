@@ -39,6 +39,7 @@ from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount  # noqa
 from run_seed import half_if_sanitized, seed_and_cases  # noqa: E402
 from safetensors_format import (  # noqa: E402
     Tensors, read_model, safetensors_bytes, values_in)
+from shown_model import same_values  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "quantised"))
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
@@ -63,14 +64,6 @@ def written(directory, tensors, config):
     write(os.path.join(directory, "model.safetensors"), safetensors_bytes(tensors))
     write(os.path.join(directory, "config.json"), json.dumps(config).encode())
     return directory
-
-
-def same(got, wanted):
-    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
-    for name, (kind, shape, data) in wanted.items():
-        check(got[name][0] == kind and tuple(got[name][1]) == tuple(shape),
-              f"{name} is {got[name][:2]} instead of {(kind, shape)}")
-        check(bytes(got[name][2]) == data, f"{name} differs")
 
 
 # ---- models with hashes of the official programs ----
@@ -118,7 +111,7 @@ def compare_export(directory, source, wanted, *options):
     out = os.path.join(directory, "out")
     got = run("export", source, out, "--format", "hf", *options)
     check(got.status == GOOD, f"{got!r}\n{run('ls', source, *options)!r}")
-    same(values_in(out), wanted)
+    same_values(values_in(out), wanted)
 
 
 def as_model(directory, model, wanted, *options):
@@ -211,7 +204,7 @@ def as_ranks(directory, model, wanted, *options):
             starts, sizes = box(p.dims, mesh, p.wanted_map, (0, 0), rank)
             kind, _, data = wanted[p.name]
             slices[p.name] = kind, tuple(sizes), cut(data, p.dims, WIDTHS[kind], starts, sizes)
-        same(values_in(os.path.join(out, f"rank_{rank}")), slices)
+        same_values(values_in(os.path.join(out, f"rank_{rank}")), slices)
 
 
 def rule_of(rng, name, shape):
@@ -354,7 +347,7 @@ def shown_as_stored(directory):
     """without --dequantize new element types are shown as they are stored"""
     source, _ = model_of(directory, "deepseek_v4-f4")
     with as_hf(source) as mount:
-        same(values_in(mount.path), values_in(source))
+        same_values(values_in(mount.path), values_in(source))
     listing = run_json("ls", source)["model"]["types"]
     check({"Float8E8M0FNU", "Float4E2M1FNx2"} <= {t["dtype"] for t in listing}, listing)
     refused(run("export", source, directory + "/out", "--format", "ckpt"), INPUT,
@@ -503,7 +496,7 @@ def sizes_of_codes(directory):
         source = written(os.path.join(directory, str(i)),
                          {**same_size, at: (kind, shape, bytes(size))}, config)
         with as_hf(source) as mount:
-            same(values_in(mount.path), values_in(source))
+            same_values(values_in(mount.path), values_in(source))
     source = written(os.path.join(directory, "f8"),
                      {**same_size, at: ("F8_E4M3", (16, 4), bytes(64))}, config)
     beside = os.path.join(directory, "beside")

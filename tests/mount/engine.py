@@ -12,7 +12,6 @@ that was killed.
 
 import concurrent.futures
 import contextlib
-import json
 import mmap
 import os
 import random
@@ -26,6 +25,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 import make_tree  # noqa: E402
 import reader  # noqa: E402
 import read_modes  # noqa: E402
+from daemon_use import cache_figures  # noqa: E402
 from demands import check, within  # noqa: E402
 from read_modes import figures  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
@@ -122,11 +122,6 @@ def test_sizes(tap, tree, numbers):
 
 def through(blocks, *words):
     return ["--io-mode", "direct", "--cache", "on", "--cache-dir", blocks, *words]
-
-
-def cache_figures(mount):
-    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-        return json.load(f)["cache"]
 
 
 def block_files(blocks):

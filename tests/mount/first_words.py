@@ -5,7 +5,6 @@ cause that is not the true one.  SOURCE is looked at once."""
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ sys.path.insert(0, LIB)
 
 import genuine  # noqa: E402
 from demands import check, content, write  # noqa: E402
+from memcached import free_port  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
 from rsh_cli import INPUT, IO, NO, PLAIN, USAGE, demo_tree, end_if_built_without  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
@@ -72,12 +72,6 @@ def page_of_objects(h, path, query):
 def connect(h):
     """What a proxy answers that is to connect to a server."""
     h.server.hook(h, h.path, {})
-
-
-def closed_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 # name: (hook, environment, exit status, words)
@@ -162,7 +156,7 @@ def refusal(directory, name, table):
     tls = hook == "tls"
     with Server(files, None if tls else hook, PEM if tls else None) as server, \
             contextlib.ExitStack() as stack:
-        ports = {"CLOSED": closed_port()}
+        ports = {"CLOSED": free_port()}
         for word, answer in (("P407", always(407, "")), ("P403", always(403, "")),
                              ("P503", always(503, "")), ("PPAGE", page_without_a_type)):
             proxy = stack.enter_context(Server(hook=answer))

@@ -19,6 +19,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from demands import content  # noqa: E402
 from ms_formats import Record  # noqa: E402
 from privileges import program_is, wrapper  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
@@ -62,11 +63,6 @@ def virtual(m, rank):
 def demand(true, what):
     if not true:
         raise MountError(what)
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def passed(m, rank):

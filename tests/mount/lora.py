@@ -32,6 +32,7 @@ from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, Tests, require_mount  # noqa: E402
 from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
+from shown_model import same_values  # noqa: E402
 
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
 test = Tests("lora")
@@ -41,14 +42,6 @@ def written(directory, tensors, config=None):
     write(os.path.join(directory, "model.safetensors"), safetensors_bytes(tensors))
     write(os.path.join(directory, "config.json"), json.dumps(config or {}).encode())
     return directory
-
-
-def same(got, wanted):
-    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
-    for name, (kind, shape, data) in wanted.items():
-        check(got[name][0] == kind and tuple(got[name][1]) == tuple(shape),
-              f"{name} is {got[name][:2]} instead of {(kind, shape)}")
-        check(bytes(got[name][2]) == data, f"{name} differs")
 
 
 def tree(directory):
@@ -86,7 +79,7 @@ def fan_in_fan_out(directory):
     source, model, _ = small(directory)
     drawer, adapter = Drawer(random.Random(8)), Adapter(fan_in_fan_out=True)
     adapter.add("model.w", drawer.matrix("BF16", 4, 6), drawer.matrix("F16", 5, 4), 2)
-    same(exported(directory, source, "--lora", adapter.write(directory + "/a")),
+    same_values(exported(directory, source, "--lora", adapter.write(directory + "/a")),
          merged(model, [(adapter, 1)]))
 
 
@@ -117,7 +110,7 @@ def shapes_tell(directory):
     wanted = merged(model, [(adapter, 1)])
     adapter.config["fan_in_fan_out"] = False
     at = adapter.write(directory + "/a")
-    same(exported(directory, source, "--lora", at), wanted)
+    same_values(exported(directory, source, "--lora", at), wanted)
     square = {**model, "model.v.weight": drawer.matrix("BF16", 4, 4)}
     adapter.add("model.v", drawer.matrix("F32", 4, 4), drawer.matrix("F32", 4, 4), 2)
     refused(run("plan", written(directory + "/square", square), "--lora",
@@ -155,7 +148,7 @@ def links_and_colons(directory):
         with Mounted(source, described=True, extra=[
                 "--format", "hf", "--follow-outside", "--lora",
                 directory + "/a:b" + words]) as mount:
-            same(values_in(mount.path), merged(model, [(adapter, scale)]))
+            same_values(values_in(mount.path), merged(model, [(adapter, scale)]))
             check("1 tensors are merged, 0 are replaced" in mount.log(), mount.log())
     # In the cache of Hugging Face the links lead to blobs of the same adapter.
     cache = directory + "/models--me--lora"
@@ -165,7 +158,7 @@ def links_and_colons(directory):
         os.symlink(f"../../blobs/{name}", f"{cache}/snapshots/1234/{name}")
     with Mounted(source, described=True, extra=[
             "--format", "hf", "--lora", cache + "/snapshots/1234"]) as mount:
-        same(values_in(mount.path), merged(model, [(adapter, 1)]))
+        same_values(values_in(mount.path), merged(model, [(adapter, 1)]))
 
 
 @test
@@ -180,7 +173,7 @@ def links_within(directory):
     os.symlink("a", directory + "/link")
     for place in at, directory + "/link":
         shutil.rmtree(directory + "/out", ignore_errors=True)
-        same(exported(directory, source, "--lora", place), merged(model, [(adapter, 1)]))
+        same_values(exported(directory, source, "--lora", place), merged(model, [(adapter, 1)]))
     for name in "adapter_config.json", "adapter_model.safetensors":
         shutil.copy(f"{at}/files/{name}", f"{directory}/{name}")
         os.remove(f"{at}/{name}")
@@ -206,7 +199,7 @@ def large_ranks(directory):
             words += ["--lora", of_rank(f"/{rank}", rank)]
         refused(run("plan", source, *words), INPUT, f"of rank {sum(ranks)} in all, and 200000 "
                 "is the largest that can be merged")
-    same(exported(directory, source, "--lora", of_rank("/most", 200000)), model)
+    same_values(exported(directory, source, "--lora", of_rank("/most", 200000)), model)
 
 
 @test
@@ -220,7 +213,7 @@ def one_cache(directory):
             with Mounted(source, described=True, extra=[
                     "--format", "hf", "--cache", "on", "--cache-dir", directory + "/cache",
                     *words]) as mount:
-                same(values_in(mount.path), wanted)
+                same_values(values_in(mount.path), wanted)
 
 
 @test
@@ -257,13 +250,13 @@ def files_of_torch(directory):
     at = adapter.write(directory + "/a")
     write(at + "/adapter_model.bin", b"not read")
     wanted = merged(model, [(adapter, 1)])
-    same(exported(directory, source, "--lora", at), wanted)
+    same_values(exported(directory, source, "--lora", at), wanted)
     os.remove(at + "/adapter_model.safetensors")
     write(at + "/adapter_model.bin", torch_bytes(adapter.tensors))
     shutil.rmtree(directory + "/out")
-    same(exported(directory, source, "--lora", at), wanted)
+    same_values(exported(directory, source, "--lora", at), wanted)
     with Mounted(source, described=True, extra=["--format", "hf", "--lora", at]) as mount:
-        same(values_in(mount.path), wanted)
+        same_values(values_in(mount.path), wanted)
 
 
 # ---- stacks of experts ----
@@ -314,7 +307,7 @@ def stacks_of_experts(directory):
             wanted["l.experts." + name] = *model["l.experts." + name][:2], b"".join(
                 as_shown(made[f"{name}{i}.weight"])[2] for i in range(3))
         source = written(at + "/model", model)
-        same(exported(at, source, "--lora", adapter.write(at + "/a")), wanted)
+        same_values(exported(at, source, "--lora", adapter.write(at + "/a")), wanted)
 
 
 @test
@@ -465,7 +458,7 @@ def tied_case(directory, title, names=None, tie=True, stored=False):
     with Mounted(source, described=True, extra=[
             "--format", "hf", "--model-files", source, "--lora",
             os.path.join(directory, "adapter")]) as m:
-        same(values_in(m.path), wanted)
+        same_values(values_in(m.path), wanted)
         says = json.loads(content(os.path.join(m.path, "config.json")))
         check(says.get("tie_word_embeddings", not head) == (not head), f"{title}: {says}")
 
@@ -504,7 +497,7 @@ def names_of_other_releases(directory):
         scale, a, b, _ = adapter.scales[memory]
         wanted = {files + ".weight": added(
             model[files + ".weight"], product(b, a), float(scale), False)}
-        same(exported(place, source, "--lora", os.path.join(place, "adapter")), wanted)
+        same_values(exported(place, source, "--lora", os.path.join(place, "adapter")), wanted)
 
 
 @test
@@ -518,7 +511,7 @@ def empty_stacks(directory):
                     ("F32", (outer, 3 * n), bytes(12 * n * outer)), 1)
         source, lora = written(at + "/model", model), adapter.write(at + "/a")
         if n:
-            same(exported(at, source, "--lora", lora), model)
+            same_values(exported(at, source, "--lora", lora), model)
         else:
             refused(run("plan", source, "--lora", lora), INPUT,
                     "changes experts.w, which has no matrix")
@@ -695,7 +688,7 @@ def as_two_mounts(directory, source, rank, word, *options):
             wanted = values_in(mount.path)
     with Mounted(source, described=True, extra=[
             "--format", "hf", "--model-files", source, "--lora", at, *options]) as mount:
-        same(values_in(mount.path), wanted)
+        same_values(values_in(mount.path), wanted)
         said = json.loads(content(os.path.join(mount.path, "config.json")))
         check("quantization_config" not in said, said)
 
@@ -742,7 +735,7 @@ def quantised_experts(directory):
             check(values_in(first.path) != wanted, "nothing is merged")
         with Mounted(source, described=True,
                      extra=["--format", "hf", *dense, "--lora", lora]) as mount:
-            same(values_in(mount.path), wanted)
+            same_values(values_in(mount.path), wanted)
 
 
 @test
@@ -769,7 +762,7 @@ def stacks_of_gpt_oss(directory):
         check(all(wanted[n] != before[n] for n in names), "nothing is merged")
         with Mounted(source, described=True, extra=[
                 *dense, "--model-files", source, "--lora", lora]) as mount:
-            same(values_in(mount.path), wanted)
+            same_values(values_in(mount.path), wanted)
 
 
 @test
@@ -845,7 +838,7 @@ def as_model(case):
     out = os.path.join(case.directory, "out")
     got = run("export", case.source, out, "--format", "hf", *case.options)
     check(got.status == GOOD, got)
-    same(values_in(out), case.wanted)
+    same_values(values_in(out), case.wanted)
     check(run("verify", case.source, out, "--format", "hf", *case.options).status == GOOD,
           "verify")
 
@@ -869,7 +862,7 @@ def as_chunks(case):
     out = os.path.join(case.directory, "out")
     got = run("export", source, out, "--format", "hf", *case.options)
     check(got.status == GOOD, got)
-    same(values_in(out), case.wanted)
+    same_values(values_in(out), case.wanted)
 
 
 def as_ranks(case, *options, shapes=None):
@@ -910,7 +903,7 @@ def as_mount(case):
                 data = content(os.path.join(mount.path, name))
                 for at, part in parts:
                     check(data[at:at + len(part)] == part, f"{name} at {at}")
-        same(values_in(mount.path), case.wanted)
+        same_values(values_in(mount.path), case.wanted)
 
 
 WAYS = (as_model, as_model, as_cast, as_form, as_chunks, as_ranks, as_mindspore, as_mount)

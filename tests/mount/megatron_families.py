@@ -17,10 +17,10 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import packed  # noqa: E402
 import rule_tables  # noqa: E402
-from demands import check, content, demand, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from megatron_files import read_step, same_files  # noqa: E402
 from megatron_trees import step_of  # noqa: E402
-from rsh_cli import GOOD, INPUT, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -39,9 +39,7 @@ def exported(directory, *words):
 
 
 def refuse(source, *parts, extra=()):
-    got = run("plan", *extra, source)
-    check(got.status == INPUT, repr(got))
-    demand(got.err, *parts)
+    refused(run("plan", *extra, source), INPUT, *parts)
 
 
 def flat(config):

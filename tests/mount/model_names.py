@@ -20,7 +20,7 @@ import packed  # noqa: E402
 import rule_tables  # noqa: E402
 from adapters import PREFIX  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, refused, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -56,9 +56,7 @@ def exported(directory, source, *words):
 
 
 def refuse(source, *parts, extra=()):
-    got = run("plan", *extra, source)
-    check(got.status == INPUT, repr(got))
-    demand(got.err, *parts)
+    refused(run("plan", *extra, source), INPUT, *parts)
 
 
 # ---- genuine models ----

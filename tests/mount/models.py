@@ -23,15 +23,11 @@ from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, hash_tree, require_mount  # noqa: E402
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
                                 values_of)
+from shown_model import same  # noqa: E402
 
 HF_MAP = "model.safetensors.index.json"
 MS_MAP = "param_name_map.json"
 PART_BYTES = 3 * 1000 ** 2
-
-
-def same(found, expected, what):
-    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
-    check(not different, f"{what}: {different} differ")
 
 
 class Models:

@@ -12,7 +12,7 @@ import sys
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
@@ -81,7 +81,7 @@ def where_all_bytes_lie(t):
     """--slices: whole runs, rows of them, and records of equal ranks told alike."""
     words = [t.strategy("s", [4], [0, -1]), t.strategy("d", [2, 2], [0, -1]), "--slices"]
     source = t.saved("slices", 4, (2, 6))
-    at = len(read(f"{source}/rank_0/net-1_1.ckpt")) - 2 * ROW
+    at = len(content(f"{source}/rank_0/net-1_1.ckpt")) - 2 * ROW
     files = plan(source, *words)["files"]
     check([f["name"] for f in files] == [f"checkpoint_{r}.ckpt" for r in range(4)], files)
     check([[s[2] for s in f["slices"]] for f in files] ==
@@ -89,7 +89,7 @@ def where_all_bytes_lie(t):
           files)
     check(files[0]["slices"][0][:2] == [0, files[0]["bytes"]], files)
     source = t.saved("wide", 2, (3, 4))
-    at = len(read(f"{source}/rank_0/net-1_1.ckpt")) - 48
+    at = len(content(f"{source}/rank_0/net-1_1.ckpt")) - 48
     said = plan(source, t.strategy("s", [2], [0, -1]), t.strategy("d", [2], [-1, 0]), "--slices")
     check(said["files"][1]["slices"][0][2] == f"0:{at + 8}+8*3/16 1:{at + 8}+8*3/16", said)
     check("slices" not in plan(source, *words[:2])["files"][0], "not asked for")
@@ -198,11 +198,6 @@ def rank_lists(t):
     got = run(*words, t.strategy("six", [6], [0, -1]))
     check(got.status == NO and not got.out and "no list" in got.err, got)
     refused(run(*words, dst, "7"), INPUT, "rank 7 does not exist")
-
-
-def read(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def cut_of(side):

@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from daemon_use import is_sanitized  # noqa: E402
-from demands import change, content, demand  # noqa: E402
+from demands import change, check, content, demand  # noqa: E402
 from privileges import with_program, wrapper  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
                        tree_difference)
@@ -21,11 +21,6 @@ from small_job import Job, mounted, refuses, shows  # noqa: E402
 STEP = (1, 5)
 NAME = "net-1_5.ckpt"
 test = Tests("sandbox")
-
-
-def demand_that(condition, what):
-    if not condition:
-        raise MountError(str(what))
 
 
 def status(pid):
@@ -56,15 +51,15 @@ def the_daemon_has_given_up(job):
         is_right(m, job)
         for thread in os.listdir(f"/proc/{m.process.pid}/task"):
             now = status(thread)
-            demand_that(now["NoNewPrivs"] == "1", now)
+            check(now["NoNewPrivs"] == "1", now)
             if not is_sanitized(m.process.pid) and "Seccomp" in now:
-                demand_that(now["Seccomp"] == "2", now)
+                check(now["Seccomp"] == "2", now)
         demand(m.log(), "info: sandboxed: no new privileges, ")
         helper, = children(m.process.pid)
-        demand_that(not any("fuse" in os.readlink(f"/proc/{helper}/fd/{fd}")
+        check(not any("fuse" in os.readlink(f"/proc/{helper}/fd/{fd}")
                             for fd in os.listdir(f"/proc/{helper}/fd")),
                     "the mounter has the connection")
-    demand_that(not os.path.exists(f"/proc/{helper}"), "the mounter is left")
+    check(not os.path.exists(f"/proc/{helper}"), "the mounter is left")
 
 
 @test
@@ -72,9 +67,9 @@ def nothing_if_it_is_asked_not_to(job):
     job.save(*STEP)
     with mounted(job, "--sandbox", "off", "--log-level", "info") as m:
         is_right(m, job)
-        demand_that(status(m.process.pid)["NoNewPrivs"] == "0", "given up")
-        demand_that(not children(m.process.pid), children(m.process.pid))
-        demand_that("sandboxed" not in m.log(), m.log())
+        check(status(m.process.pid)["NoNewPrivs"] == "0", "given up")
+        check(not children(m.process.pid), children(m.process.pid))
+        check("sandboxed" not in m.log(), m.log())
 
 
 @test
@@ -88,7 +83,7 @@ def no_file_that_was_not_named(job):
     change(outside, b"no group information")
     os.symlink(outside, os.path.join(groups, "rank_0", "group_info.pb"))
     said = refuses(job, "--group-info", groups, "--sandbox", "off", words=["group_info.pb"])
-    demand_that("Permission denied" not in said, said)
+    check("Permission denied" not in said, said)
     with mounted(job, "--log-level", "info") as m:
         if "own files only" not in m.log():
             raise Skipped("this kernel has no landlock")
@@ -110,11 +105,11 @@ def caches_are_written(job):
                  "--index-cache", indexes, "--log-level", "info") as m:
         is_right(m, job)
         control = json.loads(content(os.path.join(m.path, ".reshardfs", "stats")))
-        demand_that(control["pid"] == m.process.pid, control)
+        check(control["pid"] == m.process.pid, control)
         os.truncate(log, 0)
     demand(content(log).decode(), "unmounted")
-    demand_that(any(files for _, _, files in os.walk(blocks)), "no block")
-    demand_that(os.path.isdir(indexes), "no index cache")
+    check(any(files for _, _, files in os.walk(blocks)), "no block")
+    check(os.path.isdir(indexes), "no index cache")
 
 
 @test
@@ -180,10 +175,10 @@ def links_of_a_resumed_job(job):
                os.path.join(job.directory, "mnt")]
     os.mkdir(command[-1])
     got = subprocess.run(command, capture_output=True, text=True, check=False)
-    demand_that(got.returncode == 3, got)
+    check(got.returncode == 3, got)
     demand(got.stderr, f"rank_3/{NAME} leads out of SOURCE, to {away}")
     with Mounted(job.source, resume=True, extra=["--follow-outside"]) as m:
-        demand_that(content(os.path.join(m.path, "rank_3", NAME)) == content(away), "bytes")
+        check(content(os.path.join(m.path, "rank_3", NAME)) == content(away), "bytes")
 
 
 @test
@@ -255,11 +250,11 @@ def other_readers(job):
                 shown = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
                 if may_read(shown, uid, gid):
                     n_read += 1
-                    demand_that(may_read(paths[rank], uid, gid), (modes[rank], uid, gid))
-        demand_that(not may_read(os.path.join(m.path, ".reshardfs", "stats"), 65534, 0),
+                    check(may_read(paths[rank], uid, gid), (modes[rank], uid, gid))
+        check(not may_read(os.path.join(m.path, ".reshardfs", "stats"), 65534, 0),
                     "the control directory is open")
     # What everybody may read stays so: ranks 0 and 5, for the six besides root.
-    demand_that(n_read >= 3 * len(modes) + 2 * 6, n_read)
+    check(n_read >= 3 * len(modes) + 2 * 6, n_read)
 
 
 if __name__ == "__main__":

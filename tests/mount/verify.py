@@ -14,7 +14,7 @@ import zlib
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import write  # noqa: E402
+from demands import check, write  # noqa: E402
 from genuine import checkpoint2, dcp  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
@@ -25,11 +25,6 @@ from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
 
 MANIFEST = "reshardfs-manifest.jsonl"
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def flip(path, offset):

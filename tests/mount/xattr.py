@@ -4,7 +4,6 @@
 strategies mean.
 """
 
-import errno
 import os
 import shutil
 import subprocess
@@ -13,7 +12,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import write  # noqa: E402
+from demands import check, error_of, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import demo_tree, run_json  # noqa: E402
@@ -23,21 +22,8 @@ PREFIX = "user.reshardfs."
 LISTED = ["sources", "replicas", "step", "record_count"]
 
 
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
 def get(path, name):
     return os.getxattr(path, PREFIX + name).decode()
-
-
-def error_of(call):
-    try:
-        call()
-    except OSError as error:
-        return errno.errorcode[error.errno]
-    return None
 
 
 def halves(root, name, n=8):
