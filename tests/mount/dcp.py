@@ -334,6 +334,13 @@ def run_holes(tap, directory):
         demand(run("ls", root).err, hole)
         demand(run("verify", root).out, hole)
         refused(run("plan", root), INPUT, "tensor w: 12 of its 24 elements are in no chunk")
+        shutil.move(root, os.path.join(directory, "gaps", "step-2"))
+        of_rows(os.path.join(directory, "gaps", "step-1"), [upper, lower])
+        with Mounted(os.path.join(directory, "gaps"), extra=["--steps", "all"]) as mount:
+            check(sorted(os.listdir(mount.path)) == ["latest", "step-1"],
+                  str(os.listdir(mount.path)))
+            demand(content(os.path.join(mount.path, ".reshardfs", "steps")).decode(),
+                   "step-2: tensor w: 12 elements are in no chunk")
         root, _ = of_rows(os.path.join(directory, "turned"), [((0, 0), (1, 6)), ((1, 0), (2, 6))],
                           {1: (1, 0)})
         refused(run("plan", root), INPUT, "tensor w: 6 of its 24 elements are in no chunk, and "
