@@ -31,7 +31,7 @@ struct mapping_build {
 };
 
 static const struct rsh_tensor *part_tensor(const struct mapping_build *k,
-					    const struct rsh_factored_part *r)
+					    const struct rsh_recipe_part *r)
 {
 	return k->p->cat->tensors[r->tensor];
 }
@@ -39,7 +39,7 @@ static const struct rsh_tensor *part_tensor(const struct mapping_build *k,
 /* ---- dimensions and spans ---- */
 
 /* Returns the only factor of a dimension; NULL: there are none or several. */
-static const struct rsh_factor *only_factor(const struct rsh_factored_part *r,
+static const struct rsh_factor *only_factor(const struct rsh_recipe_part *r,
 					    bool shown, uint32_t d)
 {
 	const struct rsh_factor *only = NULL;
@@ -59,14 +59,14 @@ static const struct rsh_factor *only_factor(const struct rsh_factored_part *r,
 /* Returns whether the part is a box on both sides, and neighbours along the
  * last dimension that is shown are neighbours in its tensor. */
 static bool lies_together(const struct mapping_build *k,
-			  const struct rsh_factored_part *r)
+			  const struct rsh_recipe_part *r)
 {
 	const struct rsh_tensor *in = part_tensor(k, r);
 	const uint32_t last = k->t->n_dims - 1u, in_last = in->n_dims - 1u;
 	bool together = false;
 
 	/* Rows of one matrix of a stack are read as they come. */
-	if (!k->t->recipe.n_parts && in->n_dims != k->t->n_dims)
+	if (in->n_dims != k->t->n_dims)
 		return false;
 	for (uint32_t i = 0; i < r->n_factors; i++) {
 		const struct rsh_factor *f = &r->factors[i];
@@ -106,8 +106,8 @@ static bool goes_on(const struct mapping_build *k, uint32_t d)
 
 	if (size < 2 && (k->w->apart || d + 1 < k->t->n_dims || size == 0))
 		return size == 1 && rsh_cut_is_whole(k->t->cut, k->t->dims, d);
-	for (uint32_t n = 0; n < r->n_factored; n++) {
-		const struct rsh_factored_part *part = &r->factored[n];
+	for (uint32_t n = 0; n < r->n_parts; n++) {
+		const struct rsh_recipe_part *part = &r->parts[n];
 		const struct rsh_tensor *in = part_tensor(k, part);
 		const struct rsh_factor *f = only_factor(part, true, d);
 		const uint32_t i = f ? f->dim : in->n_dims - 1u;
@@ -159,7 +159,7 @@ static int make_spans(struct mapping_build *k)
 /* A part while it is made. */
 struct part_build {
 	const struct mapping_build *k;
-	const struct rsh_factored_part *r;
+	const struct rsh_recipe_part *r;
 	struct rsh_part *out;
 	uint64_t inner[RSH_MAX_DIMS]; /* [the source's dimension] */
 	uint8_t span_of[RSH_MAX_DIMS];
@@ -397,17 +397,17 @@ static int make_parts(struct mapping_build *k, struct rsh_error *err)
 	struct rsh_arena *a = &k->p->arena;
 	struct rsh_mapping *w = k->w;
 	struct rsh_part *parts = rsh_arena_array(a, struct rsh_part,
-						 r->n_factored);
+						 r->n_parts);
 
 	if (!parts)
 		return rsh_error_nomem(err);
 	w->parts = parts;
-	for (uint32_t i = 0; i < r->n_factored; i++) {
-		struct part_build m = { .k = k, .r = &r->factored[i],
+	for (uint32_t i = 0; i < r->n_parts; i++) {
+		struct part_build m = { .k = k, .r = &r->parts[i],
 					.out = &parts[w->n_parts] };
 
 		if (rsh_recipe_is_empty(m.r) &&
-		    (w->n_parts > 0 || i + 1 < r->n_factored))
+		    (w->n_parts > 0 || i + 1 < r->n_parts))
 			continue;
 		m.out->tensor = part_tensor(k, m.r);
 		if (make_in_spans(&m, a) || make_factors(&m, a) ||
@@ -459,9 +459,9 @@ static int make_slices(struct mapping_build *k, struct rsh_error *err)
 static bool is_shown_as_is(const struct rsh_shown *t,
 			   const struct rsh_tensor *in)
 {
-	const struct rsh_factored_part *r = t->recipe.factored;
+	const struct rsh_recipe_part *r = t->recipe.parts;
 
-	if (t->recipe.n_factored != 1 ||
+	if (t->recipe.n_parts != 1 ||
 	    !rsh_dims_equal(in->dims, in->n_dims, t->dims, t->n_dims))
 		return false;
 	/* The part has all elements. */
@@ -477,7 +477,7 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 		     uint32_t *pair)
 {
 	const struct rsh_tensor *in =
-		p->cat->tensors[t->recipe.factored->tensor];
+		p->cat->tensors[t->recipe.parts->tensor];
 
 	*pair = RSH_NO_PAIR;
 	/* The tensors beside a quantised one may be in other files. */
@@ -518,9 +518,9 @@ int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 	w->dims = dims;
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		dims[d] = t->dims[d];
-	for (uint32_t i = 0; i < t->recipe.n_factored; i++)
-		if (!rsh_recipe_is_empty(&t->recipe.factored[i]))
-			w->apart |= !lies_together(&k, &t->recipe.factored[i]);
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++)
+		if (!rsh_recipe_is_empty(&t->recipe.parts[i]))
+			w->apart |= !lies_together(&k, &t->recipe.parts[i]);
 	/* Units are elements if there is a codec or if neighbouring elements
 	 * are not neighbours in the source.  Otherwise units are bytes. */
 	rsh_codec_units(t->recipe.codec, &in, &shown);

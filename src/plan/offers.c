@@ -50,7 +50,7 @@ const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,
 					   const struct rsh_offer *o)
 {
 	const struct rsh_recipe_part *p = o->parts;
-	const struct rsh_tensor *t = o->n_parts == 1 && !o->n_factored ?
+	const struct rsh_tensor *t = o->n_parts == 1 && o->boxes ?
 		c->tensors[p->tensor] : NULL;
 
 	if (o->add)
@@ -60,7 +60,7 @@ const struct rsh_tensor *rsh_offer_rows_of(const struct rsh_catalogue *c,
 	if (!t || t->n_dims != o->n_dims)
 		return NULL;
 	for (uint32_t d = 0; d < o->n_dims; d++)
-		if (p->axis[d] != d || p->base[d] ||
+		if (p->factors[d].dim != d || p->from[d] ||
 		    (d > 0 && t->dims[d] != o->dims[d]))
 			return NULL;
 	return t;
@@ -74,23 +74,36 @@ const struct rsh_tensor *rsh_offer_tensor(const struct rsh_catalogue *c,
 	return t && (o->n_dims == 0 || t->dims[0] == o->dims[0]) ? t : NULL;
 }
 
+int rsh_offer_whole(const struct rsh_catalogue *c, struct rsh_arena *arena,
+		    uint32_t tensor, const uint8_t *order, struct rsh_offer *o)
+{
+	struct rsh_recipe_part *p =
+		rsh_arena_array(arena, struct rsh_recipe_part, 1);
+	struct rsh_factor *f = rsh_arena_array(arena, struct rsh_factor,
+					       c->tensors[tensor]->n_dims);
+
+	if (!p || !f)
+		return -ENOMEM;
+	*p = rsh_recipe_whole(c, tensor, order, f);
+	for (uint32_t d = 0; d < o->n_dims; d++)
+		f[d].size = o->dims[d];
+	o->n_parts = 1;
+	o->parts = p;
+	o->boxes = true;
+	o->same = 0;
+	return 0;
+}
+
 int rsh_offers_expand(struct rsh_offers *offers, struct rsh_arena *arena)
 {
-	for (uint32_t i = 0; i < offers->n; i++) {
-		struct rsh_offer *o = &offers->v[i];
-		struct rsh_recipe_part *p;
+	int rc = 0;
 
-		if (!o->same)
-			continue;
-		p = rsh_arena_array(arena, struct rsh_recipe_part, 1);
-		if (!p)
-			return -ENOMEM;
-		rsh_recipe_same(offers->cat, o->same - 1, p);
-		o->n_parts = 1;
-		o->parts = p;
-		o->same = 0;
-	}
-	return 0;
+	for (uint32_t i = 0; i < offers->n && rc == 0; i++)
+		if (offers->v[i].same)
+			rc = rsh_offer_whole(offers->cat, arena,
+					     offers->v[i].same - 1, NULL,
+					     &offers->v[i]);
+	return rc;
 }
 
 int rsh_offers_index(const struct rsh_offers *offers, struct rsh_arena *arena,
@@ -164,7 +177,6 @@ static int offers_codec(const struct offering *s, const struct rsh_offer *o,
 	struct rsh_tensor *const *tensors = s->w->cat->tensors;
 	const struct rsh_recipe *r = &t->recipe;
 	const struct rsh_tensor *first =
-		r->n_factored ? tensors[r->factored->tensor] :
 		r->n_parts ? tensors[r->parts->tensor] : NULL;
 	const bool wide = first && first->wide_bf16;
 	const char *name = offers_name(s, o->name);
@@ -250,10 +262,9 @@ static int offers_show(struct offering *s, uint32_t i,
 		.name = o->name,
 		.n_dims = (uint8_t)o->n_dims,
 		.dims = o->dims,
-		.recipe = { .n_parts = o->n_parts, .parts = o->parts,
-			    .n_factored = o->n_factored,
-			    .factored = o->factored },
+		.recipe = { .n_parts = o->n_parts, .parts = o->parts },
 	};
+	struct rsh_factor f[RSH_MAX_DIMS];
 	struct rsh_recipe_part same;
 	int rc = 0;
 
@@ -262,7 +273,7 @@ static int offers_show(struct offering *s, uint32_t i,
 	else
 		rc = offers_cut(s, o, item, &t.cut, err);
 	if (o->same) {
-		rsh_recipe_same(s->w->cat, o->same - 1, &same);
+		same = rsh_recipe_whole(s->w->cat, o->same - 1, NULL, f);
 		t.recipe.n_parts = 1;
 		t.recipe.parts = &same;
 	}

@@ -25,7 +25,7 @@ struct ordering {
 static void order_strides(const struct ordering *o, uint32_t part,
 			  uint64_t *strides)
 {
-	const struct rsh_factored_part *r = &o->t->recipe.factored[part];
+	const struct rsh_recipe_part *r = &o->t->recipe.parts[part];
 	const struct rsh_tensor *in = o->p->cat->tensors[r->tensor];
 	uint64_t stride = 1;
 
@@ -63,7 +63,7 @@ static bool order_fits(const struct ordering *o, uint32_t part)
 static bool order_find(struct ordering *o)
 {
 	const struct rsh_shown *t = o->t;
-	const uint32_t n = t->recipe.n_factored;
+	const uint32_t n = t->recipe.n_parts;
 	uint32_t inner = t->n_dims;
 
 	for (uint32_t i = 0; i < n; i++) {
@@ -107,7 +107,7 @@ static int order_shown(const struct ordering *o, struct rsh_shown *out)
 {
 	struct rsh_arena *a = &o->p->arena;
 	uint64_t *dims = rsh_arena_array(a, uint64_t, o->t->n_dims);
-	struct rsh_factored_part *parts;
+	struct rsh_recipe_part *parts;
 
 	if (!dims)
 		return -ENOMEM;
@@ -115,10 +115,10 @@ static int order_shown(const struct ordering *o, struct rsh_shown *out)
 		dims[o->place[d]] = o->t->dims[d];
 	*out = *o->t;
 	out->dims = dims;
-	parts = rsh_arena_array(a, struct rsh_factored_part,
-				out->recipe.n_factored);
-	for (uint32_t i = 0; parts && i < out->recipe.n_factored; i++) {
-		const struct rsh_factored_part *from = &out->recipe.factored[i];
+	parts = rsh_arena_array(a, struct rsh_recipe_part,
+				out->recipe.n_parts);
+	for (uint32_t i = 0; parts && i < out->recipe.n_parts; i++) {
+		const struct rsh_recipe_part *from = &out->recipe.parts[i];
 		struct rsh_factor *f = rsh_arena_array(a, struct rsh_factor,
 						       from->n_factors);
 		uint64_t *at = rsh_arena_array(a, uint64_t, o->t->n_dims);
@@ -135,7 +135,7 @@ static int order_shown(const struct ordering *o, struct rsh_shown *out)
 		parts[i].factors = f;
 		parts[i].shown_from = at;
 	}
-	out->recipe.factored = parts;
+	out->recipe.parts = parts;
 	return parts ? 0 : -ENOMEM;
 }
 

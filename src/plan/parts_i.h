@@ -47,19 +47,12 @@ bool rsh_mixed_radix_meet(const struct rsh_mixed_radix *a,
 
 /* ---- recipes ---- */
 
-/* Rewrites a recipe of boxes: *out is the tensor `t` with factored parts, and
- * keeps the boxes, so that one sees what they were.
- * `memory`, from malloc, and `t` must outlive it.  0, or -EINVAL or -ENOMEM
- * with a message. */
-int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
-		      struct rsh_shown *out, void **memory,
-		      struct rsh_error *err);
 /* Checks that each part is well formed and of the right type.  0, or -EINVAL
  * with a message. */
 int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_error *err);
 /* Returns whether the part has no elements. */
-bool rsh_recipe_is_empty(const struct rsh_factored_part *r);
+bool rsh_recipe_is_empty(const struct rsh_recipe_part *r);
 
 /* ---- parts ---- */
 

@@ -78,12 +78,9 @@ void rsh_plan_free(struct rsh_plan *p)
 int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err)
 {
-	cleanup_free void *memory = NULL;
-	struct rsh_shown factored;
 	struct rsh_mapping *w;
-	int rc = rsh_recipe_factor(p, t, &factored, &memory, err) ?:
-		 rsh_mapping_make(p, &factored, &w, err) ?:
-		 rsh_mapping_keep_order(p, &factored, w, err);
+	int rc = rsh_mapping_make(p, t, &w, err) ?:
+		 rsh_mapping_keep_order(p, t, w, err);
 
 	if (rc)
 		return rc;

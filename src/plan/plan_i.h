@@ -96,7 +96,6 @@ bool rsh_recipe_types_fit(const struct rsh_shown *t,
 /* Returns whether the scales of a tensor have the right shape; true if it is
  * not quantised. */
 bool rsh_quantised_fits(const struct rsh_tensor *t);
-/* Both functions take tensors with factored parts (parts_i.h). */
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_mapping **out, struct rsh_error *err);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/recipe.c checks the parts of a recipe.  A part that is a box is a
- * factored part whose factors have a step of 1. */
+/* plan/recipe.c makes and checks the parts of a recipe. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,70 +10,21 @@
 
 #define RECIPE_MOST (UINT64_C(1) << 62) /* bytes of a tensor */
 
-/* ---- boxes ---- */
+/* ---- factors ---- */
 
-void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
-		     struct rsh_recipe_part *out)
+struct rsh_recipe_part rsh_recipe_whole(const struct rsh_catalogue *c,
+					uint32_t tensor, const uint8_t *order,
+					struct rsh_factor *f)
 {
+	static const uint64_t begin[RSH_MAX_DIMS];
 	const struct rsh_tensor *t = c->tensors[tensor];
 
-	*out = (struct rsh_recipe_part){
-		.tensor = tensor, .box = rsh_box_whole(t->dims, t->n_dims),
-	};
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		out->axis[d] = (uint8_t)d;
-}
+	for (uint32_t i = 0; i < t->n_dims; i++) {
+		const uint8_t d = order ? order[i] : (uint8_t)i;
 
-static int recipe_of_nothing(struct rsh_error *err)
-{
-	return rsh_error_set(err, EINVAL, "its part is of no tensor");
-}
-
-int rsh_recipe_factor(const struct rsh_plan *p, const struct rsh_shown *t,
-		      struct rsh_shown *out, void **memory,
-		      struct rsh_error *err)
-{
-	const struct rsh_recipe *r = &t->recipe;
-	struct rsh_factored_part *parts;
-	struct rsh_factor *f;
-
-	*out = *t;
-	if (r->n_factored > 0)
-		return 0;
-	parts = *memory = rsh_alloc_array(r->n_parts, sizeof(*parts) +
-						      RSH_MAX_DIMS * sizeof(*f));
-	if (!parts)
-		return rsh_error_nomem(err);
-	f = (struct rsh_factor *)(parts + r->n_parts);
-	for (uint32_t i = 0; i < r->n_parts; i++, f += RSH_MAX_DIMS) {
-		const struct rsh_recipe_part *b = &r->parts[i];
-		const struct rsh_tensor *in;
-
-		if (b->tensor >= p->cat->n_tensors)
-			return recipe_of_nothing(err);
-		in = p->cat->tensors[b->tensor];
-		parts[i] = (struct rsh_factored_part){
-			.tensor = b->tensor, .factors = f,
-			.shown_from = b->box.from, .from = b->base,
-		};
-		for (uint32_t k = 0; k < in->n_dims; k++) {
-			const uint8_t d = b->axis[k];
-
-			if (d == RSH_FIXED)
-				continue;
-			if (d >= t->n_dims)
-				return rsh_error_set(err, EINVAL, "its part "
-						     "follows dimension %u", d);
-			f[parts[i].n_factors++] = (struct rsh_factor){
-				b->box.size[d], 1, 1, d, (uint8_t)k,
-			};
-		}
+		f[d] = (struct rsh_factor){ t->dims[i], 1, 1, d, (uint8_t)i };
 	}
-	out->recipe = (struct rsh_recipe){
-		.n_parts = r->n_parts, .parts = r->parts, .codec = r->codec,
-		.n_factored = r->n_parts, .factored = parts,
-	};
-	return 0;
+	return (struct rsh_recipe_part){ tensor, t->n_dims, f, begin, begin };
 }
 
 RSH_ORDER(factor_by_shown, struct rsh_factor,
@@ -101,7 +51,7 @@ uint32_t rsh_factors_merge(struct rsh_factor *v, uint32_t n)
 
 /* ---- checks ---- */
 
-bool rsh_recipe_is_empty(const struct rsh_factored_part *r)
+bool rsh_recipe_is_empty(const struct rsh_recipe_part *r)
 {
 	for (uint32_t i = 0; i < r->n_factors; i++)
 		if (r->factors[i].size == 0)
@@ -111,7 +61,7 @@ bool rsh_recipe_is_empty(const struct rsh_factored_part *r)
 
 /* Checks the factors of one dimension, of the shown tensor or of the
  * catalogue's. */
-static bool recipe_check_dim(const struct rsh_factored_part *r, bool shown,
+static bool recipe_check_dim(const struct rsh_recipe_part *r, bool shown,
 			     uint32_t d, uint64_t size)
 {
 	struct rsh_mixed_radix v = { .base = shown ? r->shown_from[d]
@@ -147,14 +97,14 @@ static bool recipe_size(const uint64_t *dims, uint32_t n, enum rsh_dtype dtype,
 /* Adds the number of its elements to *have. */
 static int recipe_check_part(const struct rsh_plan *p,
 			     const struct rsh_shown *t,
-			     const struct rsh_factored_part *r, uint64_t *have,
+			     const struct rsh_recipe_part *r, uint64_t *have,
 			     struct rsh_error *err)
 {
 	const struct rsh_tensor *in;
 	uint64_t n = 1;
 
 	if (r->tensor >= p->cat->n_tensors)
-		return recipe_of_nothing(err);
+		return rsh_error_set(err, EINVAL, "its part is of no tensor");
 	in = p->cat->tensors[r->tensor];
 	if (!rsh_recipe_types_fit(t, in))
 		return rsh_error_set(err, EINVAL,
@@ -200,12 +150,12 @@ int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 	const struct rsh_recipe *r = &t->recipe;
 	uint64_t all, have = 0;
 
-	if (!r->n_factored)
+	if (!r->n_parts)
 		return rsh_error_set(err, EINVAL, "it is made of nothing");
 	if (!recipe_size(t->dims, t->n_dims, t->dtype, &all))
 		return rsh_error_set(err, EINVAL, "it is too large");
-	for (uint32_t i = 0; i < r->n_factored; i++) {
-		int rc = recipe_check_part(p, t, &r->factored[i], &have, err);
+	for (uint32_t i = 0; i < r->n_parts; i++) {
+		int rc = recipe_check_part(p, t, &r->parts[i], &have, err);
 
 		if (rc)
 			return rc;

@@ -27,43 +27,25 @@ struct unfold {
 	uint32_t n_dims; /* that are shown after the change */
 	uint32_t d;      /* is divided into d and d + 1, or made of them */
 	uint64_t inner;  /* size of d + 1 */
-	struct rsh_factored_part *v;
+	struct rsh_recipe_part *v;
 	uint32_t n;
 	size_t cap;
 };
 
 /* ---- one part ---- */
 
-/* Makes part i of an offer. */
 static void part_load(const struct rsh_catalogue *c, const struct rsh_offer *o,
-		      uint32_t i, struct unfold_part *out)
+		      const struct rsh_recipe_part *r, struct unfold_part *out)
 {
-	const struct rsh_factored_part *r = &o->factored[i];
-	const struct rsh_recipe_part *b = &o->parts[i];
-
 	*out = (struct unfold_part){
-		.tensor = o->n_factored ? r->tensor : b->tensor,
+		.tensor = r->tensor, .n_dims = c->tensors[r->tensor]->n_dims,
 	};
-	out->n_dims = c->tensors[out->tensor]->n_dims;
-	if (o->n_factored) {
-		memcpy(out->shown_from, r->shown_from,
-		       o->n_dims * sizeof(*out->shown_from));
-		memcpy(out->from, r->from, out->n_dims * sizeof(*out->from));
-		for (uint32_t k = 0; k < r->n_factors; k++)
-			if (r->factors[k].size != 1)
-				out->f[out->n++] = r->factors[k];
-	} else {
-		memcpy(out->shown_from, b->box.from,
-		       o->n_dims * sizeof(*out->shown_from));
-		memcpy(out->from, b->base, out->n_dims * sizeof(*out->from));
-		for (uint32_t k = 0; k < out->n_dims; k++)
-			if (b->axis[k] != RSH_FIXED &&
-			    b->box.size[b->axis[k]] != 1)
-				out->f[out->n++] = (struct rsh_factor){
-					b->box.size[b->axis[k]], 1, 1,
-					b->axis[k], (uint8_t)k,
-				};
-	}
+	memcpy(out->shown_from, r->shown_from,
+	       o->n_dims * sizeof(*out->shown_from));
+	memcpy(out->from, r->from, out->n_dims * sizeof(*out->from));
+	for (uint32_t k = 0; k < r->n_factors; k++)
+		if (r->factors[k].size != 1)
+			out->f[out->n++] = r->factors[k];
 	out->n = rsh_factors_merge(out->f, out->n);
 }
 
@@ -78,7 +60,7 @@ static int part_keep(struct unfold *u, const struct unfold_part *p)
 		return -ENOMEM;
 	memcpy(from, p->shown_from, u->n_dims * sizeof(*from));
 	memcpy(from + u->n_dims, p->from, p->n_dims * sizeof(*from));
-	u->v[u->n++] = (struct rsh_factored_part){
+	u->v[u->n++] = (struct rsh_recipe_part){
 		p->tensor, p->n, f, from, from + u->n_dims,
 	};
 	return 0;
@@ -201,15 +183,14 @@ static int unfold_offer(struct unfold *u, struct rsh_offer *o)
 {
 	const bool divides = u->n_dims > o->n_dims;
 	uint64_t *dims = rsh_arena_array(u->arena, uint64_t, u->n_dims);
-	const uint32_t n = o->n_factored ? o->n_factored : o->n_parts;
-	struct rsh_factored_part *v;
+	struct rsh_recipe_part *v;
 	struct unfold_part part;
 	int rc = dims ? 0 : -ENOMEM;
 
 	if (u->n_dims > RSH_MAX_DIMS)
 		return -ENOTSUP;
-	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		part_load(u->cat, o, i, &part);
+	for (uint32_t i = 0; i < o->n_parts && rc == 0; i++) {
+		part_load(u->cat, o, &o->parts[i], &part);
 		if (!divides)
 			part_join(u, &part);
 		rc = divides ? part_add(u, &part) : part_keep(u, &part);
@@ -225,9 +206,9 @@ static int unfold_offer(struct unfold *u, struct rsh_offer *o)
 			dims[u->d + 1] = u->inner;
 		o->dims = dims;
 		o->n_dims = u->n_dims;
-		o->n_parts = 0;
-		o->n_factored = u->n;
-		o->factored = v;
+		o->n_parts = u->n;
+		o->parts = v;
+		o->boxes = false;
 	}
 	free(u->v);
 	return rc ?: v ? 0 : -ENOMEM;

@@ -73,11 +73,12 @@ static uint64_t pair_planes(const struct adapting_pair *m)
  * matrix, or of each matrix of a stack, are exchanged. */
 static bool offer_is_transposed(const struct rsh_offer *o)
 {
+	const struct rsh_factor *f = o->n_parts == 1 && o->boxes && !o->add ?
+				     o->parts->factors : NULL;
 	const uint8_t row = o->n_dims - 2;
 
-	return o->n_parts == 1 && !o->n_factored && !o->add &&
-	       (o->n_dims == 2 || (o->n_dims == 3 && !o->parts->axis[0])) &&
-	       o->parts->axis[row] == row + 1 && o->parts->axis[row + 1] == row;
+	return f && (o->n_dims == 2 || (o->n_dims == 3 && !f[0].dim)) &&
+	       f[row].dim == row + 1 && f[row + 1].dim == row;
 }
 
 /* Returns the tensor that an offer shows completely, as it is or transposed;
@@ -93,7 +94,7 @@ static const struct rsh_tensor *offer_whole(const struct rsh_catalogue *cat,
 	t = cat->tensors[o->parts->tensor];
 	whole = t->n_dims == o->n_dims;
 	for (uint32_t i = 0; i < o->n_dims && whole; i++)
-		whole = t->dims[o->parts->axis[i]] == o->dims[i];
+		whole = t->dims[o->parts->factors[i].dim] == o->dims[i];
 	return whole ? t : NULL;
 }
 
@@ -288,38 +289,34 @@ int adapters_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
 		      const struct rsh_tensor *of, const char *name,
 		      struct rsh_offer *o)
 {
-	struct rsh_recipe_part *p =
-		rsh_arena_array(arena, struct rsh_recipe_part, 1);
 	uint64_t *dims = rsh_arena_copy(arena, of->dims, of->n_dims);
 	struct rsh_tensor t = *of;
 	uint32_t number;
 
 	t.name = name ? rsh_names_add(cat->names, name, strlen(name)) :
 			RSH_NAME_NONE;
-	if (!p || !dims || t.name == RSH_NAME_NONE ||
+	if (!dims || t.name == RSH_NAME_NONE ||
 	    rsh_catalogue_add_zeros(cat, &t, &number))
 		return -ENOMEM;
-	rsh_recipe_same(cat, number, p);
 	*o = (struct rsh_offer){
 		.name = t.name, .dtype = t.dtype, .n_dims = t.n_dims,
-		.dims = dims, .n_parts = 1, .parts = p,
+		.dims = dims,
 	};
-	return 0;
+	return rsh_offer_whole(cat, arena, number, NULL, o);
 }
 
 int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 			  const struct adapters_change *c, struct rsh_offer *o,
 			  struct rsh_error *err)
 {
-	struct rsh_recipe_part *p =
-		rsh_arena_array(arena, struct rsh_recipe_part, 1);
 	struct rsh_quantised *q =
 		rsh_arena_array(arena, struct rsh_quantised, 1);
 	const bool turned = !c->instead && offer_is_transposed(o);
+	struct rsh_recipe_part *p;
 	struct rsh_tensor t;
 	uint32_t number;
 
-	if (!p || !q)
+	if (!q)
 		return rsh_error_nomem(err);
 	t = c->instead ? *c->instead : *cat->tensors[o->parts->tensor];
 	if (turned)
@@ -334,13 +331,12 @@ int adapters_change_offer(struct rsh_catalogue *cat, struct rsh_arena *arena,
 	}
 	if (rsh_catalogue_add(cat, &t, &number))
 		return rsh_error_nomem(err);
-	rsh_recipe_same(cat, number, p);
-	if (turned) {
-		*p = *o->parts;
-		p->tensor = number;
-	}
-	o->n_parts = 1;
-	o->parts = p;
-	o->n_factored = 0;
+	if (!turned)
+		return rsh_offer_whole(cat, arena, number, NULL, o) ?
+		       rsh_error_nomem(err) : 0;
+	o->parts = p = rsh_arena_copy(arena, o->parts, 1);
+	if (!p)
+		return rsh_error_nomem(err);
+	p->tensor = number;
 	return 0;
 }

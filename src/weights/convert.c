@@ -850,7 +850,8 @@ static int side_try(const struct rsh_weights_options *o,
 	int rc = rsh_weights_convert(&trial, in, &arena, &made, err);
 
 	for (uint32_t i = 0; rc == 0 && i < made.n; i++)
-		*changes |= made.v[i].n_factored > 0 || made.v[i].add;
+		*changes |= (made.v[i].n_parts > 0 && !made.v[i].boxes) ||
+			    made.v[i].add;
 	rsh_arena_clear(&arena);
 	return rc;
 }

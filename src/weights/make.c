@@ -507,8 +507,7 @@ static int weights_check_tensor(struct weights_work *w,
 static const struct rsh_tensor *weights_stored(const struct weights_work *w,
 					       const struct rsh_offer *o)
 {
-	return o->n_factored ? w->cat->tensors[o->factored->tensor] :
-	       o->n_parts ? w->cat->tensors[o->parts->tensor] : NULL;
+	return o->n_parts ? w->cat->tensors[o->parts->tensor] : NULL;
 }
 
 static bool weights_has_scales(const struct rsh_tensor *t)

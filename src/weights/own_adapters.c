@@ -304,8 +304,8 @@ static const struct rsh_own_adapter *own_of(const struct rsh_own_adapters *a,
 		&a->v[tensor - first] : NULL;
 }
 
-/* Returns whether a factored part has all columns as they are. */
-static bool own_keeps_columns(const struct rsh_factored_part *p, uint64_t n)
+/* Returns whether a part has all columns as they are. */
+static bool own_keeps_columns(const struct rsh_recipe_part *p, uint64_t n)
 {
 	bool same = p->shown_from[1] == 0 && p->from[1] == 0;
 	uint64_t found = 1;
@@ -331,19 +331,12 @@ static int own_make_rows(struct rsh_arena *arena, const struct own_part *p,
 	const uint64_t rank = b->dims[1];
 	struct rsh_recipe_part *parts =
 		rsh_arena_array(arena, struct rsh_recipe_part, o->n_parts);
-	struct rsh_factored_part *factored =
-		rsh_arena_array(arena, struct rsh_factored_part, o->n_factored);
 	uint64_t *dims = rsh_arena_array(arena, uint64_t, 2);
 
-	if (!parts || !factored || !dims)
+	if (!parts || !dims)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < o->n_parts; i++) {
-		parts[i] = o->parts[i];
-		parts[i].tensor = tensor;
-		parts[i].box.size[1] = rank;
-	}
-	for (uint32_t i = 0; i < o->n_factored; i++) {
-		const struct rsh_factored_part *of = &o->factored[i];
+		const struct rsh_recipe_part *of = &o->parts[i];
 		struct rsh_factor *f = rsh_arena_array(arena, struct rsh_factor,
 						       of->n_factors + 1);
 		uint32_t n = 0;
@@ -355,17 +348,14 @@ static int own_make_rows(struct rsh_arena *arena, const struct own_part *p,
 			    of->factors[k].shown_dim == 0)
 				f[n++] = of->factors[k];
 		f[n++] = (struct rsh_factor){ rank, 1, 1, 1, 1 };
-		factored[i] = *of;
-		factored[i].tensor = tensor;
-		factored[i].n_factors = n;
-		factored[i].factors = f;
+		parts[i] = (struct rsh_recipe_part){ tensor, n, f,
+						     of->shown_from, of->from };
 	}
 	dims[0] = o->dims[0];
 	dims[1] = rank;
 	*out = (struct rsh_offer){
 		.dtype = b->dtype, .n_dims = 2, .dims = dims,
-		.n_parts = o->n_parts, .parts = parts,
-		.n_factored = o->n_factored, .factored = factored,
+		.n_parts = o->n_parts, .parts = parts, .boxes = o->boxes,
 	};
 	return 0;
 }
@@ -384,10 +374,9 @@ static int own_show(const struct rsh_own_adapters *a,
 
 	/* The columns have to be those of the weight, because these are the
 	 * columns of A. */
-	for (uint32_t i = 0; i < o->n_parts + o->n_factored; i++) {
-		const struct rsh_own_adapter *x = own_of(a, stand_ins,
-			i < o->n_parts ? o->parts[i].tensor :
-			o->factored[i - o->n_parts].tensor);
+	for (uint32_t i = 0; i < o->n_parts; i++) {
+		const struct rsh_own_adapter *x =
+			own_of(a, stand_ins, o->parts[i].tensor);
 
 		one = one && x && (!p->from || p->from == x);
 		p->from = x;
@@ -396,10 +385,8 @@ static int own_show(const struct rsh_own_adapters *a,
 		return rsh_error_set(err, ENOTSUP, "%.400s is made of several "
 				     "weights, and PEFT has one adapter for it",
 				     name);
-	for (uint32_t i = 0; same && i < o->n_factored; i++)
-		same = own_keeps_columns(&o->factored[i], o->dims[1]);
 	for (uint32_t i = 0; same && i < o->n_parts; i++)
-		same = o->parts[i].axis[1] == 1 && !o->parts[i].base[1];
+		same = own_keeps_columns(&o->parts[i], o->dims[1]);
 	if (!same || o->dims[1] != p->from->a.dims[1])
 		return rsh_error_set(err, ENOTSUP, "%.400s has the columns of "
 				     "%.400s%s in another order, so PEFT has no "

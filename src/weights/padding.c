@@ -69,7 +69,7 @@ static int padding_fits(const struct weights_work *w,
 {
 	if (o->n_dims == 0)
 		return padding_bad(w, p, text, "has no rows");
-	if (o->n_factored || !o->n_parts ||
+	if (!o->boxes || !o->n_parts ||
 	    w->cat->tensors[o->parts->tensor]->quantised)
 		return padding_bad(w, p, text, "can only be padded if it is "
 				   "not quantised and only renamed");
@@ -86,6 +86,32 @@ static const uint64_t *padding_dims(struct weights_work *w,
 		return NULL;
 	dims[0] = rows;
 	return dims;
+}
+
+static uint64_t padding_part_rows(const struct rsh_recipe_part *p)
+{
+	return p->factors[0].size;
+}
+
+/* Makes a part of n rows of another one, from its row `first` on, which are
+ * shown from row `at` on. */
+static int padding_part(const struct weights_work *w,
+			const struct rsh_recipe_part *of, uint64_t first,
+			uint64_t n, uint64_t at, struct rsh_recipe_part *out)
+{
+	/* The offer has a dimension for each of the tensor. */
+	const uint32_t n_dims = w->cat->tensors[of->tensor]->n_dims;
+	struct rsh_factor *f = rsh_arena_copy(w->arena, of->factors, n_dims);
+	uint64_t *from = rsh_arena_copy(w->arena, of->from, n_dims);
+	uint64_t *shown = rsh_arena_copy(w->arena, of->shown_from, n_dims);
+
+	if (!f || !from || !shown)
+		return -ENOMEM;
+	f[0].size = n;
+	from[f[0].dim] += first;
+	shown[0] = at;
+	*out = (struct rsh_recipe_part){ of->tensor, n_dims, f, shown, from };
+	return 0;
 }
 
 /* ---- cutting off ---- */
@@ -135,13 +161,15 @@ static int padding_cut_one(struct weights_work *w, uint32_t source,
 	if (!parts || !o->dims)
 		return rsh_error_nomem(w->err);
 	for (uint32_t i = 0; i < o->n_parts; i++) {
-		const struct rsh_box *b = &o->parts[i].box;
+		const struct rsh_recipe_part *of = &o->parts[i];
+		const uint64_t at = of->shown_from[0];
 
-		if (b->from[0] >= rows && rows > 0)
+		if (at >= rows && rows > 0)
 			continue;
-		parts[n] = o->parts[i];
-		parts[n++].box.size[0] = rsh_min_u64(b->size[0],
-						     rows - b->from[0]);
+		if (padding_part(w, of, 0, rsh_min_u64(padding_part_rows(of),
+						       rows - at),
+				 at, &parts[n++]))
+			return rsh_error_nomem(w->err);
 	}
 	o->n_parts = n;
 	o->parts = parts;
@@ -185,38 +213,34 @@ static int padding_add_zeros(struct weights_work *w, struct rsh_offer *o,
 		.n_dims = (uint8_t)o->n_dims,
 		.dims = padding_dims(w, o, padded - rows),
 	};
+	struct rsh_factor f[RSH_MAX_DIMS];
+	struct rsh_recipe_part all;
 	uint32_t number;
 
 	if (!t.dims || rsh_catalogue_add_zeros(w->cat, &t, &number))
 		return -ENOMEM;
-	rsh_recipe_same(w->cat, number, out);
-	out->box.from[0] = rows;
-	return 0;
+	all = rsh_recipe_whole(w->cat, number, NULL, f);
+	return padding_part(w, &all, 0, padded - rows, rows, out);
 }
 
 /* Adds parts that repeat the last row to the n parts at `out`. */
-static void padding_add_last(const struct weights_work *w,
-			     const struct rsh_offer *o, uint64_t padded,
-			     struct rsh_recipe_part *out)
+static int padding_add_last(const struct weights_work *w,
+			    const struct rsh_offer *o, uint64_t padded,
+			    struct rsh_recipe_part *out)
 {
 	const uint64_t rows = o->dims[0];
+	int rc = 0;
 
 	for (uint32_t i = 0; i < o->n_parts; i++) {
 		const struct rsh_recipe_part *last = &o->parts[i];
-		const uint64_t down = last->box.size[0] - 1;
-		const uint32_t n_dims = w->cat->tensors[last->tensor]->n_dims;
+		const uint64_t down = padding_part_rows(last) - 1;
 
-		if (last->box.from[0] + down != rows - 1)
+		if (last->shown_from[0] + down != rows - 1)
 			continue;
-		for (uint64_t row = rows; row < padded; row++, out++) {
-			*out = *last;
-			out->box.from[0] = row;
-			out->box.size[0] = 1;
-			for (uint32_t d = 0; d < n_dims; d++)
-				if (last->axis[d] == 0)
-					out->base[d] += down;
-		}
+		for (uint64_t row = rows; row < padded && rc == 0; row++)
+			rc = padding_part(w, last, down, 1, row, out++);
 	}
+	return rc;
 }
 
 /* Returns how many parts have elements of the last row. */
@@ -225,8 +249,8 @@ static uint32_t padding_last_parts(const struct rsh_offer *o)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < o->n_parts; i++)
-		n += o->parts[i].box.from[0] + o->parts[i].box.size[0] ==
-		     o->dims[0];
+		n += o->parts[i].shown_from[0] +
+		     padding_part_rows(&o->parts[i]) == o->dims[0];
 	return n;
 }
 
@@ -248,9 +272,8 @@ static int padding_add(struct weights_work *w, struct rsh_offer *o,
 	if (!parts)
 		return rsh_error_nomem(w->err);
 	memcpy(parts, o->parts, o->n_parts * sizeof(*parts));
-	if (p->last)
-		padding_add_last(w, o, padded, parts + o->n_parts);
-	else if (padding_add_zeros(w, o, padded, parts + o->n_parts))
+	if (p->last ? padding_add_last(w, o, padded, parts + o->n_parts) :
+		      padding_add_zeros(w, o, padded, parts + o->n_parts))
 		return rsh_error_nomem(w->err);
 	o->parts = parts;
 	o->n_parts += (uint32_t)n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights/parts.c makes the factored parts of a tensor.  A part says where both
- * sides have the elements of one pair of a tensor and an alternative. */
+/* weights/parts.c makes the parts of a tensor.  A part says where both sides
+ * have the elements of one pair of a tensor and an alternative. */
 #include "weights_i.h"
 
 #include <errno.h>
@@ -213,28 +213,13 @@ static void weights_find_pair(struct weights_work *w,
  * other dimensions. */
 static bool weights_is_whole(const struct rsh_offer *o)
 {
-	if (o->n_parts + o->n_factored != 1)
+	if (o->n_parts != 1)
 		return false;
-	for (uint32_t d = 0; o->n_factored && d < o->n_dims; d++)
-		if (o->factored->shown_from[d])
-			return false;
-	if (o->n_factored)
-		return true;
 	for (uint32_t d = 0; d < o->n_dims; d++)
-		if (o->parts->box.from[d] ||
-		    o->parts->box.size[d] != o->dims[d])
+		if (o->parts->shown_from[d] ||
+		    (o->boxes && o->parts->factors[d].size != o->dims[d]))
 			return false;
 	return true;
-}
-
-/* Returns the dimension of the catalogue's tensor. */
-static uint8_t weights_stored_dim(const struct rsh_recipe_part *r,
-				  uint32_t n_dims, uint8_t dim)
-{
-	for (uint32_t i = 0; i < n_dims; i++)
-		if (r->axis[i] == dim)
-			return (uint8_t)i;
-	return dim;
 }
 
 /* Returns the factors in dimensions of the catalogue's tensor; if they are
@@ -243,28 +228,31 @@ static const struct rsh_factor *weights_keep_factors(
 	struct weights_work *w, struct weights_pair *p,
 	const struct rsh_recipe_part *r, uint32_t n_dims)
 {
+	uint8_t axis[RSH_MAX_DIMS];
 	struct rsh_factor *f;
 
+	for (uint32_t d = 0; d < n_dims; d++)
+		axis[d] = r->factors[d].dim;
 	if (p->kept && p->kept_dims == n_dims &&
-	    memcmp(p->kept_axis, r->axis, n_dims) == 0)
+	    memcmp(p->kept_axis, axis, n_dims) == 0)
 		return p->kept;
 	f = rsh_arena_array(w->arena, struct rsh_factor, p->n_factors);
 	if (!f)
 		return NULL;
 	for (uint32_t i = 0; i < p->n_factors; i++) {
 		f[i] = p->factors[i];
-		f[i].dim = weights_stored_dim(r, n_dims, f[i].dim);
+		f[i].dim = axis[f[i].dim];
 	}
 	p->kept = f;
 	p->kept_dims = n_dims;
-	memcpy(p->kept_axis, r->axis, n_dims);
+	memcpy(p->kept_axis, axis, n_dims);
 	return f;
 }
 
 /* Returns the factor of a source's dimension that has steps of this size: the
  * one with the largest step that is not larger. */
 static const struct rsh_factor *
-weights_digit(const struct rsh_factored_part *by, uint8_t dim, uint64_t step)
+weights_digit(const struct rsh_recipe_part *by, uint8_t dim, uint64_t step)
 {
 	const struct rsh_factor *found = NULL;
 
@@ -281,7 +269,7 @@ weights_digit(const struct rsh_factored_part *by, uint8_t dim, uint64_t step)
 
 /* Divides a factor over those by which the catalogue has the source.  Returns
  * false if they have other borders. */
-static bool weights_divide(const struct rsh_factored_part *by,
+static bool weights_divide(const struct rsh_recipe_part *by,
 			   struct rsh_factor f, struct rsh_factor *out,
 			   uint32_t *n)
 {
@@ -317,9 +305,9 @@ static int weights_make_composed(struct weights_work *w,
 				 const struct weights_pair *p,
 				 const struct weights_match *m,
 				 uint32_t n_shown,
-				 struct rsh_factored_part *out)
+				 struct rsh_recipe_part *out)
 {
-	const struct rsh_factored_part *by = w->in[m->source].factored;
+	const struct rsh_recipe_part *by = w->in[m->source].parts;
 	const uint32_t n = w->cat->tensors[by->tensor]->n_dims;
 	const size_t most = (size_t)p->n_factors * (by->n_factors + 1);
 	uint64_t *shown = rsh_arena_array(w->arena, uint64_t, n_shown + n);
@@ -329,7 +317,7 @@ static int weights_make_composed(struct weights_work *w,
 
 	if (!shown || !f)
 		return rsh_error_nomem(w->err);
-	*out = (struct rsh_factored_part){
+	*out = (struct rsh_recipe_part){
 		.tensor = by->tensor, .factors = f, .shown_from = shown,
 		.from = from,
 	};
@@ -355,7 +343,7 @@ static int weights_make_composed(struct weights_work *w,
 
 static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 			     const struct weights_match *m, uint32_t n_shown,
-			     struct rsh_factored_part *out)
+			     struct rsh_recipe_part *out)
 {
 	const struct rsh_recipe_part *r = w->in[m->source].parts;
 	const uint32_t n = w->cat->tensors[r->tensor]->n_dims;
@@ -370,9 +358,11 @@ static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 	memcpy(shown, p->shown_from, n_shown * sizeof(*shown));
 	weights_add_stacks(p->x, &p->x->u->names[p->from][p->tensor],
 			   m->numbers, &p->shown, shown);
-	for (uint32_t i = 0; i < n; i++)
-		from[i] = r->base[i] + (r->axis[i] == RSH_FIXED ? 0 :
-					p->source_from[r->axis[i]]);
+	for (uint32_t d = 0; d < n; d++) {
+		const uint8_t i = r->factors[d].dim;
+
+		from[i] = r->from[i] + p->source_from[d];
+	}
 	out->shown_from = shown;
 	out->from = from;
 	return 0;
@@ -380,7 +370,7 @@ static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 
 static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 			     const struct rsh_offer *o,
-			     struct rsh_factored_part *parts, uint32_t *n)
+			     struct rsh_recipe_part *parts, uint32_t *n)
 {
 	int rc = 0;
 
@@ -397,11 +387,11 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 				w->err->code = ENOTSUP;
 			return -ENOTSUP;
 		}
-		rc = w->in[source].n_factored ?
-			weights_make_composed(w, p, &p->x->m[i], o->n_dims,
-					      &parts[(*n)++]) :
+		rc = w->in[source].boxes ?
 			weights_make_part(w, p, &p->x->m[i], o->n_dims,
-					  &parts[(*n)++]);
+					  &parts[(*n)++]) :
+			weights_make_composed(w, p, &p->x->m[i], o->n_dims,
+					      &parts[(*n)++]);
 	}
 	return rc;
 }
@@ -427,8 +417,8 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 	const bool gathers = r->n_tensors[w->to] == 1;
 	const uint32_t n_pairs = gathers ? weights_count_pairs(r) : 1;
 	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
-	struct rsh_factored_part *parts =
-		rsh_arena_array(w->arena, struct rsh_factored_part,
+	struct rsh_recipe_part *parts =
+		rsh_arena_array(w->arena, struct rsh_recipe_part,
 				r->n_tensors[w->from] > 1 ? x->n :
 				(size_t)n_pairs * x->n);
 	struct weights_pair p;
@@ -469,8 +459,8 @@ int weights_make_parts(struct weights_work *w, struct weights_instance *x,
 			return rsh_error_nomem(w->err);
 	}
 	o->dtype = w->in[x->m[0].source].dtype;
-	o->n_factored = n;
-	o->factored = parts;
+	o->n_parts = n;
+	o->parts = parts;
 	return rc;
 }
 

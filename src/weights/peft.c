@@ -274,18 +274,14 @@ static bool peft_read_part(const struct peft_made *m, uint32_t i,
 			   struct peft_part *p, uint32_t *tensor)
 {
 	const struct rsh_offer *o = m->o;
-	const struct rsh_factored_part *f = o->factored + i;
+	const struct rsh_recipe_part *f = &o->parts[i];
 	const uint32_t last = o->n_dims - 1;
 	uint64_t rows = 1, columns = 1;
 	uint32_t n;
 
-	if (o->n_parts > 0) {
-		*tensor = o->parts[i].tensor;
-		return false;
-	}
 	*tensor = f->tensor;
 	n = m->cat->tensors[f->tensor]->n_dims;
-	if (n < 2 || n > 3 || o->n_dims < 2 || o->n_dims > 3)
+	if (o->boxes || n < 2 || n > 3 || o->n_dims < 2 || o->n_dims > 3)
 		return false;
 	memcpy(p->shown, f->shown_from, o->n_dims * sizeof(*p->shown));
 	memcpy(p->from, f->from, n * sizeof(*p->from));
@@ -329,23 +325,25 @@ static int peft_apart(const struct peft_made *m, struct rsh_offer *a,
 	const struct rsh_own_adapter *x = &m->a->v[p->x];
 	const uint64_t rank = m->a->modules[p->x].rank;
 	const uint64_t n_experts = x->a.dims[0] / rank;
-	struct rsh_recipe_part *of_a =
-		rsh_arena_array(m->arena, struct rsh_recipe_part, 1);
-	struct rsh_factored_part *of_b =
-		rsh_arena_array(m->arena, struct rsh_factored_part, 1);
-	struct rsh_factor *f = rsh_arena_array(m->arena, struct rsh_factor, 2);
-	uint64_t *dims = rsh_arena_array(m->arena, uint64_t, 8);
+	struct rsh_recipe_part *of =
+		rsh_arena_array(m->arena, struct rsh_recipe_part, 2);
+	struct rsh_factor *f = rsh_arena_array(m->arena, struct rsh_factor, 4);
+	uint64_t *dims = rsh_arena_array(m->arena, uint64_t, 10);
 
-	if (!of_a || !of_b || !f || !dims)
+	if (!of || !f || !dims)
 		return -ENOMEM;
 	dims[0] = rank;
 	dims[1] = x->a.dims[1];
-	rsh_recipe_same(m->cat, x->a.parts->tensor, of_a);
-	of_a->box.size[0] = rank;
-	of_a->base[0] = p->from[0] * rank;
+	dims[8] = p->from[0] * rank;
+	f[2] = (struct rsh_factor){ rank, 1, 1, 0, 0 };
+	f[3] = (struct rsh_factor){ dims[1], 1, 1, 1, 1 };
+	of[0] = (struct rsh_recipe_part){
+		.tensor = x->a.parts->tensor, .n_factors = 2, .factors = f + 2,
+		.shown_from = dims + 4, .from = dims + 8,
+	};
 	*a = x->a;
 	a->dims = dims;
-	a->parts = of_a;
+	a->parts = of;
 	dims[2] = p->size[0];
 	dims[3] = rank;
 	/* dims[4] and [5]: where it is shown, at 0. */
@@ -353,13 +351,13 @@ static int peft_apart(const struct peft_made *m, struct rsh_offer *a,
 	dims[7] = p->from[0];
 	f[0] = (struct rsh_factor){ p->size[0], 1, 1, 0, 0 };
 	f[1] = (struct rsh_factor){ rank, 1, n_experts, 1, 1 };
-	*of_b = (struct rsh_factored_part){
+	of[1] = (struct rsh_recipe_part){
 		.tensor = x->b.parts->tensor, .n_factors = 2, .factors = f,
 		.shown_from = dims + 4, .from = dims + 6,
 	};
 	*b = (struct rsh_offer){
 		.dtype = x->b.dtype, .n_dims = 2, .dims = dims + 2,
-		.n_factored = 1, .factored = of_b,
+		.n_parts = 1, .parts = of + 1,
 	};
 	return 0;
 }
@@ -409,38 +407,11 @@ static int peft_check_stack(const struct peft_made *m, struct peft_stack_of *s,
 	return 0;
 }
 
-/* Puts the rows of each A one after the other. */
-static int peft_stack_a(const struct peft_made *m,
-			const struct peft_stack_of *s, struct rsh_offer *out)
-{
-	struct rsh_recipe_part *parts =
-		rsh_arena_array(m->arena, struct rsh_recipe_part, m->n);
-	uint64_t *dims = rsh_arena_array(m->arena, uint64_t, 2);
-
-	if (!parts || !dims)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < m->n; i++) {
-		const struct peft_part *p = &m->parts[i];
-
-		rsh_recipe_same(m->cat, m->a->v[p->x].a.parts->tensor,
-				&parts[i]);
-		parts[i].box.from[0] = (p->shown[0] * s->n +
-					p->shown[1] / s->rows) * s->rank;
-	}
-	dims[0] = s->n_experts * s->n * s->rank;
-	dims[1] = s->columns;
-	*out = (struct rsh_offer){
-		.dtype = m->o->dtype, .n_dims = 2, .dims = dims,
-		.n_parts = m->n, .parts = parts,
-	};
-	return 0;
-}
-
-/* Makes a part of B: rows and columns of a tensor, at `row` and `column`, with
+/* Makes a part: rows and columns of a tensor, at `row` and `column`, with
  * this step between columns. */
 static int peft_block(const struct peft_made *m, uint32_t tensor, uint64_t row,
 		      uint64_t column, uint64_t step,
-		      struct rsh_factored_part *out)
+		      struct rsh_recipe_part *out)
 {
 	const uint64_t *dims = m->cat->tensors[tensor]->dims;
 	struct rsh_factor *f = rsh_arena_array(m->arena, struct rsh_factor, 2);
@@ -452,9 +423,36 @@ static int peft_block(const struct peft_made *m, uint32_t tensor, uint64_t row,
 	f[1] = (struct rsh_factor){ dims[1], step, 1, 1, 1 };
 	from[0] = row;
 	from[1] = column;
-	*out = (struct rsh_factored_part){
+	*out = (struct rsh_recipe_part){
 		.tensor = tensor, .n_factors = 2, .factors = f,
 		.shown_from = from, .from = from + 2,
+	};
+	return 0;
+}
+
+/* Puts the rows of each A one after the other. */
+static int peft_stack_a(const struct peft_made *m,
+			const struct peft_stack_of *s, struct rsh_offer *out)
+{
+	struct rsh_recipe_part *parts =
+		rsh_arena_array(m->arena, struct rsh_recipe_part, m->n);
+	uint64_t *dims = rsh_arena_array(m->arena, uint64_t, 2);
+	int rc = parts && dims ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; rc == 0 && i < m->n; i++) {
+		const struct peft_part *p = &m->parts[i];
+
+		rc = peft_block(m, m->a->v[p->x].a.parts->tensor,
+				(p->shown[0] * s->n + p->shown[1] / s->rows) *
+				s->rank, 0, 1, &parts[i]);
+	}
+	if (rc)
+		return rc;
+	dims[0] = s->n_experts * s->n * s->rank;
+	dims[1] = s->columns;
+	*out = (struct rsh_offer){
+		.dtype = m->o->dtype, .n_dims = 2, .dims = dims,
+		.n_parts = m->n, .parts = parts, .boxes = true,
 	};
 	return 0;
 }
@@ -466,8 +464,8 @@ static int peft_stack_b(const struct peft_made *m,
 {
 	const uint64_t width = s->rank * s->n_experts;
 	const uint64_t n_zeros = s->n * (s->n - 1);
-	struct rsh_factored_part *parts =
-		rsh_arena_array(m->arena, struct rsh_factored_part,
+	struct rsh_recipe_part *parts =
+		rsh_arena_array(m->arena, struct rsh_recipe_part,
 				m->n + n_zeros);
 	uint64_t *dims = rsh_arena_array(m->arena, uint64_t, 4);
 	struct rsh_tensor zeros = { .dtype = m->o->dtype, .n_dims = 2 };
@@ -497,7 +495,7 @@ static int peft_stack_b(const struct peft_made *m,
 					i % s->n * width, 1, &parts[n++]);
 	*out = (struct rsh_offer){
 		.dtype = m->o->dtype, .n_dims = 2, .dims = dims,
-		.n_factored = n, .factored = parts,
+		.n_parts = n, .parts = parts,
 	};
 	return rc;
 }
@@ -550,7 +548,7 @@ static int peft_read(struct peft_made *m, bool *own, struct rsh_error *err)
 	const struct rsh_tensor *same = rsh_offer_tensor(m->cat, o);
 	bool plain = true, all = true;
 
-	m->n = o->n_parts + o->n_factored;
+	m->n = o->n_parts;
 	m->name = rsh_names_text(m->cat->names, o->name);
 	m->parts = rsh_arena_array(m->arena, struct peft_part, m->n);
 	*own = false;

@@ -98,8 +98,8 @@ static int quantised_offer_divided(struct quantised_work *w,
 				   const struct quantised_tensor *x,
 				   uint32_t number, struct rsh_offer *o)
 {
-	struct rsh_factored_part *p =
-		rsh_arena_array(w->arena, struct rsh_factored_part, 1);
+	struct rsh_recipe_part *p =
+		rsh_arena_array(w->arena, struct rsh_recipe_part, 1);
 	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor, 4);
 	const uint64_t *zeros = rsh_arena_array(w->arena, uint64_t, 4);
 
@@ -110,11 +110,12 @@ static int quantised_offer_divided(struct quantised_work *w,
 				    1, 2 };
 	f[2] = (struct rsh_factor){ x->divided, 1, 1, 1, 3 };
 	f[3] = (struct rsh_factor){ x->rows, 1, 1, 2, 1 };
-	*p = (struct rsh_factored_part){ .tensor = number, .n_factors = 4,
+	*p = (struct rsh_recipe_part){ .tensor = number, .n_factors = 4,
 					 .factors = f, .shown_from = zeros,
 					 .from = zeros };
-	o->n_factored = 1;
-	o->factored = p;
+	o->n_parts = 1;
+	o->parts = p;
+	o->boxes = false;
 	return 0;
 }
 
@@ -122,12 +123,11 @@ static int quantised_offer(struct quantised_work *w,
 			   const struct quantised_tensor *x, uint32_t number,
 			   struct rsh_offer *o)
 {
-	struct rsh_recipe_part *p =
-		rsh_arena_array(w->arena, struct rsh_recipe_part, 1);
+	static const uint8_t turned[2][3] = { { 1, 0 }, { 0, 2, 1 } };
 	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, 3);
 	const uint32_t first = x->planes != 0;
 
-	if (!p || !dims)
+	if (!dims)
 		return -ENOMEM;
 	dims[0] = x->planes;
 	dims[first] = x->transposed ? x->columns : x->rows;
@@ -135,22 +135,9 @@ static int quantised_offer(struct quantised_work *w,
 	o->dtype = x->q.type;
 	o->n_dims = first + 2;
 	o->dims = dims;
-	o->n_parts = o->n_factored = 0;
-	if (x->divided)
-		return quantised_offer_divided(w, x, number, o);
-	*p = (struct rsh_recipe_part){ .tensor = number,
-				       .box = { .n_dims = o->n_dims } };
-	for (uint32_t i = 0; i < o->n_dims; i++) {
-		p->box.size[i] = dims[i];
-		p->axis[i] = (uint8_t)i;
-	}
-	if (x->transposed) {
-		p->axis[first] = (uint8_t)(first + 1);
-		p->axis[first + 1] = (uint8_t)first;
-	}
-	o->n_parts = 1;
-	o->parts = p;
-	return 0;
+	return x->divided ? quantised_offer_divided(w, x, number, o) :
+	       rsh_offer_whole(w->cat, w->arena, number,
+			       x->transposed ? turned[first] : NULL, o);
 }
 
 static int quantised_make(struct quantised_work *w,

@@ -5,7 +5,7 @@
  * to the first unit that names it (convert.c).  The tensors of a unit with the
  * same numbers in their names are an *instance* of it, such as layer 3 of a
  * model.  For an instance, make.c finds the sizes of its letters; parts.c
- * finds where each tensor has its elements, and makes the factored parts from
+ * finds where each tensor has its elements, and makes the parts from
  * the positions on both sides.
  *
  * Functions return 0 or -errno with a sentence, unless they say otherwise.

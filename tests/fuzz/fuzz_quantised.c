@@ -23,6 +23,7 @@ struct headers {
 	struct rsh_catalogue *cat;
 	struct rsh_offer v[MAX_TENSORS];
 	struct rsh_recipe_part parts[MAX_TENSORS];
+	struct rsh_factor factors[MAX_TENSORS][RSH_MAX_DIMS];
 	uint32_t n;
 	const uint8_t *content; /* of weight_shape */
 	size_t n_content;
@@ -60,11 +61,12 @@ static void add_tensor(struct headers *h, const char *name,
 	t.copies = rsh_catalogue_keep_copies(h->cat, t.cut, NULL, 0, false);
 	t.name = rsh_names_add(h->names, name, strlen(name));
 	require(rsh_catalogue_add(h->cat, &t, &number) == 0);
-	rsh_recipe_same(h->cat, number, &h->parts[h->n]);
+	h->parts[h->n] = rsh_recipe_whole(h->cat, number, NULL,
+					  h->factors[h->n]);
 	h->v[h->n] = (struct rsh_offer){
 		.name = t.name, .dtype = type, .n_dims = n_dims,
 		.dims = h->cat->tensors[number]->dims,
-		.n_parts = 1, .parts = &h->parts[h->n],
+		.n_parts = 1, .parts = &h->parts[h->n], .boxes = true,
 	};
 	h->n++;
 }
@@ -128,14 +130,12 @@ static void show_all(const struct rsh_offers *io, enum rsh_dtype type)
 	require(p);
 	for (uint32_t i = 0; i < io->n; i++) {
 		const struct rsh_offer *o = &io->v[i];
-		const uint32_t in = o->n_factored ? o->factored->tensor :
-						    o->parts->tensor;
+		const uint32_t in = o->parts->tensor;
 		const bool scaled = io->cat->tensors[in]->quantised;
 		struct rsh_shown t = {
 			.name = o->name, .dtype = o->dtype,
 			.n_dims = (uint8_t)o->n_dims, .dims = o->dims,
-			.recipe = { o->n_parts, o->parts, RSH_CODEC_NONE,
-				    o->n_factored, o->factored },
+			.recipe = { o->n_parts, o->parts, RSH_CODEC_NONE },
 		};
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_grid *grid = rsh_grid_make_whole(o->n_dims);

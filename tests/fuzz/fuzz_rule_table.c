@@ -17,6 +17,7 @@ struct made_up {
 	struct rsh_catalogue *cat;
 	struct rsh_offer in[MAX_SOURCES];
 	struct rsh_recipe_part parts[MAX_SOURCES];
+	struct rsh_factor factors[MAX_SOURCES][RSH_MAX_DIMS];
 	uint32_t n;
 };
 
@@ -71,12 +72,13 @@ static void add_tensor(struct made_up *m, const char *text,
 		dims[d] = dim_of(&t->dims[d]);
 	tensor.name = rsh_names_add(m->names, text, strlen(text));
 	require(rsh_catalogue_add(m->cat, &tensor, &number) == 0);
-	rsh_recipe_same(m->cat, number, &m->parts[m->n]);
+	m->parts[m->n] = rsh_recipe_whole(m->cat, number, NULL,
+					  m->factors[m->n]);
 	m->in[m->n] = (struct rsh_offer){
 		.name = tensor.name, .dtype = tensor.dtype,
 		.n_dims = tensor.n_dims,
 		.dims = m->cat->tensors[number]->dims,
-		.n_parts = 1, .parts = &m->parts[m->n],
+		.n_parts = 1, .parts = &m->parts[m->n], .boxes = true,
 	};
 	m->n++;
 }
@@ -114,7 +116,7 @@ static void make_up(const struct rsh_rule_table *t, int side,
 /* ---- what is made of them ---- */
 
 static uint64_t check_part(const struct made_up *m, const struct rsh_offer *o,
-			   const struct rsh_factored_part *p)
+			   const struct rsh_recipe_part *p)
 {
 	const struct rsh_tensor *t = m->cat->tensors[p->tensor];
 	uint64_t shown[RSH_MAX_DIMS], at[RSH_MAX_DIMS], n = 1;
@@ -142,12 +144,10 @@ static void check_offer(const struct made_up *m, const struct rsh_offer *o)
 {
 	uint64_t n = 1, have = 0;
 
-	if (o->n_parts)
-		return;
 	for (uint32_t d = 0; d < o->n_dims; d++)
 		n *= o->dims[d];
-	for (uint32_t i = 0; i < o->n_factored; i++)
-		have += check_part(m, o, &o->factored[i]);
+	for (uint32_t i = 0; i < o->n_parts; i++)
+		have += check_part(m, o, &o->parts[i]);
 	require(have == n);
 }
 

@@ -122,12 +122,9 @@ static int toy_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		struct rsh_tensor t = { .name = ix ? ix->records->name : 0,
 			.dtype = toy_type(&toy->t[i]), .n_dims = 2,
 			.dims = toy->t[i].dims };
-		struct rsh_recipe_part *p = rsh_arena_array(
-			job->arena, struct rsh_recipe_part, 1);
-		uint32_t number;
+		uint32_t number = 0;
 
-		if (job->opts->wanted &&
-		    !job->opts->wanted(job->opts->ctx, toy->t[i].name))
+		if (!rsh_plan_wants(job->opts, toy->t[i].name))
 			continue;
 		t.cut = rsh_catalogue_keep_cut(
 			cat, rsh_cut_of_grid(rsh_grid_make_whole(2)));
@@ -137,13 +134,11 @@ static int toy_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		if (!ix)
 			rc = rsh_error_set(err, ENOENT, "%s is lacking",
 					   toy->t[i].name);
-		else if (!p || !t.copies || rsh_catalogue_add(cat, &t, &number))
+		else if (!t.copies || rsh_catalogue_add(cat, &t, &number))
 			rc = rsh_error_nomem(err);
-		else
-			rsh_recipe_same(cat, number, p);
 		o[out->n++] = (struct rsh_offer){ .name = t.name,
 			.dtype = t.dtype, .n_dims = 2, .dims = t.dims,
-			.n_parts = 1, .parts = p };
+			.same = number + 1 };
 	}
 	if (rc)
 		rsh_catalogue_free(cat);

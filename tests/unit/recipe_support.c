@@ -246,8 +246,8 @@ void scene_source(struct scene *s, uint32_t which)
 
 /* A part whose box has the sizes of a random box of a random tensor, its
  * dimensions in any order. */
-static void draw_part(struct scene *s, uint32_t n_tensors,
-		      struct rsh_recipe_part *p, uint32_t *n_dims)
+static void draw_part(struct scene *s, uint32_t n_tensors, struct box_part *p,
+		      uint32_t *n_dims)
 {
 	uint32_t which = scene_below(n_tensors), order[RSH_MAX_DIMS], n = 0;
 	const struct source *t = &s->tensors[which];
@@ -382,9 +382,9 @@ static void draw_alternative(const struct scene *s, uint32_t n_tensors,
 static void say_part(struct target *t, const struct factoring *f, uint32_t part,
 		     const uint64_t *steps, uint64_t before)
 {
-	struct rsh_factored_part *p = &t->factored[part];
+	struct rsh_recipe_part *p = &t->parts[part];
 
-	*p = (struct rsh_factored_part){
+	*p = (struct rsh_recipe_part){
 		.tensor = f->which[part], .factors = t->factors[part],
 		.shown_from = t->shown_from[part], .from = t->from[part],
 	};
@@ -409,7 +409,7 @@ static void say_part(struct target *t, const struct factoring *f, uint32_t part,
 /* Goes through the elements of a part in any order. */
 static void place_part(const struct scene *s, struct target *t, uint32_t part)
 {
-	const struct rsh_factored_part *p = &t->factored[part];
+	const struct rsh_recipe_part *p = &t->parts[part];
 	const struct source *src = &s->tensors[p->tensor];
 	uint64_t size[MAX_DIGITS], k[MAX_DIGITS] = { 0 };
 
@@ -442,8 +442,8 @@ static void draw_factored(struct scene *s, uint32_t n_tensors, struct target *t)
 
 	draw_digits(f.like, &f);
 	draw_order(t, &f);
-	t->n_factored = 1 + scene_below(MAX_PARTS);
-	for (uint32_t i = 0; i < t->n_factored; i++) {
+	t->n_parts = 1 + scene_below(MAX_PARTS);
+	for (uint32_t i = 0; i < t->n_parts; i++) {
 		draw_alternative(s, n_tensors, &f, i);
 		sum += f.size[i][f.alternative];
 	}
@@ -458,11 +458,31 @@ static void draw_factored(struct scene *s, uint32_t n_tensors, struct target *t)
 		t->dims[f.dim[k]] *= i == f.alternative ? sum :
 							  f.digits[i].size;
 	}
-	for (uint32_t i = 0; i < t->n_factored; i++) {
+	for (uint32_t i = 0; i < t->n_parts; i++) {
 		say_part(t, &f, i, steps, before);
 		before += f.size[i][f.alternative];
 		place_part(s, t, i);
 	}
+}
+
+/* Says a box as the plan wants it: its factors are in the order of the
+ * dimensions that are shown. */
+static void say_box(const struct scene *s, struct target *t, uint32_t part)
+{
+	const struct box_part *b = &t->boxes[part];
+	struct rsh_recipe_part *p = &t->parts[part];
+	const uint32_t n_in = s->tensors[b->tensor].n_dims;
+
+	*p = (struct rsh_recipe_part){
+		b->tensor, b->box.n_dims, t->factors[part], b->box.from,
+		b->base
+	};
+	for (uint32_t i = 0; i < n_in; i++)
+		if (b->axis[i] != RSH_FIXED)
+			t->factors[part][b->axis[i]] = (struct rsh_factor){
+				b->box.size[b->axis[i]], 1, 1, b->axis[i],
+				(uint8_t)i
+			};
 }
 
 /* One part, or several that follow each other along dimension 0, or factored
@@ -477,23 +497,24 @@ void scene_target(struct scene *s, uint32_t n_tensors, struct target *t)
 		draw_factored(s, n_tensors, t);
 		return;
 	}
-	draw_part(s, n_tensors, &t->parts[0], &t->n_dims);
-	memcpy(t->dims, t->parts[0].box.size, sizeof(t->dims));
-	t->n_parts = 1;
-	if (t->n_dims == 0)
-		return;
+	draw_part(s, n_tensors, &t->boxes[0], &t->n_dims);
+	memcpy(t->dims, t->boxes[0].box.size, sizeof(t->dims));
+	t->n_boxes = 1;
 	rows = t->dims[0];
-	while (t->n_parts < MAX_PARTS && scene_below(2)) {
-		struct rsh_recipe_part *p = &t->parts[t->n_parts];
+	while (t->n_dims > 0 && t->n_boxes < MAX_PARTS && scene_below(2)) {
+		struct box_part *p = &t->boxes[t->n_boxes];
 
 		/* The same tensor gives the same sizes. */
-		*p = t->parts[0];
+		*p = t->boxes[0];
 		p->box.from[0] = rows;
 		p->box.size[0] = 1 + scene_below((uint32_t)p->box.size[0]);
 		rows += p->box.size[0];
-		t->n_parts++;
+		t->n_boxes++;
 	}
-	t->dims[0] = rows;
+	if (t->n_dims > 0)
+		t->dims[0] = rows;
+	for (; t->n_parts < t->n_boxes; t->n_parts++)
+		say_box(s, t, t->n_parts);
 }
 
 /* Finds the element of a source that one of a target is. */
@@ -501,11 +522,11 @@ static const struct source *place_of(const struct scene *s,
 				     const struct target *t, const uint64_t *at,
 				     uint64_t *number)
 {
-	const struct rsh_recipe_part *p = t->parts;
+	const struct box_part *p = t->boxes;
 	uint64_t in[RSH_MAX_DIMS];
 	const struct source *src;
 
-	if (t->n_factored) {
+	if (!t->n_boxes) {
 		const struct scene_place *e =
 			&t->places[number_of(at, t->dims, t->n_dims)];
 

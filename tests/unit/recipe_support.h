@@ -7,6 +7,7 @@
 #include "plan_support.h"
 
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/query.h"
 
 #define MAX_TENSORS 3
 #define MAX_CELLS 24
@@ -60,17 +61,26 @@ struct scene {
 /* What is_tiled pieces gave so far, in bytes. */
 extern uint64_t scene_tiled;
 
+/* A box of what is shown.  Dimension i of the tensor is its dimension axis[i],
+ * from base[i] on, or it is RSH_FIXED at base[i]. */
+struct box_part {
+	uint32_t tensor;
+	struct rsh_box box;
+	uint64_t base[RSH_MAX_DIMS];
+	uint8_t axis[RSH_MAX_DIMS];
+};
+
 struct target {
 	uint32_t n_dims;
 	uint64_t dims[RSH_MAX_DIMS];
+	uint32_t n_boxes; /* the parts are these boxes; 0: they are none */
+	struct box_part boxes[MAX_PARTS];
 	uint32_t n_parts;
 	struct rsh_recipe_part parts[MAX_PARTS];
-	uint32_t n_factored; /* instead of those */
-	struct rsh_factored_part factored[MAX_PARTS];
 	struct rsh_factor factors[MAX_PARTS][MAX_DIGITS];
 	uint64_t shown_from[MAX_PARTS][RSH_MAX_DIMS];
 	uint64_t from[MAX_PARTS][RSH_MAX_DIMS];
-	/* [element] of a factored one: where a plain loop puts it */
+	/* [element] of one that is not made of boxes: where a plain loop puts it */
 	struct scene_place {
 		uint32_t which, number;
 	} places[MAX_PARTS * MAX_ELEMENTS];

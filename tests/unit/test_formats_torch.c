@@ -91,7 +91,7 @@ static void take_by_strides(const struct buffer *b,
 /* One part of an offer, each of whose dimensions that is gone along is a
  * factor. */
 static void take_part(const struct buffer *b, const struct rsh_offer *o,
-		      const struct rsh_factored_part *p, uint64_t content,
+		      const struct rsh_recipe_part *p, uint64_t content,
 		      const uint64_t *dims, uint32_t n_dims, uint8_t *to)
 {
 	const unsigned width = rsh_dtype_size(o->dtype);
@@ -128,30 +128,11 @@ static void take_by_recipe(const struct buffer *b,
 			   const struct rsh_catalogue *cat,
 			   const struct rsh_offer *o, uint8_t *to)
 {
-	struct rsh_factor factors[RSH_MAX_DIMS];
-	const uint64_t zeros[RSH_MAX_DIMS] = { 0 };
-	struct rsh_factored_part box = {
-		.factors = factors, .shown_from = zeros, .from = zeros,
-	};
-	const struct rsh_factored_part *parts = o->factored;
-	uint32_t n = o->n_factored;
+	const struct rsh_recipe_part *parts = o->parts;
+	const uint32_t n = o->n_parts;
 	const struct rsh_tensor *in;
 	const struct rsh_record *r;
 
-	if (o->n_parts) {
-		assert_int_equal(o->n_parts, 1);
-		box.tensor = o->parts->tensor;
-		box.n_factors = o->n_dims;
-		for (uint32_t i = 0; i < o->n_dims; i++)
-			factors[i] = (struct rsh_factor){
-				.size = o->dims[o->parts->axis[i]],
-				.shown_step = 1, .step = 1,
-				.shown_dim = o->parts->axis[i],
-				.dim = (uint8_t)i,
-			};
-		parts = &box;
-		n = 1;
-	}
 	in = cat->tensors[parts->tensor];
 	r = rsh_ckpt_find(ix, in->name);
 	if (!r || r->content_bytes == 0)

@@ -61,10 +61,9 @@ static int write_transposed(struct rsh_catalogue *c, struct rsh_plan **out,
 	for (uint32_t i = 0; i < c->n_tensors && rc == 0; i++) {
 		const struct rsh_tensor *t = c->tensors[i];
 		uint64_t dims[2] = { t->dims[1], t->dims[0] };
-		struct rsh_recipe_part part = {
-			.tensor = i, .axis = { 1, 0 },
-			.box = { 2, { 0, 0 }, { dims[0], dims[1] } },
-		};
+		struct rsh_factor f[2];
+		const struct rsh_recipe_part part = rsh_recipe_whole(
+			c, i, (const uint8_t[]){ 1, 0 }, f);
 		struct rsh_shown shown = {
 			.name = t->name, .dtype = t->dtype, .n_dims = 2,
 			.dims = dims, .recipe = { 1, &part, RSH_CODEC_NONE },
@@ -174,6 +173,7 @@ TEST(recipes_that_leave_elements_out_are_refused)
 	const struct rsh_blueprint b = { .framing = &rsh_safetensors_framing };
 	uint64_t dims[2] = { 2, 2 };
 	struct rsh_recipe_part part;
+	struct rsh_factor f[2];
 	struct rsh_shown shown = { .dtype = RSH_DTYPE_FLOAT32, .n_dims = 2,
 				   .dims = dims,
 				   .recipe = { 1, &part, RSH_CODEC_NONE } };
@@ -186,14 +186,14 @@ TEST(recipes_that_leave_elements_out_are_refused)
 	j->c = rsh_blueprint_new(c, &(struct rsh_plan_ops){ 0 }, &b);
 	shown.cut = rsh_catalogue_keep_cut(
 		c, rsh_cut_of_grid(rsh_grid_make_whole(2)));
-	rsh_recipe_same(c, 0, &part);
+	part = rsh_recipe_whole(c, 0, NULL, f);
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 0);
-	part.box.size[0] = 1;
+	f[0].size = 1;
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);
 	assert_string_equal(j->err.text, "its parts have 2 of 4 elements");
-	part.box.size[0] = 2;
+	f[0].size = 2;
 	shown.recipe.codec = RSH_CODEC_BF16_TO_F32;
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);

@@ -19,7 +19,7 @@ static struct rsh_plan *plan_of(struct rsh_catalogue *c)
 /* ---- wrong ones ---- */
 
 /* Follow the factors of a dimension its rules, so that all is below `size`? */
-static bool is_dim_right(const struct rsh_factored_part *p, bool shown,
+static bool is_dim_right(const struct rsh_recipe_part *p, bool shown,
 			 uint32_t d, uint64_t size)
 {
 	uint64_t last = shown ? p->shown_from[d] : p->from[d], reach, other;
@@ -47,7 +47,7 @@ static bool is_dim_right(const struct rsh_factored_part *p, bool shown,
 	return last < size;
 }
 
-static bool is_empty(const struct rsh_factored_part *p)
+static bool is_empty(const struct rsh_recipe_part *p)
 {
 	for (uint32_t i = 0; i < p->n_factors; i++)
 		if (p->factors[i].size == 0)
@@ -57,7 +57,7 @@ static bool is_empty(const struct rsh_factored_part *p)
 
 /* Counts how often a part has each element of the target. */
 static void count_part(const struct target *t,
-		       const struct rsh_factored_part *p, uint8_t *have)
+		       const struct rsh_recipe_part *p, uint8_t *have)
 {
 	uint64_t k[MAX_DIGITS] = { 0 };
 	uint32_t i;
@@ -89,8 +89,8 @@ static bool is_right(const struct scene *s, const struct target *t)
 		n *= t->dims[d];
 	assert_true(n <= sizeof(have));
 	memset(have, 0, sizeof(have));
-	for (uint32_t i = 0; i < t->n_factored; i++) {
-		const struct rsh_factored_part *p = &t->factored[i];
+	for (uint32_t i = 0; i < t->n_parts; i++) {
+		const struct rsh_recipe_part *p = &t->parts[i];
 		const struct source *in = &s->tensors[p->tensor];
 
 		if (is_empty(p))
@@ -131,8 +131,8 @@ static uint64_t draw_wrong(uint64_t v)
 /* Makes one number of a target another one. */
 static void draw_mistake(struct target *t)
 {
-	const uint32_t part = scene_below(t->n_factored);
-	struct rsh_factored_part *p = &t->factored[part];
+	const uint32_t part = scene_below(t->n_parts);
+	struct rsh_recipe_part *p = &t->parts[part];
 	struct rsh_factor *f = p->n_factors ?
 		&t->factors[part][scene_below(p->n_factors)] : NULL;
 	uint64_t *v = NULL;
@@ -141,7 +141,7 @@ static void draw_mistake(struct target *t)
 	case 0: v = &t->shown_from[part][scene_below(t->n_dims)]; break;
 	case 1: v = &t->from[part][scene_below(4)]; break;
 	case 2: t->dims[scene_below(t->n_dims)]++; return;
-	case 3: *p = t->factored[scene_below(t->n_factored)]; return;
+	case 3: *p = t->parts[scene_below(t->n_parts)]; return;
 	case 4: v = &f->size; break;
 	case 5: v = &f->shown_step; break;
 	case 6: v = &f->step; break;
@@ -174,12 +174,12 @@ static uint64_t check_mistakes(void)
 
 		do {
 			scene_target(&s, n_tensors, &t);
-		} while (!t.n_factored);
+		} while (t.n_boxes);
 		n_dims = t.n_dims;
 		draw_mistake(&t);
 		show.n_dims = (uint8_t)n_dims;
-		show.recipe.n_factored = t.n_factored;
-		show.recipe.factored = t.factored;
+		show.recipe.n_parts = t.n_parts;
+		show.recipe.parts = t.parts;
 		show.cut = rsh_catalogue_keep_cut(
 			s.cat, rsh_cut_of_grid(rsh_grid_make_whole(n_dims)));
 		rc = rsh_blueprint_show(s.plan, &show, &number, &err);
@@ -206,7 +206,7 @@ struct scaled {
 	struct rsh_factor factors[2][2];
 	uint64_t zero[2], one[2];
 	struct rsh_quantised quantised[2];
-	struct rsh_factored_part parts[2];
+	struct rsh_recipe_part parts[2];
 	uint64_t dims[2];
 	uint32_t shown;
 };
@@ -278,8 +278,8 @@ static int scaled_show(struct scaled *s)
 	struct rsh_shown_file f = { .n = 1, .slots = &slot, .shapes = &shape };
 	struct rsh_shown t = {
 		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = s->dims,
-		.recipe = { .codec = RSH_CODEC_SCALED_BF16, .n_factored = 2,
-			    .factored = s->parts },
+		.recipe = { .codec = RSH_CODEC_SCALED_BF16, .n_parts = 2,
+			    .parts = s->parts },
 		.cut = rsh_catalogue_keep_cut(
 			s->cat, rsh_cut_of_grid(rsh_grid_make_whole(2))),
 	};
@@ -291,7 +291,7 @@ static int scaled_show(struct scaled *s)
 	for (uint32_t i = 0; i < 2; i++) {
 		s->factors[i][0] = (struct rsh_factor){ ROWS, 1, 1, 1, 0 };
 		s->factors[i][1] = (struct rsh_factor){ COLUMNS, 2, 1, 0, 1 };
-		s->parts[i] = (struct rsh_factored_part){
+		s->parts[i] = (struct rsh_recipe_part){
 			i, 2, s->factors[i], i ? s->one : s->zero, s->zero,
 		};
 	}
@@ -463,7 +463,7 @@ static const struct rsh_cut *large_cut(const struct large *l,
 
 static void large_plan(struct large *l)
 {
-	struct rsh_factored_part *parts = calloc(l->n, sizeof(*parts));
+	struct rsh_recipe_part *parts = calloc(l->n, sizeof(*parts));
 	uint64_t (*from)[2] = calloc(l->n, sizeof(*from)), zero[2] = { 0 };
 	const uint64_t dims[] = { l->n / l->side * l->columns,
 				  l->side * l->rows };
@@ -471,8 +471,8 @@ static void large_plan(struct large *l)
 					{ l->columns, 1, 1, 0, 1 } };
 	struct rsh_shown t = {
 		.name = 0, .dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2,
-		.dims = dims, .recipe = { .n_factored = l->n,
-					  .factored = parts },
+		.dims = dims, .recipe = { .n_parts = l->n,
+					  .parts = parts },
 	};
 	struct rsh_slot slot = { .name = 0 };
 	struct rsh_record_shape shape;
@@ -488,7 +488,7 @@ static void large_plan(struct large *l)
 	for (uint32_t i = 0; i < l->n; i++) {
 		from[i][0] = i / l->side * l->columns;
 		from[i][1] = i % l->side * l->rows;
-		parts[i] = (struct rsh_factored_part){
+		parts[i] = (struct rsh_recipe_part){
 			i, 2, f, from[i], zero
 		};
 	}

@@ -103,8 +103,7 @@ static void check_target(struct scene *s, const struct target *t,
 		.dtype = t->wide ? RSH_DTYPE_FLOAT32 : RSH_DTYPE_BFLOAT16,
 		.n_dims = (uint8_t)t->n_dims, .dims = t->dims, .cut = cut,
 		.recipe = { t->n_parts, t->parts,
-			    t->wide ? RSH_CODEC_BF16_TO_F32 : RSH_CODEC_NONE,
-			    t->n_factored, t->factored },
+			    t->wide ? RSH_CODEC_BF16_TO_F32 : RSH_CODEC_NONE },
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t shown;
@@ -178,7 +177,7 @@ TEST(parts_inside_another_one_are_found)
 	const struct rsh_blueprint b = { .framing = &rsh_ckpt_framing,
 					 .replicas = true };
 	static struct target t = { .n_dims = 1, .dims = { 11 },
-				   .n_factored = MAX_PARTS };
+				   .n_parts = MAX_PARTS };
 	FREED_BY(scene_clear) struct scene s;
 	uint64_t step = 1;
 	uint32_t d;
@@ -191,7 +190,7 @@ TEST(parts_inside_another_one_are_found)
 		t.factors[i][0] = (struct rsh_factor){ at[i].n, 2, 1, 0,
 						       (uint8_t)d };
 		t.shown_from[i][0] = at[i].first;
-		t.factored[i] = (struct rsh_factored_part){
+		t.parts[i] = (struct rsh_recipe_part){
 			0, 1, t.factors[i], t.shown_from[i], t.from[i],
 		};
 		for (uint32_t k = 0; k < at[i].n; k++)

@@ -23,6 +23,9 @@ struct scene {
 	struct rsh_tensor tensors[MAX_PARTS], *all[MAX_PARTS];
 	uint64_t dims[MAX_PARTS][4];
 	struct rsh_recipe_part parts[MAX_PARTS];
+	struct rsh_box boxes[MAX_PARTS];
+	struct rsh_factor factors[MAX_PARTS][3];
+	uint64_t from[MAX_PARTS][3];
 	uint64_t shown[3];
 	struct rsh_offer o;
 	uint64_t n; /* elements */
@@ -41,11 +44,15 @@ static void draw_tensor(struct scene *s, uint32_t i)
 	struct rsh_recipe_part *p = &s->parts[i];
 	const uint32_t n = s->o.n_dims, turn = (uint32_t)below(n);
 
-	p->tensor = i;
+	*p = (struct rsh_recipe_part){ i, n, s->factors[i], s->boxes[i].from,
+				       s->from[i] };
 	for (uint32_t k = 0; k < n; k++) {
-		p->axis[k] = (uint8_t)((k + turn) % n);
-		p->base[k] = below(APART);
-		s->dims[i][k] = p->base[k] + p->box.size[p->axis[k]] +
+		const uint8_t d = (uint8_t)((k + turn) % n);
+
+		s->factors[i][k] = (struct rsh_factor){ s->boxes[i].size[d], 1,
+							1, d, (uint8_t)k };
+		s->from[i][k] = below(APART);
+		s->dims[i][k] = s->from[i][k] + s->boxes[i].size[d] +
 				below(APART);
 	}
 	s->tensors[i] = (struct rsh_tensor){
@@ -66,10 +73,10 @@ static void draw(struct scene *s)
 		s->shown[d] = 1 + below(12);
 		s->n *= s->shown[d];
 	}
-	s->parts[0].box = rsh_box_whole(s->shown, s->o.n_dims);
+	s->boxes[0] = rsh_box_whole(s->shown, s->o.n_dims);
 	while (s->o.n_parts < MAX_PARTS && below(3)) {
-		struct rsh_box *a = &s->parts[below(s->o.n_parts)].box;
-		struct rsh_box *b = &s->parts[s->o.n_parts].box;
+		struct rsh_box *a = &s->boxes[below(s->o.n_parts)];
+		struct rsh_box *b = &s->boxes[s->o.n_parts];
 		const uint32_t d = (uint32_t)below(s->o.n_dims);
 		const uint64_t n = a->size[d];
 
@@ -96,8 +103,8 @@ static uint64_t flat(const uint64_t *at, const uint64_t *dims, uint32_t n)
 	return all;
 }
 
-/* Adds the elements of a factored part. */
-static void add_part(const struct scene *s, const struct rsh_factored_part *r,
+/* Adds the elements of a part. */
+static void add_part(const struct scene *s, const struct rsh_recipe_part *r,
 		     struct place *out)
 {
 	const struct rsh_tensor *t = s->cat.tensors[r->tensor];
@@ -125,29 +132,11 @@ static void add_part(const struct scene *s, const struct rsh_factored_part *r,
 	}
 }
 
-/* Makes the factors of a box. */
-static void add_box(const struct scene *s, const struct rsh_recipe_part *p,
-		    struct place *out)
-{
-	struct rsh_factor f[4];
-	const struct rsh_factored_part r = {
-		.tensor = p->tensor, .n_factors = s->o.n_dims, .factors = f,
-		.shown_from = p->box.from, .from = p->base,
-	};
-
-	for (uint32_t k = 0; k < s->o.n_dims; k++)
-		f[k] = (struct rsh_factor){ p->box.size[p->axis[k]], 1, 1,
-					    p->axis[k], (uint8_t)k };
-	add_part(s, &r, out);
-}
-
 static void find_places(const struct scene *s, struct place *out)
 {
 	memset(out, 0xff, s->n * sizeof(*out));
 	for (uint32_t i = 0; i < s->o.n_parts; i++)
-		add_box(s, &s->o.parts[i], out);
-	for (uint32_t i = 0; i < s->o.n_factored; i++)
-		add_part(s, &s->o.factored[i], out);
+		add_part(s, &s->o.parts[i], out);
 	for (uint64_t i = 0; i < s->n; i++)
 		assert_int_not_equal(out[i].tensor, UINT32_MAX);
 }
@@ -190,25 +179,44 @@ TEST(elements_stay_in_their_places)
 	}
 }
 
+/* A tensor that has padding after its last column is not shown with it. */
+TEST(a_part_is_what_is_shown)
+{
+	const uint64_t dims[] = { 8, 4 }, shown[] = { 4, 5 };
+	struct rsh_tensor t = { .n_dims = 2, .dims = dims }, *all[] = { &t };
+	struct rsh_catalogue cat = { .tensors = all };
+	struct rsh_offer o = { .n_dims = 2, .dims = shown, .same = 1 };
+	FREED_BY(rsh_arena_clear) struct rsh_arena arena = { 0 };
+
+	assert_int_equal(rsh_offer_whole(&cat, &arena, 0,
+					 (const uint8_t[]){ 1, 0 }, &o), 0);
+	assert_int_equal(o.same, 0);
+	assert_true(o.boxes);
+	assert_int_equal(o.n_parts, 1);
+	for (uint8_t d = 0; d < 2; d++) {
+		assert_int_equal(o.parts->factors[d].size, shown[d]);
+		assert_int_equal(o.parts->factors[d].shown_dim, d);
+		assert_int_equal(o.parts->factors[d].dim, 1 - d);
+		assert_int_equal(o.parts->from[d] + o.parts->shown_from[d], 0);
+	}
+}
+
 /* A matrix of one part stays one, so that large ones take no memory. */
 TEST(halves_of_one_part_are_one_part)
 {
 	const uint64_t dims[] = { 1 << 20, 4096 };
 	struct rsh_tensor t = { .n_dims = 2, .dims = dims }, *all[] = { &t };
 	struct rsh_catalogue cat = { .tensors = all };
-	struct rsh_recipe_part part = {
-		.box = rsh_box_whole(dims, 2), .axis = { 0, 1 },
-	};
-	struct rsh_offer o = { .n_dims = 2, .dims = dims, .n_parts = 1,
-			       .parts = &part };
+	struct rsh_offer o = { .n_dims = 2, .dims = dims };
 	FREED_BY(rsh_arena_clear) struct rsh_arena arena = { 0 };
 
+	assert_int_equal(rsh_offer_whole(&cat, &arena, 0, NULL, &o), 0);
 	assert_int_equal(rsh_offer_divide(&cat, &arena, &o, 0, 1 << 19), 0);
-	assert_int_equal(o.n_factored, 1);
-	assert_int_equal(o.factored->n_factors, 3);
+	assert_int_equal(o.n_parts, 1);
+	assert_int_equal(o.parts->n_factors, 3);
 	assert_int_equal(rsh_offer_join(&cat, &arena, &o, 0), 0);
-	assert_int_equal(o.n_factored, 1);
-	assert_int_equal(o.factored->n_factors, 2);
+	assert_int_equal(o.n_parts, 1);
+	assert_int_equal(o.parts->n_factors, 2);
 	assert_int_equal(o.dims[0], 1 << 20);
 	for (unsigned i = 2; i < RSH_MAX_DIMS; i++)
 		assert_int_equal(rsh_offer_divide(&cat, &arena, &o, i - 1, 1),

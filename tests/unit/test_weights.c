@@ -415,7 +415,7 @@ TEST(test_scaled)
 	add_scaled(&m, "n", 3, 3, 1, NEITHER);
 	assert_made(&m, HF, "c 12,5\no 3,3\n");
 	for (uint32_t i = 0; i < 2; i++) {
-		const struct rsh_factored_part *p = m.out[0].factored + i;
+		const struct rsh_recipe_part *p = m.out[0].parts + i;
 		const struct rsh_quantised *q =
 			m.cat->tensors[p->tensor]->quantised;
 
@@ -563,7 +563,7 @@ TEST(test_large)
 	assert_int_equal(model_convert(&m, HF), 0);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
 	assert_int_equal(m.n_out, 60);
-	assert_int_equal(m.out[7].n_factored, 512);
+	assert_int_equal(m.out[7].n_parts, 512);
 	printf("# %u tensors in %.3f s of processor time\n", m.n,
 	       (double)(end.tv_sec - begin.tv_sec) +
 	       (double)(end.tv_nsec - begin.tv_nsec) / 1e9);

@@ -128,9 +128,9 @@ TEST(test_stack)
 	/* gate and up of three experts, and zeros where each has not the rows
 	 * of the other; column k * 3 + e is rank k of expert e. */
 	b = job_offer(&j, P AT "base_layer.lora_B.weight");
-	assert_int_equal(b->n_factored, 3 * 2 + 2);
-	for (uint32_t i = 0; i < b->n_factored; i++) {
-		const struct rsh_factored_part *p = &b->factored[i];
+	assert_int_equal(b->n_parts, 3 * 2 + 2);
+	for (uint32_t i = 0; i < b->n_parts; i++) {
+		const struct rsh_recipe_part *p = &b->parts[i];
 
 		if (!j.m.cat->tensors[p->tensor]->copies) {
 			n_zeros++;
@@ -169,11 +169,11 @@ TEST(test_apart)
 		     P AT "1.up.lora_B.weight 3,2\n");
 	/* Both parts have all ranks of the expert. */
 	a = job_offer(&j, P AT "1.up.lora_A.weight");
-	assert_int_equal(a->parts->base[0], 2);
+	assert_int_equal(a->parts->from[0], 2);
 	b = job_offer(&j, P AT "1.up.lora_B.weight");
-	assert_int_equal(b->factored->from[0], 3);
-	assert_int_equal(b->factored->from[1], 1);
-	assert_int_equal(b->factored->factors[1].step, 2);
+	assert_int_equal(b->parts->from[0], 3);
+	assert_int_equal(b->parts->from[1], 1);
+	assert_int_equal(b->parts->factors[1].step, 2);
 }
 
 TEST(test_names)

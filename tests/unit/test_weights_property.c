@@ -410,7 +410,7 @@ static uint64_t offer_place(const struct rsh_offer *o, const uint64_t *at)
 	uint64_t index[MAX_DIMS] = { 0 }, flat = 0;
 
 	for (uint32_t i = 0; i < o->n_dims; i++)
-		index[o->parts->axis[i]] = at[i];
+		index[i] = at[o->parts->factors[i].dim];
 	for (uint32_t d = 0; d < o->n_dims; d++) {
 		REQUIRE(index[d] < o->dims[d]);
 		flat = flat * o->dims[d] + index[d];
@@ -420,7 +420,7 @@ static uint64_t offer_place(const struct rsh_offer *o, const uint64_t *at)
 
 /* Puts the elements of a part to their places; *out is 0 where none is yet. */
 static void apply(const struct model *m, const struct form *from,
-		  const struct rsh_factored_part *p, struct array *out)
+		  const struct rsh_recipe_part *p, struct array *out)
 {
 	const struct rsh_offer *o = &m->in[p->tensor];
 	uint64_t k[32] = { 0 };
@@ -469,8 +469,8 @@ static int convert(const struct form *from, enum rsh_side side,
 							       m.out[i].name),
 					    m.out[i].n_dims, m.out[i].dims);
 
-		for (uint32_t p = 0; p < m.out[i].n_factored; p++)
-			apply(&m, from, &m.out[i].factored[p], a);
+		for (uint32_t p = 0; p < m.out[i].n_parts; p++)
+			apply(&m, from, &m.out[i].parts[p], a);
 	}
 	if (rc && !strstr(m.err.text, "neither `let` nor a shape"))
 		fail_msg("case %u: %s\n%s", case_number, m.err.text, rule);

@@ -109,8 +109,7 @@ static int plan(struct show *w, struct rsh_error *err)
 			.dtype = RSH_DTYPE_BFLOAT16,
 			.n_dims = f->t.n_dims, .dims = f->t.dims,
 			.n_parts = f->t.n_parts, .parts = f->t.parts,
-			.n_factored = f->t.n_factored,
-			.factored = f->t.factored,
+			.boxes = f->t.n_boxes > 0,
 		};
 	}
 	return rsh_write_plan(&(struct rsh_offers){ w->s.cat, offers, w->n },
@@ -330,6 +329,7 @@ struct fixed {
 	struct rsh_catalogue *cat;
 	struct rsh_offer offers[4];
 	struct rsh_recipe_part parts[4];
+	struct rsh_factor factors[4][2];
 	uint32_t n;
 	struct rsh_plan_options o;
 	char told[1024];
@@ -376,10 +376,11 @@ static void fixed_offer(struct fixed *f, const char *name,
 	assert_int_equal(rsh_cut_of_boxes(w_dims, 2, boxes, n, &cut,
 					  &f->j->err), 0);
 	number = tensor_add(f->cat, name, t, cut, holders, n_held);
-	rsh_recipe_same(f->cat, number, &f->parts[f->n]);
+	f->parts[f->n] = rsh_recipe_whole(f->cat, number, NULL,
+					  f->factors[f->n]);
 	f->offers[f->n] = (struct rsh_offer){
 		f->cat->tensors[number]->name, t.dtype, 2, w_dims, 1,
-		&f->parts[f->n]
+		&f->parts[f->n], true
 	};
 	f->n++;
 }
@@ -427,16 +428,15 @@ TEST(elements_between_those_shown_are_not_told)
 	static const uint64_t zero[2], dims[] = { 4, 4 };
 	static const struct rsh_factor factors[] = { { 4, 1, 2, 0, 0 },
 						     { 4, 1, 1, 1, 1 } };
-	static const struct rsh_factored_part part = {
+	static const struct rsh_recipe_part part = {
 		0, 2, factors, zero, zero
 	};
 	struct fixed f = fixed_new(NULL);
 
 	fixed_offer(&f, "w", halves, 2, 2);
 	f.offers[0].dims = dims;
-	f.offers[0].n_parts = 0;
-	f.offers[0].n_factored = 1;
-	f.offers[0].factored = &part;
+	f.offers[0].boxes = false;
+	f.offers[0].parts = &part;
 	fixed_refused(&f, -ENOENT, "parameter w: elements [4:5,2:4] are in no "
 		      "chunk, but rank 0 needs them; --allow-missing shows "
 		      "the rest");

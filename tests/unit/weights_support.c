@@ -32,23 +32,6 @@ void model_end(struct model *m)
 	rsh_rule_table_free(m->table);
 }
 
-static void model_turn(struct model *m, uint32_t n_dims,
-		       const uint64_t *dims, uint32_t tensor,
-		       struct rsh_offer *o, struct rsh_recipe_part *part)
-{
-	uint64_t *turned = rsh_arena_array(&m->arena,
-					   uint64_t, n_dims);
-
-	assert_non_null(turned);
-	memcpy(turned, dims, n_dims * sizeof(*dims));
-	o->dims = turned;
-	for (uint32_t d = 0; d < n_dims; d++) {
-		part->axis[d] = (uint8_t)(n_dims - 1 - d);
-		part->box.size[d] = dims[d];
-	}
-	part->tensor = tensor;
-}
-
 void model_add(struct model *m, const char *name, enum rsh_dtype dtype,
 	       uint32_t n_dims, const uint64_t *dims, bool turned)
 {
@@ -59,8 +42,7 @@ void model_add(struct model *m, const char *name, enum rsh_dtype dtype,
 		.n_dims = (uint8_t)n_dims,
 		.dims = stored,
 	};
-	struct rsh_recipe_part *part =
-		rsh_arena_array(&m->arena, struct rsh_recipe_part, 1);
+	uint8_t order[RSH_MAX_DIMS];
 	struct rsh_grid *grid;
 	uint32_t number;
 
@@ -68,21 +50,21 @@ void model_add(struct model *m, const char *name, enum rsh_dtype dtype,
 	t.cut = rsh_catalogue_keep_cut(m->cat, rsh_cut_of_grid(grid));
 	t.copies = rsh_catalogue_keep_copies(m->cat, t.cut, NULL, 0, false);
 	for (uint32_t d = 0; d < n_dims; d++)
-		stored[d] = dims[turned ? n_dims - 1 - d : d];
+		order[d] = (uint8_t)(turned ? n_dims - 1 - d : d);
+	for (uint32_t d = 0; d < n_dims; d++)
+		stored[d] = dims[order[d]];
 	assert_int_equal(rsh_catalogue_add(m->cat, &t, &number), 0);
 	if (m->n == m->cap) {
 		m->cap = m->cap ? 2 * m->cap : 64;
 		m->in = realloc(m->in, m->cap * sizeof(*m->in));
 	}
-	assert_true(m->in && part);
-	rsh_recipe_same(m->cat, number, part);
+	assert_non_null(m->in);
 	m->in[m->n] = (struct rsh_offer){
 		.name = t.name, .dtype = dtype, .n_dims = n_dims,
-		.dims = m->cat->tensors[number]->dims, .n_parts = 1,
-		.parts = part,
+		.dims = rsh_arena_copy(&m->arena, dims, n_dims),
 	};
-	if (turned)
-		model_turn(m, n_dims, dims, number, &m->in[m->n], part);
+	assert_int_equal(rsh_offer_whole(m->cat, &m->arena, number, order,
+					 &m->in[m->n]), 0);
 	m->n++;
 }
 

@@ -8,49 +8,22 @@
  * caller still has to free the plan.
  *
  * A *recipe* says how a shown tensor is made of tensors of the catalogue.  It
- * has parts and at most one element-wise conversion for all of them.  A part is
- * a box of the shown tensor whose elements come from one tensor of the
- * catalogue.  Dimension i of that tensor corresponds to dimension axis[i] of
- * the shown one and starts at base[i]; if axis[i] is RSH_FIXED its index is
- * always base[i].  Every dimension of the box that is longer than 1 corresponds
- * to exactly one dimension of the catalogue's tensor.
- *
- *   the same         axis 0 1       base 0 0     box all
- *   transposed       axis 1 0       base 0 0     box all
- *   rows 4 to 7      axis 0 1       base 4 0     box all of a [4,n]
- *   fused of q and k two parts: q has the upper rows, k the lower ones
- *   layer 3 of a stack [L,m,n]     axis FIXED 0 1    base 3 0 0
- */
-#pragma once
-
-#include "rsh/plan/catalogue.h"
-#include "rsh/plan/plan.h"
-#include "rsh/tensor/codec.h"
-
-#define RSH_FIXED UINT8_MAX
-
-struct rsh_framing;
-
-struct rsh_recipe_part {
-	uint32_t tensor;    /* its number in the catalogue */
-	struct rsh_box box; /* of the shown tensor */
-	uint64_t base[RSH_MAX_DIMS];
-	uint8_t axis[RSH_MAX_DIMS];
-};
-
-/* A factored part is a part whose elements are no box in the shown tensor or in
- * the catalogue's: rows that alternate with those of another part, groups of
- * heads, halves that become pairs.  It is described by *factors*.  The index of
- * a factor runs from 0 to size - 1.  One step of it is shown_step along a
- * dimension of the shown tensor and step along one of the catalogue's tensor.
+ * has parts and at most one element-wise conversion for all of them.  The
+ * elements of a part come from one tensor of the catalogue.  A part is
+ * described by *factors*.  The index of a factor runs from 0 to size - 1.  One
+ * step of it is shown_step along a dimension of the shown tensor and step along
+ * one of the catalogue's tensor.
  *
  *   shown dimension d:      shown_from[d] + sum of k * shown_step, over the
  *                           factors whose shown_dim is d
  *   catalogue's dimension i: from[i] + sum of k * step, over those whose dim
  *                           is i
  *
- *   rows of q to every other row     [f,h] to [2f,h]:  f: shown_step 2, step 1
  *   transposed                       [h,f] to [f,h]:   f: 0 -> 1, h: 1 -> 0
+ *   rows 4 to 7                      f of size 4, h, and from is 4 0
+ *   layer 3 of a stack [L,m,n]       m: 1 -> 0, n: 2 -> 1, and from is 3 0 0
+ *   fused of q and k                 two parts: q has the upper rows
+ *   rows of q to every other row     [f,h] to [2f,h]:  f: shown_step 2, step 1
  *   pairs become halves              [n b 2] to [n 2 b]: n, b: shown_step 1,
  *                                    step 2, and the pair: shown_step b, step 1
  *
@@ -58,38 +31,47 @@ struct rsh_recipe_part {
  * number: sorted by step, each step is at least the size times the step of the
  * next factor.  So each element of the part has one place on each side.
  * Factors of size 1 have no effect.  A part with a factor of size 0 has no
- * elements. */
+ * elements.
+ */
+#pragma once
+
+#include "rsh/plan/catalogue.h"
+#include "rsh/plan/plan.h"
+#include "rsh/tensor/codec.h"
+
+struct rsh_framing;
+
 struct rsh_factor {
 	uint64_t size;
 	uint64_t shown_step, step;
 	uint8_t shown_dim, dim;
 };
 
-struct rsh_factored_part {
-	uint32_t tensor;
+struct rsh_recipe_part {
+	uint32_t tensor; /* its number in the catalogue */
 	uint32_t n_factors;
 	const struct rsh_factor *factors;
 	const uint64_t *shown_from; /* [dimension that is shown] */
 	const uint64_t *from;       /* [the catalogue's dimension] */
 };
 
-/* A recipe has either parts that are boxes, which are the short form of parts
- * whose factors have a step of 1, or factored parts.  The plan copies them. */
+/* The plan copies the parts. */
 struct rsh_recipe {
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
 	enum rsh_codec codec;
-	uint32_t n_factored;
-	const struct rsh_factored_part *factored;
 };
 
 /* Sorts n factors by dimension and step as shown, the largest step first, and
  * merges those that continue each other on both sides.  Returns how many are
  * left. */
 uint32_t rsh_factors_merge(struct rsh_factor *v, uint32_t n);
-/* Gives the part of a recipe that shows a tensor as it is. */
-void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
-		     struct rsh_recipe_part *out);
+/* Gives the part of a recipe that shows a tensor of the catalogue whose
+ * dimension i becomes order[i]; NULL: as it is.  The part uses `f`, which has
+ * room for a factor of each dimension. */
+struct rsh_recipe_part rsh_recipe_whole(const struct rsh_catalogue *c,
+					uint32_t tensor, const uint8_t *order,
+					struct rsh_factor *f);
 
 /* A tensor that is shown.  A file contains one cell of it: the cell of the
  * file's member (struct rsh_shown_file). */

@@ -7,6 +7,8 @@
 #include "rsh/plan/catalogue.h"
 #include "rsh/plan/plan.h"
 
+#define RSH_FIXED UINT8_MAX
+
 /* A tensor that is shown.  If several pipeline stages have a parameter there
  * may be several tensors of its name. */
 struct rsh_plan_tensor {
@@ -19,9 +21,10 @@ struct rsh_plan_tensor {
 	const struct rsh_cut *cut;
 	uint32_t n_parts;     /* tensors of the catalogue that it is made of */
 	const struct rsh_tensor *from; /* the first of these */
-	uint8_t axis[RSH_MAX_DIMS]; /* [dimension of `from`], as in a recipe;
-				     * all are RSH_FIXED if a part is no box,
-				     * or the tensor is shown as it is */
+	uint8_t axis[RSH_MAX_DIMS]; /* [dimension of `from`]: the dimension
+				     * that shows it, or RSH_FIXED; all are
+				     * RSH_FIXED if a part is no box, or the
+				     * tensor is shown as it is */
 };
 
 uint32_t rsh_plan_n_tensors(const struct rsh_plan *p);

@@ -26,11 +26,11 @@ struct rsh_offer {
 	const uint64_t *dims;
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
-	/* Factored parts, instead of `parts`. */
-	uint32_t n_factored;
-	const struct rsh_factored_part *factored;
+	/* Each part is a box on both sides: factor d is the only one of
+	 * dimension d and of a dimension of the tensor, and its steps are 1. */
+	bool boxes;
 	/* 1 + the number of the tensor that is shown as it is, for which a part
-	 * would take 800 bytes; 0: the offer has parts. */
+	 * would take memory; 0: the offer has parts. */
 	uint32_t same;
 	int8_t add; /* to each element: 1, 0 or -1 */
 };
@@ -49,6 +49,12 @@ struct rsh_offers {
 	struct rsh_offer *v;
 	uint32_t n;
 };
+
+/* Gives an offer, whose dimensions are set, one part, as rsh_recipe_whole()
+ * makes it.  The tensor may have more elements at the end of its dimensions.  0
+ * or -ENOMEM. */
+int rsh_offer_whole(const struct rsh_catalogue *c, struct rsh_arena *arena,
+		    uint32_t tensor, const uint8_t *order, struct rsh_offer *o);
 
 /* Gives parts to the offers that have none, for who looks at parts.  Returns 0
  * or -ENOMEM. */

@@ -4,7 +4,7 @@
  * the other form, each with its recipe.
  *
  * A rule says where both sides have the same elements, so a rule has no
- * direction.  Each pair of a tensor and an alternative is one factored part
+ * direction.  Each pair of a tensor and an alternative is one part
  * (plan/blueprint.h); rules make nothing else.  Sizes come from `let`, then
  * from shapes; a size that is known twice must agree.
  *

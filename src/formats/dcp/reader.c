@@ -309,10 +309,12 @@ static int reader_add_order(struct dcp_reader *r, struct found_tensor *f,
 static int part_by_box(const void *a, const void *b)
 {
 	const struct rsh_recipe_part *x = a, *y = b;
-	const size_t bytes = x->box.n_dims * sizeof(x->box.from[0]);
+	int order = memcmp(x->shown_from, y->shown_from,
+			   x->n_factors * sizeof(*x->shown_from));
 
-	return memcmp(x->box.from, y->box.from, bytes) ?:
-	       memcmp(x->box.size, y->box.size, bytes);
+	for (uint32_t d = 0; d < x->n_factors && order == 0; d++)
+		order = rsh_compare_u64(x->factors[d].size, y->factors[d].size);
+	return order;
 }
 
 static void part_keep(void *part)
@@ -323,6 +325,7 @@ static void part_keep(void *part)
 /* The parts of an offer.  If boxes are equal, only the first one gets a
  * part. */
 struct parting {
+	struct rsh_arena *arena;
 	struct found_tensor *f;
 	struct rsh_recipe_part *parts;
 	uint32_t n, number;
@@ -334,12 +337,20 @@ static int part_add(void *ctx, const struct rsh_dcp_part *of)
 	struct parting *p = ctx;
 	struct rsh_recipe_part *part = &p->parts[p->n];
 	struct rsh_recipe_part **found;
+	const uint32_t n = of->box.n_dims;
+	struct rsh_factor *f = rsh_arena_array(p->arena, struct rsh_factor, n);
+	uint64_t *from = rsh_arena_array(p->arena, uint64_t, 2 * (size_t)n);
 
-	part->tensor = p->number;
-	part->box = of->box;
-	for (uint32_t d = 0; d < of->box.n_dims; d++) {
-		part->axis[d] = p->order[d];
-		part->base[d] = of->at[p->order[d]];
+	if (!f || !from)
+		return -ENOMEM;
+	*part = (struct rsh_recipe_part){ p->number, n, f, from, from + n };
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t d = p->order[i];
+
+		f[d] = (struct rsh_factor){ of->box.size[d], 1, 1, d,
+					    (uint8_t)i };
+		from[d] = of->box.from[d];
+		from[n + i] = of->at[d];
 	}
 	found = tsearch(part, &p->f->shown, part_by_box);
 	if (!found)
@@ -402,9 +413,9 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 			     struct rsh_recipe_part *parts,
 			     struct rsh_offer *o, struct rsh_error *err)
 {
-	const uint32_t n_dims = f->tensor->n_dims;
 	uint8_t order[RSH_MAX_DIMS];
-	struct parting p = { .f = f, .parts = parts, .order = order };
+	struct parting p = { .arena = r->arena, .f = f, .parts = parts,
+			     .order = order };
 	uint32_t i = 0;
 	int rc;
 
@@ -420,22 +431,14 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 			return rsh_error_nomem(err);
 	} while (++i < f->n);
 	o->n_parts = p.n;
+	o->boxes = true;
 	if (parts)
 		return 0;
 	/* All chunks have one order. */
-	if (rsh_torch_is_row_major(order, n_dims)) {
-		o->same = p.number + 1;
-		return 0;
-	}
-	o->parts = parts = rsh_arena_array(r->arena, struct rsh_recipe_part, 1);
-	if (!parts)
-		return rsh_error_nomem(err);
-	o->n_parts = 1;
-	parts->tensor = p.number;
-	parts->box.n_dims = n_dims;
-	memcpy(parts->box.size, f->tensor->dims,
-	       n_dims * sizeof(*parts->box.size));
-	memcpy(parts->axis, order, n_dims);
+	if (!rsh_torch_is_row_major(order, f->tensor->n_dims))
+		return rsh_offer_whole(r->cat, r->arena, p.number, order, o) ?
+		       rsh_error_nomem(err) : 0;
+	o->same = p.number + 1;
 	return 0;
 }
 

@@ -186,22 +186,23 @@ static int offer_fold(const struct rsh_source_megatron *st,
 		      const struct rsh_megatron_folded *of, bool by_bytes,
 		      struct rsh_arena *arena, struct rsh_offer *o)
 {
-	struct rsh_factored_part *part =
-		rsh_arena_array(arena, struct rsh_factored_part, 1);
+	struct rsh_recipe_part *part =
+		rsh_arena_array(arena, struct rsh_recipe_part, 1);
 	struct rsh_factor *f = rsh_arena_array(arena, struct rsh_factor,
 					       FACTORS);
 	uint64_t *begin = rsh_arena_array(arena, uint64_t, 4);
 
 	if (!part || !f || !begin)
 		return -ENOMEM;
-	*part = (struct rsh_factored_part){
+	*part = (struct rsh_recipe_part){
 		o->same ? o->same - 1 : o->parts->tensor,
 		factors_of(st, of, by_bytes, f), f, begin, begin + 2,
 	};
 	o->dims = by_bytes ? of->by_bytes : of->dims;
-	o->same = o->n_parts = 0;
-	o->n_factored = 1;
-	o->factored = part;
+	o->same = 0;
+	o->n_parts = 1;
+	o->parts = part;
+	o->boxes = false;
 	return 0;
 }
 

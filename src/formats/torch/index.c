@@ -296,7 +296,7 @@ static uint64_t offer_split(const struct rsh_torch_tensor *t,
 static int offer_factored(struct torch_offering *o,
 			  const struct rsh_torch_tensor *t,
 			  const bool *follows, const uint64_t *at,
-			  uint32_t number, struct rsh_factored_part *p)
+			  uint32_t number, struct rsh_recipe_part *p)
 {
 	struct rsh_factor *f =
 		rsh_arena_array(o->arena, struct rsh_factor, t->n_dims);
@@ -305,7 +305,7 @@ static int offer_factored(struct torch_offering *o,
 
 	if (!f || !from)
 		return -ENOMEM;
-	*p = (struct rsh_factored_part){
+	*p = (struct rsh_recipe_part){
 		.tensor = number, .factors = f, .shown_from = from,
 		.from = from + t->n_dims,
 	};
@@ -332,13 +332,13 @@ static int offer_all_factored(struct torch_offering *o,
 	bool follows[RSH_MAX_DIMS] = { false };
 	uint64_t at[RSH_MAX_DIMS] = { 0 };
 	const uint64_t n = offer_split(t, l, follows);
-	struct rsh_factored_part *parts;
+	struct rsh_recipe_part *parts;
 
 	if (n > PARTS_MAX)
 		return rsh_error_set(err, ENOTSUP, "tensor %s shows elements "
 				     "of its storage in too many places "
 				     "(--drop leaves it out)", t->name);
-	parts = rsh_arena_array(o->arena, struct rsh_factored_part, n);
+	parts = rsh_arena_array(o->arena, struct rsh_recipe_part, n);
 	if (!parts)
 		return rsh_error_nomem(err);
 	for (uint64_t i = 0; i < n; i++) {
@@ -352,8 +352,8 @@ static int offer_all_factored(struct torch_offering *o,
 			at[d] = 0;
 		}
 	}
-	out->n_factored = (uint32_t)n;
-	out->factored = parts;
+	out->n_parts = (uint32_t)n;
+	out->parts = parts;
 	return 0;
 }
 
@@ -365,7 +365,6 @@ static int offer_tensor(struct torch_offering *o,
 		rsh_ckpt_find(ix, rsh_names_find(o->view->names, t->name,
 						 strlen(t->name)));
 	struct rsh_offer *out = &o->offers[o->n];
-	struct rsh_recipe_part *p;
 	struct rsh_torch_layout l;
 	uint32_t number;
 	int rc;
@@ -387,23 +386,12 @@ static int offer_tensor(struct torch_offering *o,
 		.name = r->name, .dtype = t->dtype, .n_dims = t->n_dims,
 		.dims = t->dims,
 	};
-	if (!l.dense) {
+	if (!l.dense)
 		rc = offer_all_factored(o, t, &l, number, out, err);
-	} else if (rsh_torch_is_row_major(l.order, t->n_dims)) {
+	else if (rsh_torch_is_row_major(l.order, t->n_dims))
 		out->same = number + 1;
-	} else {
-		p = rsh_arena_array(o->arena, struct rsh_recipe_part, 1);
-		if (!p)
-			return rsh_error_nomem(err);
-		out->parts = p;
-		out->n_parts = 1;
-		p->tensor = number;
-		p->box.n_dims = t->n_dims;
-		for (uint32_t d = 0; d < t->n_dims; d++) {
-			p->box.size[d] = t->dims[d];
-			p->axis[d] = l.order[d];
-		}
-	}
+	else if (rsh_offer_whole(o->cat, o->arena, number, l.order, out))
+		return rsh_error_nomem(err);
 	o->n += rc == 0;
 	return rc;
 }

@@ -105,7 +105,9 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 {
 	int64_t whole[RSH_MAX_DIMS];
 	const struct rsh_grid_sizes sizes = { whole, t->n_dims, false };
-	struct rsh_recipe_part part;
+	struct rsh_factor factors[RSH_MAX_DIMS];
+	const struct rsh_recipe_part part =
+		rsh_recipe_whole(m->c->cat, tensor, NULL, factors);
 	struct rsh_shown out = {
 		.name = t->name,
 		.n_dims = t->n_dims,
@@ -125,7 +127,6 @@ static int show(const struct making *m, const struct rsh_tensor *t,
 	if (rc)
 		return refuse(m, rc, err);
 	out.recipe.codec = rsh_record_codec(m->c, m->s.rec, &out.dtype);
-	rsh_recipe_same(m->c->cat, tensor, &part);
 	rc = rsh_blueprint_show(m->c->plan, &out, shown, err);
 	return rc == -EINVAL ? refuse(m, rc, err) : rc;
 }
