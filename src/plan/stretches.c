@@ -38,11 +38,6 @@ const struct rsh_quantised *rsh_quantised_plain(enum rsh_dtype type)
 	       type == RSH_DTYPE_FLOAT32 ? &f32 : NULL;
 }
 
-static uint64_t blocks_of(uint64_t n, uint64_t block)
-{
-	return n / block + (n % block != 0);
-}
-
 /* A matrix has at least n rows, or columns if `turned`, and exactly `rank`
  * columns, or rows. */
 static bool factor_fits(const struct rsh_tensor *t, bool turned, uint64_t n,
@@ -79,7 +74,7 @@ static bool adapters_fit(const struct rsh_tensor *t)
 bool rsh_quantised_fits(const struct rsh_tensor *t)
 {
 	const struct rsh_quantised *q = t->quantised;
-	uint64_t n = 1, rows = 1, wanted;
+	uint64_t n, rows, wanted;
 
 	if (!q)
 		return true;
@@ -92,20 +87,16 @@ bool rsh_quantised_fits(const struct rsh_tensor *t)
 	    !q->block[0] || !q->block[1] ||
 	    rsh_dtype_size(q->scale_type) != rsh_dtype_size(q->scales->dtype))
 		return false;
-	for (uint32_t d = 0; d < q->scales->n_dims; d++)
-		if (!rsh_mul_u64(n, q->scales->dims[d], &n))
-			return false;
-	if (!rsh_mul_u64(q->n_rows, q->n_columns, &wanted) || n != wanted)
+	if (!rsh_product_u64(q->scales->dims, q->scales->n_dims, &n) ||
+	    !rsh_mul_u64(q->n_rows, q->n_columns, &wanted) || n != wanted)
 		return false;
 	if (q->groups)
 		return t->n_dims == 2 && t->dims[1] == q->n_columns &&
 		       q->groups->n_dims == 1 &&
 		       q->groups->dims[0] == t->dims[0];
-	for (uint32_t d = 0; d + 1 < t->n_dims; d++)
-		if (!rsh_mul_u64(rows, t->dims[d], &rows))
-			return false;
-	return q->n_rows == blocks_of(rows, q->block[0]) &&
-	       q->n_columns <= blocks_of(t->dims[t->n_dims - 1], q->block[1]);
+	return rsh_product_u64(t->dims, t->n_dims - 1u, &rows) &&
+	       q->n_rows == rsh_div_up(rows, q->block[0]) &&
+	       q->n_columns <= rsh_div_up(t->dims[t->n_dims - 1], q->block[1]);
 }
 
 struct stretches {

@@ -76,11 +76,9 @@ int rsh_tensors_same(struct rsh_source *source, const struct rsh_catalogue *c,
 
 	if (!x || !y)
 		return -ENOTSUP;
-	row = rsh_dtype_size(a->dtype);
-	for (uint32_t d = 1; d < a->n_dims; d++)
-		if (!rsh_mul_u64(row, a->dims[d], &row))
-			return -ENOTSUP;
-	if (row == 0 || row > SAME_BYTES)
+	if (!rsh_product_u64(a->dims + 1, a->n_dims - 1, &row) ||
+	    !rsh_mul_u64(row, rsh_dtype_size(a->dtype), &row) || row == 0 ||
+	    row > SAME_BYTES)
 		return -ENOTSUP;
 	step = SAME_BYTES / row;
 	data = malloc(2 * SAME_BYTES);

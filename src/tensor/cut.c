@@ -245,12 +245,11 @@ static int boxes_check_apart(const struct rsh_cut *b, struct rsh_error *err)
 /* Returns whether the cells, which do not overlap, contain all elements. */
 static bool boxes_have_all(const struct rsh_cut *b, const uint64_t *dims)
 {
-	uint64_t all = 1, have = 0;
+	uint64_t all, have = 0;
 	struct rsh_box box;
 
-	for (uint32_t d = 0; d < b->n_dims; d++)
-		if (!rsh_mul_u64(all, dims[d], &all))
-			return false;
+	if (!rsh_product_u64(dims, b->n_dims, &all))
+		return false;
 	for (uint32_t i = 0; i < b->n_cells; i++) {
 		boxes_get(b, i, &box);
 		have += rsh_box_elements(&box);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/wire/bytes.h"
 #include "schemes_i.h"
 
@@ -73,7 +74,7 @@ static unsigned ct_width(const struct quantised_work *w, uint64_t columns,
 
 	for (unsigned bits = 4; bits <= 8; bits += 4)
 		if ((widths >> bits & 1) &&
-		    scheme_blocks(columns, 32 / bits) == words)
+		    rsh_div_up(columns, 32 / bits) == words)
 			return bits;
 	return 0;
 }
@@ -203,7 +204,7 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t)
 	t->q.zero = 0;
 	zeros = (struct scheme_beside){
 		"_zero_point", RSH_DTYPE_INT32,
-		scheme_blocks(t->rows, 32 / bits), t->q.n_columns
+		rsh_div_up(t->rows, 32 / bits), t->q.n_columns
 	};
 	return scheme_take(w, t, &zeros, &t->q.zeros);
 }

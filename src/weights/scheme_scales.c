@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "schemes_i.h"
 
 /* ---- names and shapes ---- */
@@ -12,11 +13,6 @@ bool scheme_is(const struct quantised_work *w, const char *method)
 {
 	return w->says && w->says->method &&
 	       strcmp(w->says->method, method) == 0;
-}
-
-uint64_t scheme_blocks(uint64_t n, uint64_t block)
-{
-	return n ? (n - 1) / block + 1 : 0;
 }
 
 bool scheme_has_shape(const struct rsh_offer *o, uint64_t rows,
@@ -100,8 +96,8 @@ static bool scheme_find_block(const struct quantised_work *w,
 	for (uint32_t i = 0; says && i < says->n_blocks; i++) {
 		const uint64_t *b = says->blocks[i];
 
-		if (scheme_has_shape(s, scheme_blocks(t->rows, b[0]),
-				     scheme_blocks(t->columns, b[1]))) {
+		if (scheme_has_shape(s, rsh_div_up(t->rows, b[0]),
+				     rsh_div_up(t->columns, b[1]))) {
 			scheme_set_block(t, b[0], b[1]);
 			return true;
 		}
@@ -163,8 +159,8 @@ int scheme_take_blocks(struct quantised_work *w,
 	     t->q.scale_type != RSH_DTYPE_FLOAT8E8M0) ||
 	    !scheme_find_block(w, s, t))
 		return scheme_bad_scales(w, s, t);
-	t->q.n_rows = scheme_blocks(t->rows, t->q.block[0]);
-	t->q.n_columns = scheme_blocks(t->columns, t->q.block[1]);
+	t->q.n_rows = rsh_div_up(t->rows, t->q.block[0]);
+	t->q.n_columns = rsh_div_up(t->columns, t->q.block[1]);
 	t->q.scales = quantised_take(w, t->at, t->stem, end);
 	return t->q.scales ? 0 : -ENOTSUP;
 }

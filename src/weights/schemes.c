@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "schemes_i.h"
 
 /* ---- fp8, mxfp8 ---- */
@@ -177,7 +178,7 @@ static int words_recognise(struct quantised_work *w, uint32_t at,
 			 (uint64_t)w->says->group_size : t->rows, 1);
 	scales = (struct scheme_beside){
 		".scales", s->dtype,
-		gptq ? n_groups : scheme_blocks(t->rows, t->q.block[0]),
+		gptq ? n_groups : rsh_div_up(t->rows, t->q.block[0]),
 		t->columns
 	};
 	zeros = (struct scheme_beside){
@@ -315,8 +316,8 @@ static bool scheme_scales_weight(const struct quantised_work *w, uint32_t at,
 	     i++) {
 		const uint64_t *b = w->says->blocks[i];
 
-		if (scheme_has_shape(s, scheme_blocks(o->dims[0], b[0]),
-				     scheme_blocks(o->dims[1], b[1])))
+		if (scheme_has_shape(s, rsh_div_up(o->dims[0], b[0]),
+				     rsh_div_up(o->dims[1], b[1])))
 			return true;
 	}
 	return false;

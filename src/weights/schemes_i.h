@@ -9,8 +9,6 @@
 
 /* Returns whether config.json names this method. */
 bool scheme_is(const struct quantised_work *w, const char *method);
-/* Returns how many blocks n elements have; the last one may be shorter. */
-uint64_t scheme_blocks(uint64_t n, uint64_t block);
 bool scheme_has_shape(const struct rsh_offer *o, uint64_t rows,
 		      uint64_t columns);
 /* Returns whether the elements are bytes, or pairs of FP4 in a byte. */

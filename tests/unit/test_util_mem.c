@@ -168,3 +168,20 @@ TEST(test_dir_of)
 	assert_non_null(readdir(dir));
 	closedir(dir);
 }
+
+TEST(test_products_and_parts)
+{
+	const uint64_t v[] = { 3, UINT64_C(1) << 62, 4 };
+	uint64_t n = 7;
+
+	assert_true(rsh_product_u64(v, 0, &n));
+	assert_int_equal(n, 1);
+	assert_true(rsh_product_u64(v, 2, &n));
+	assert_true(n == UINT64_C(3) << 62);
+	assert_false(rsh_product_u64(v, 3, &n));
+	assert_int_equal(rsh_div_up(9, 3), 3);
+	assert_int_equal(rsh_div_up(10, 3), 4);
+	assert_int_equal(rsh_div_up(1, UINT64_MAX), 1);
+	assert_true(rsh_div_up(UINT64_MAX, 1) == UINT64_MAX);
+	assert_int_equal(rsh_div_up(0, 0), 0);
+}

@@ -33,6 +33,25 @@ static inline bool rsh_product_i64(const int64_t *v, size_t n, uint64_t *out)
 	return true;
 }
 
+/* Computes the product of n numbers; an empty product is 1. */
+static inline bool rsh_product_u64(const uint64_t *v, size_t n, uint64_t *out)
+{
+	uint64_t p = 1;
+
+	for (size_t i = 0; i < n; i++)
+		if (!rsh_mul_u64(p, v[i], &p))
+			return false;
+	*out = p;
+	return true;
+}
+
+/* Returns how many parts of this size, of which the last may be smaller, n has.
+ * 0 has none, of any size. */
+static inline uint64_t rsh_div_up(uint64_t n, uint64_t size)
+{
+	return n ? (n - 1) / size + 1 : 0;
+}
+
 static inline uint64_t rsh_min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;

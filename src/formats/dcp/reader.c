@@ -374,14 +374,11 @@ static int each_part(const struct found_tensor *f, uint32_t first, bool alike,
 		     int (*fn)(void *ctx, const struct rsh_dcp_part *of),
 		     void *ctx)
 {
-	struct rsh_box box = { .n_dims = f->tensor->n_dims };
+	struct rsh_box box = rsh_box_whole(f->tensor->dims, f->tensor->n_dims);
 	int rc = 0;
 
-	if (found_is_uniform(f)) {
-		memcpy(box.size, f->tensor->dims,
-		       box.n_dims * sizeof(*box.size));
+	if (found_is_uniform(f))
 		return rsh_dcp_parts(f->tensor, &box, fn, ctx);
-	}
 	for (uint32_t i = first; i < f->n && rc == 0; i++) {
 		if (alike && !same_order(f, first, i))
 			continue;
@@ -445,12 +442,9 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 static int tensor_elements(const struct rsh_dcp_tensor *t, uint64_t *n,
 			   struct rsh_error *err)
 {
-	*n = 1;
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (!rsh_mul_u64(*n, t->dims[d], n))
-			return rsh_error_set(err, EFBIG, "tensor %s has more "
-					     "elements than can be", t->name);
-	return 0;
+	return rsh_product_u64(t->dims, t->n_dims, n) ? 0 :
+	       rsh_error_set(err, EFBIG, "tensor %s has more elements than "
+			     "can be", t->name);
 }
 
 /* A recipe of parts must cover the tensor; a cut need not. */
@@ -459,7 +453,7 @@ static int reader_check_covered(struct dcp_reader *r,
 				struct rsh_error *err)
 {
 	char text[RSH_ERROR_TEXT_MAX];
-	uint64_t n;
+	uint64_t n = 0;
 	int rc = tensor_elements(f->tensor, &n, err);
 
 	if (rc || f->elements >= n)

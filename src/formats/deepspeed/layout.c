@@ -26,11 +26,6 @@ static int layout_bad(const char *path, uint32_t group, const char *what,
 			     "parameters %s", path, group, what);
 }
 
-static uint64_t share(uint64_t elements, uint32_t world)
-{
-	return elements / world + (elements % world != 0);
-}
-
 static int layout_group(struct rsh_ds_layout *l, struct rsh_ds_params *of,
 			const struct rsh_ds_zero *z, uint32_t group,
 			const char *path, struct rsh_error *err)
@@ -47,7 +42,7 @@ static int layout_group(struct rsh_ds_layout *l, struct rsh_ds_params *of,
 
 		p->at = end;
 		if (is_3)
-			p->share = share(p->elements, l->world);
+			p->share = rsh_div_up(p->elements, l->world);
 		if (!rsh_add_u64(end, is_3 ? p->share : p->elements, &end) ||
 		    (n && !rsh_add_u64(end, z->paddings[group][i], &end)) ||
 		    end > INT64_MAX)
@@ -92,7 +87,7 @@ int rsh_ds_layout_make(struct rsh_ds_head *h, const struct rsh_ds_zero *z,
 void rsh_ds_layout_frozen(struct rsh_ds_head *h, uint32_t world)
 {
 	for (uint32_t i = 0; i < h->frozen.n; i++)
-		h->frozen.v[i].share = share(h->frozen.v[i].elements, world);
+		h->frozen.v[i].share = rsh_div_up(h->frozen.v[i].elements, world);
 }
 
 /* ---- runs ---- */

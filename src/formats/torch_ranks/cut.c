@@ -60,20 +60,15 @@ static int list_add(struct cutting *c, struct cut_list *l, uint64_t from,
 	return rsh_push(l->v, l->n, l->cap, (struct rsh_ranks_run){ from, n });
 }
 
-static uint64_t cut_ceil(uint64_t length, uint64_t n)
-{
-	return length / n + (length % n != 0);
-}
-
 /* Takes the piece of one rank out of the list. */
 static int list_cut(struct cutting *c, const struct cut_list *of,
 		    const struct rsh_ranks_placement *p, uint32_t n_ranks,
 		    uint32_t rank, struct cut_list *to)
 {
-	const uint64_t part = cut_ceil(of->length,
-				       c->strided &&
-				       p->kind == RSH_RANKS_STRIDED ?
-					       p->factor : 1);
+	const uint64_t part = rsh_div_up(of->length,
+					 c->strided &&
+					 p->kind == RSH_RANKS_STRIDED ?
+						 p->factor : 1);
 	/* Parts ascend, so the search for their runs goes on. */
 	uint64_t skipped = 0;
 	size_t i = 0;
@@ -81,7 +76,7 @@ static int list_cut(struct cutting *c, const struct cut_list *of,
 
 	for (uint64_t from = 0; from < of->length && rc == 0; from += part) {
 		const uint64_t n = rsh_min_u64(part, of->length - from);
-		const uint64_t piece = cut_ceil(n, n_ranks);
+		const uint64_t piece = rsh_div_up(n, n_ranks);
 		const uint64_t begin = rsh_min_u64(n, piece * rank);
 		uint64_t at = from + begin;
 		uint64_t left = rsh_min_u64(piece, n - begin);
@@ -218,7 +213,7 @@ bool rsh_ranks_cut_range(const struct rsh_ranks_how *h, uint32_t axis,
 	*length = size;
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t d = dims[i];
-		const uint64_t each = cut_ceil(*length, m->dims[d]);
+		const uint64_t each = rsh_div_up(*length, m->dims[d]);
 		const uint64_t begin = rsh_min_u64(*length,
 						   each * coordinate[d]);
 
