@@ -31,7 +31,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/text.h"
 
 #define COPY_BYTES ((size_t)256 * 1024)
 

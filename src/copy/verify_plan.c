@@ -13,7 +13,6 @@
 
 #include "copy_i.h"
 #include "rsh/util/files.h"
-#include "rsh/util/mem.h"
 
 struct job {
 	const struct rsh_vfs *vfs;

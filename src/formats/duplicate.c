@@ -15,7 +15,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
-#include "rsh/util/text.h"
 #include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 

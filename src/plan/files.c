@@ -5,7 +5,6 @@
  * A part of a model is closed when the next tensor would make it larger than
  * the limit, as the Hugging Face tools do. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan_i.h"

@@ -3,7 +3,6 @@
  * in a checkpoint. */
 #include "derive_i.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "adapters_i.h"
 #include "rsh/plan/kinds.h"
 #include "rsh/util/files.h"
-#include "rsh/util/mem.h"
 #include "rsh/weights/own_adapters.h"
 
 #define OWN_TEXT ((size_t)8192) /* longest name */

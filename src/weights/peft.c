@@ -5,9 +5,7 @@
 #include <string.h>
 
 #include "adapters_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/files.h"
-#include "rsh/util/mem.h"
 #include "rsh/weights/peft.h"
 
 #define PEFT_TEXT ((size_t)8192) /* longest name */

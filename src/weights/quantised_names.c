@@ -3,7 +3,6 @@
  * names. */
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "quantised_i.h"

@@ -6,7 +6,6 @@
 #include "rsh/app/table.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "rsh/formats/model_files.h"
 #include "rsh/source/source.h"

@@ -23,7 +23,6 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/place.h"
 #include "rsh/wire/checkpoint2.h"
 

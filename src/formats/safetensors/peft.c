@@ -8,12 +8,10 @@
  * so it is the same whether all layers have an adapter or some. */
 #include "config.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/formats/outputs.h"
-#include "rsh/util/mem.h"
 #include "rsh/wire/adapter_config.h"
 #include "rsh/wire/json_text.h"
 

@@ -7,7 +7,6 @@
 
 #include "converter_i.h"
 #include "rsh/plan/kinds.h"
-#include "rsh/util/mem.h"
 
 int rsh_stage_learn_copy_grid(struct stage_state *p, uint32_t name,
 			      struct rsh_error *err)

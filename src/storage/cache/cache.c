@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 
 #define MIN_HEADS 64

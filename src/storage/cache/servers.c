@@ -15,7 +15,6 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/thread.h"
 #include "rsh/util/xxh3.h"
 

@@ -15,7 +15,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
-#include "rsh/util/text.h"
 #include "rsh/util/thread.h"
 #include "rsh/wire/safetensors.h"
 

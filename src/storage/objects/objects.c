@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "rsh/util/library.h"
-#include "rsh/util/mem.h"
 
 #define OBJECTS_REQUESTS_MAX 4096
 #define OBJECTS_STALL_MS 5000

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "rsh/util/clock.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 #define MS UINT64_C(1000000)

@@ -6,7 +6,6 @@
 
 #include "objects_i.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
