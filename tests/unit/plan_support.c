@@ -133,29 +133,9 @@ void job_refused(struct job *j, int rc, const char *sentence)
 
 /* ---- what came out ---- */
 
-struct text {
-	char s[4096];
-	size_t n;
-};
-
-static void put(struct text *t, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void put(struct text *t, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(t->s + t->n, sizeof(t->s) - t->n, fmt, ap);
-	va_end(ap);
-	assert_true(n >= 0 && t->n + (size_t)n < sizeof(t->s));
-	t->n += (size_t)n;
-}
-
 void assert_records(const struct job *j, uint32_t rank, const char *want)
 {
-	struct text t = { "", 0 };
+	struct unit_text t = { "", 0 };
 	uint64_t at = 0, bytes;
 
 	for (uint32_t i = 0; i < rsh_plan_n_records(j->c, rank); i++) {
@@ -165,11 +145,11 @@ void assert_records(const struct job *j, uint32_t rank, const char *want)
 		rsh_plan_record(j->c, rank, i, &r);
 		if (r.shape.dtype != RSH_DTYPE_FLOAT32)
 			type = rsh_dtype_name(r.shape.dtype);
-		put(&t, "%s%s%s%s[", i ? " " : "", type,
+		unit_put(&t, "%s%s%s%s[", i ? " " : "", type,
 		    !r.resharded ? "*" : *type ? ":" : "", r.shape.name);
 		for (uint32_t d = 0; d < r.shape.n_dims; d++)
-			put(&t, "%s%" PRId64, d ? "," : "", r.shape.dims[d]);
-		put(&t, "]");
+			unit_put(&t, "%s%" PRId64, d ? "," : "", r.shape.dims[d]);
+		unit_put(&t, "]");
 		assert_int_equal(r.offset, at);
 		assert_true(rsh_ckpt_emit_size(&r.shape, &bytes));
 		assert_int_equal(r.total_bytes, bytes);
@@ -179,20 +159,20 @@ void assert_records(const struct job *j, uint32_t rank, const char *want)
 	assert_int_equal(rsh_plan_size(j->c, rank), at);
 }
 
-static void put_piece(struct text *t, const struct rsh_piece *p)
+static void put_piece(struct unit_text *t, const struct rsh_piece *p)
 {
 	if (t->n)
-		put(t, " ");
+		unit_put(t, " ");
 	if (p->is_header) {
-		put(t, "h%" PRIu64, p->length);
+		unit_put(t, "h%" PRIu64, p->length);
 		return;
 	}
-	put(t, "%u@%" PRIu64 "+%" PRIu64, p->src_rank, p->src_offset,
+	unit_put(t, "%u@%" PRIu64 "+%" PRIu64, p->src_rank, p->src_offset,
 	    p->src_length);
 	if (p->codec != RSH_CODEC_NONE) {
-		put(t, ">%" PRIu64, p->length);
+		unit_put(t, ">%" PRIu64, p->length);
 		if (p->skip)
-			put(t, "/%u", p->skip);
+			unit_put(t, "/%u", p->skip);
 	} else {
 		assert_int_equal(p->src_length, p->length);
 	}
@@ -202,7 +182,7 @@ static void put_piece(struct text *t, const struct rsh_piece *p)
 static uint64_t assert_iterated(struct rsh_piece_iter *it, uint64_t at,
 				const char *want)
 {
-	struct text t = { "", 0 };
+	struct unit_text t = { "", 0 };
 	struct rsh_piece p;
 
 	assert_non_null(it);
@@ -255,7 +235,7 @@ void assert_whole(const struct job *j, uint32_t rank, uint32_t origin,
 		  const char *records)
 {
 	const uint64_t size = j->index[origin]->file_bytes;
-	struct text t = { "", 0 };
+	struct unit_text t = { "", 0 };
 	struct rsh_virtual_record r;
 	char want[64];
 
@@ -270,7 +250,7 @@ void assert_whole(const struct job *j, uint32_t rank, uint32_t origin,
 		uint64_t end = i ? r.offset + r.total_bytes : 0;
 
 		rsh_plan_record(j->c, rank, i, &r);
-		put(&t, "%s%s", i ? " " : "", r.shape.name);
+		unit_put(&t, "%s%s", i ? " " : "", r.shape.name);
 		assert_false(r.resharded);
 		assert_true(r.offset >= end);
 		assert_true(r.offset + r.total_bytes <= size);
@@ -280,12 +260,12 @@ void assert_whole(const struct job *j, uint32_t rank, uint32_t origin,
 
 void assert_sources(const struct job *j, uint32_t rank, const char *want)
 {
-	struct text t = { "", 0 };
+	struct unit_text t = { "", 0 };
 	uint32_t n;
 	const uint32_t *ranks = rsh_plan_sources(j->c, rank, &n);
 
 	for (uint32_t i = 0; i < n; i++)
-		put(&t, "%s%u", i ? " " : "", ranks[i]);
+		unit_put(&t, "%s%u", i ? " " : "", ranks[i]);
 	assert_string_equal(t.s, want);
 }
 

@@ -51,8 +51,7 @@ static int plan_job(struct job *j, const char *want)
 		.replicas = j->replicas, .allow_missing = j->allow_missing,
 	};
 	struct reading r = { .cat = NULL };
-	char text[512] = "";
-	size_t at = 0;
+	struct unit_text text = { "", 0 };
 	int rc;
 
 	assert_good(read_job(j, &r), j->err);
@@ -60,18 +59,14 @@ static int plan_job(struct job *j, const char *want)
 		const struct rsh_offer *o = &r.offers[i];
 		const bool is = o->dtype == RSH_DTYPE_FLOAT32;
 
-		at += (size_t)snprintf(text + at, sizeof(text) - at,
-				       "%s%s%s%s[", i ? " " : "",
-				       is ? "" : rsh_dtype_name(o->dtype),
-				       is ? "" : ":",
-				       rsh_names_text(j->names, o->name));
+		unit_put(&text, "%s%s%s%s[", i ? " " : "",
+			 is ? "" : rsh_dtype_name(o->dtype), is ? "" : ":",
+			 rsh_names_text(j->names, o->name));
 		for (uint32_t d = 0; d < o->n_dims; d++)
-			at += (size_t)snprintf(text + at, sizeof(text) - at,
-					       "%s%d", d ? "," : "",
-					       (int)o->dims[d]);
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "]");
+			unit_put(&text, "%s%d", d ? "," : "", (int)o->dims[d]);
+		unit_put(&text, "]");
 	}
-	assert_string_equal(text, want);
+	assert_string_equal(text.s, want);
 	rc = rsh_write_plan(&(struct rsh_offers){ r.cat, r.offers, r.n }, NULL,
 			    &opts, &j->c, &j->err);
 	rsh_arena_clear(&r.arena);

@@ -195,24 +195,6 @@ static void random_layout(struct layout *l, int ranks, int n_dims)
 
 /* ---- strategies as JSON files ---- */
 
-struct text {
-	char s[16384];
-	size_t n;
-};
-
-__attribute__((format(printf, 2, 3)))
-static void put(struct text *t, const char *fmt, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(t->s + t->n, sizeof(t->s) - t->n, fmt, ap);
-	va_end(ap);
-	assert_true(n >= 0 && t->n + (size_t)n < sizeof(t->s));
-	t->n += (size_t)n;
-}
-
 static int opt_step(const struct layout *l, int ranks)
 {
 	/* (last - first) / (n - 1) of the ranks that hold rank 0's slice */
@@ -228,34 +210,34 @@ static int opt_step(const struct layout *l, int ranks)
 	return last / (n - 1);
 }
 
-static void put_map(struct text *t, const struct layout *l,
+static void put_map(struct unit_text *t, const struct layout *l,
 		    const struct whole *w)
 {
-	put(t, "\"tensor_map\":[");
+	unit_put(t, "\"tensor_map\":[");
 	for (int d = 0; d < l->n_dims; d++) {
 		bool list = l->nested && !l->expanded;
 
-		put(t, "%s%s", d ? "," : "", list ? "[" : "");
+		unit_put(t, "%s%s", d ? "," : "", list ? "[" : "");
 		for (int i = 0; i < l->n_axes[d]; i++)
-			put(t, "%s%d", i ? "," : "",
+			unit_put(t, "%s%d", i ? "," : "",
 			    l->n_mesh - 1 - l->axes[d][i]);
-		put(t, "%s%s", l->n_axes[d] ? "" : "-1", list ? "]" : "");
+		unit_put(t, "%s%s", l->n_axes[d] ? "" : "-1", list ? "]" : "");
 	}
-	put(t, "]");
+	unit_put(t, "]");
 	if (!l->expanded)
 		return;
-	put(t, ",\"tensor_shape\":[");
+	unit_put(t, ",\"tensor_shape\":[");
 	for (int d = 0; d < l->n_dims; d++) {
 		int64_t left = w->dims[d];
 
-		put(t, "%s", d ? "," : "");
+		unit_put(t, "%s", d ? "," : "");
 		for (int i = 0; i + 1 < l->n_axes[d]; i++) {
-			put(t, "%d,", l->mesh[l->axes[d][i]]);
+			unit_put(t, "%d,", l->mesh[l->axes[d][i]]);
 			left /= l->mesh[l->axes[d][i]];
 		}
-		put(t, "%" PRId64, left);
+		unit_put(t, "%" PRId64, left);
 	}
-	put(t, "]");
+	unit_put(t, "]");
 }
 
 static struct rsh_strategy *make_strategy(const struct job *j,
@@ -266,28 +248,28 @@ static struct rsh_strategy *make_strategy(const struct job *j,
 	struct rsh_strategy_file **files = malloc(sizeof(*files));
 	struct rsh_strategy *s;
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct text *t = calloc(1, sizeof(*t));
+	struct unit_text *t = calloc(1, sizeof(*t));
 	const char *comma = "";
 
-	put(t, "{\"current_stage\":1,\"parallel_layout_item\":{");
+	unit_put(t, "{\"current_stage\":1,\"parallel_layout_item\":{");
 	for (int p = 0; p < n_params; p++)
 		for (int st = 0; st < j->stages; st++) {
 			const struct layout *l = &j->layout[p];
 
 			if (w[p].unlisted || !j->in_stage[p][st])
 				continue;
-			put(t, "%s\"%d-p%d\":{\"dev_matrix\":[", comma, st, p);
+			unit_put(t, "%s\"%d-p%d\":{\"dev_matrix\":[", comma, st, p);
 			for (int i = 0; i < l->n_mesh; i++)
-				put(t, "%s%d", i ? "," : "", l->mesh[i]);
-			put(t, "],\"field\":0,\"opt_weight_shard_size\":%d,"
+				unit_put(t, "%s%d", i ? "," : "", l->mesh[i]);
+			unit_put(t, "],\"field\":0,\"opt_weight_shard_size\":%d,"
 			    "\"opt_weight_shard_step\":%d,",
 			    l->opt == 1 ? 0 : l->minus_one ? -1 : l->opt,
 			    opt_step(l, j->ranks));
 			put_map(t, l, &w[p]);
-			put(t, "}");
+			unit_put(t, "}");
 			comma = ",";
 		}
-	put(t, "},\"parallel_strategy_item\":{\"n\":{\"stage\":0}}}");
+	unit_put(t, "},\"parallel_strategy_item\":{\"n\":{\"stage\":0}}}");
 	if (rsh_strategy_parse(t->s, t->n, path, &files[0], &err))
 		fail_msg("%s\n%s", err.text, t->s);
 	if (rsh_strategy_merge(&(struct rsh_strategy_set){ files, 1,
@@ -1157,46 +1139,48 @@ static int tell_seed(void **state)
 	return 0;
 }
 
-TEST_WITH(random_alike, NULL, tell_seed)
+/* The seeds of a test: the first one is returned. */
+static uint64_t seeds_of(const char *what, uint64_t *cases)
 {
 	const char *s = getenv("RSH_PROPERTY_SEED");
 	const char *n = getenv("RSH_PROPERTY_CASES");
 	uint64_t seed = s ? strtoull(s, NULL, 0) : 1;
-	uint64_t cases = n ? strtoull(n, NULL, 0) : DEFAULT_ALIKE;
 
-	printf("# cut alike, of seeds %" PRIu64 " to %" PRIu64 "\n", seed,
-	       seed + cases - 1);
-	for (uint64_t i = 0; i < cases; i++) {
-		char line[64];
+	*cases = n ? strtoull(n, NULL, 0) : *cases;
+	printf("# %s of seeds %" PRIu64 " to %" PRIu64 "\n", what, seed,
+	       seed + *cases - 1);
+	return seed;
+}
 
-		snprintf(line, sizeof(line), "%" PRIu64, seed + i);
-		setenv("RSH_PROPERTY_CURRENT", line, 1);
-		run_alike(seed + i);
-	}
+/* cmocka does not say which case failed: keep it at hand. */
+static uint64_t begin(uint64_t seed)
+{
+	char line[64];
+
+	snprintf(line, sizeof(line), "%" PRIu64, seed);
+	setenv("RSH_PROPERTY_CURRENT", line, 1);
+	return seed;
+}
+
+TEST_WITH(random_alike, NULL, tell_seed)
+{
+	uint64_t cases = DEFAULT_ALIKE, seed = seeds_of("cut alike,", &cases);
+
+	for (uint64_t i = 0; i < cases; i++)
+		run_alike(begin(seed + i));
 }
 
 static void try_layouts(plan_fn *plan, uint64_t cases)
 {
-	const char *s = getenv("RSH_PROPERTY_SEED");
-	const char *n = getenv("RSH_PROPERTY_CASES");
-	uint64_t seed = s ? strtoull(s, NULL, 0) : 1;
+	const uint64_t seed = seeds_of("layouts", &cases);
 
-	cases = n ? strtoull(n, NULL, 0) : cases;
 	ambiguous = 0;
 	n_foretold = 0;
-	printf("# layouts of seeds %" PRIu64 " to %" PRIu64 "\n", seed,
-	       seed + cases - 1);
-	for (uint64_t i = 0; i < cases; i++) {
-		char line[64];
-
-		/* cmocka does not say which case failed: keep it at hand. */
-		snprintf(line, sizeof(line), "%" PRIu64, seed + i);
-		setenv("RSH_PROPERTY_CURRENT", line, 1);
-		run_case(seed + i, plan);
-	}
+	for (uint64_t i = 0; i < cases; i++)
+		run_case(begin(seed + i), plan);
 	printf("# ambiguous expanded maps, refused: %u\n", ambiguous);
 	printf("# rows foretold: %" PRIu64 "\n", n_foretold);
-	assert_true(n_foretold > cases || n);
+	assert_true(n_foretold > cases || getenv("RSH_PROPERTY_CASES"));
 	assert_true(ambiguous <= cases / 50);
 }
 
@@ -1212,21 +1196,11 @@ TEST_WITH(random_layouts_offered, NULL, tell_seed)
 
 static void try_losses(plan_fn *plan, bool reduced, uint64_t cases)
 {
-	const char *s = getenv("RSH_PROPERTY_SEED");
-	const char *n = getenv("RSH_PROPERTY_CASES");
-	uint64_t seed = s ? strtoull(s, NULL, 0) : 1;
+	const uint64_t seed = seeds_of("losses", &cases);
 	unsigned counts[3] = { 0 };
 
-	cases = n ? strtoull(n, NULL, 0) : cases;
-	printf("# losses of seeds %" PRIu64 " to %" PRIu64 "\n", seed,
-	       seed + cases - 1);
-	for (uint64_t i = 0; i < cases; i++) {
-		char line[64];
-
-		snprintf(line, sizeof(line), "%" PRIu64, seed + i);
-		setenv("RSH_PROPERTY_CURRENT", line, 1);
-		lose_some(seed + i, plan, reduced, counts);
-	}
+	for (uint64_t i = 0; i < cases; i++)
+		lose_some(begin(seed + i), plan, reduced, counts);
 	printf("# files: %u of trees that can be had whole, %u whole beside lost "
 	       "ones, %u lost\n", counts[0], counts[1], counts[2]);
 }

@@ -45,21 +45,17 @@ static struct rsh_grid *whole_grid(const char *items, const int64_t *dims,
 /* The cells of all ranks: "00 01 10 11". */
 static void assert_cells(const struct rsh_grid *g, const char *want)
 {
-	char text[256] = "";
-	size_t at = 0;
+	struct unit_text text = { "", 0 };
 
 	for (uint32_t r = 0; r < rsh_grid_n_ranks(g); r++) {
 		uint32_t cell[RSH_MAX_DIMS];
 
 		rsh_grid_cell(g, r, cell);
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s",
-				       r ? " " : "");
+		unit_put(&text, "%s", r ? " " : "");
 		for (uint32_t d = 0; d < rsh_grid_n_dims(g); d++)
-			at += (size_t)snprintf(text + at, sizeof(text) - at,
-					       "%u", cell[d]);
-		assert_true(at < sizeof(text));
+			unit_put(&text, "%u", cell[d]);
 	}
-	assert_string_equal(text, want);
+	assert_string_equal(text.s, want);
 }
 
 static void assert_split(const struct rsh_grid *g, uint32_t d, uint32_t want)
@@ -156,14 +152,12 @@ TEST_ROWS(grids)
 	const struct row *w = *state;
 	cleanup_grid struct rsh_grid *g = whole_grid(w->items, w->dims,
 						     w->n_dims);
-	char splits[64] = "";
-	size_t at = 0;
+	struct unit_text splits = { "", 0 };
 
 	for (uint32_t d = 0; d < rsh_grid_n_dims(g); d++)
-		at += (size_t)snprintf(splits + at, sizeof(splits) - at, "%s%u",
-				       d ? " " : "", rsh_grid_split(g, d));
+		unit_put(&splits, "%s%u", d ? " " : "", rsh_grid_split(g, d));
 	if (w->splits)
-		assert_string_equal(splits, w->splits);
+		assert_string_equal(splits.s, w->splits);
 	if (w->n_replicas)
 		assert_int_equal(rsh_grid_n_replicas(g), w->n_replicas);
 	if (w->cells)

@@ -55,23 +55,19 @@ static void assert_refused(const struct given *given, uint32_t n,
 static void assert_params(const struct rsh_strategy *s,
 			  const struct rsh_names *names, const char *want)
 {
-	char text[256] = "";
-	size_t at = 0;
+	struct unit_text text = { "", 0 };
 
 	for (uint32_t i = 0; i < s->n_params; i++) {
 		const struct rsh_strategy_param *p = &s->params[i];
 
 		assert_ptr_equal(rsh_strategy_find(s, p->name), p);
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s@",
-				       i ? " " : "",
-				       rsh_names_text(names, p->name));
+		unit_put(&text, "%s%s@", i ? " " : "",
+			 rsh_names_text(names, p->name));
 		for (uint32_t k = 0; k < p->n_stages; k++)
-			at += (size_t)snprintf(text + at, sizeof(text) - at,
-					       "%s%u", k ? "," : "",
-					       p->stages[k].stage);
-		assert_true(at < sizeof(text));
+			unit_put(&text, "%s%u", k ? "," : "",
+				 p->stages[k].stage);
 	}
-	assert_string_equal(text, want);
+	assert_string_equal(text.s, want);
 }
 
 static const struct rsh_strategy_param *

@@ -43,3 +43,15 @@ void unit_skipped(const char *name, const char *why)
 			snprintf(titles[i] + len, sizeof(titles[i]) - len,
 				 " # SKIP %s", why);
 }
+
+void unit_put(struct unit_text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->s + t->n, sizeof(t->s) - t->n, fmt, ap);
+	va_end(ap);
+	assert_true(n >= 0 && t->n + (size_t)n < sizeof(t->s));
+	t->n += (size_t)n;
+}

@@ -62,6 +62,14 @@ void unit_add(const char *name, CMUnitTestFunction test,
 /* Runs all, between setup and teardown of the program; what main() returns. */
 int unit_run(CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* A text that is written piece by piece, and has to have room for all. */
+struct unit_text {
+	char s[16384];
+	size_t n;
+};
+__attribute__((format(printf, 2, 3)))
+void unit_put(struct unit_text *t, const char *fmt, ...);
+
 /* A scope guard: free_it(&x) is called at the end of the scope of x. */
 #define FREED_BY(free_it) __attribute__((cleanup(free_it)))
 
