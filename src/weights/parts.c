@@ -222,31 +222,32 @@ static bool weights_is_whole(const struct rsh_offer *o)
 	return true;
 }
 
-/* Returns the factors in dimensions of the catalogue's tensor; if they are
- * those of the previous part, that array is used again. */
-static const struct rsh_factor *weights_keep_factors(
-	struct weights_work *w, struct weights_pair *p,
-	const struct rsh_recipe_part *r, uint32_t n_dims)
+/* Sets the factors in dimensions of the catalogue's tensor; if they are those
+ * of the previous part, that array is used again. */
+static int weights_keep_factors(struct weights_work *w, struct weights_pair *p,
+				const struct rsh_recipe_part *by,
+				struct rsh_recipe_part *out)
 {
+	const uint32_t n_dims = by->n_factors;
 	uint8_t axis[RSH_MAX_DIMS];
 	struct rsh_factor *f;
 
+	out->n_factors = p->n_factors;
+	out->factors = p->kept;
 	for (uint32_t d = 0; d < n_dims; d++)
-		axis[d] = r->factors[d].dim;
+		axis[d] = by->factors[d].dim;
 	if (p->kept && p->kept_dims == n_dims &&
 	    memcmp(p->kept_axis, axis, n_dims) == 0)
-		return p->kept;
-	f = rsh_arena_array(w->arena, struct rsh_factor, p->n_factors);
+		return 0;
+	out->factors = f = rsh_arena_copy(w->arena, p->factors, p->n_factors);
 	if (!f)
-		return NULL;
-	for (uint32_t i = 0; i < p->n_factors; i++) {
-		f[i] = p->factors[i];
+		return rsh_error_nomem(w->err);
+	for (uint32_t i = 0; i < p->n_factors; i++)
 		f[i].dim = axis[f[i].dim];
-	}
 	p->kept = f;
 	p->kept_dims = n_dims;
 	memcpy(p->kept_axis, axis, n_dims);
-	return f;
+	return 0;
 }
 
 /* Returns the factor of a source's dimension that has steps of this size: the
@@ -300,39 +301,19 @@ static bool weights_divide(const struct rsh_recipe_part *by,
 	return true;
 }
 
-/* Makes a part of a source that is itself described by factors. */
-static int weights_make_composed(struct weights_work *w,
-				 const struct weights_pair *p,
-				 const struct weights_match *m,
-				 uint32_t n_shown,
-				 struct rsh_recipe_part *out)
+/* Sets the factors of a part of a source that is not only renamed. */
+static int weights_compose(struct weights_work *w, const struct weights_pair *p,
+			   const struct weights_match *m,
+			   const struct rsh_recipe_part *by,
+			   struct rsh_recipe_part *out)
 {
-	const struct rsh_recipe_part *by = w->in[m->source].parts;
-	const uint32_t n = w->cat->tensors[by->tensor]->n_dims;
 	const size_t most = (size_t)p->n_factors * (by->n_factors + 1);
-	uint64_t *shown = rsh_arena_array(w->arena, uint64_t, n_shown + n);
 	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor,
 					       most);
-	uint64_t *from = shown + n_shown;
 
-	if (!shown || !f)
+	if (!f)
 		return rsh_error_nomem(w->err);
-	*out = (struct rsh_recipe_part){
-		.tensor = by->tensor, .factors = f, .shown_from = shown,
-		.from = from,
-	};
-	memcpy(shown, p->shown_from, n_shown * sizeof(*shown));
-	weights_add_stacks(p->x, &p->x->u->names[p->from][p->tensor],
-			   m->numbers, &p->shown, shown);
-	memcpy(from, by->from, n * sizeof(*from));
-	/* The plan refuses a part that leaves one of these factors. */
-	for (uint32_t i = 0; i < by->n_factors; i++) {
-		const struct rsh_factor *in = &by->factors[i];
-
-		if (in->size > 1)
-			from[in->dim] += p->source_from[in->shown_dim] /
-					 in->shown_step % in->size * in->step;
-	}
+	out->factors = f;
 	for (uint32_t i = 0; i < p->n_factors; i++)
 		if (!weights_divide(by, p->factors[i], f, &out->n_factors))
 			return weights_bad(w, p->x->u->rule, "%s has "
@@ -345,27 +326,34 @@ static int weights_make_part(struct weights_work *w, struct weights_pair *p,
 			     const struct weights_match *m, uint32_t n_shown,
 			     struct rsh_recipe_part *out)
 {
-	const struct rsh_recipe_part *r = w->in[m->source].parts;
-	const uint32_t n = w->cat->tensors[r->tensor]->n_dims;
+	const bool boxes = w->in[m->source].boxes;
+	const struct rsh_recipe_part *by = w->in[m->source].parts;
+	const uint32_t n = w->cat->tensors[by->tensor]->n_dims;
 	uint64_t *shown = rsh_arena_array(w->arena, uint64_t, n_shown + n);
 	uint64_t *from = shown + n_shown;
 
-	out->tensor = r->tensor;
-	out->n_factors = p->n_factors;
-	out->factors = weights_keep_factors(w, p, r, n);
-	if (!shown || !out->factors)
+	if (!shown)
 		return rsh_error_nomem(w->err);
+	*out = (struct rsh_recipe_part){
+		.tensor = by->tensor, .shown_from = shown, .from = from,
+	};
 	memcpy(shown, p->shown_from, n_shown * sizeof(*shown));
 	weights_add_stacks(p->x, &p->x->u->names[p->from][p->tensor],
 			   m->numbers, &p->shown, shown);
-	for (uint32_t d = 0; d < n; d++) {
-		const uint8_t i = r->factors[d].dim;
+	memcpy(from, by->from, n * sizeof(*from));
+	/* The plan refuses a part that leaves one of these factors. */
+	for (uint32_t i = 0; i < by->n_factors; i++) {
+		const struct rsh_factor *in = &by->factors[i];
+		const uint64_t at = p->source_from[in->shown_dim];
 
-		from[i] = r->from[i] + p->source_from[d];
+		if (boxes)
+			from[in->dim] += at;
+		else if (in->size > 1)
+			from[in->dim] += at / in->shown_step % in->size *
+					 in->step;
 	}
-	out->shown_from = shown;
-	out->from = from;
-	return 0;
+	return boxes ? weights_keep_factors(w, p, by, out) :
+		       weights_compose(w, p, m, by, out);
 }
 
 static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
@@ -387,11 +375,8 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 				w->err->code = ENOTSUP;
 			return -ENOTSUP;
 		}
-		rc = w->in[source].boxes ?
-			weights_make_part(w, p, &p->x->m[i], o->n_dims,
-					  &parts[(*n)++]) :
-			weights_make_composed(w, p, &p->x->m[i], o->n_dims,
-					      &parts[(*n)++]);
+		rc = weights_make_part(w, p, &p->x->m[i], o->n_dims,
+				       &parts[(*n)++]);
 	}
 	return rc;
 }
