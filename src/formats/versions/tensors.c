@@ -82,11 +82,6 @@ static int add_inputs(struct opening *o)
 	return rc;
 }
 
-static ssize_t input_pread(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	return rsh_handle_pread(ctx, buf, len, offset);
-}
-
 /* Opens the next input, and reads its header. */
 static int read_input(struct opening *o, const char *dir, const char *name,
 		      uint32_t *file, struct rsh_ckpt_index **ix,
@@ -95,7 +90,7 @@ static int read_input(struct opening *o, const char *dir, const char *name,
 	struct rsh_store *s = o->c->inputs;
 	cleanup_handle struct rsh_handle *h = NULL;
 	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_byte_source bytes = { .pread_fn = input_pread };
+	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
 	int rc;
 
 	*file = o->n_inputs++;
