@@ -170,7 +170,7 @@ static int peft_take(struct peft_work *w, const struct rsh_offer *o, int matrix,
 	rc = peft_stack(w, name, text, &m->is_parameter, err);
 	if (rc)
 		return rc;
-	m->was = x->module = rsh_arena_format(w->arena, "%s", text);
+	m->was = x->module = rsh_arena_strdup(w->arena, text);
 	if (!m->was)
 		return rsh_error_nomem(err);
 	m->rank = rsh_adapter_config_rank(w->config, m->was);

@@ -62,7 +62,7 @@ static int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 			 uint32_t n_stages)
 {
-	return n_stages == 1 ? rsh_arena_format(a, "%s", s->item.name) :
+	return n_stages == 1 ? rsh_arena_strdup(a, s->item.name) :
 	       rsh_arena_format(a, "%u-%s", s->stage, s->item.name);
 }
 

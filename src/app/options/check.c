@@ -24,7 +24,7 @@ int rsh_check_source(struct rsh_options *o, char **source,
 	o->look = rc;
 	if (rc || !snapshot)
 		return rc;
-	*source = rsh_arena_format(&o->memory, "%s", snapshot);
+	*source = rsh_arena_strdup(&o->memory, snapshot);
 	return *source ? 0 : rsh_error_nomem(err);
 }
 
@@ -81,7 +81,7 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	if (*o->vfs.source != '/')
 		full = realpath(o->vfs.source, NULL);
 	if (full)
-		o->vfs.source = rsh_arena_format(&o->memory, "%s", full);
+		o->vfs.source = rsh_arena_strdup(&o->memory, full);
 	if (!o->vfs.source)
 		return rsh_error_nomem(err);
 	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground &&

@@ -238,7 +238,7 @@ static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
 		o->n_given++;
 		return def->set(&s);
 	}
-	list = rsh_arena_format(&o->memory, "%s", value);
+	list = rsh_arena_strdup(&o->memory, value);
 	if (!list)
 		return rsh_error_nomem(err);
 	while (rc == 0 && *list) {
@@ -253,7 +253,7 @@ static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err)
 {
-	char *copy = rsh_arena_format(&o->memory, "%s", given);
+	char *copy = rsh_arena_strdup(&o->memory, given);
 
 	return copy ? take_named(o, copy, NULL, err) : rsh_error_nomem(err);
 }

@@ -45,7 +45,7 @@ static int settle_step(struct rsh_options *o, struct rsh_error *err)
 	if (rc || !step)
 		return rc;
 	v->files.steps_dir = v->source;
-	v->source = rsh_arena_format(&o->memory, "%s", step);
+	v->source = rsh_arena_strdup(&o->memory, step);
 	v->files.select = RSH_SELECT_NEWEST;
 	return v->source ? 0 : rsh_error_nomem(err);
 }
@@ -223,7 +223,7 @@ static int settle_table(struct rsh_options *o, struct rsh_error *err)
 		       (rsh_rule_table_load(path, &t, &unused) == 0 &&
 			t->group);
 	rsh_rule_table_free(t);
-	w->table = rsh_arena_format(&o->memory, "%s", path);
+	w->table = rsh_arena_strdup(&o->memory, path);
 	if (!w->table)
 		return rsh_error_nomem(err);
 	return w->of_models ? settle_models(o, err) : settle_sides(o, err);
@@ -234,7 +234,7 @@ static int keep_model_files(struct rsh_options *o, char *dir,
 			    struct rsh_error *err)
 {
 	if (dir)
-		o->vfs.model_files = rsh_arena_format(&o->memory, "%s", dir);
+		o->vfs.model_files = rsh_arena_strdup(&o->memory, dir);
 	return dir && o->vfs.model_files ? 0 : rsh_error_nomem(err);
 }
 

@@ -88,7 +88,7 @@ static int set_lora(const struct rsh_setting *s)
 		return rsh_error_set(s->err, EINVAL, "%s: %s: %s", name,
 				     directory, strerror(errno));
 	at->scale = scale;
-	at->directory = rsh_arena_format(s->memory, "%s", full);
+	at->directory = rsh_arena_strdup(s->memory, full);
 	w->lora_files[w->n_loras] = rsh_arena_format(
 		s->memory, "%s/" RSH_ADAPTER_FILE_NAME, full);
 	if (!at->directory || !w->lora_files[w->n_loras])

@@ -201,7 +201,7 @@ static int list_one(struct rsh_source *s, struct versions *v,
 	int rc = rsh_version_links_find(&at, v->one, &l, err);
 
 	if (rc == 0) {
-		name.name = rsh_text_format("%s", l.n ? l.v[0].name : l.full);
+		name.name = strdup(l.n ? l.v[0].name : l.full);
 		if (!name.name || list_version(s, HERE, &name, &l))
 			rc = rsh_error_nomem(err);
 		else
