@@ -2,7 +2,9 @@
 """What a mount shows of a model, compared with types, shapes and hashes of tensors."""
 
 import hashlib
+import itertools
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -63,3 +65,14 @@ def changed_model(directory, source, change):
     change(values)
     write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
     return root
+
+
+def demand_cover(t, copies=True):
+    """Chunks of a tensor, as ls lists them, have each of its elements once, or in copies."""
+    boxes = [tuple(range(at, at + n) for at, n in zip(c["from"], c["size"]))
+             for c in t["chunks"]]
+    boxes = list(set(boxes)) if copies else boxes
+    check(sum(math.prod(map(len, box)) for box in boxes) == math.prod(t["shape"]), t)
+    check(all(r.stop <= n for box in boxes for r, n in zip(box, t["shape"])), t)
+    for a, b in itertools.combinations(boxes, 2):
+        check(any(max(x.start, y.start) >= min(x.stop, y.stop) for x, y in zip(a, b)), t)

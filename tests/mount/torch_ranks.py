@@ -30,7 +30,7 @@ from rank_trees import random_tree  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors  # noqa: E402
-from shown_model import (extra_state, hashes, model_hashes, same,  # noqa: E402
+from shown_model import (demand_cover, extra_state, hashes, model_hashes, same,  # noqa: E402
                          values_of_model)
 from whole_sources import (compare_libraries, copied, no_good, replaced, sentence,  # noqa: E402
                            shown_by)
@@ -106,6 +106,8 @@ def run_case(tap, name, case, trees):
         said = run_json("ls", step)
         check({t["name"]: t["shape"] for t in said["tensors"]} ==
               {n: e[1] for n, e in whole_of(name).items()} and said["whole"], said)
+        for t in said["tensors"]:
+            demand_cover(t)
         for how in "structure", "full":
             check(run_json("verify", "--check", how, source)["good"], how)
         text = json.dumps(run_json("plan", source))
@@ -695,6 +697,8 @@ def expect_random(seed, directory):
     check(not different, f"{what}: {different} differ")
     said = run_json("ls", root)
     check(said["whole"] and {t["name"] for t in said["tensors"]} == set(wanted), f"{what}: ls")
+    for t in said["tensors"]:
+        demand_cover(t)
     numbers = random.Random(seed)
     lost = numbers.randrange(tree.world)
     for path in tree.files(lost):
