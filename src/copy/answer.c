@@ -52,10 +52,7 @@ int rsh_answer_tell(struct rsh_answer *a, const struct rsh_place *at,
 	if (!p.path || (at->record && !p.record))
 		rc = -ENOMEM;
 	pthread_mutex_lock(&lock);
-	rc = rc ?: rsh_grow(&a->problems, &a->cap_problems, a->n_problems + 1,
-			    sizeof(p));
-	if (rc == 0)
-		a->problems[a->n_problems++] = p;
+	rc = rc ?: rsh_push(a->problems, a->n_problems, a->cap_problems, p);
 	pthread_mutex_unlock(&lock);
 	if (rc)
 		problem_clear(&p);

@@ -447,6 +447,7 @@ int rsh_joined_judge_step(const struct rsh_source *s, bool ended,
 			  struct rsh_error *err)
 {
 	struct rsh_joined *j = rsh_source_state(s);
+	/* *err may have the sentence about another step. */
 	struct rsh_error wrong = RSH_ERROR_INIT;
 	int rc = rsh_joined_describe(j, err);
 

@@ -16,12 +16,10 @@ int rsh_path_list_add(struct rsh_path_list *l, const char *path)
 {
 	char *copy = strdup(path);
 
-	if (!copy || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
-		free(copy);
-		return -ENOMEM;
-	}
-	l->v[l->n++] = copy;
-	return 0;
+	if (copy && rsh_push(l->v, l->n, l->cap, copy) == 0)
+		return 0;
+	free(copy);
+	return -ENOMEM;
 }
 
 static int path_order(const void *a, const void *b)

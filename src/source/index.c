@@ -158,13 +158,10 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 	pthread_mutex_lock(&x->lock);
 	f->index = table_find(&x->distinct, hash);
 	if (!f->index || !rsh_ckpt_index_equal(f->index, ix)) {
-		f->index = NULL;
-		if (rsh_grow(&s->indexes, &s->cap_indexes,
-			     (size_t)s->n_indexes + 1, sizeof(*s->indexes)) ||
-		    table_keep(&x->distinct, hash, ix))
-			rc = -ENOMEM;
-		else
-			f->index = s->indexes[s->n_indexes++] = ix;
+		rc = rsh_room(s->indexes, s->cap_indexes,
+			      (size_t)s->n_indexes + 1) ?:
+		     table_keep(&x->distinct, hash, ix);
+		f->index = rc ? NULL : (s->indexes[s->n_indexes++] = ix);
 	}
 	pthread_mutex_unlock(&x->lock);
 	if (f->index != ix)
@@ -468,12 +465,10 @@ static int index_beside(struct rsh_source *s, uint32_t file,
 			      err);
 	if (rc)
 		return rc;
-	if (rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
-		     sizeof(*s->indexes))) {
+	if (rsh_push(s->indexes, s->n_indexes, s->cap_indexes, ix)) {
 		rsh_ckpt_index_free(ix);
 		return rsh_error_nomem(err);
 	}
-	s->indexes[s->n_indexes++] = ix;
 	s->files[file].index = ix;
 	s->view_index[s->files[file].rank] = ix;
 	if (rsh_store_compare(s->store, file, h))

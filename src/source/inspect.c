@@ -299,10 +299,8 @@ int rsh_values_add(struct rsh_values *v, const struct rsh_plan_options *opts,
 {
 	if (!rsh_plan_wants(opts, name))
 		return 0;
-	if (rsh_grow(&v->names, &v->cap_names, (size_t)v->n + 1,
-		     sizeof(*v->names)) ||
-	    rsh_grow(&v->values, &v->cap_values, (size_t)v->n + 1,
-		     sizeof(*v->values)))
+	if (rsh_room(v->names, v->cap_names, (size_t)v->n + 1) ||
+	    rsh_room(v->values, v->cap_values, (size_t)v->n + 1))
 		return -ENOMEM;
 	v->names[v->n] = name;
 	/* It is counted after a failure, too, because it may have a part. */
@@ -316,13 +314,8 @@ int rsh_values_add(struct rsh_values *v, const struct rsh_plan_options *opts,
 int rsh_values_add_path(struct rsh_values *v, const char *name,
 			const struct rsh_path_key *keys, uint32_t n)
 {
-	if (n == 0)
-		return 0;
-	if (rsh_grow(&v->paths, &v->cap_paths, v->n_paths + 1,
-		     sizeof(*v->paths)))
-		return -ENOMEM;
-	v->paths[v->n_paths++] = (struct rsh_name_path){ name, keys, n };
-	return 0;
+	return n == 0 ? 0 : rsh_push(v->paths, v->n_paths, v->cap_paths,
+				     (struct rsh_name_path){ name, keys, n });
 }
 
 RSH_ORDER(values_path_by_name, struct rsh_name_path, strcmp(x->name, y->name))

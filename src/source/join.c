@@ -245,8 +245,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	int rc;
 
 	if (!parts || !base ||
-	    rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
-		     sizeof(*s->indexes)))
+	    rsh_room(s->indexes, s->cap_indexes, (size_t)s->n_indexes + 1))
 		return rsh_error_nomem(err);
 	for (uint32_t i = first; i < first + n; i++) {
 		if (!s->files[i].index)

@@ -235,7 +235,7 @@ static void index_dir_remove_oldest(int dirfd, const char *but)
 				unlinkat(dirfd, name, 0);
 			continue;
 		}
-		if (rsh_grow(&list, &cap, n + 1, sizeof(*list)))
+		if (rsh_room(list, cap, n + 1))
 			break;
 		list[n] = (struct stored){
 			.bytes = (uint64_t)st.st_size + EMPTY_BYTES,

@@ -67,7 +67,7 @@ void rsh_saved_steps_clear(struct rsh_saved_steps *l)
 static struct rsh_saved_step *saved_steps_add(struct rsh_saved_steps *l,
 					      const struct rsh_saved_step *from)
 {
-	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)) ||
+	if (rsh_room(l->v, l->cap, l->n + 1) ||
 	    rsh_saved_step_copy(from, &l->v[l->n]))
 		return NULL;
 	return &l->v[l->n++];

@@ -178,9 +178,8 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	const struct guess_block *b = NULL;
 
 	if (len > LONGEST_BYTES ||
-	    rsh_grow(&g->past, &g->cap, g->n_past + 1, sizeof(*g->past)))
+	    rsh_push(g->past, g->n_past, g->cap, round.wanted))
 		return g->file->pread_fn(g->file->ctx, buf, len, offset);
-	g->past[g->n_past++] = round.wanted;
 	for (unsigned i = 0; i < g->n_blocks && !b; i++) {
 		const struct guess_block *at = &g->blocks[i];
 

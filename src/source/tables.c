@@ -106,14 +106,11 @@ static int tables_add(struct rsh_table_list *l, const char *dir,
 			return 0;
 	at.name = strndup(file, n);
 	at.path = rsh_text_format("%s/%s", dir, file);
-	if (!at.name || !at.path ||
-	    rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
-		free(at.name);
-		free(at.path);
-		return -ENOMEM;
-	}
-	l->v[l->n++] = at;
-	return 0;
+	if (at.name && at.path && rsh_push(l->v, l->n, l->cap, at) == 0)
+		return 0;
+	free(at.name);
+	free(at.path);
+	return -ENOMEM;
 }
 
 int rsh_tables_list(struct rsh_table_list *out)
@@ -324,12 +321,10 @@ static bool table_suits(const struct rsh_rule_table *t,
 static int table_set_add(struct rsh_table_set *s, struct rsh_rule_table *t,
 			 struct rsh_error *err)
 {
-	if (rsh_grow(&s->v, &s->cap, s->n + 1, sizeof(*s->v))) {
-		rsh_rule_table_free(t);
-		return rsh_error_nomem(err);
-	}
-	s->v[s->n++] = t;
-	return 0;
+	if (rsh_push(s->v, s->n, s->cap, t) == 0)
+		return 0;
+	rsh_rule_table_free(t);
+	return rsh_error_nomem(err);
 }
 
 /* A table may support several types of models, and another one is written for

@@ -88,13 +88,12 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 			.step = all[k]->step.numbers[1],
 		};
 
-		if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
-			     sizeof(*s->files)) || rsh_store_add(s->store, &e))
+		if (rsh_store_add(s->store, &e) ||
+		    rsh_push(s->files, s->n_files, s->cap_files,
+			     (struct rsh_source_file){
+				.rank = e.owner, .kind_at = all[k]->kind_at,
+				.n_kind = all[k]->n_kind }))
 			return -ENOMEM;
-		s->files[s->n_files++] = (struct rsh_source_file){
-			.rank = e.owner, .kind_at = all[k]->kind_at,
-			.n_kind = all[k]->n_kind,
-		};
 	}
 	return 0;
 }
@@ -179,8 +178,7 @@ static int source_add_beside(struct rsh_source *s)
 {
 	const uint32_t n = s->n_files;
 
-	if (rsh_grow(&s->files, &s->cap_files, (size_t)n + s->n_beside,
-		     sizeof(*s->files)))
+	if (rsh_room(s->files, s->cap_files, (size_t)n + s->n_beside))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->n_beside; i++) {
 		const uint32_t rank = s->n_ranks + i;
