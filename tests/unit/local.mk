@@ -110,7 +110,8 @@ UNIT += \
 endif
 
 # What tests of any layer share: a program takes what it calls.
-check_LIBRARIES = unit/libsupport.a
+EXTRA_LIBRARIES = unit/libsupport.a
+CLEANFILES += unit/libsupport.a
 unit_libsupport_a_SOURCES = \
 	unit/cache_support.c \
 	unit/cache_support.h \
