@@ -80,7 +80,7 @@ def fan_in_fan_out(directory):
     drawer, adapter = Drawer(random.Random(8)), Adapter(fan_in_fan_out=True)
     adapter.add("model.w", drawer.matrix("BF16", 4, 6), drawer.matrix("F16", 5, 4), 2)
     same_values(exported(directory, source, "--lora", adapter.write(directory + "/a")),
-         merged(model, [(adapter, 1)]))
+                merged(model, [(adapter, 1)]))
 
 
 @test

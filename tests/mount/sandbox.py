@@ -58,7 +58,7 @@ def the_daemon_has_given_up(job):
         helper, = children(m.process.pid)
         check(not any("fuse" in os.readlink(f"/proc/{helper}/fd/{fd}")
                             for fd in os.listdir(f"/proc/{helper}/fd")),
-                    "the mounter has the connection")
+              "the mounter has the connection")
     check(not os.path.exists(f"/proc/{helper}"), "the mounter is left")
 
 
@@ -252,7 +252,7 @@ def other_readers(job):
                     n_read += 1
                     check(may_read(paths[rank], uid, gid), (modes[rank], uid, gid))
         check(not may_read(os.path.join(m.path, ".reshardfs", "stats"), 65534, 0),
-                    "the control directory is open")
+              "the control directory is open")
     # What everybody may read stays so: ranks 0 and 5, for the six besides root.
     check(n_read >= 3 * len(modes) + 2 * 6, n_read)
 

@@ -677,7 +677,8 @@ def run_objects(tap, trees, directory):
 
 
 def run_library(tap, trees, directory):
-    compare_libraries(tap, trees, directory, ("fsdp2-2.15", "tp-2.15", "fsdp1-2.4", "tc-pt", "verl"),
+    compare_libraries(tap, trees, directory,
+                      ("fsdp2-2.15", "tp-2.15", "fsdp1-2.4", "tc-pt", "verl"),
                       {name: whole_of(name) for name in ("fsdp2-2.15", "tp-2.8", "verl")})
 
 

@@ -146,9 +146,10 @@ void assert_records(const struct job *j, uint32_t rank, const char *want)
 		if (r.shape.dtype != RSH_DTYPE_FLOAT32)
 			type = rsh_dtype_name(r.shape.dtype);
 		unit_put(&t, "%s%s%s%s[", i ? " " : "", type,
-		    !r.resharded ? "*" : *type ? ":" : "", r.shape.name);
+			 !r.resharded ? "*" : *type ? ":" : "", r.shape.name);
 		for (uint32_t d = 0; d < r.shape.n_dims; d++)
-			unit_put(&t, "%s%" PRId64, d ? "," : "", r.shape.dims[d]);
+			unit_put(&t, "%s%" PRId64, d ? "," : "",
+				 r.shape.dims[d]);
 		unit_put(&t, "]");
 		assert_int_equal(r.offset, at);
 		assert_true(rsh_ckpt_emit_size(&r.shape, &bytes));
@@ -168,7 +169,7 @@ static void put_piece(struct unit_text *t, const struct rsh_piece *p)
 		return;
 	}
 	unit_put(t, "%u@%" PRIu64 "+%" PRIu64, p->src_rank, p->src_offset,
-	    p->src_length);
+		 p->src_length);
 	if (p->codec != RSH_CODEC_NONE) {
 		unit_put(t, ">%" PRIu64, p->length);
 		if (p->skip)

@@ -129,7 +129,8 @@ static const struct offered {
 	  "w[4] v[1]", { { "w", "2@204+8 1@100+8" } }, NULL, false },
 	{ "another_stage_cuts_otherwise",
 	  LAYOUT("0-w", "[2]", "[0]") "," LAYOUT("1-w", "[2]", "[-1]"),
-	  { { 0, 1, FILE_WITH(F32("w", 2)) }, { 2, 2, FILE_WITH(F32("w", 4)) } },
+	  { { 0, 1, FILE_WITH(F32("w", 2)) },
+	    { 2, 2, FILE_WITH(F32("w", 4)) } },
 	  "w[4]", { { "w", "0@100+8 1@100+8" } }, NULL, false },
 	/* The files of the stage whose layout would count are gone. */
 	{ "another_layout_will_do",
@@ -145,7 +146,8 @@ static const struct offered {
 	/* Each parameter was kept by one of the ranks that hold the same. */
 	{ "redundancy_was_removed",
 	  LAYOUT("w", "[2,2]", "[0]") "," LAYOUT("v", "[2,2]", "[0]"),
-	  { { 0, 1, FILE_WITH(F32("w", 2)) }, { 2, 3, FILE_WITH(F32("v", 2)) } },
+	  { { 0, 1, FILE_WITH(F32("w", 2)) },
+	    { 2, 3, FILE_WITH(F32("v", 2)) } },
 	  "w[4] v[4]",
 	  { { "w", "0@100+8 1@100+8" }, { "v", "2@100+8 3@100+8" } }, NULL,
 	  true },
@@ -165,7 +167,8 @@ TEST_ROWS(offered)
 	j->replicas = o->replicas;
 	must_offer(j, o->tensors);
 	for (size_t i = 0; o->content[i].record; i++)
-		assert_content(j, 0, o->content[i].record, o->content[i].pieces);
+		assert_content(j, 0, o->content[i].record,
+			       o->content[i].pieces);
 	if (o->note && *o->note)
 		assert_note(j, o->note);
 	else if (o->note)
@@ -207,36 +210,40 @@ static const struct refusal {
 	/* Nothing tells the shape of what no file holds. */
 	{ "stage_is_lost", STAGE_LOST, { { 0, 1, FILE_WITH(F32("w", 2)) } },
 	  -ENOENT,
-	  "ranks 2 to 3 have no valid checkpoint file, but parameter v is needed "
-	  "from them" },
+	  "ranks 2 to 3 have no valid checkpoint file, but parameter v is "
+	  "needed from them" },
 	{ "shapes_differ", NULL,
-	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 3, 3, FILE_WITH(F32("w", 4)) } },
+	  { { 0, 0, FILE_WITH(F32("w", 2)) },
+	    { 3, 3, FILE_WITH(F32("w", 4)) } },
 	  -EINVAL,
-	  "rank_3.ckpt: parameter w has shape [4], but in rank_0.ckpt it is [2]; "
-	  "without a strategy all ranks hold the same" },
+	  "rank_3.ckpt: parameter w has shape [4], but in rank_0.ckpt it is "
+	  "[2]; without a strategy all ranks hold the same" },
 	{ "unlisted_shapes_differ", LAYOUT("w", "[2]", "[0]"),
 	  { { 0, 0, FILE_WITH(F32("u", 2), F32("w", 2)) },
 	    { 1, 1, FILE_WITH(F32("u", 3), F32("w", 2)) } }, -EINVAL,
-	  "rank_1.ckpt: parameter u has shape [3], but in rank_0.ckpt it is [2]; "
-	  "src.json does not say how it is cut" },
+	  "rank_1.ckpt: parameter u has shape [3], but in rank_0.ckpt it is "
+	  "[2]; src.json does not say how it is cut" },
 	{ "slices_differ", LAYOUT("w", "[2]", "[0]"),
-	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 1, 1, FILE_WITH(F32("w", 3)) } },
+	  { { 0, 0, FILE_WITH(F32("w", 2)) },
+	    { 1, 1, FILE_WITH(F32("w", 3)) } },
 	  -EINVAL,
-	  "rank_1.ckpt: parameter w has shape [3], but in rank_0.ckpt it is [2]; "
-	  "with mesh [2] map [0] (src.json) all slices are equal" },
+	  "rank_1.ckpt: parameter w has shape [3], but in rank_0.ckpt it is "
+	  "[2]; with mesh [2] map [0] (src.json) all slices are equal" },
 	{ "types_differ", NULL,
-	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 1, 1, FILE_WITH(BF16("w", 2)) } },
+	  { { 0, 0, FILE_WITH(F32("w", 2)) },
+	    { 1, 1, FILE_WITH(BF16("w", 2)) } },
 	  -EINVAL,
 	  "rank_1.ckpt: parameter w is BFloat16, but in rank_0.ckpt it is "
 	  "Float32" },
 	{ "layout_does_not_fit", W_ROWS, { { 0, 1, FILE_WITH(F32("w", 2)) } },
 	  -EINVAL,
-	  "rank_0.ckpt: parameter w of shape [2] is not a slice of mesh [2] map "
-	  "[0,-1] (src.json): its expanded tensor map of 2 dimensions does not "
-	  "fit the 1 dimensions of the tensor" },
+	  "rank_0.ckpt: parameter w of shape [2] is not a slice of mesh [2] "
+	  "map [0,-1] (src.json): its expanded tensor map of 2 dimensions does "
+	  "not fit the 1 dimensions of the tensor" },
 	{ "chunk_ends_within_an_element", NULL,
 	  { { 0, 0, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
-	      DIMS_OF(2), .chunks = (const uint64_t[]){ 6, 2, 0 } }) } }, -EINVAL,
+	      DIMS_OF(2), .chunks = (const uint64_t[]){ 6, 2, 0 } }) } },
+	  -EINVAL,
 	  "rank_0.ckpt: parameter w: a chunk at offset 100 ends within an "
 	  "element" },
 	{ "nothing_to_offer", NULL, { { 0, 0, FILE_WITH(NOTE(8)) } }, -ENOENT,

@@ -98,7 +98,8 @@ TEST(test_long_forms)
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
 	assert_true(o.foreground && o.vfs.plan.compat);
 	assert_ptr_equal(o.vfs.output, &rsh_output_ckpt);
-	accept("src mnt --src-strategy=a --dst-strategy=b --format safetensors");
+	accept("src mnt --src-strategy=a --dst-strategy=b "
+	       "--format safetensors");
 	assert_ptr_equal(o.vfs.output, &rsh_output_safetensors);
 	refuse("src mnt --src-strategy=a --dst-strategy=b --sandbox=on",
 	       "\"on\" is not auto or off");
@@ -114,7 +115,8 @@ TEST(test_long_forms)
 	       "leave out --dst-strategy");
 	refuse("src mnt --src-strategy=a --dst-strategy=none --format=hf "
 	       "--compat=mindspore", "--compat");
-	accept("src mnt --src-strategy=a --dst-strategy=b --format=checkpoint2");
+	accept("src mnt --src-strategy=a --dst-strategy=b "
+	       "--format=checkpoint2");
 	assert_ptr_equal(o.vfs.output, &rsh_output_checkpoint2);
 	assert_int_equal(o.vfs.plan.part_bytes, 0);
 	refuse("src mnt --src-strategy=none --dst-ranks=4 --dst-strategy=none "
@@ -284,7 +286,8 @@ TEST(test_selection_refused)
 		snprintf(name, sizeof(name), "%.*s",
 			 (int)strcspn(bad[i] + 2, "="), bad[i] + 2);
 		snprintf(words, sizeof(words),
-			 "a b -osrc_strategy=none,dst_strategy=none %s", bad[i]);
+			 "a b -osrc_strategy=none,dst_strategy=none %s",
+			 bad[i]);
 		refuse(words, name);
 	}
 	refuse("a b -osrc_strategy=none,dst_strategy=none --source-map=m "

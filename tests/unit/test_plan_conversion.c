@@ -174,7 +174,8 @@ static const struct conversion conversions[] = {
 	  { CONTENT(1, "w", "2@100+60 3@100+60") } },
 	{ "columns_are_one_run_a_row", LAYOUT("w", "[2]", "[-1,0]"), NULL,
 	  { { 0, 1, FILE_WITH(F32("w", 3, 2)) } },
-	  { CONTENT(0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 1@116+8") } },
+	  { CONTENT(0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 "
+		    "1@116+8") } },
 	/* Whole: 2x4x3. */
 	{ "rows_become_columns",
 	  LAYOUT("w", "[2]", "[0,-1,-1]"), LAYOUT("w", "[2]", "[-1,0,-1]"),

@@ -6,12 +6,14 @@
 #define ROWS_2 LAYOUT("w", "[2]", "[0]")
 #define ROWS_4 LAYOUT("w", "[4]", "[0]")
 #define TWO_STAGES LAYOUT("0-w", "[2]", "[0]") "," LAYOUT("1-v", "[2]", "[0]")
-#define WIDE(n) { .name = "w", .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(n), .wide = true }
-#define INT8(n, ...) { .name = (n), .dtype = RSH_DTYPE_INT8, DIMS_OF(__VA_ARGS__) }
+#define WIDE_OF(n) \
+	.name = "w", .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(n), .wide = true
+#define WIDE(n) { WIDE_OF(n) }
+#define INT8(n, ...) \
+	{ .name = (n), .dtype = RSH_DTYPE_INT8, DIMS_OF(__VA_ARGS__) }
 #define POWER(n) (INT64_C(1) << (n))
 /* A codec cannot begin in the middle of an element, whichever file it is in. */
-#define CHUNKED { .name = "w", .dtype = RSH_DTYPE_BFLOAT16, DIMS_OF(4), .wide = true, \
-		  .chunks = (const uint64_t[]){ 6, 2, 8, 0 } }
+#define CHUNKED { WIDE_OF(4), .chunks = (const uint64_t[]){ 6, 2, 8, 0 } }
 /* An expanded map is folded with the shape that the destination tells; the
  * slice still has to be one of that shape. */
 #define EXPANDED SHAPED("w", "[2,4]", "[1,0,-1]", "[2,8,10]")
@@ -31,18 +33,19 @@ static const struct refusal {
 	{ "needed_slice_is_missing", ROWS_2, NULL,
 	  { { 0, 0, FILE_WITH(F32("w", 2)) },
 	    { 1, 1, FILE_WITH(I64_SCALAR("step")) } }, -ENOENT,
-	  "rank_1.ckpt: the file is valid, but lacks parameter w, of which rank "
-	  "0 needs its slice (from mesh [2] map [0] to unsharded)" },
+	  "rank_1.ckpt: the file is valid, but lacks parameter w, of which "
+	  "rank 0 needs its slice (from mesh [2] map [0] to unsharded)" },
 	/* The file that is missing is that of the parameter's own stage. */
 	{ "needed_rank_of_a_stage_is_missing", TWO_STAGES, NULL,
-	  { { 0, 1, FILE_WITH(F32("w", 2)) }, { 2, 2, FILE_WITH(F32("v", 2)) } },
+	  { { 0, 1, FILE_WITH(F32("w", 2)) },
+	    { 2, 2, FILE_WITH(F32("v", 2)) } },
 	  -ENOENT,
 	  "rank 3 has no valid checkpoint file, but rank 0 needs its slice of "
 	  "parameter v (from mesh [2] map [0] to unsharded)" },
 	{ "whole_stage_is_missing", TWO_STAGES, NULL,
 	  { { 0, 1, FILE_WITH(F32("w", 2)) } }, -ENOENT,
-	  "ranks 2 to 3 have no valid checkpoint file, but parameter v is needed "
-	  "from them" },
+	  "ranks 2 to 3 have no valid checkpoint file, but parameter v is "
+	  "needed from them" },
 	/* The only file that a rank would load. */
 	{ "only_needed_rank_is_missing", LAYOUT("w", "[2,2]", "[0]"), ROWS_2,
 	  { { 1, 3, FILE_WITH(F32("w", 2)) } }, -ENOENT,
@@ -61,7 +64,8 @@ static const struct refusal {
 
 	/* ---- slices that contradict one another ---- */
 	{ "types_differ", ROWS_2, ROWS_4,
-	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 1, 1, FILE_WITH(BF16("w", 2)) } },
+	  { { 0, 0, FILE_WITH(F32("w", 2)) },
+	    { 1, 1, FILE_WITH(BF16("w", 2)) } },
 	  -EINVAL,
 	  "rank_1.ckpt: parameter w is BFloat16, but in rank_0.ckpt it is "
 	  "Float32" },
@@ -76,15 +80,16 @@ static const struct refusal {
 	  "rank_1.ckpt: parameter w has shape [3,2], but in rank_0.ckpt it is "
 	  "[2,3]; with mesh [2] map [0,-1] (src.json) all slices are equal" },
 	{ "dimensions_differ", ROWS_2, NULL,
-	  { { 0, 0, FILE_WITH(F32("w", 2)) }, { 1, 1, FILE_WITH(F32("w", 2, 1)) } },
+	  { { 0, 0, FILE_WITH(F32("w", 2)) },
+	    { 1, 1, FILE_WITH(F32("w", 2, 1)) } },
 	  -EINVAL,
 	  "rank_1.ckpt: parameter w has shape [2,1], but in rank_0.ckpt it is "
 	  "[2]; with mesh [2] map [0] (src.json) all slices are equal" },
 	{ "strings_cannot_be_resharded", ROWS_2, ROWS_4,
 	  { { 0, 1, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_STR, DIMS_OF(0),
 				.bytes = 8 }) } }, -EINVAL,
-	  "rank_0.ckpt: parameter w is a string, but both strategies list it as a "
-	  "tensor" },
+	  "rank_0.ckpt: parameter w is a string, but both strategies list it "
+	  "as a tensor" },
 
 	/* ---- layouts that do not fit ---- */
 	{ "map_does_not_fit_the_slice", ROWS_2, ROWS_4,
@@ -94,19 +99,19 @@ static const struct refusal {
 	  "dimensions, the tensor has 2" },
 	{ "destination_does_not_divide", NULL, LAYOUT("w", "[2,2]", "[1]"),
 	  { { 0, 0, FILE_WITH(F32("w", 3)) } }, -EINVAL,
-	  "rank_0.ckpt: parameter w of shape [3] cannot go from unsharded to mesh "
-	  "[2,2] map [1] (dst.json): dimension 0 of size 3 cannot be cut into 2 "
-	  "equal slices" },
+	  "rank_0.ckpt: parameter w of shape [3] cannot go from unsharded to "
+	  "mesh [2,2] map [1] (dst.json): dimension 0 of size 3 cannot be cut "
+	  "into 2 equal slices" },
 	{ "shape_is_another", SHAPED("w", "[2]", "[0]", "[8]"), ROWS_4,
 	  { { 0, 1, FILE_WITH(F32("w", 2)) } }, -EINVAL,
-	  "rank_0.ckpt: parameter w of shape [2] cannot go from mesh [2] map [0] "
-	  "(src.json) to mesh [4] map [0] (dst.json): dimension 0 of the whole "
-	  "tensor is 4, its strategy says 8" },
+	  "rank_0.ckpt: parameter w of shape [2] cannot go from mesh [2] map "
+	  "[0] (src.json) to mesh [4] map [0] (dst.json): dimension 0 of the "
+	  "whole tensor is 4, its strategy says 8" },
 	{ "folded_slice_is_another", EXPANDED, FOLDED,
 	  { { 0, 7, FILE_WITH(F32("w", 4, 10)) } }, -EINVAL,
-	  "rank_0.ckpt: parameter w of shape [4,10] cannot go from mesh [2,4] map "
-	  "[1,0,-1] (src.json) to mesh [8] map [0,-1] (dst.json): dimension 0 of "
-	  "the whole tensor is 16 in the destination" },
+	  "rank_0.ckpt: parameter w of shape [4,10] cannot go from mesh [2,4] "
+	  "map [1,0,-1] (src.json) to mesh [8] map [0,-1] (dst.json): "
+	  "dimension 0 of the whole tensor is 16 in the destination" },
 	/* 2^62 rows times 2 would wrap. */
 	{ "folded_slice_is_huge", EXPANDED, FOLDED,
 	  { { 0, 7, FILE_WITH(F32("w", POWER(62), 0)) } }, -EINVAL,
@@ -128,11 +133,13 @@ static const struct refusal {
 
 	/* ---- chunks ---- */
 	{ "chunk_ends_within_an_element", ROWS_2, ROWS_4,
-	  { { 0, 0, FILE_WITH(CHUNKED) }, { 1, 1, FILE_WITH(WIDE(4)) } }, -EINVAL,
+	  { { 0, 0, FILE_WITH(CHUNKED) },
+	    { 1, 1, FILE_WITH(WIDE(4)) } }, -EINVAL,
 	  "rank_0.ckpt: parameter w: a chunk at offset 100 ends within an "
 	  "element" },
 	{ "chunk_of_another_rank_ends_within_an_element", ROWS_2, ROWS_4,
-	  { { 0, 0, FILE_WITH(WIDE(4)) }, { 1, 1, FILE_WITH(CHUNKED) } }, -EINVAL,
+	  { { 0, 0, FILE_WITH(WIDE(4)) },
+	    { 1, 1, FILE_WITH(CHUNKED) } }, -EINVAL,
 	  "rank_1.ckpt: parameter w: a chunk at offset 100 ends within an "
 	  "element" },
 	{ "chunk_of_a_copy_ends_within_an_element",
@@ -155,7 +162,8 @@ TEST_ROWS(refused)
 
 TEST(unneeded_rank_may_be_missing)
 {
-	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"), ROWS_2);
+	cleanup_job struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
+					    ROWS_2);
 
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	job_plan(j);

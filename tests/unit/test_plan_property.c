@@ -220,7 +220,7 @@ static void put_map(struct unit_text *t, const struct layout *l,
 		unit_put(t, "%s%s", d ? "," : "", list ? "[" : "");
 		for (int i = 0; i < l->n_axes[d]; i++)
 			unit_put(t, "%s%d", i ? "," : "",
-			    l->n_mesh - 1 - l->axes[d][i]);
+				 l->n_mesh - 1 - l->axes[d][i]);
 		unit_put(t, "%s%s", l->n_axes[d] ? "" : "-1", list ? "]" : "");
 	}
 	unit_put(t, "]");
@@ -258,13 +258,15 @@ static struct rsh_strategy *make_strategy(const struct job *j,
 
 			if (w[p].unlisted || !j->in_stage[p][st])
 				continue;
-			unit_put(t, "%s\"%d-p%d\":{\"dev_matrix\":[", comma, st, p);
+			unit_put(t, "%s\"%d-p%d\":{\"dev_matrix\":[", comma,
+				 st, p);
 			for (int i = 0; i < l->n_mesh; i++)
 				unit_put(t, "%s%d", i ? "," : "", l->mesh[i]);
-			unit_put(t, "],\"field\":0,\"opt_weight_shard_size\":%d,"
-			    "\"opt_weight_shard_step\":%d,",
-			    l->opt == 1 ? 0 : l->minus_one ? -1 : l->opt,
-			    opt_step(l, j->ranks));
+			unit_put(t, "],\"field\":0,"
+				 "\"opt_weight_shard_size\":%d,"
+				 "\"opt_weight_shard_step\":%d,",
+				 l->opt == 1 ? 0 : l->minus_one ? -1 : l->opt,
+				 opt_step(l, j->ranks));
 			put_map(t, l, &w[p]);
 			unit_put(t, "}");
 			comma = ",";

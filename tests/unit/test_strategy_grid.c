@@ -122,9 +122,11 @@ static const struct row {
 	{ "map_may_name_axes_in_any_order", LAYOUT("w", "[2,3]", "[0,1]"),
 	  DIMS(6, 4), 0, NULL, "00 10 20 01 11 21" },
 	/* Both orders of the same two axes. */
-	{ "several_axes_split_major_first", LAYOUT("w", "[2,3]", "[[1,0],[-1]]"),
+	{ "several_axes_split_major_first",
+	  LAYOUT("w", "[2,3]", "[[1,0],[-1]]"),
 	  DIMS(12, 5), 0, "6 1", "00 10 20 30 40 50" },
-	{ "several_axes_in_the_other_order", LAYOUT("w", "[2,3]", "[[0,1],[-1]]"),
+	{ "several_axes_in_the_other_order",
+	  LAYOUT("w", "[2,3]", "[[0,1],[-1]]"),
 	  DIMS(12, 5), 0, "6 1", "00 20 40 10 30 50" },
 	{ "scalars_lie_on_every_rank", LAYOUT("s", "[4]", "[]"),
 	  SCALAR, 4, "", NULL },

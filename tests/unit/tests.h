@@ -35,7 +35,7 @@
 	}                                                                    \
 	static void name(__attribute__((unused)) void **state)
 #define TEST(name) TEST_WITH(name, NULL, NULL)
-/* The same of the `struct fixture *f` that setup() makes and teardown() frees. */
+/* The same of the `struct fixture *f` that setup() makes, teardown() frees. */
 #define TEST_OF_FIXTURE(name)                                                \
 	static void name##_of(struct fixture *f);                            \
 	TEST_WITH(name, setup, teardown)                                     \
