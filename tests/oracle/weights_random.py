@@ -96,9 +96,10 @@ class Case:
 
     def _table(self):
         """(what --convert is told, the table).  Some models have states of an optimizer
-        that the table names."""
+        that the table names.  Copies have none in MindSpore's form."""
         table = rule_tables.load_table(self.model.table)
-        if self.numbers.random() < 0.8 or {"fp8", "prediction layers"} & {*self.features}:
+        if self.numbers.random() < 0.8 or table.also or \
+                {"fp8", "prediction layers"} & {*self.features}:
             return self.model.table, table
         self.features.append("states")
         states = self.numbers.sample(table.states, 2)
