@@ -8,6 +8,11 @@
  * until every file of every rank is complete (wire/ckpt.h, wire/intact.h).  All
  * ranks have the same step: two steps are never mixed.
  *
+ * A step is not opened as a source of its format, whose judge() others ask:
+ * what is shown as it is need not be understood.  So a complete save is shown
+ * that is encrypted or in a form that nothing converts, and of a distributed
+ * checkpoint only the metadata and the sizes of files are read.
+ *
  * The files are a source (source/source.h) in which the number of a file is its
  * rank, so that they are read and checked for changes as all source files are.
  * Threads: one thread opens; the result does not change afterwards.
