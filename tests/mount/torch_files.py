@@ -30,7 +30,7 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, error_line, write  # noqa: E402
-from rsh_cli import GOOD, run, run_json  # noqa: E402
+from rsh_cli import GOOD, NO, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
@@ -344,6 +344,7 @@ def run_directories(tap, directory):
         write(second, data)
         _, said = expect_failure(root)
         demand(error_line(said), "the map of its parts says")
+        demand(run_json("ls", root, status=NO)["reason"], "the map of its parts says")
     with tap.test("a tensor in two parts: the map says which one is read"):
         twice_in_parts(os.path.join(directory, "twice"))
     with tap.test("a model in one file and in parts"):

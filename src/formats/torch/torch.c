@@ -453,7 +453,7 @@ static int torch_check_map(const struct rsh_source *s, uint32_t file,
 {
 	const struct rsh_source_torch *t = rsh_source_state(s);
 	const struct rsh_torch_file *f = t->files[file];
-	const char *name = rsh_store_name(rsh_source_store(s), file);
+	const char *name = t->names[file];
 	cleanup_free const char **held =
 		rsh_alloc_array(f->n_tensors, sizeof(*held));
 	uint32_t n = 0;
@@ -491,8 +491,7 @@ static int torch_check_files(const struct rsh_source *s, struct rsh_error *err)
 		if (!t->files[i])
 			return rsh_error_set(err, ENOENT, "%s/%s: it cannot be "
 					     "read", rsh_source_path(s),
-					     rsh_store_name(rsh_source_store(s),
-							    i));
+					     t->names[i]);
 		rc = t->has_map ? torch_check_map(s, i, err) : 0;
 		if (rc)
 			return rc;
