@@ -61,7 +61,11 @@ void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
 
 void rsh_error_place(struct rsh_error *err, const char *path)
 {
-	if (strncmp(err->text, path, strlen(path)) != 0)
+	const size_t n = strlen(path);
+
+	/* Another name, or a word, may begin as the path does. */
+	if (strncmp(err->text, path, n) != 0 ||
+	    (!strchr(":/,", err->text[n]) && !(n && path[n - 1] == '/')))
 		rsh_error_prefix(err, "%s", path);
 }
 

@@ -41,6 +41,31 @@ TEST(test_prefix)
 	rsh_error_prefix(NULL, "nothing");
 }
 
+TEST(test_place)
+{
+	static const struct {
+		const char *text, *path, *placed;
+	} cases[] = {
+		{ "gone", "dir", "dir: gone" },
+		{ "dir: gone", "dir", "dir: gone" },
+		{ "dir/a: gone", "dir", "dir/a: gone" },
+		{ "dir/a: gone", "dir/", "dir/a: gone" },
+		{ "/a: gone", "/", "/a: gone" },
+		/* A name that begins as the path does, and a word. */
+		{ "__0_0.distcp is missing", "_", "_: __0_0.distcp is missing" },
+		{ "tensor w: a gap", "tensor", "tensor: tensor w: a gap" },
+		{ "a.pt, item at 9: bad", "a.pt", "a.pt, item at 9: bad" },
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		rsh_error_set(&err, EINVAL, "%s", cases[i].text);
+		rsh_error_place(&err, cases[i].path);
+		assert_string_equal(err.text, cases[i].placed);
+		assert_int_equal(err.code, EINVAL);
+	}
+}
+
 TEST(test_long_text_is_cut)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
