@@ -21,6 +21,7 @@ static struct {
 	atomic_uint reads;
 	atomic_uint fails; /* reads that are to */
 	atomic_uint waiting, wanted; /* reads, for each other */
+	const char *unlooked;
 } memory;
 
 struct memory_handle {
@@ -71,6 +72,11 @@ void memory_fail(unsigned n)
 	atomic_store(&memory.fails, n);
 }
 
+void memory_fail_look(const char *name)
+{
+	memory.unlooked = name;
+}
+
 void memory_meet(unsigned n)
 {
 	atomic_store(&memory.wanted, n);
@@ -118,6 +124,8 @@ static int mem_look(struct rsh_medium *m, const char *name,
 		    struct rsh_stat *out)
 {
 	(void)m;
+	if (memory.unlooked && strcmp(name, memory.unlooked) == 0)
+		return -EIO;
 	return rsh_name_list_look(&memory.flat, name, out);
 }
 

@@ -14,6 +14,8 @@ void memory_add_from(const char *tree, const char *name);
 void memory_replace(unsigned file);
 /* Lets the next n reads fail. */
 void memory_fail(unsigned n);
+/* Lets looks at a file of this name fail; NULL: they do not. */
+void memory_fail_look(const char *name);
 /* Has reads wait until n of them are under way at a time, from when on none of
  * them waits; one that waits for 20 seconds fails. */
 void memory_meet(unsigned n);

@@ -7,6 +7,7 @@
 
 #include "memory_medium.h"
 #include "rsh/formats/formats.h"
+#include "rsh/source/format.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
@@ -184,6 +185,32 @@ TEST_OF_FIXTURE(steps_are_found_to_resume)
 	node = rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, "rank_1");
 	node = rsh_vfs_lookup(f->vfs, node, "x-1_5.ckpt");
 	assert_true(node != 0 && node != UINT64_MAX);
+}
+
+/* A step that lacks a file is not judged again, as one is that was not read. */
+TEST_OF_FIXTURE(what_cannot_be_looked_at_is_not_missing)
+{
+	static const char *const files[] = {
+		".metadata", "__0_0.distcp", "__1_0.distcp", "__2_0.distcp",
+		"__3_0.distcp",
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source *s;
+	char path[512];
+
+	memory_clear();
+	snprintf(path, sizeof(path), "%s/data/dcp/torch-2.4/uneven",
+		 getenv("srcdir"));
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		memory_add_from(path, files[i]);
+	assert_good(rsh_source_open("memory://tree", 0, UINT32_MAX,
+				    &f->cfg.files, &s, &err), err);
+	memory_fail_look("__1_0.distcp");
+	assert_int_equal(rsh_source_judge(s, false, &err), -EIO);
+	assert_non_null(strstr(err.text, "__1_0.distcp: "));
+	memory_fail_look(NULL);
+	assert_good(rsh_source_judge(s, false, &err), err);
+	rsh_source_free(s);
 }
 
 int main(void)

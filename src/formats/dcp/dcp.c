@@ -296,6 +296,7 @@ static int dcp_check_ended(const struct rsh_source *s, struct rsh_error *err)
 static int dcp_judge(const struct rsh_source *s, bool ended,
 		     struct rsh_error *err)
 {
+	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_dcp *d = rsh_source_dcp(s);
 	cleanup_free uint64_t *sizes =
 		rsh_alloc_array((size_t)d->n_files + 1, sizeof(*sizes));
@@ -303,10 +304,14 @@ static int dcp_judge(const struct rsh_source *s, bool ended,
 	int rc = !sizes ? rsh_error_nomem(err) :
 		 ended ? dcp_check_ended(s, err) : 0;
 
-	for (uint32_t i = 0; i < d->n_files && rc == 0; i++)
-		sizes[i] = rsh_store_look(rsh_source_store(s), d->files[i],
-					  &st) || st.kind != RSH_IS_FILE ?
-			   RSH_DCP_MISSING : st.size;
+	for (uint32_t i = 0; i < d->n_files && rc == 0; i++) {
+		rc = rsh_store_look(store, d->files[i], &st);
+		sizes[i] = rc || st.kind != RSH_IS_FILE ? RSH_DCP_MISSING :
+							  st.size;
+		/* What cannot be looked at now may be there. */
+		rc = rsh_errno_is_unread(-rc) ?
+		     rsh_store_open_error(store, d->files[i], rc, err) : 0;
+	}
 	return rc ?: rsh_dcp_judge(d, sizes, err);
 }
 
