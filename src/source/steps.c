@@ -838,15 +838,18 @@ int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 	       (by_label ? strcmp(first_of(s, found)->label, word) != 0 :
 			   first_of(s, found)->step.numbers[0] != step))
 		found++;
-	if (found < s->n_candidates)
+	if (found < s->n_candidates) {
 		step = first_of(s, found)->step.numbers[0];
-	else
+	} else {
+		/* What is not there may be step 0. */
+		is_last = is_last && step > 0;
 		rsh_log_warning("%s/%s: it names %s%s, which is not there; the "
-				"newest complete step is taken", s->path,
-				tracker, number, word);
-	/* What is not there may be step 0. */
-	if (found == s->n_candidates && (!is_last || step == 0))
-		return 0;
+				"newest complete step%s is taken", s->path,
+				tracker, number, word,
+				is_last ? " before it" : "");
+		if (!is_last)
+			return 0;
+	}
 	while (n < s->n_candidates && first_of(s, n)->step.numbers[0] > step)
 		n++;
 	if (n > 1)

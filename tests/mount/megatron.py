@@ -342,7 +342,8 @@ def run_steps(tap, trees, directory):
         write(os.path.join(copy, TRACKER), b"12")
         with Alone(copy) as mount:
             same(model_hashes(mount.path), whole, copy)
-            demand(mount.log(), "it names step 12, which is not there")
+            demand(mount.log(), "it names step 12, which is not there",
+                   "the newest complete step before it is taken")
     for named in "release", "4":
         with tap.test(f"a release beside iterations: the tracker names {named}"):
             copy = copy_of(trees, "mg-few-groups", directory)
