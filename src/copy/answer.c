@@ -64,5 +64,7 @@ RSH_ORDER(problem_order, struct rsh_problem,
 
 void rsh_answer_sort(struct rsh_answer *a, size_t from)
 {
-	rsh_sort(a->problems + from, a->n_problems - from, problem_order);
+	if (a->n_problems > from)
+		rsh_sort(a->problems + from, a->n_problems - from,
+			 problem_order);
 }

@@ -57,9 +57,12 @@ uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
 struct rsh_content rsh_record_content(const struct rsh_ckpt_index *ix,
 				      const struct rsh_record *r)
 {
-	const struct rsh_extent *first = &ix->extents[r->first_extent];
+	const struct rsh_extent *first =
+		r->n_extents ? &ix->extents[r->first_extent] : NULL;
 
-	return (struct rsh_content){ first, first + r->n_extents, first, 0 };
+	return (struct rsh_content){
+		first, first ? first + r->n_extents : NULL, first, 0
+	};
 }
 
 uint64_t rsh_content_move(struct rsh_content *c, uint64_t to, uint64_t *offset)
