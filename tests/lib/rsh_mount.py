@@ -442,6 +442,11 @@ class Tap:
         return 1 if self.failed else 0
 
 
+def spoken(function):
+    """The name of a function as words."""
+    return function.__name__.replace("_", " ")
+
+
 class Tests(list):
     """The tests of a program: the functions with @test before them, in their order.
 
@@ -464,10 +469,6 @@ class Tests(list):
     def __call__(self, function):
         self.append(function)
         return function
-
-    @staticmethod
-    def spoken(function):
-        return function.__name__.replace("_", " ")
 
     def each(self, tap, given=None, name=spoken):
         for function in self:

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 from demands import check, content, demand, error_line, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, refused, run, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount  # noqa: E402
+from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount, spoken  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, values_of  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "checkpoint2"))
@@ -625,7 +625,7 @@ def main():
     require_mount()
     tap = Tap(len(test))
     for function in test:
-        with tap.test(test.spoken(function)):
+        with tap.test(spoken(function)):
             function()
     return tap.finish()
 

@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from big_tree import MIB, BigTree  # noqa: E402
 from cgroups import memory_cgroup  # noqa: E402
 from demands import check, content, within  # noqa: E402
-from rsh_mount import Mounted, Skipped, Tap, Tests, hash_tree, require_mount  # noqa: E402
+from rsh_mount import Mounted, Skipped, Tap, Tests, hash_tree, require_mount, spoken  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from savers import Ranks  # noqa: E402
 from small_job import Job  # noqa: E402
@@ -333,7 +333,7 @@ def main():
             tree.expected = content(os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt"))
         check(tree.expected.endswith(tree.content(0, tree.bytes)), "wrong bytes")
         for function in test:
-            with tap.test(test.spoken(function)):
+            with tap.test(spoken(function)):
                 function(tree, random.Random(f"{seed} {function.__name__}"))
     return tap.finish()
 
