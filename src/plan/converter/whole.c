@@ -226,7 +226,7 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	const uint32_t id = p->c->cat->index_id[rank];
 	cleanup_free struct placed *order = NULL;
 	const bool headers = p->c->o.framing->type == RSH_FILE_CKPT;
-	uint64_t at = headers ? 0 : content_begin(ix), end = at;
+	uint64_t at = 0, end;
 	int rc = 0;
 
 	f->n = ix->n_records;
@@ -236,6 +236,9 @@ static int list_slots(struct stage_state *p, struct rsh_shown_file *f,
 	order = rsh_alloc_array(ix->n_records, sizeof(*order));
 	if (!order || rsh_room(p->slots, p->slots_cap, ix->n_records))
 		return rsh_error_nomem(err);
+	if (!headers)
+		at = content_begin(ix);
+	end = at;
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 
