@@ -431,7 +431,8 @@ TEST(test_digest)
 	static const char *const decide[] = {
 		"--only=a", "--drop=a", "--prefix=", "--allow-missing",
 		"--cast=float16", "--unlisted=drop", "--compat=mindspore",
-		"--remove-redundancy", "--format=safetensors",
+		"--remove-redundancy", "--format=safetensors", "--base=.",
+		"--base=/",
 	};
 	static const char *const others[] = {
 		"--cache=off", "--replicas=off", "--check=full", "--debug",

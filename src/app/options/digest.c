@@ -190,7 +190,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	while (rc == 0 && rsh_option_next(&at))
 		if (at.row->decides)
 			rc = digest_member(hash, at.row, (const char *)cfg +
-					   (at.row->at - base), err);
+					   at.list->base + at.row->at - base,
+					   err);
 	if (cfg->output->digest)
 		XXH3_64bits_update(hash, &cfg->output->digest,
 				   sizeof(cfg->output->digest));
