@@ -187,18 +187,21 @@ bool rsh_format_is_map(const char *name)
 	return of && rsh_file_type_of(of) != RSH_FILE_OTHER;
 }
 
-bool rsh_format_is_of_rank(const struct rsh_source *s, const char *name)
+bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)
 {
-	const char *path = rsh_source_path(s);
+	const bool whole = l->opts && l->opts->unsharded;
+	const char *path = rsh_source_path(l->source);
 	cleanup_free char *real = rsh_store_is_address(path) ? strdup(path) :
 				  realpath(path, NULL);
-	size_t begin, end;
+	size_t begin, end, n;
 
 	if (rsh_rank_in_name(name, strlen(name), &begin, &end))
 		return true;
-	for (const char *at = real; at && *at; at += strcspn(at, "/")) {
+	for (const char *at = real; at && *at; at += n) {
 		at += strspn(at, "/");
-		if (rsh_rank_dir_length(at))
+		n = strcspn(at, "/");
+		if (rsh_rank_dir_is(at, n) &&
+		    (*at == 'r' || (!whole && !at[n + strspn(at + n, "/")])))
 			return true;
 	}
 	return false;

@@ -36,6 +36,18 @@ bool rsh_look_has(const struct rsh_look *l, const char *name)
 	return rsh_store_look(l->source->store, name, &st) == 0;
 }
 
+bool rsh_look_has_ranks(const struct rsh_look *l)
+{
+	struct rsh_stat st;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (rsh_rank_dir_is(l->names[i], strlen(l->names[i])) &&
+		    (rsh_store_look(l->source->store, l->names[i], &st) ||
+		     st.kind == RSH_IS_DIR))
+			return true;
+	return false;
+}
+
 void rsh_look_fail(const struct rsh_look *l, const char *name, int rc)
 {
 	if (rsh_errno_is_unread(-rc) && !l->failed->code)

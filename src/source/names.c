@@ -38,6 +38,25 @@ static bool name_ends_in(const char *s, size_t n, const char *tail)
 	return n >= k && memcmp(s + n - k, tail, k) == 0;
 }
 
+/* Returns whether a name ends before `at` with the word for another rank than
+ * that of a process: "lora_rank16", "low-rank-8". */
+static bool rank_is_of_matrix(const char *name, size_t at)
+{
+	static const char *const words[] = { "lora", "low" };
+	size_t n = at;
+
+	if (n > 0 && !isalnum((unsigned char)name[n - 1]))
+		n--;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const size_t k = strlen(words[i]);
+
+		if (n >= k && strncasecmp(name + n - k, words[i], k) == 0 &&
+		    (n == k || !isalpha((unsigned char)name[n - k - 1])))
+			return true;
+	}
+	return false;
+}
+
 bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 {
 	static const char word[] = "rank";
@@ -46,7 +65,8 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 
 	for (size_t i = 0; i + k < n; i++) {
 		if (strncasecmp(name + i, word, k) != 0 ||
-		    (i > 0 && isalpha((unsigned char)name[i - 1])))
+		    (i > 0 && isalpha((unsigned char)name[i - 1])) ||
+		    rank_is_of_matrix(name, i))
 			continue;
 		*begin = i + k;
 		*begin += name[*begin] == '_' || name[*begin] == '-';
@@ -57,14 +77,13 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 	return false;
 }
 
-size_t rsh_rank_dir_length(const char *name)
+bool rsh_rank_dir_is(const char *name, size_t n)
 {
 	const size_t k = strlen("rank_");
-	const bool is = strncmp(name, "rank_", k) == 0 ||
-			strncmp(name, "ckpt_", k) == 0;
-	const size_t n = is ? rsh_count_digits(name + k, strlen(name + k)) : 0;
 
-	return n ? k + n : 0;
+	return n > k && rsh_count_digits(name + k, n - k) == n - k &&
+	       (strncmp(name, "rank_", k) == 0 ||
+		strncmp(name, "ckpt_", k) == 0);
 }
 
 size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,

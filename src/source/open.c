@@ -114,7 +114,7 @@ static bool hint_is_of_rank(const char *path)
 
 		return above && hint_is_of_rank(above);
 	}
-	return n > 0 && rsh_rank_dir_length(name) == n;
+	return rsh_rank_dir_is(name, n);
 }
 
 /* ---- a checkpoint in a directory ---- */
@@ -467,8 +467,9 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	}
 	above = hint_above_rank(&k);
 	if (above && hint_try(&k, above, &why) == 0) {
-		snprintf(buf, max, "; it is one rank of %s: did you mean that?",
-			 above);
+		snprintf(buf, max, "; it is one rank of %s: did you mean that?"
+			 "%s", above, strstr(path, "ckpt_") ? " A whole model "
+			 "of a step needs --src-strategy none" : "");
 		return;
 	}
 	hint_of_directory(&k, path, buf, max);

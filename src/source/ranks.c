@@ -373,7 +373,7 @@ static int list_power_offs(struct walk *w, bool mention,
 
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		if (mention && w->usual && *name == 'c' &&
-		    rsh_rank_dir_length(name) == strlen(name))
+		    rsh_rank_dir_is(name, strlen(name)))
 			pass_over(&unusual, name);
 		if (!rsh_power_off_read(name, &epoch, &step, &complete))
 			continue;

@@ -245,14 +245,13 @@ static int find_all(struct finder *f)
 
 	for (size_t i = 0; i < root.names.n && rc == 0; i++) {
 		const char *name = root.names.v[i];
-		const size_t n = rsh_rank_dir_length(name);
 
 		if (root.st[i].kind != RSH_IS_DIR)
 			continue;
 		if (f->format->step_dirs) {
 			if (*name != '.' && find_part(f, "", name, "/", &says))
 				rc = find_in_step(f, name, "");
-		} else if (n > 0 && !name[n]) {
+		} else if (rsh_rank_dir_is(name, strlen(name))) {
 			any_dir = true;
 			rc = find_unit(f, name, &unit) ?:
 			     find_in_rank(f, name, unit, false);

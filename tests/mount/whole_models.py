@@ -694,6 +694,54 @@ def a_model_by_its_name_on_the_hub(directory):
 
 
 @test
+def names_that_only_look_like_those_of_ranks(directory):
+    """People call directories ckpt_1000 and files rank_0.log: a model in them is a model."""
+    data = checkpoint_bytes({"w": Record((4,), "Float32", bytes(range(16)))})
+    out = os.path.join(directory, "out")
+    stated = ["--src-strategy", "none", "--dst-strategy", "none"]
+
+    def exported(*words):
+        got = run("export", *words, out, cwd=directory)
+        if got.status == GOOD:
+            names = [os.path.join(at, n) for at, _, files in os.walk(out) for n in files]
+            found = {k: v for n in names if n.endswith((".ckpt", ".safetensors"))
+                     for k, v in values_of_file(n).items()}
+            shutil.rmtree(out)
+            return found
+        check(got.status == INPUT and not os.path.exists(out), repr((words, got)))
+        return got.err
+
+    for place, plain, told in (
+            ("ckpt_2024_old", True, True), ("ckpt_2024_old/llama", True, True),
+            ("ckpt_1000/llama", True, True), ("rank_0_logs/llama", True, True),
+            ("rank_/llama", True, True), ("xrank_0", True, True),
+            # The directory of a rank, unless the user says that it is whole.
+            ("ckpt_1000", False, True),
+            ("rank_0", False, False), ("rank_0/llama", False, False)):
+        at = os.path.join(place, "net.ckpt")
+        write(os.path.join(directory, at), data)
+        for source in place, at:
+            for words, works in ([], plain), (stated, told):
+                said = exported(*words, source)
+                if works:
+                    check(said == {"w": ("F32", (4,), bytes(range(16)))}, repr((source, said)))
+                else:
+                    check("one rank" in said and "no rank_N directory in it, nor" not in said,
+                          repr((source, said)))
+                    check(("--src-strategy none" in said) == told, repr((source, said)))
+    for name, works in (("net_lora_rank16", True), ("lora-rank-8", True), ("low_rank4", True),
+                        ("net_rank_0", False), ("flora_rank1", False)):
+        at = os.path.join("named " + name, name + ".ckpt")
+        write(os.path.join(directory, at), data)
+        check((exported(at) == {"w": ("F32", (4,), bytes(range(16)))}) == works, name)
+    for name in "rank_0.json", "rank_0.log", "ckpt_1.txt", "rank_0", "ckpt_7":
+        model = os.path.join(directory, "beside " + name)
+        shutil.copytree(QWEN3, model)
+        write(os.path.join(model, name), b"{}")
+        check(exported(model) == values_of_model(QWEN3), name)
+
+
+@test
 def and_by_the_library(directory):
     need_library()
     downloaded(directory, "alone")

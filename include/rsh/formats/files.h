@@ -68,8 +68,10 @@ bool rsh_format_may_hold_model(const char *name);
  * .ckpt files, such as NAME.safetensors.index.json. */
 bool rsh_format_is_map(const char *name);
 /* Returns whether the name of a file, or of a directory in which it is, has the
- * number of a rank.  Nothing in such a file says whether it is whole. */
-bool rsh_format_is_of_rank(const struct rsh_source *s, const char *name);
+ * number of a rank.  Nothing in such a file says whether it is whole.  ckpt_N
+ * may be a step as well: only that of the file itself is a rank's, and not if
+ * the user says that SOURCE is not sharded. */
+bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name);
 /* Returns the number of entries for which `is` returns true, and sets the first
  * one. */
 size_t rsh_look_count(const struct rsh_look *l, bool (*is)(const char *),

@@ -55,13 +55,13 @@ void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out);
 int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
 
 /* Finds "rank", an optional '_' or '-', and a number in the first n characters
- * of a name, and sets where the number begins and ends.  Returns false if there
- * is none. */
+ * of a name, and sets where the number begins and ends.  The rank of LoRA's
+ * matrices ("lora_rank16") does not count.  Returns false if there is none. */
 bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end);
 
-/* Returns the length of "rank_3" or "ckpt_3" at the beginning of a name, which
- * the directory of a rank has; 0: it does not begin so. */
-size_t rsh_rank_dir_length(const char *name);
+/* Returns whether the first n characters of a path are "rank_3" or "ckpt_3", as
+ * the directory of a rank is called. */
+bool rsh_rank_dir_is(const char *name, size_t n);
 
 /* Parses <prefix>-<epoch>_<step>, or <prefix>_<K>-... of the K-th run that
  * found files with the same prefix, in the n characters before the suffix of a

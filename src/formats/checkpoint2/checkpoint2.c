@@ -35,18 +35,18 @@
 /* A tracker alone is not enough: Megatron-LM's tracker has the same name. */
 static int checkpoint2_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
-	bool steps = false, ranks = false;
+	bool steps = false;
 	struct rsh_ckpt2_name parts;
 	uint64_t step;
 
 	if (l->file || !rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
 	for (size_t i = 0; i < l->n; i++) {
-		ranks |= rsh_rank_dir_length(l->names[i]) > 0;
 		steps |= rsh_ckpt2_step_parse(l->names[i], &step);
 		more->is_step |= rsh_ckpt2_name_parse(l->names[i], &parts);
 	}
-	return !ranks && (steps || more->is_step) ? RSH_BID_STEPS : RSH_BID_NO;
+	return (steps || more->is_step) && !rsh_look_has_ranks(l) ?
+	       RSH_BID_STEPS : RSH_BID_NO;
 }
 
 /* ---- its files ---- */

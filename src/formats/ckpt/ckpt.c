@@ -22,11 +22,10 @@ static int ckpt_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	(void)more;
 	if (l->file)
 		return RSH_BID_NO;
-	for (size_t i = 0; i < l->n; i++)
-		if (rsh_rank_dir_length(l->names[i]))
-			return l->opts && l->opts->unsharded ?
-			       RSH_BID_MODEL - 1 : RSH_BID_RANKS;
-	return RSH_BID_ANY;
+	if (!rsh_look_has_ranks(l))
+		return RSH_BID_ANY;
+	return l->opts && l->opts->unsharded ? RSH_BID_MODEL - 1 :
+					       RSH_BID_RANKS;
 }
 
 int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,

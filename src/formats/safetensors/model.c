@@ -106,7 +106,7 @@ static bool model_is_whole(const struct rsh_look *l, const char *name)
 
 	if (rsh_file_type_of(name) == RSH_FILE_OTHER ||
 	    !rsh_format_may_hold_model(name) || model_is_described(l) ||
-	    rsh_format_is_of_rank(l->source, name))
+	    rsh_format_is_of_rank(l, name))
 		return false;
 	/* Files of PyTorch and strategies may have the suffix .ckpt too.  What
 	 * cannot be read is taken: opening it reports the error. */
@@ -135,12 +135,26 @@ static bool model_is_strategy(const char *name)
 	return strstr(name, "strategy") != NULL;
 }
 
-#define IS_OF_RANK "is a file of one rank, which may have slices"
 #define IS_ADAPTER "it is an adapter: --lora DIR merges it into the model of "  \
 		   "SOURCE"
 
 #define IS_ITEM "; %s/.. has metadata.pkl, which describes its files: give "    \
 		"that directory"
+
+#define IS_OF_RANK "is a file of one rank, which may have slices"
+
+/* Says why a file of a rank is not taken as a model. */
+static void model_hint_rank(const struct rsh_look *l, const char *name,
+			    char *buf, size_t max)
+{
+	const struct rsh_source_options opts = { .unsharded = true };
+	const struct rsh_look stated = { .source = l->source, .opts = &opts };
+
+	snprintf(buf, max, "; %s " IS_OF_RANK ": give the directory of all "
+		 "ranks%s", name,
+		 rsh_format_is_of_rank(&stated, name) ? "" :
+		 ", or --src-strategy none if it is a whole model");
+}
 
 /* Says why a single file is not taken as a model. */
 static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
@@ -157,9 +171,8 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 		snprintf(buf, max, "; %s is one rank's slice of a model, as "
 			 "DeepSeek writes them; nothing says how slices are "
 			 "joined", l->file);
-	else if (rsh_format_is_of_rank(l->source, l->file))
-		snprintf(buf, max, "; %s " IS_OF_RANK ": give the directory "
-			 "of all ranks", l->file);
+	else if (rsh_format_is_of_rank(l, l->file))
+		model_hint_rank(l, l->file, buf, max);
 	else if (!rsh_format_may_hold_model(l->file) || model_is_described(l))
 		snprintf(buf, max, "; %s is a part of a model, or beside one: "
 			 "give the directory or the map of the parts",
@@ -186,7 +199,9 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 		snprintf(buf, max, "; " IS_ADAPTER);
 	else if (n > 1 && model_is_item(l))
 		snprintf(buf, max, IS_ITEM, rsh_source_path(l->source));
-	else if (n > 1 && rsh_format_is_of_rank(l->source, first))
+	else if (n == 1 && rsh_format_is_of_rank(l, first))
+		model_hint_rank(l, first, buf, max);
+	else if (n > 1 && rsh_format_is_of_rank(l, first))
 		snprintf(buf, max, "; %s " IS_OF_RANK ", and nothing beside it "
 			 "says how they are joined", first);
 	else if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0)
