@@ -101,8 +101,10 @@ size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
 		 name_number_before(name, &end, &out->numbers[0]) &&
 		 name_char_before(name, &end, '-') ? 2 : 0;
 	out->run = 0;
-	if (out->n == 0)
+	if (out->n == 0) {
+		out->numbers[0] = out->numbers[1] = 0;
 		return n;
+	}
 	/* The _<K> of a run may be the rank instead. */
 	at = end;
 	if (!name_number_before(name, &at, &k) ||

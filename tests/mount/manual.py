@@ -79,13 +79,13 @@ def options_of_page(page):
         letter = re.search(r"(?<!Fl )\bFl ([a-zA-Z])\b(?! Ar)", line)
         for name in names:
             options[name] = Option(letter.group(1) if letter else "",
-                                   plain(text) if len(names) == 1 else None)
+                                   plain(text) if len(names) == 1 else None, line)
     if ".Ss Mount options" in page:
         part = page.split(".Ss Mount options", 1)[1].split(".El", 1)[0]
         for line, text in re.findall(r"^\.It (.*)\n((?:(?!\.It ).*\n)*)", part, re.M):
             names = re.findall(r"Cm ([a-z_]+)", line)
-            options.update((f"o {name}", Option("", plain(text) if len(names) == 1 else None))
-                           for name in names)
+            options.update((f"o {name}", Option("", plain(text) if len(names) == 1 else None,
+                                                line)) for name in names)
     return options
 
 
@@ -284,6 +284,13 @@ def main():
                       if said.text is not None and options[o].text
                       and not begins_with(said.text, options[o].text)]
             check(not differ, "\n".join(map(str, differ)))
+        with tap.test(f"{command}: options have the values of --help"):
+            # Where several options share a line, it has no values.
+            lack = {o: option.value for o, option in options.items() if "|" in option.value
+                    for c in ("", command) if o in documented[c] and documented[c][o].text
+                    if not set(re.findall(r"[a-z0-9]+", option.value)) <=
+                    set(re.findall(r"[a-z0-9]+", documented[c][o].value))}
+            check(not lack, lack)
         with tap.test(f"{command}: --help says how it is called"):
             said = run(command, "--help-all")
             usage = said.out.splitlines()[0]

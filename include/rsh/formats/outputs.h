@@ -8,7 +8,8 @@
 
 /* The list has one line for each output, with its name for --format.  The first
  * is the default.  struct rsh_output rsh_output_NAME is in
- * src/formats/NAME/output.c. */
+ * the directory of its form, src/formats/NAME/, and those of the ranks' files
+ * in src/formats/output.c. */
 #define RSH_OUTPUT_LIST(EACH) \
 	EACH(ckpt) \
 	EACH(safetensors) \
