@@ -632,8 +632,9 @@ static void random_requests(unsigned n_files, size_t file_bytes)
 		atomic_store(&skipped, 0);
 		for (int k = 0; k < n; k++)
 			one_request(&x, f);
-		/* Draws differ: 10 to 100 times as many is common. */
-		assert_true(atomic_load(&skipped) > (unsigned)n);
+		/* Draws differ: 10 to 100 times as many is common, and none in
+		 * a few rounds. */
+		assert_true(n < 50 || atomic_load(&skipped) > (unsigned)n);
 		fixture_close(f);
 		f->far = !f->far;
 		fixture_open(f, NULL, random_bound(&x));
