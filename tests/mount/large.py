@@ -6,16 +6,20 @@ The sources are sparse files with a few marked bytes, so that nothing of their
 size is ever written; what a mount must show is computed from the format alone.
 """
 
+import json
 import os
 import random
+import struct
 import sys
 import tempfile
+import zipfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from big_tree import NAME, record_header  # noqa: E402
 from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes  # noqa: E402
-from rsh_mount import MountError, Mounted, Tap, require_mount  # noqa: E402
+from rsh_mount import Alone, MountError, Mounted, Tap, require_mount  # noqa: E402
+from safetensors_format import safetensors_head  # noqa: E402
 
 ROWS = 9000
 COLUMNS = 1 << 20
@@ -123,15 +127,97 @@ def run(directory, axis, dims, place):
         check(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"), marks)
 
 
+WIDTH = 1024  # of a model
+VOCABULARY = 2200000
+
+
+def write_model(directory):
+    """A Llama whose embeddings have more than 4 GiB each; {name: {offset: bytes}}."""
+    names = {f"model.layers.0.{name}.weight": shape for name, shape in {
+        **{f"self_attn.{k}_proj": (WIDTH, WIDTH) for k in "qkvo"},
+        "mlp.gate_proj": (64, WIDTH), "mlp.up_proj": (64, WIDTH), "mlp.down_proj": (WIDTH, 64),
+        "input_layernorm": (WIDTH,), "post_attention_layernorm": (WIDTH,)}.items()}
+    names.update({"model.norm.weight": (WIDTH,),
+                  "model.embed_tokens.weight": (VOCABULARY, WIDTH),
+                  "lm_head.weight": (VOCABULARY, WIDTH)})
+    values = {n: ("BF16", s, 2 * s[0] * (s[1:] or (1,))[0]) for n, s in sorted(names.items())}
+    head = safetensors_head(values)
+    numbers, marks, at = random.Random(8), {}, len(head)
+    with open(os.path.join(directory, "model.safetensors"), "wb") as f:
+        f.write(head)
+        for name, (_, _, length) in values.items():
+            marks[name] = {place: numbers.randbytes(MARK) for place in
+                           (0, length // 2 // MARK * MARK, 2 ** 32, length - MARK)
+                           if place < length}
+            for place, data in marks[name].items():
+                os.pwrite(f.fileno(), data, at + place)
+            at += length
+        os.truncate(f.fileno(), at)
+    with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:
+        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+                   "hidden_size": WIDTH, "intermediate_size": 64, "num_hidden_layers": 1,
+                   "num_attention_heads": 8, "num_key_value_heads": 8,
+                   "vocab_size": VOCABULARY, "tie_word_embeddings": False,
+                   "torch_dtype": "bfloat16", "rms_norm_eps": 1e-6}, f)
+    return marks
+
+
+def check_archive(path, wanted):
+    """Python finds the storages in the archive, also those behind 4 GiB."""
+    with zipfile.ZipFile(path) as archive, open(path, "rb") as f:
+        entries = [e for e in archive.infolist() if "/data/" in e.filename]
+        if archive.infolist()[-1].header_offset < 2 ** 32 + MARK or len(entries) < 8:
+            raise MountError(f"{path}: {archive.infolist()}")
+        found = {}
+        for entry in entries:
+            # Names and what follows them may differ from those of the directory.
+            local = os.pread(f.fileno(), 30, entry.header_offset)
+            kind, version, name, extra = struct.unpack("<4sH20xHH", local)
+            begin = entry.header_offset + 30 + name + extra
+            more = os.pread(f.fileno(), extra, begin - extra)
+            wide = entry.file_size >= 2 ** 32
+            if kind != b"PK\3\4" or version != (45 if wide else 20) or \
+                    (wide and more[:20] != struct.pack("<HHQQ", 1, 16, *[entry.file_size] * 2)):
+                raise MountError(f"{entry}: {local} {more[:20]}")
+            found[entry.file_size, os.pread(f.fileno(), MARK, begin)] = begin
+        for length, marks in wanted.items():
+            for mark in marks:
+                begin = found[length, mark[0]]
+                for place, data in mark.items():
+                    if os.pread(f.fileno(), MARK, begin + place) != data:
+                        raise MountError(f"{length}: the mark at {place} differs")
+        # Python does not look at all of these fields.
+        n, start, end = len(archive.infolist()), archive.start_dir, os.stat(path).st_size - 98
+        expected = struct.pack("<4sQHHIIQQQQ", b"PK\6\6", 44, 45, 45, 0, 0, n, n, end - start,
+                               start) + struct.pack("<4sIQI", b"PK\6\7", 0, end, 1) + \
+            struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, n, n, end - start, 2 ** 32 - 1, 0)
+        if os.pread(f.fileno(), 99, end) != expected:
+            raise MountError("the end of the directory differs")
+
+
+def run_archive(directory):
+    marks = write_model(directory)
+    wanted = {2 * VOCABULARY * WIDTH: [marks["model.embed_tokens.weight"],
+                                       marks["lm_head.weight"]],
+              2 * WIDTH: [marks["model.norm.weight"]]}
+    with Alone(directory, ["--format", "megatron", "--convert", "megatron-dense",
+                           "--dst-mesh", "tp=1"]) as m:
+        check_archive(os.path.join(m.path, "release", "mp_rank_00", "model_optim_rng.pt"),
+                      wanted)
+
+
 def main():
     require_mount()
-    tap = Tap(2)
+    tap = Tap(3)
     for name, axis, dims, place in (
             ("rows", 0, [ROWS // 2, COLUMNS], by_rows),
             ("columns", 1, [ROWS, COLUMNS // 2], by_columns)):
         with tempfile.TemporaryDirectory(prefix="reshardfs-large-") as directory:
             with tap.test(f"a tensor of 9 GB from two halves by {name}"):
                 run(directory, axis, dims, place)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-large-") as directory, \
+            tap.test("an archive of PyTorch with tensors of more than 4 GiB"):
+        run_archive(directory)
     return tap.finish()
 
 
