@@ -3,6 +3,7 @@
  * two steps is newer. */
 #include "config.h"
 
+#include "rsh/formats/files.h"
 #include "rsh/formats/formats.h"
 #include "tests.h"
 
@@ -167,6 +168,59 @@ TEST(test_power_off)
 		assert_int_equal(epoch, dirs[i].epoch);
 		assert_int_equal(step, dirs[i].step);
 	}
+}
+
+/* What a name says of a file without a step. */
+TEST(test_kinds_of_names)
+{
+	static const struct {
+		const char *name, *is; /* a letter for each function below */
+	} kinds[] = {
+		{ "model.safetensors", "m" }, { "model.pth.tar", "m" },
+		{ ".model.ckpt", "" }, { "model.json", "" },
+		{ "model-00001-of-00001.safetensors", "m" },
+		{ "model-00001-of-00002.safetensors", "p" },
+		{ "model-of-2.ckpt", "m" }, { "-of-2", "" },
+		{ "model-1-of-x.ckpt", "m" },
+		{ "model0-mp1.safetensors", "m" },
+		{ "model0-mp8.safetensors", "s" },
+		{ "optimizer.pt", "" }, { "adapter_model.safetensors", "" },
+		{ "model.safetensors.index.json", "i" },
+		{ "m.safetensors.index.fp16.json", "i" },
+		{ "m.txt.index.json", "" }, { ".m.ckpt.index.json", "" },
+		{ "net_rank_3-1_5.ckpt", "mr" }, { "rank7", "r" },
+		{ "Rank-0.pt", "mr" }, { "rank_x", "" }, { "frank_1", "" },
+		{ "lora_rank16.ckpt", "m" }, { "lora-rank-8_rank_2.ckpt", "mr" },
+		{ "lorank_1", "" }, { "flora_rank_1", "r" },
+		{ "low_rank4", "" }, { "rank_0", "rd" }, { "ckpt_12", "d" },
+		{ "rank_", "" }, { "ckpt_1x", "" }, { "xrank_1", "" },
+		{ "rank_0_x", "r" },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		const char *name = kinds[i].name;
+		const size_t n = strlen(name);
+		size_t begin, end, k = 0;
+		char is[8];
+
+		if (rsh_format_may_hold_model(name))
+			is[k++] = 'm';
+		if (rsh_format_is_part(name))
+			is[k++] = 'p';
+		if (rsh_format_is_slice(name))
+			is[k++] = 's';
+		if (rsh_format_is_map(name))
+			is[k++] = 'i';
+		if (rsh_rank_in_name(name, n, &begin, &end))
+			is[k++] = 'r';
+		if (rsh_rank_dir_is(name, n))
+			is[k++] = 'd';
+		is[k] = '\0';
+		print_message("# %s\n", name);
+		assert_string_equal(is, kinds[i].is);
+	}
+	assert_true(rsh_rank_dir_is("rank_12/x", 7));
+	assert_false(rsh_rank_dir_is("rank_12", 5));
 }
 
 /* A run is the rank's number where that is known to be another. */

@@ -96,6 +96,9 @@ TEST(test_file)
 	"\"src_strategy\":null,\"dst_strategy\":null," \
 	"\"conversion\":\"0000000000000001\",\"tree_files\":1,\"tree_bytes\":1}"
 #define FILE_HEAD "{\"file\":\"a/b\",\"size\":10,\"xxh3\":\"00000000000000aa\","
+#define TYPE "\"name\":\"n\",\"dtype\":\"Int8\",\"shape\":[1]"
+#define PLACE "\"shape\":[1],\"offset\":0,\"bytes\":1," \
+	"\"xxh3\":\"00000000000000aa\""
 #define RECORD(offset, bytes) "{\"name\":\"n\",\"dtype\":\"Int8\"," \
 	"\"shape\":[1],\"offset\":" offset ",\"bytes\":" bytes \
 	",\"xxh3\":\"00000000000000aa\"}"
@@ -146,6 +149,8 @@ TEST(test_bad_lines)
 		  EBADMSG },
 		{ FILE_HEAD "\"records\":[" RECORD("0", "5") ","
 		  RECORD("4", "1") "]}", "record", EBADMSG },
+		{ FILE_HEAD "\"records\":[{" PLACE "}]}", "record", EBADMSG },
+		{ FILE_HEAD "\"records\":[{" TYPE "}]}", "record", EBADMSG },
 		{ FILE_HEAD "\"written\":{},\"records\":[]}", "written",
 		  EBADMSG },
 		{ "{\"file\":\"a\",\"size\":1,\"xxh3\":\"AA000000000000aa\","
