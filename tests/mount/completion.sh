@@ -19,6 +19,7 @@ offers() {
 	printf "%s\n" "${COMPREPLY[@]}"' "$SCRIPTS" "$@" | LC_ALL=C sort | xargs
 }
 
+formats=$("$RESHARDFS" mount --help-all | sed -n 's/.*--format \([a-z0-9|]*\).*/\1/p')
 commands=$("$RESHARDFS" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort | xargs)
 if command -v bash >/dev/null; then
 	check "bash takes it" bash -n "$SCRIPTS/reshardfs"
@@ -33,7 +34,8 @@ if command -v bash >/dev/null; then
 	equal "a command behind options" "$(offers -q --log-level debug um)" umount
 	equal "an option of it" "$(offers --log-level = debug ls --js)" --json
 	equal "the value of one" "$(offers --log-level e)" error
-	equal "the words of a value" "$(offers mount --format '')" "checkpoint2 ckpt dcp hf hyperparallel megatron peft safetensors"
+	equal "the words of a value" "$(offers mount --format '')" \
+		"$(echo "$formats" | tr '|' '\n' | sort | xargs)"
 	equal "after an equals sign" "$(offers mount --format = s)" safetensors
 	equal "right at it" "$(offers mount --replicas =)" "auto off"
 	equal "a value that may be anything" "$(offers mount --prefix '')" ""
@@ -79,7 +81,8 @@ if command -v zsh >/dev/null; then
 		"$(zsh_asks '' | sed -n 's/^\([a-z]*\):.*/\1/p' | sort | xargs)" "$commands"
 	zsh_asks ls --json x >"$T/asked"
 	check "an option of ls for zsh" grep -qx -e '--json\[print JSON\]' "$T/asked"
-	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf checkpoint2 dcp hyperparallel megatron peft)$' "$T/asked"
+	check "a value for zsh" grep -q -e \
+		"^--format=\\[.*:($(echo "${formats:-no formats}" | tr '|' ' '))\$" "$T/asked"
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
 		grep -q -e '^:.*:(show merge check derive infer)$' "$T/asked.strategy"

@@ -51,7 +51,9 @@ report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
 report "$(grep -nE '#include "rsh/(tensor|strategy|plan|weights)/|#include "rsh/storage/(cache|servers|store|io)\.h"' \
 	"$top"/src/storage/objects/*.[ch] "$top/include/rsh/storage/objects.h")" \
 	"storage/objects/ stands on util/ and wire/ alone"
-report "$(grep -rnE '\brsh_output_(ckpt|safetensors|hf|checkpoint2|dcp|hyperparallel|megatron|peft)\b' \
+outputs=$(sed -n 's/^	EACH(\([a-z0-9]*\)).*/\1/p' "$top/include/rsh/formats/outputs.h" |
+	paste -sd'|')
+report "$(grep -rnE "\brsh_output_(${outputs:-no outputs})\b" \
 	"$top/src" "$top/include" | grep -v "^$top/src/formats/")" \
 	"only formats/ names an output"
 report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
