@@ -5,6 +5,8 @@
  * A part of a model is closed when the next tensor would make it larger than
  * the limit, as the Hugging Face tools do. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plan_i.h"
@@ -32,10 +34,22 @@ files_keep_list(struct rsh_plan *p, struct rsh_file_layout *f)
 {
 	cleanup_free uint8_t *header = f->header;
 	cleanup_free uint8_t *trailer = f->trailer;
+	struct rsh_names *kinds = p->building.kinds_of_lists;
+	const uint32_t n_kinds = rsh_names_count(kinds);
 	struct rsh_arena *a = &p->arena;
 	struct rsh_slot_list *l;
+	char kind[96];
+	uint32_t i;
 
-	for (uint32_t i = 0; i < p->n_lists; i++)
+	/* Equal lists are of one kind.  A model may be divided into as many
+	 * files as it has tensors, and then each is of its own. */
+	snprintf(kind, sizeof(kind), "%u %" PRIu64 " %u %u", f->n, f->bytes,
+		 f->n ? f->slots[0].name : 0, f->n ? f->slots[f->n - 1].name : 0);
+	i = rsh_names_add(kinds, kind, strlen(kind));
+	if (i == RSH_NAME_NONE)
+		return NULL;
+	/* The first list of the kind comes after those of all kinds before. */
+	for (i = i < n_kinds ? i : p->n_lists; i < p->n_lists; i++)
 		if (is_same_list(p->lists[i], f))
 			return p->lists[i];
 	l = rsh_arena_alloc(a, sizeof(*l) + f->n * sizeof(*l->slots),

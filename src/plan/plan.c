@@ -31,7 +31,8 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 	w = &p->building;
 	w->used = rsh_arena_array(&w->arena, bool, c->n_files);
 	w->used_files = rsh_arena_array(&w->arena, uint32_t, c->n_present);
-	if (w->arena.failed ||
+	w->kinds_of_lists = rsh_names_new();
+	if (w->arena.failed || !w->kinds_of_lists ||
 	    rsh_room(p->files, p->files_cap, b->n_ranks + 1)) {
 		rsh_plan_free(p);
 		return NULL;
@@ -43,6 +44,7 @@ static void building_clear(struct rsh_building *b)
 {
 	rsh_arena_clear(&b->arena);
 	free(b->pair_done);
+	rsh_names_free(b->kinds_of_lists);
 	*b = (struct rsh_building){ 0 };
 }
 

@@ -193,6 +193,7 @@ struct rsh_building {
 	uint32_t *used_files;  /* the numbers of those, n_used */
 	uint32_t *pair_done;   /* [pair]: 1 + the file checked last */
 	size_t pair_done_cap;
+	struct rsh_names *kinds_of_lists; /* what equal lists have in common */
 };
 
 /* A sentence for the log. */
