@@ -414,8 +414,9 @@ bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
 {
 	uint32_t n;
 	const uint32_t first = rsh_source_rank_first(s, rank, &n);
-	const uint32_t after = rsh_first(i, n,
-					 s->files[first + i].base <= *offset);
+	/* Mostly the rank has one file. */
+	const uint32_t after = n < 2 ? n :
+		rsh_first(i, n, s->files[first + i].base <= *offset);
 
 	*file = first + (after ? after - 1 : 0);
 	if (n > 0)
