@@ -168,3 +168,21 @@ void rsh_origin_clear(struct rsh_origin *o)
 	free(o->sources);
 	*o = (struct rsh_origin){ 0 };
 }
+
+int rsh_conversion_hash(const struct rsh_vfs *vfs,
+			const struct rsh_vfs_config *cfg, uint64_t *out,
+			struct rsh_error *err)
+{
+	const struct rsh_copy_list none = { .n = 0 };
+	struct rsh_vfs_view view;
+	struct rsh_origin o;
+	int rc;
+
+	*out = 0;
+	if (!rsh_vfs_view(vfs, &view))
+		return 0;
+	rc = rsh_origin_make(vfs, cfg, &none, &o, err);
+	*out = o.head.conversion;
+	rsh_origin_clear(&o);
+	return rc;
+}

@@ -21,9 +21,13 @@ struct rsh_shown_step {
 	struct rsh_saved_step saved; /* it owns the strings */
 	atomic_uint users;           /* of the tree; grows under the lock */
 	struct timespec ctime; /* of its trees, which may be planned again */
+	/* What the first tree was made of; the thread that plans has it. */
+	bool made;
+	uint64_t hash;
 
 	/* The lock of the steps guards all below. */
 	bool listed;          /* it is in the root */
+	bool replaced;        /* what else it is made of has changed */
 	struct rsh_vfs *tree; /* NULL: not planned */
 	bool planning;
 	int failed; /* the -errno of the last attempt to plan it; 0: none */

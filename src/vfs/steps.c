@@ -39,12 +39,23 @@ bool rsh_vfs_has_steps(const struct rsh_vfs *v)
 static int step_open(struct rsh_steps *s, struct rsh_shown_step *t,
 		     struct rsh_vfs **tree, struct rsh_error *err)
 {
-	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, err), same;
+	uint64_t hash = 0;
+	int rc = s->cfg.open(s->cfg.ctx, &t->saved, tree, &hash, err), same;
 	struct rsh_error why = RSH_ERROR_INIT;
 
 	if (rc == 0)
 		(*tree)->tree.ctime = t->ctime;
 	same = rsh_saved_step_check(&s->cfg.dir, &t->saved, &why);
+	if (rc == 0 && same == 0 && t->made && hash != t->hash) {
+		same = -ESTALE;
+		pthread_mutex_lock(&s->lock);
+		t->replaced = true;
+		pthread_mutex_unlock(&s->lock);
+	}
+	if (rc == 0 && same == 0) {
+		t->made = true;
+		t->hash = hash;
+	}
 	if (same) {
 		rsh_vfs_free(*tree);
 		*tree = NULL;

@@ -152,7 +152,8 @@ static bool steps_remove(struct rsh_steps *s, const struct rsh_saved_steps *now)
 		/* It stays if it was found again, in the same state.  The
 		 * newest also stays if its state cannot be read now: `latest`
 		 * must not go back. */
-		t->listed = f && strcmp(f->path, t->saved.path) == 0 &&
+		t->listed = f && !t->replaced &&
+			    strcmp(f->path, t->saved.path) == 0 &&
 			    (f->why ? f->unread && i + 1 == before :
 				      f->state.hash == t->saved.state.hash);
 		if (t->listed)

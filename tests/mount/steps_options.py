@@ -7,6 +7,7 @@ alone with the same options has: each kind of source in each output format, conv
 dequantised, and with adapters.
 """
 
+import errno
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import sys
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from adapters import Adapter, Drawer  # noqa: E402
-from demands import check, content, demand, within  # noqa: E402
+from demands import check, content, demand, within, write  # noqa: E402
 from quantised import without_sizes  # noqa: E402
 from rsh_cli import GOOD, INPUT, run  # noqa: E402
 from rsh_mount import Mounted, Tests, hash_tree, require_mount, tree_difference  # noqa: E402
@@ -119,6 +120,89 @@ def adapters(directory):
     at = adapter.write(os.path.join(directory, "adapter"))
     for words in (["--lora", at], ["--lora", at + ":3", "--format", "dcp"]):
         demand_same(saver, *words)
+
+
+def no_plan(mount, name):
+    steps = json.loads(content(os.path.join(mount.path, ".reshardfs", "steps")))["steps"]
+    return name not in [s["name"] for s in steps if s["planned"]]
+
+
+def changes_of(directory):
+    """(a saver, options of a mount, what is not in a step and changes, its other content)"""
+    def named(number):
+        return os.path.join(directory, f"{number}")
+
+    def adapter(factor):
+        drawer, made = Drawer(random.Random(factor)), Adapter()
+        made.add("layer.0", drawer.matrix("F32", 4, 5), drawer.matrix("F32", 8, 4), 2)
+        at = made.write(os.path.join(directory, f"adapter-{factor}"))
+        return at, os.path.join(at, "adapter_model.safetensors")
+
+    (at, used), (_, other) = adapter(1), adapter(2)
+    yield Trainer(named(1)), ["--lora", at], used, content(other)
+    names = named("names")
+    ranks = Ranks(named(2))
+    for step in range(6):
+        ranks.all_of(step)
+    got = run("ls", "--json", ranks.path(ranks.file(0, 1)))
+    check(got.status == GOOD, repr(got))
+    record = json.loads(got.out)["records"][0]["name"]
+    write(names, json.dumps({record: record + "_a"}).encode())
+    yield ranks, ["--rename", names], names, json.dumps({record: record + "_b"}).encode()
+    files = named("files")
+    write(os.path.join(files, "config.json"), b'{"hidden_size": 1}')
+    yield (Trainer(named(3)), ["--format", "hf", "--model-files", files],
+           os.path.join(files, "config.json"), b'{"hidden_size": 2}')
+
+
+@test
+def what_else_a_step_is_made_of(directory):
+    """An adapter, names or config.json may change while the plan of a step is not in memory.
+    Then the step is another one: an open file has the old bytes or none."""
+    for saver, words, path, data in changes_of(directory):
+        for step in range(7):
+            saver.all_of(step)
+        (source, *_), more = saver.alone(saver.name(1))
+        own = more.pop("extra", ())
+
+        def alone():
+            with Mounted(source, **more, extra=[*own, *words]) as mount:  # noqa: B023
+                return {name: content(os.path.join(mount.path, name))
+                        for name in hash_tree(mount.path)}
+        before = alone()
+        with Mounted(saver.source, **saver.options(),
+                     extra=[*STEPS, "--steps-interval", "3600", *words]) as mount:
+            step = os.path.join(mount.path, saver.name(1))
+            def visit_others():
+                for number in (0, *range(2, 7)):
+                    hash_tree(os.path.join(mount.path, saver.name(number)))  # noqa: B023
+                return no_plan(mount, saver.name(1))  # noqa: B023
+
+            was = before
+            # The kernel keeps pages of files that are closed.
+            for held, now in ((False, data), (True, content(path))):
+                files = {name: open(os.path.join(step, name), "rb", buffering=0) for name in was}
+                for name, file in files.items():
+                    check(file.read(16) == was[name][:16], f"{words}: {name}")
+                    if not held:
+                        file.close()
+                write(path, now)
+                visit_others()
+                after = alone()
+                check(was != after, f"{words}: nothing has changed")
+                for name, file in files.items() if held else ():
+                    try:
+                        check(os.pread(file.fileno(), len(was[name]), 0) == was[name],
+                              f"{words}: {name} has other bytes now")
+                    except OSError as e:
+                        check(e.errno == errno.ESTALE, repr(e))
+                    file.close()
+                # Files are released some time after they are closed.
+                within(20, visit_others, "its plan stays")
+                for name, wanted in after.items():
+                    check(content(os.path.join(step, name)) == wanted,
+                          f"{words}: {name} is old, held: {held}")
+                was = after
 
 
 @test

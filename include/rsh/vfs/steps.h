@@ -14,7 +14,9 @@
  * its nodes and is never used again.  If one of its files changes it becomes
  * another step, with another number; the nodes of the old one give ESTALE,
  * unless somebody still uses its tree.  So nodes of two steps, or of two states
- * of a step, are never mixed.
+ * of a step, are never mixed.  What is not in the step (a strategy, an adapter,
+ * config.json, the model below a delta) is looked at when its tree is planned
+ * again: if that has changed, the step becomes another one too.
  *
  * The tree of a step is planned when somebody enters it.  Trees that nobody
  * uses are freed: at once if the step has gone, after a minute, or if there are
@@ -38,10 +40,12 @@ struct rsh_steps_config {
 	uint64_t interval_ns;
 	uid_t uid;            /* owner of everything */
 	gid_t gid;
-	/* Opens the tree of one step.  One thread at a time calls it.  Returns
-	 * 0 or -errno with a sentence. */
+	/* Opens the tree of one step, and sets *hash to a hash of what decides
+	 * the bytes of its files.  One thread at a time calls it.  Returns 0 or
+	 * -errno with a sentence. */
 	int (*open)(void *ctx, const struct rsh_saved_step *step,
-		    struct rsh_vfs **out, struct rsh_error *err);
+		    struct rsh_vfs **out, uint64_t *hash,
+		    struct rsh_error *err);
 	void *ctx;
 };
 

@@ -9,15 +9,16 @@
 #include <stdlib.h>
 
 #include "rsh/app/commands.h"
+#include "rsh/copy/copy.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/format.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* Opens the tree of one step. */
+/* Opens the tree of one step.  `hash` may be NULL. */
 static int open_as(const struct rsh_mount_steps *m,
 		   const struct rsh_saved_step *step, bool partly,
-		   struct rsh_vfs **out, struct rsh_error *err)
+		   struct rsh_vfs **out, uint64_t *hash, struct rsh_error *err)
 {
 	struct rsh_options o;
 	int rc = rsh_options_of_step(m->options, step, &m->files.store, &o,
@@ -25,16 +26,25 @@ static int open_as(const struct rsh_mount_steps *m,
 
 	o.vfs.plan.allow_missing = partly;
 	rc = rc ?: rsh_vfs_open(&o.vfs, out, err);
+	if (rc == 0 && hash) {
+		rc = rsh_conversion_hash(*out, &o.vfs, hash, err);
+		if (rc) {
+			rsh_vfs_free(*out);
+			*out = NULL;
+		}
+	}
 	rsh_arena_clear(&o.memory);
 	return rc;
 }
 
 static int open_step(void *ctx, const struct rsh_saved_step *step,
-		     struct rsh_vfs **out, struct rsh_error *err)
+		     struct rsh_vfs **out, uint64_t *hash,
+		     struct rsh_error *err)
 {
 	const struct rsh_mount_steps *m = ctx;
 
-	return open_as(m, step, m->options->vfs.plan.allow_missing, out, err);
+	return open_as(m, step, m->options->vfs.plan.allow_missing, out, hash,
+		       err);
 }
 
 /* A step without the files of all ranks is shown if it can be planned. */
@@ -42,7 +52,7 @@ static int check_covers(void *ctx, const struct rsh_saved_step *step,
 			bool partly, struct rsh_error *err)
 {
 	struct rsh_vfs *tree = NULL;
-	int rc = open_as(ctx, step, partly, &tree, err);
+	int rc = open_as(ctx, step, partly, &tree, NULL, err);
 
 	rsh_vfs_free(tree);
 	return rc;
