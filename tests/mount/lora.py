@@ -918,6 +918,30 @@ def random_case(seed):
             raise type(error)(f"--cases 1 --seed {seed} ({way.__name__}): {error}") from error
 
 
+@test
+def another_of_the_same_name(directory):
+    """a mount with the adapter of the same name in another directory is another one"""
+    model, _, adapter = small(directory)
+    other = Adapter()
+    drawer = Drawer(random.Random(8))
+    other.add("model.w", drawer.matrix("F32", 4, 5), drawer.matrix("F32", 6, 4), 2)
+    mnt = os.path.join(directory, "mnt")
+    os.mkdir(mnt)
+    for place, made in ("a", adapter), ("b", other):
+        made.write(os.path.join(directory, place, "lora"))
+    for value in "lora:0.5", "lora":
+        said = []
+        for place, times in ("a", 2), ("b", 1):
+            for _ in range(times):
+                got = run("mount", "--format", "hf", "--lora", value, model, mnt,
+                          cwd=os.path.join(directory, place))
+                check(got.status == GOOD, got)
+                said.append("same options" in got.out + got.err)
+        check(said == [False, True, False], (value, said))
+        for _ in range(2):
+            check(run("umount", mnt).status == GOOD, "umount")
+
+
 def main():
     chosen = seed_and_cases(48)
     require_mount()

@@ -24,6 +24,21 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
+/* Returns the absolute path of a value DIR or DIR:SCALE (from malloc), or NULL
+ * if nothing has that path. */
+static char *real_place(const char *value)
+{
+	const char *colon = strrchr(value, ':');
+	char *full = realpath(value, NULL);
+	cleanup_free char *directory = NULL, *above = NULL;
+
+	if (full || !colon)
+		return full;
+	directory = strndup(value, (size_t)(colon - value));
+	above = directory ? realpath(directory, NULL) : NULL;
+	return above ? rsh_text_format("%s%s", above, colon) : NULL;
+}
+
 /* Returns the absolute path of a value that is a path (from malloc), by the
  * name of the value in --help.  Returns NULL for other values, which are kept,
  * such as a word that may be given instead of a path. */
@@ -37,7 +52,7 @@ static char *full_path(const char *arg, const char *value)
 		return NULL;
 	for (size_t i = 0; arg && i < sizeof(places) / sizeof(places[0]); i++)
 		if (strstr(arg, places[i]))
-			return realpath(value, NULL);
+			return real_place(value);
 	return NULL;
 }
 
