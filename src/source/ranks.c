@@ -423,6 +423,7 @@ static int list_usual(struct walk *w, struct rsh_error *err)
 	struct passed_over incomplete = { 0 };
 	int rc = refuse_incomplete(s, err) ?: list_default(w, "", err);
 
+	s->usual_dirs = !w->file;
 	if (rc == 0 && (w->any || s->select != RSH_SELECT_MINDSPORE))
 		rc = list_power_offs(w, w->any, &incomplete, err);
 	if (rc || w->any)

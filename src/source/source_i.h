@@ -157,6 +157,8 @@ struct rsh_source {
 	void *state;                     /* state of the format */
 	const struct rsh_step_facts *facts; /* a part of it; never NULL */
 	bool no_rank_dirs; /* no directory of a rank was found */
+	bool usual_dirs; /* directories of ranks were found by their usual
+			  * names, and all files in them are taken */
 	bool resumed; /* the source is shown with --resume */
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the end of the listing that

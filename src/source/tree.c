@@ -7,6 +7,7 @@
 #include "source_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -248,8 +249,78 @@ static int source_choose(struct rsh_source *s, uint32_t i,
 	return rc;
 }
 
+/* Sets the ranks in the name of a file and in that of the directory of a rank
+ * in which it is.  Returns false if one has none. */
+static bool source_named_ranks(const struct rsh_checkpoint *c, uint64_t *dir,
+			       uint64_t *file)
+{
+	const size_t n = strlen(c->base);
+	size_t begin, end;
+
+	if (!rsh_rank_in_name(c->base, n, &begin, &end) ||
+	    !rsh_number_read(c->base + begin, end - begin, file))
+		return false;
+	for (const char *at = c->name; at < c->base; at += strcspn(at, "/") + 1)
+		if (rsh_rank_dir_is(at, strcspn(at, "/")))
+			return rsh_number_read(at + 5, strcspn(at, "/") - 5,
+					       dir);
+	return false;
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+	while (b) {
+		const uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/* Names of files may have the rank, the rank in a node, or that of one rank in
+ * all.  Others show that files or directories were copied or renamed, and
+ * nothing in a file says of which rank it is. */
+static int source_check_names(const struct rsh_source *s, uint32_t i,
+			      struct rsh_error *err)
+{
+	const struct rsh_candidate *range = &s->candidates[i];
+	const struct rsh_checkpoint *odd = NULL;
+	uint64_t dir, file, first = 0, most = 0, node = 0, odd_dir = 0,
+		 odd_file = 0;
+	bool any = false, several = false, above = false;
+
+	for (size_t k = range->first; k < range->end; k++) {
+		const struct rsh_checkpoint *c = &s->listing.files[k];
+
+		if (!source_named_ranks(c, &dir, &file))
+			continue;
+		several |= any && file != first;
+		first = any ? first : file;
+		any = true;
+		most = rsh_max_u64(most, file);
+		above |= file > dir;
+		/* The ranks in a node are the remainders of a common
+		 * divisor. */
+		node = common_divisor(node, file > dir ? file - dir : dir - file);
+		if (file != dir && !odd) {
+			odd = c;
+			odd_dir = dir;
+			odd_file = file;
+		}
+	}
+	if (!several || !odd || (!above && node > most))
+		return 0;
+	return rsh_error_set(err, EBADMSG, "%s/%s has rank %" PRIu64 " in its "
+			     "name, and is in the directory of rank %" PRIu64
+			     ": if the directories are right, use --rank-dir "
+			     "'rank_{rank}'", s->path, odd->name, odd_file,
+			     odd_dir);
+}
+
 int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 {
+	struct rsh_error why = RSH_ERROR_INIT;
 	int rc;
 
 	if (!rsh_store_clear(s->store))
@@ -257,6 +328,15 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;
+	/* A job finds its files with --resume in its own way. */
+	if ((s->usual_dirs || s->resumed) && i < s->n_candidates &&
+	    source_check_names(s, i, &why)) {
+		if (!s->resumed) {
+			*err = why;
+			return -EBADMSG;
+		}
+		rsh_log_warning("%s", why.text);
+	}
 	rc = source_choose(s, i, err);
 	if (rsh_errno_is_unread(-rc))
 		s->unread = *err;

@@ -713,6 +713,40 @@ def damaged_in_the_middle_of_reads_without_replicas(job):
             raise MountError(f"{found}\n{m.log()}")
 
 
+@test
+def ranks_in_names_of_files(job):
+    """They may be those of the directories, of a node, or of one rank; others show that files
+    were copied or directories renamed."""
+    saved = job.save(1, 5)
+    options = "--rank-dir", "rank_{rank}"
+
+    def renamed(number):
+        for rank, path in saved.items():
+            name = f"net_rank_{number(rank)}-1_5.ckpt"
+            saved[rank] = os.path.join(os.path.dirname(path), name)
+            os.rename(path, saved[rank])
+
+    for number in (lambda r: r, lambda r: r % 4, lambda r: r % 2, lambda _: 0, lambda _: 3):
+        renamed(number)
+        check("warning" not in shows(job, (1, 5)), "a warning")
+    renamed(lambda r: r)
+    lost = [saved[1], saved[6]]
+    for path in lost:
+        os.rename(path, path + ".away")
+    shows(job, (1, 5))
+    for path in lost:
+        os.rename(path + ".away", path)
+    for number in (lambda r: (r + 1) % 8, lambda r: r ^ 4, lambda r: r // 2,
+                   lambda r: r if r != 2 else 3):
+        renamed(number)
+        refuses(job, words=[" in its name, and is in the directory of rank ",
+                            "--rank-dir 'rank_{rank}'"])
+        shows(job, (1, 5), *options)
+    renamed(lambda r: r ^ 4)
+    with Mounted(job.source, resume=True) as mount:
+        demand(mount.log(), "has rank 4 in its name, and is in the directory of rank 0")
+
+
 if __name__ == "__main__":
     require_mount()
     sys.exit(test.run(lambda directory: Job(os.path.join(directory, "job"))))
