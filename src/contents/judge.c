@@ -199,7 +199,7 @@ bool rsh_contents_judge_unlisted(const struct rsh_contents *c)
 			"has; is it the strategy of another network?",
 			c->path, c->src->path,
 			told->kind == RSH_TENSOR_STATE ? "optimizer states" :
-							 "weights",
+			told->kind == RSH_TENSOR_OTHER ? "tensors" : "weights",
 			rsh_names_text(c->names, told->name),
 			told->finding.differ[0], told->finding.differ[1]);
 	return false;

@@ -384,7 +384,12 @@ int rsh_contents_list_unlisted(struct rsh_contents *c, const bool *copied)
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++) {
 		const struct rsh_subject *s = &c->subjects[i];
 
-		if (s->kind > RSH_TENSOR_OTHER && s->record->n_dims > 0)
+		/* A matrix of an unusual name may be a weight; moving averages
+		 * and loads of experts are vectors. */
+		if (s->record->n_dims > 0 &&
+		    (s->kind > RSH_TENSOR_OTHER ||
+		     (s->kind == RSH_TENSOR_OTHER && s->record->n_dims > 1 &&
+		      kind_is_float(s->record->dtype))))
 			c->subjects[n++] = *s;
 	}
 	c->n_subjects = rc ? c->n_subjects : n;

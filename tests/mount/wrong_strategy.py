@@ -470,6 +470,18 @@ def what_it_does_not_list(root):
         check(got.status == GOOD and got.err.count(less + " " + said) == warned, got)
         check(not warned or (weight in got.err and
                              "ranks 0 and 1 hold different bytes" in got.err), got)
+    # MindFormers' name of an embedding is not a usual one of a weight.
+    named = {name.replace("layers.0.attention.wq.weight", "tok.embedding_weight"): layout
+             for name, layout in stages[0].items() if not hard_contents.is_state(name)}
+    strange = Tree(random.Random(1), {0: named}, {
+        p.name.replace("layers.0.attention.wq.weight", "tok.embedding_weight"):
+        (p.shape, p.dtype) for p in network.parameters if not hard_contents.is_state(p.name)})
+    other = os.path.join(root, "other")
+    strange.save(other)
+    _, less = without(root, {0: named}, lambda name: "tok.embedding" not in name)
+    got = run("plan", other, "--index-cache=off", "--src-strategy", less, "--dst-strategy", "none")
+    check(got.status == GOOD and "does not list tensors such as tok.embedding_weight, of which "
+          "ranks 0 and 1 hold different bytes" in got.err, got)
     _, less = without(root, stages, lambda name: not hard_contents.is_state(name))
     for more, warned in (([], 1), (["--drop=^(adam|moments)"], 0)):
         got = run(*words, "--src-strategy", less, "--dst-strategy", "none", *more)
