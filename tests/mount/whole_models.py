@@ -717,7 +717,9 @@ def names_that_only_look_like_those_of_ranks(directory):
             ("rank_/llama", True, True), ("xrank_0", True, True),
             # The directory of a rank, unless the user says that it is whole.
             ("ckpt_1000", False, True),
-            ("rank_0", False, False), ("rank_0/llama", False, False)):
+            ("rank_0", False, False), ("rank_0/llama", False, False),
+            ("rank3", False, True), ("Rank-3/llama", False, True),
+            ("device_3", False, True), ("ranks3", True, True), ("rank3b", True, True)):
         at = os.path.join(place, "net.ckpt")
         write(os.path.join(directory, at), data)
         for source in place, at:

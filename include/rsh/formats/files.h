@@ -68,9 +68,9 @@ bool rsh_format_may_hold_model(const char *name);
  * .ckpt files, such as NAME.safetensors.index.json. */
 bool rsh_format_is_map(const char *name);
 /* Returns whether the name of a file, or of a directory in which it is, has the
- * number of a rank.  Nothing in such a file says whether it is whole.  ckpt_N
- * may be a step as well: only that of the file itself is a rank's, and not if
- * the user says that SOURCE is not sharded. */
+ * number of a rank.  Nothing in such a file says whether it is whole.  If the
+ * user says that SOURCE is not sharded, only rank_N means a rank; ckpt_N, which
+ * may be a step, does so only as the directory of the file itself. */
 bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name);
 /* Returns the number of entries for which `is` returns true, and sets the first
  * one. */
