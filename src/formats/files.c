@@ -213,7 +213,8 @@ bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)
 				  realpath(path, NULL);
 	size_t begin, end, n;
 
-	if (rsh_rank_in_name(name, strlen(name), &begin, &end))
+	if (rsh_rank_in_name(name, strlen(name), &begin, &end) &&
+	    !(whole && l->file))
 		return true;
 	for (const char *at = real; at && *at; at += n) {
 		at += strspn(at, "/");
@@ -224,6 +225,19 @@ bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)
 			return true;
 	}
 	return false;
+}
+
+void rsh_format_hint_rank(const struct rsh_look *l, const char *name, char *buf,
+			  size_t max)
+{
+	const struct rsh_source_options opts = { .unsharded = true };
+	const struct rsh_look stated = { .source = l->source, .opts = &opts,
+					 .file = l->file };
+
+	snprintf(buf, max, "; %s is a file of one rank, which may have slices: "
+		 "give the directory of all ranks%s", name,
+		 rsh_format_is_of_rank(&stated, name) ? "" :
+		 ", or --src-strategy none if it is a whole model");
 }
 
 size_t rsh_look_count(const struct rsh_look *l, bool (*is)(const char *),

@@ -736,6 +736,7 @@ def names_that_only_look_like_those_of_ranks(directory):
         at = os.path.join("named " + name, name + ".ckpt")
         write(os.path.join(directory, at), data)
         check((exported(at) == {"w": ("F32", (4,), bytes(range(16)))}) == works, name)
+        check(exported(*stated, at) == {"w": ("F32", (4,), bytes(range(16)))}, name)
     for name in "rank_0.json", "rank_0.log", "ckpt_1.txt", "rank_0", "ckpt_7":
         model = os.path.join(directory, "beside " + name)
         shutil.copytree(QWEN3, model)

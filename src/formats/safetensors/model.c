@@ -141,21 +141,6 @@ static bool model_is_strategy(const char *name)
 #define IS_ITEM "; %s/.. has metadata.pkl, which describes its files: give "    \
 		"that directory"
 
-#define IS_OF_RANK "is a file of one rank, which may have slices"
-
-/* Says why a file of a rank is not taken as a model. */
-static void model_hint_rank(const struct rsh_look *l, const char *name,
-			    char *buf, size_t max)
-{
-	const struct rsh_source_options opts = { .unsharded = true };
-	const struct rsh_look stated = { .source = l->source, .opts = &opts };
-
-	snprintf(buf, max, "; %s " IS_OF_RANK ": give the directory of all "
-		 "ranks%s", name,
-		 rsh_format_is_of_rank(&stated, name) ? "" :
-		 ", or --src-strategy none if it is a whole model");
-}
-
 /* Says why a single file is not taken as a model. */
 static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 {
@@ -172,7 +157,7 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 			 "DeepSeek writes them; nothing says how slices are "
 			 "joined", l->file);
 	else if (rsh_format_is_of_rank(l, l->file))
-		model_hint_rank(l, l->file, buf, max);
+		rsh_format_hint_rank(l, l->file, buf, max);
 	else if (!rsh_format_may_hold_model(l->file) || model_is_described(l))
 		snprintf(buf, max, "; %s is a part of a model, or beside one: "
 			 "give the directory or the map of the parts",
@@ -200,10 +185,11 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	else if (n > 1 && model_is_item(l))
 		snprintf(buf, max, IS_ITEM, rsh_source_path(l->source));
 	else if (n == 1 && rsh_format_is_of_rank(l, first))
-		model_hint_rank(l, first, buf, max);
+		rsh_format_hint_rank(l, first, buf, max);
 	else if (n > 1 && rsh_format_is_of_rank(l, first))
-		snprintf(buf, max, "; %s " IS_OF_RANK ", and nothing beside it "
-			 "says how they are joined", first);
+		snprintf(buf, max, "; %s is a file of one rank, which may have "
+			 "slices, and nothing beside it says how they are "
+			 "joined", first);
 	else if (n > 1 && rsh_look_count(l, model_is_strategy, &strategy) == 0)
 		snprintf(buf, max, "; it has %zu files that may be a whole "
 			 "model, such as %s: give one of them as SOURCE", n,
