@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
+#include "rsh/wire/file_type.h"
 #include "source_i.h"
 
 static int ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
@@ -36,14 +38,28 @@ bool rsh_look_has(const struct rsh_look *l, const char *name)
 	return rsh_store_look(l->source->store, name, &st) == 0;
 }
 
+/* Returns whether the directory of a rank has files of weights, or directories
+ * that may have them.  One that cannot be read may have them too. */
+static bool look_into_rank(const struct rsh_look *l, const char *path)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(l->source->store, path, &dir);
+	const char *name;
+
+	if (more == -ENOTDIR)
+		return false;
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0)
+		if (rsh_file_type_of(name) != RSH_FILE_OTHER ||
+		    rsh_begins_any(name, "checkpoint", "network"))
+			return true;
+	return more < 0;
+}
+
 bool rsh_look_has_ranks(const struct rsh_look *l)
 {
-	struct rsh_stat st;
-
 	for (size_t i = 0; i < l->n; i++)
 		if (rsh_rank_dir_is(l->names[i], strlen(l->names[i])) &&
-		    (rsh_store_look(l->source->store, l->names[i], &st) ||
-		     st.kind == RSH_IS_DIR))
+		    look_into_rank(l, l->names[i]))
 			return true;
 	return false;
 }

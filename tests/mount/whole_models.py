@@ -737,8 +737,9 @@ def names_that_only_look_like_those_of_ranks(directory):
         write(os.path.join(directory, at), data)
         check((exported(at) == {"w": ("F32", (4,), bytes(range(16)))}) == works, name)
         check(exported(*stated, at) == {"w": ("F32", (4,), bytes(range(16)))}, name)
-    for name in "rank_0.json", "rank_0.log", "ckpt_1.txt", "rank_0", "ckpt_7":
-        model = os.path.join(directory, "beside " + name)
+    for name in ("rank_0.json", "rank_0.log", "ckpt_1.txt", "rank_0", "ckpt_7", "rank_0/log.txt",
+                 "rank_3/rng.pt"):
+        model = os.path.join(directory, "beside " + name.replace("/", " "))
         shutil.copytree(QWEN3, model)
         write(os.path.join(model, name), b"{}")
         check(exported(model) == values_of_model(QWEN3), name)

@@ -48,7 +48,8 @@ struct rsh_look {
 void rsh_look_fail(const struct rsh_look *l, const char *name, int rc);
 /* Returns whether an entry with that name exists. */
 bool rsh_look_has(const struct rsh_look *l, const char *name);
-/* Returns whether an entry is the directory of a rank. */
+/* Returns whether an entry is the directory of a rank with weights: programs
+ * put logs and states of generators into such directories too. */
 bool rsh_look_has_ranks(const struct rsh_look *l);
 /* Returns whether the layout of files is the usual one (no --rank-dir, --file,
  * --source-map). */
