@@ -814,59 +814,107 @@ static void tracked_remove(struct rsh_source *s, uint32_t n)
 	}
 }
 
-int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
-			   const char *zero, bool is_last,
-			   struct rsh_error *err)
+/* A tracker, and the steps of which it may name one, the newest first. */
+struct tracking {
+	const char *tracker, *zero;
+	bool is_last;
+	const struct rsh_tracked *v;
+	uint32_t n;
+	const char *instead; /* what is taken if its step is not there */
+	/* What was found: its step, if it is there, and how many newer ones
+	 * are not taken. */
+	uint32_t found, n_newer;
+};
+
+/* Returns 1 if the step is there, 0 if not, or -errno with a sentence. */
+static int tracked_find(const struct rsh_source *s, struct tracking *t,
+			struct rsh_error *err)
 {
 	const bool by_label = s->format->latest_is_text;
 	cleanup_free char *word = NULL;
 	const char *number = "step ";
-	uint32_t found = 0, n = 0;
+	bool before = false;
 	char more[48] = "";
 	uint64_t step = 0;
-	int rc = rsh_source_read_tracker(s, tracker, &word, err);
+	int rc = rsh_source_read_tracker(s, t->tracker, &word, err);
 
 	if (rc || !word)
 		return rc;
-	if (by_label || (zero && strcmp(word, zero) == 0)) {
+	if (by_label || (t->zero && strcmp(word, t->zero) == 0)) {
 		number = "";
 	} else if (!rsh_number_read(word, strlen(word), &step)) {
-		rsh_log_warning(NO_STEP, s->path, tracker);
+		rsh_log_warning(NO_STEP, s->path, t->tracker);
 		return 0;
 	}
-	while (found < s->n_candidates &&
-	       (by_label ? strcmp(first_of(s, found)->label, word) != 0 :
-			   first_of(s, found)->step.numbers[0] != step))
-		found++;
-	if (found < s->n_candidates) {
-		step = first_of(s, found)->step.numbers[0];
+	while (t->found < t->n &&
+	       (by_label ? strcmp(t->v[t->found].label, word) != 0 :
+			   t->v[t->found].step != step))
+		t->found++;
+	if (t->found < t->n) {
+		step = t->v[t->found].step;
 	} else {
 		/* What is not there may be step 0. */
-		is_last = is_last && step > 0;
-		rsh_log_warning("%s/%s: it names %s%s, which is not there; the "
-				"newest complete step%s is taken", s->path,
-				tracker, number, word,
-				is_last ? " before it" : "");
-		if (!is_last)
+		before = t->is_last && step > 0;
+		rsh_log_warning("%s/%s: it names %s%s, which is not there; "
+				"%s%s is taken", s->path, t->tracker, number,
+				word, t->instead, before ? " before it" : "");
+		if (!before)
 			return 0;
 	}
-	while (n < s->n_candidates && first_of(s, n)->step.numbers[0] > step)
-		n++;
-	if (n > 1)
-		snprintf(more, sizeof(more), " (and %u more)", n - 1);
-	if (n > 0)
+	while (t->n_newer < t->n && t->v[t->n_newer].step > step)
+		t->n_newer++;
+	if (t->n_newer > 1)
+		snprintf(more, sizeof(more), " (and %u more)", t->n_newer - 1);
+	if (t->n_newer > 0)
 		rsh_log_notice("%s/%s: it names %s%s; %s%s is newer and is not "
 			       "taken, since it may not be complete", s->path,
-			       tracker, number, word,
-			       rsh_checkpoint_label(first_of(s, 0)), more);
-	if (is_last) {
-		tracked_remove(s, n);
-	} else {
-		const struct rsh_candidate c = s->candidates[found];
+			       t->tracker, number, word, t->v[0].label, more);
+	return t->found < t->n;
+}
 
-		memmove(s->candidates + 1, s->candidates,
-			found * sizeof(*s->candidates));
-		s->candidates[0] = c;
-	}
-	return 1;
+int rsh_source_find_tracked(const struct rsh_source *s, const char *tracker,
+			    const struct rsh_tracked *steps, uint32_t n,
+			    uint32_t *found, struct rsh_error *err)
+{
+	struct tracking t = {
+		.tracker = tracker, .v = steps, .n = n,
+		.instead = n > 0 ? steps[0].label : "nothing",
+	};
+	int rc = tracked_find(s, &t, err);
+
+	*found = t.found;
+	return rc;
+}
+
+int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
+			   const char *zero, bool is_last,
+			   struct rsh_error *err)
+{
+	cleanup_free struct rsh_tracked *steps =
+		rsh_alloc_array(s->n_candidates, sizeof(*steps));
+	struct tracking t = {
+		.tracker = tracker, .zero = zero, .is_last = is_last,
+		.v = steps, .n = s->n_candidates,
+		.instead = "the newest complete step",
+	};
+	struct rsh_candidate c;
+	int rc;
+
+	if (!steps)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < s->n_candidates; i++)
+		steps[i] = (struct rsh_tracked){
+			rsh_checkpoint_label(first_of(s, i)),
+			first_of(s, i)->step.numbers[0],
+		};
+	rc = tracked_find(s, &t, err);
+	if (is_last && rc >= 0)
+		tracked_remove(s, t.n_newer);
+	if (is_last || rc <= 0)
+		return rc;
+	c = s->candidates[t.found];
+	memmove(s->candidates + 1, s->candidates,
+		t.found * sizeof(*s->candidates));
+	s->candidates[0] = c;
+	return rc;
 }

@@ -388,6 +388,66 @@ TEST(test_other_kind)
 	assert_null(other_of(tree, &steps, NULL, NULL));
 }
 
+/* ---- trackers ---- */
+
+static bool tracker_is_last;
+static int tracked;
+
+static int open_tracked(struct rsh_source *s,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err)
+{
+	static const char *const names[] = { "a_2", "a_4", "a_6" };
+
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(rsh_source_list(s, &(struct rsh_checkpoint){
+			.name = names[i], .label = names[i],
+			.step = { .n = 1, .numbers = { 2 * (i + 1) } },
+		}), 0);
+	assert_int_equal(rsh_source_sort_steps(s, opts, err), 0);
+	tracked = rsh_source_try_tracked(s, "tracker", NULL, tracker_is_last,
+					 err);
+	return tracked < 0 ? tracked : 0;
+}
+
+/* Returns what the function does with a tracker that has this text: its result
+ * and the steps, the first one first. */
+static void try_tracker(const char *text, bool is_last, int result,
+			const char *steps)
+{
+	static const struct rsh_format by_number = {
+		.says = "steps", .bid = bid_steps, .open = open_tracked,
+	};
+	const struct rsh_format *const formats[] = { &by_number, NULL };
+	const struct rsh_source_options opts = { .formats = formats };
+	struct rsh_error err = RSH_ERROR_INIT;
+	cleanup_tree char *tree = tree_make();
+	char found[64] = "", which[64];
+	struct rsh_source *s;
+
+	tree_write(tree, "tracker", text, strlen(text));
+	tracker_is_last = is_last;
+	assert_int_equal(rsh_source_open(tree, 0, 1, &opts, &s, &err), 0);
+	for (uint32_t i = 0; i < rsh_source_n_candidates(s); i++) {
+		rsh_source_candidate_text(s, i, which, sizeof(which));
+		strcat(strcat(found, i > 0 ? " " : ""), which);
+	}
+	rsh_source_free(s);
+	assert_int_equal(tracked, result);
+	assert_string_equal(found, steps);
+}
+
+TEST(test_trackers)
+{
+	try_tracker("4", false, 1, "a_4 a_6 a_2");
+	try_tracker("5", false, 0, "a_6 a_4 a_2");
+	try_tracker("x", false, 0, "a_6 a_4 a_2");
+	try_tracker("4", true, 1, "a_4 a_2");
+	/* Later ones are removed, but its step is not there. */
+	try_tracker("5", true, 0, "a_4 a_2");
+	try_tracker("0", true, 0, "a_6 a_4 a_2");
+}
+
 int main(void)
 {
 	rsh_log_set_level(RSH_LOG_ERROR);

@@ -506,11 +506,22 @@ int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
  * step is its label if the format's `latest_is_text` is set, and else its
  * number, or `zero` for step 0 (NULL: no word).  If the framework writes the
  * tracker when all else is written (`is_last`), newer steps are removed from
- * the list.  Returns 1 if its step is there, 0 if not, or -errno with a
- * sentence if the tracker cannot be read now. */
+ * the list, also if its step is not there.  Returns 1 if its step is there, 0
+ * if not, or -errno with a sentence if the tracker cannot be read now. */
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 			   const char *zero, bool is_last,
 			   struct rsh_error *err);
+/* A step that a tracker may name. */
+struct rsh_tracked {
+	const char *label;
+	uint64_t step;
+};
+/* Does the same with n steps that are no candidates, the newest first: sets
+ * *found to the number of the tracker's step, or logs that the first one is
+ * taken.  Returns like rsh_source_try_tracked(). */
+int rsh_source_find_tracked(const struct rsh_source *s, const char *tracker,
+			    const struct rsh_tracked *steps, uint32_t n,
+			    uint32_t *found, struct rsh_error *err);
 /* Lists files in directories of ranks, or where the options say, and sorts them
  * into candidates.  Formats of files of ranks call this in `open`. */
 int rsh_source_list_ranks(struct rsh_source *s,
