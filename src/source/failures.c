@@ -43,7 +43,8 @@ int rsh_failures_add(struct rsh_failures *f, const char *which,
 	 * log line already has. */
 	if (strncmp(why, f->source, n) == 0 && strncmp(why + n, ": ", 2) == 0)
 		why += n + 2;
-	if (!new.which || asprintf(&new.why, "%s; %s", who, why) < 0) {
+	if (!new.which || asprintf(&new.why, "%s%s%s", who ? who : "",
+				   who ? "; " : "", why) < 0) {
 		free(new.which);
 		return -ENOMEM;
 	}

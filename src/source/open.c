@@ -674,10 +674,11 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 
 /* ---- a directory of steps ---- */
 
-static int step_find(struct rsh_source *s, uint32_t *found,
-		     struct rsh_error *err)
+/* Tries n candidates, until one is complete: sets *found to it. */
+static int step_try_all(struct rsh_source *s, uint32_t n,
+			struct rsh_failures *f, uint32_t *found,
+			struct rsh_error *err)
 {
-	const uint32_t n = rsh_source_n_candidates(s);
 	struct rsh_error why = RSH_ERROR_INIT;
 	char which[256];
 	int rc = -ENOENT;
@@ -700,16 +701,30 @@ static int step_find(struct rsh_source *s, uint32_t *found,
 			return rsh_error_nomem(err);
 		if (rsh_errno_is_unread(-rc))
 			return rsh_failures_unread(s->path, which, &why, err);
-		if (rc) {
-			rsh_log_warning("%s: %s is not complete: %s", s->path,
-					which, why.text);
-			if (i == 0)
-				rsh_error_set(err, ENOENT, "%s: no step in it "
-					      "is complete; %s: %s", s->path,
-					      which, why.text);
-		}
+		if (rc && rsh_failures_add(f, which, NULL, &why))
+			return rsh_error_nomem(err);
 	}
-	return rc ? -ENOENT : 0;
+	if (rc)
+		return rsh_failures_none(f, rsh_source_n_candidates(s), -rc,
+					 "no checkpoint that can be mounted",
+					 err);
+	rsh_failures_log(f, *found, which);
+	return 0;
+}
+
+static int step_find(struct rsh_source *s, uint32_t fallbacks, uint32_t *found,
+		     struct rsh_error *err)
+{
+	const uint32_t all = rsh_source_n_candidates(s);
+	const uint32_t n = all - 1 > fallbacks ? fallbacks + 1 : all;
+	struct rsh_failures f;
+	int rc;
+
+	if (rsh_failures_init(&f, s->path, n))
+		return rsh_error_nomem(err);
+	rc = step_try_all(s, n, &f, found, err);
+	rsh_failures_clear(&f);
+	return rc;
 }
 
 /* Returns the directory below SOURCE that has all files of a candidate (from
@@ -734,8 +749,8 @@ static char *candidate_dir(const struct rsh_source *s, uint32_t i)
 }
 
 int rsh_source_find_step(const char *path,
-			 const struct rsh_source_options *opts, char **out,
-			 struct rsh_error *err)
+			 const struct rsh_source_options *opts,
+			 uint32_t fallbacks, char **out, struct rsh_error *err)
 {
 	struct rsh_source_options unsharded = *opts;
 	cleanup_free char *dir = NULL;
@@ -749,7 +764,7 @@ int rsh_source_find_step(const char *path,
 	if (rc)
 		return rc;
 	if (rsh_source_n_candidates(s) > 1)
-		rc = step_find(s, &i, err);
+		rc = step_find(s, fallbacks, &i, err);
 	if (rc == 0) {
 		dir = candidate_dir(s, i);
 		if (dir && *dir && rsh_source_n_candidates(s) > 1)

@@ -361,7 +361,7 @@ def run_steps(tap, trees, directory):
         os.utime(model_of(job.rstrip("/") + "/.", None) if False else
                  os.path.join(old, "mp_rank_00_model_states.pt"), (4e9, 4e9))
         os.utime(os.path.join(job, "global_step1", "mp_rank_00_model_states.pt"), (4e9, 4e9))
-        no_good(job, "no step in it is complete")
+        no_good(job, "no checkpoint that can be mounted; tried 2; ")
 
 
 # ---- what is refused ----

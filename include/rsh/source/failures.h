@@ -27,8 +27,8 @@ struct rsh_failures {
 /* Prepares for n failures.  Returns 0 or -ENOMEM. */
 int rsh_failures_init(struct rsh_failures *f, const char *source, uint32_t n);
 void rsh_failures_clear(struct rsh_failures *f);
-/* Adds a candidate that cannot be used.  `who` says how many ranks have it.
- * Returns 0 or -ENOMEM. */
+/* Adds a candidate that cannot be used.  `who` says how many ranks have it;
+ * NULL: it is a whole model.  Returns 0 or -ENOMEM. */
 int rsh_failures_add(struct rsh_failures *f, const char *which,
 		     const char *who, const struct rsh_error *err);
 /* Logs a line for each of the first n candidates; `taken` is the one used

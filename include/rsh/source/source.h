@@ -152,13 +152,13 @@ rsh_source_format_at(const char *path, const struct rsh_store_options *how,
 		     struct rsh_error *err);
 /* Finds the step to show if SOURCE is a directory of steps that a format sorts
  * itself and that are each a SOURCE: the first complete one, which opts->select
- * and a tracker may put first.  Logs which one it is, and why others before it
- * are not.  Sets *out to its directory (from malloc); NULL: SOURCE itself is
- * the step.  Returns 0 or -errno with a sentence: no step is complete, or one
- * that may be cannot be read now. */
+ * and a tracker may put first, of at most 1 + `fallbacks`.  Logs which one it
+ * is, and why others before it are not.  Sets *out to its directory (from
+ * malloc); NULL: SOURCE itself is the step.  Returns 0 or -errno with a
+ * sentence: no step is complete, or one that may be cannot be read now. */
 int rsh_source_find_step(const char *path,
-			 const struct rsh_source_options *opts, char **out,
-			 struct rsh_error *err);
+			 const struct rsh_source_options *opts,
+			 uint32_t fallbacks, char **out, struct rsh_error *err);
 /* Writes the end of a sentence, "; ...", about a file that is no SOURCE: its
  * directory is one; "": it is none.  Any thread may call it. */
 void rsh_source_hint_around(const char *path,

@@ -41,7 +41,10 @@ static int settle_step(struct rsh_options *o, struct rsh_error *err)
 	    !o->format->choose ||
 	    (o->command && o->command->id == RSH_COMMAND_LS))
 		return 0;
-	rc = rsh_source_find_step(v->source, &v->files, &step, err);
+	rc = rsh_source_find_step(v->source, &v->files, v->fallbacks, &step,
+				  err);
+	/* What is wrong with SOURCE is no wrong option. */
+	o->look = rc;
 	if (rc || !step)
 		return rc;
 	v->files.steps_dir = v->source;
