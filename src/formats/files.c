@@ -297,6 +297,9 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 	struct rsh_stat st;
 	int rc = rsh_store_look(rsh_source_store(s), marker, &st);
 
+	if (rsh_errno_is_unread(-rc))
+		return rsh_store_open_error(rsh_source_store(s), marker, rc,
+					    err);
 	if (rc)
 		return rsh_error_set(err, -rc, "it has no %s yet, which is "
 				     "written last", marker);
@@ -333,17 +336,21 @@ int rsh_format_judge_model(const struct rsh_source *s, bool ended,
 	const struct rsh_store *store = rsh_source_store(s);
 	const char *base = rsh_path_name(rsh_source_path(s));
 	const size_t n = strlen(prefix);
-	struct rsh_stat st;
+	int has;
 
 	if (!ended)
 		return 0;
-	if ((strncmp(base, prefix, n) == 0 && base[n] &&
-	     !base[n + rsh_count_digits(base + n, strlen(base + n))]) ||
-	    rsh_store_look(store, trainer, &st) == 0)
-		return rsh_format_check_marker(s, trainer, err);
-	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
-		if (rsh_store_look(store, maps[i], &st) == 0)
-			return rsh_format_check_marker(s, maps[i], err);
+	has = (strncmp(base, prefix, n) == 0 && base[n] &&
+	       !base[n + rsh_count_digits(base + n, strlen(base + n))]) ? 1 :
+	      rsh_store_has(store, trainer, err);
+	if (has)
+		return has < 0 ? has : rsh_format_check_marker(s, trainer, err);
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+		has = rsh_store_has(store, maps[i], err);
+		if (has)
+			return has < 0 ? has :
+			       rsh_format_check_marker(s, maps[i], err);
+	}
 	return 0;
 }
 

@@ -32,10 +32,13 @@ static const struct rsh_format *const ranks_alone[] = {
 bool rsh_look_has(const struct rsh_look *l, const char *name)
 {
 	struct rsh_stat st;
+	int rc;
 
 	if (l->listed && !rsh_find(&name, l->names, l->n, rsh_by_text))
 		return false;
-	return rsh_store_look(l->source->store, name, &st) == 0;
+	rc = rsh_store_look(l->source->store, name, &st);
+	rsh_look_fail(l, name, rc);
+	return rc == 0;
 }
 
 /* Returns whether the directory of a rank has files of weights, or directories

@@ -269,16 +269,15 @@ int rsh_model_config_load(const char *path, const char *source,
 {
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *own = NULL;
-	struct rsh_stat st;
 	size_t len;
-	int rc;
+	int rc = path ? 1 : rsh_store_has(store, RSH_MODEL_CONFIG_NAME, err);
 
 	*out = NULL;
+	if (rc <= 0)
+		return rc;
 	if (path) {
 		rc = rsh_load_whole(path, &rsh_model_config_file, &data, &len,
 				    err);
-	} else if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st)) {
-		return 0;
 	} else if (asprintf(&own, "%s/" RSH_MODEL_CONFIG_NAME, source) < 0) {
 		own = NULL;
 		return rsh_error_nomem(err);
@@ -290,17 +289,21 @@ int rsh_model_config_load(const char *path, const char *source,
 	return rc ? rc : rsh_model_config_parse(data, len, path, out, err);
 }
 
-int rsh_model_config_in(const char *source, char **path)
+int rsh_model_config_in(const char *source, char **path, struct rsh_error *err)
 {
+	int rc = 0;
+
 	if (asprintf(path, "%s/" RSH_MODEL_CONFIG_NAME, source) < 0) {
 		*path = NULL;
-		return -ENOMEM;
+		return rsh_error_nomem(err);
 	}
 	if (access(*path, F_OK) == 0)
 		return 0;
+	if (rsh_errno_is_unread(errno))
+		rc = rsh_error_file(err, errno, *path);
 	free(*path);
 	*path = NULL;
-	return 0;
+	return rc;
 }
 
 /* Returns whether the table is for the model's architecture. */

@@ -109,18 +109,19 @@ static int vfs_check_quantisation(const struct rsh_reshard *v,
 		"hf_quant_config.json", "quant_model_description.json",
 	};
 	const struct rsh_model_config *c = v->weights->config;
-	struct rsh_stat st;
+	int rc = 0;
 
 	if (c && rsh_model_config_quantisation(c))
 		return 0;
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		if (rsh_store_look(rsh_source_store(v->source), files[i],
-				   &st) == 0)
-			return rsh_error_set(err, ENOTSUP, "%s/%s says that "
+	for (size_t i = 0; rc == 0 && i < sizeof(files) / sizeof(*files); i++) {
+		rc = rsh_store_has(rsh_source_store(v->source), files[i], err);
+		if (rc > 0)
+			rc = rsh_error_set(err, ENOTSUP, "%s/%s says that "
 				"weights are quantised in a way that "
 				"--dequantize does not support", cfg->source,
 				files[i]);
-	return 0;
+	}
+	return rc;
 }
 
 int rsh_vfs_load_weights(struct rsh_reshard *v,

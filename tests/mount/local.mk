@@ -54,6 +54,7 @@ MOUNT += \
 	mount/lost_ranks.py \
 	mount/resume.py \
 	mount/unread_steps.py \
+	mount/unread_entries.py \
 	mount/fallbacks.py \
 	mount/steps.py \
 	mount/steps_directory.py \

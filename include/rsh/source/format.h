@@ -46,7 +46,8 @@ struct rsh_look {
  * -errno.  If nothing is known of the file after that (rsh_errno_is_unread()),
  * the look itself fails. */
 void rsh_look_fail(const struct rsh_look *l, const char *name, int rc);
-/* Returns whether an entry with that name exists. */
+/* Returns whether an entry with that name exists.  If that is not known, the
+ * look itself fails. */
 bool rsh_look_has(const struct rsh_look *l, const char *name);
 /* Returns whether an entry is the directory of a rank with weights: programs
  * put logs and states of generators into such directories too. */

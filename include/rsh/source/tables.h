@@ -80,5 +80,5 @@ int rsh_model_config_load(const char *path, const char *source,
 			  struct rsh_model_config **out, struct rsh_error *err);
 
 /* Sets the path of the config.json in SOURCE (from malloc), NULL if there is
- * none.  Returns 0 or -ENOMEM. */
-int rsh_model_config_in(const char *source, char **path);
+ * none.  Returns 0, or -errno with a sentence if that is not known. */
+int rsh_model_config_in(const char *source, char **path, struct rsh_error *err);

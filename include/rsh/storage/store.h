@@ -177,6 +177,11 @@ struct rsh_stat {
  * all links.  Returns 0 or -errno. */
 int rsh_store_look(const struct rsh_store *s, const char *name,
 		   struct rsh_stat *out);
+/* Returns 1 if something is there, 0 if nothing is, or -errno with a sentence
+ * if nothing is known of it (rsh_errno_is_unread()): where its presence decides
+ * what is read, it counts neither as there nor as absent. */
+int rsh_store_has(const struct rsh_store *s, const char *name,
+		  struct rsh_error *err);
 
 /* A directory that is being listed. */
 struct rsh_dir;

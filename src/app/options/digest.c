@@ -87,12 +87,11 @@ static int digest_stored(void *hash, const struct rsh_store *store,
 			 struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
-	struct rsh_stat st;
 	size_t len;
-	int rc;
+	int rc = rsh_store_has(store, name, err);
 
-	if (rsh_store_look(store, name, &st))
-		return 0;
+	if (rc <= 0)
+		return rc;
 	rc = rsh_store_load(store, name, kind, &data, &len, err);
 	if (rc == 0)
 		digest_bytes(hash, data, len);
@@ -103,6 +102,7 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 			 const struct rsh_store *store, struct rsh_error *err)
 {
 	cleanup_free char *beside = NULL;
+	int rc;
 
 	if (cfg->weights.config)
 		return digest_file(hash, cfg->weights.config, err);
@@ -110,9 +110,8 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 	if (rsh_store_is_address(cfg->source))
 		return digest_stored(hash, store, RSH_MODEL_CONFIG_NAME,
 				     &rsh_model_config_file, err);
-	if (rsh_model_config_in(cfg->source, &beside))
-		return rsh_error_nomem(err);
-	return beside ? digest_file(hash, beside, err) : 0;
+	rc = rsh_model_config_in(cfg->source, &beside, err);
+	return rc || !beside ? rc : digest_file(hash, beside, err);
 }
 
 /* The file of an adapter is identified as the files of SOURCE are. */

@@ -497,7 +497,9 @@ static int settle_own_config(struct rsh_options *o, struct rsh_error *err)
 	path = rsh_arena_format(&o->memory, "%s/" RSH_MODEL_CONFIG_NAME, dir);
 	if (!path)
 		return rsh_error_nomem(err);
-	if (rsh_is_file(path))
+	/* Loading one of which nothing is known reports the error. */
+	errno = 0;
+	if (rsh_is_file(path) || rsh_errno_is_unread(errno))
 		w->config = path;
 	return 0;
 }

@@ -288,9 +288,9 @@ static int dcp_check_ended(const struct rsh_source *s, struct rsh_error *err)
 				     "have saved, for it has no %s: mount this "
 				     "step alone", RSH_DCP_METADATA);
 	rc = rsh_format_check_marker(s, RSH_DCP_METADATA, err);
-	if (rc || rsh_store_look(store, common, &st))
-		return rc;
-	return rsh_format_check_marker(s, last, err);
+	if (rc == 0)
+		rc = rsh_store_has(store, common, err);
+	return rc > 0 ? rsh_format_check_marker(s, last, err) : rc;
 }
 
 static int dcp_judge(const struct rsh_source *s, bool ended,

@@ -487,7 +487,6 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 	cleanup_free char *offloaded = NULL;
 	struct rsh_ds_name is;
 	uint32_t world;
-	struct rsh_stat at;
 	int rc;
 
 	if (!st)
@@ -515,8 +514,9 @@ int rsh_ds_choose(struct rsh_source *s, uint32_t candidate,
 	offloaded = rsh_text_format("%soffloaded_tensors", st->all.dir);
 	if (rc == 0 && !offloaded)
 		rc = rsh_error_nomem(err);
-	if (rc == 0 && !st->is_file &&
-	    rsh_store_look(rsh_source_store(s), offloaded, &at) == 0)
+	if (rc == 0 && !st->is_file)
+		rc = rsh_store_has(rsh_source_store(s), offloaded, err);
+	if (rc > 0)
 		rc = rsh_joined_refuse(&st->all, offloaded, ENOTSUP, err,
 				       "tensors are in files of NVMe offload, "
 				       "which are not supported");

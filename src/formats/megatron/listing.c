@@ -97,10 +97,12 @@ static int has_step(const struct rsh_store *store, const char *dir)
 	cleanup_free char *metadata = rsh_text_format("%s/" RSH_DCP_METADATA,
 						      dir);
 	cleanup_path_list struct rsh_path_list files = { 0 };
-	struct rsh_stat st;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	int other = *dir && metadata ? rsh_store_has(store, metadata, &unused) :
+				       0;
 
-	if (*dir && metadata && rsh_store_look(store, metadata, &st) == 0)
-		return 2;
+	if (other)
+		return other < 0 ? other : 2;
 	return step_list(store, dir, &files) ?: files.n > 0;
 }
 

@@ -118,6 +118,16 @@ static bool model_is_whole(const struct rsh_look *l, const char *name)
 			  rsh_torch_form(start, (size_t)n) == RSH_TORCH_NONE);
 }
 
+/* A map of Hugging Face is preferred.  Neither is looked at if the other one
+ * decides. */
+static bool model_is_ms_parts(const struct rsh_look *l)
+{
+	const char *const name = MS_MAP;
+
+	return (!l->listed || rsh_find(&name, l->names, l->n, rsh_by_text)) &&
+	       !rsh_look_has(l, HF_MAP) && rsh_look_has(l, MS_MAP);
+}
+
 static int ms_parts_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	(void)more;
@@ -125,8 +135,7 @@ static int ms_parts_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		return RSH_BID_NO;
 	if (l->file)
 		return strcmp(l->file, MS_MAP) == 0 ? RSH_BID_SURE : RSH_BID_NO;
-	return rsh_look_has(l, MS_MAP) && !rsh_look_has(l, HF_MAP) ?
-	       RSH_BID_MODEL : RSH_BID_NO;
+	return model_is_ms_parts(l) ? RSH_BID_MODEL : RSH_BID_NO;
 }
 
 /* Beside a strategy, files have slices. */
@@ -205,6 +214,7 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	const char *name;
+	bool single;
 	size_t n;
 
 	if (more->hint)
@@ -214,11 +224,14 @@ static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (l->file)
 		return rsh_format_is_map(l->file) ||
 		       model_is_whole(l, l->file) ? RSH_BID_SURE : RSH_BID_NO;
-	if (rsh_look_has(l, HF_MAP))
+	/* A map is only looked at if it decides. */
+	single = rsh_look_has(l, HF_SINGLE);
+	if (!single && rsh_look_has(l, HF_MAP))
 		return RSH_BID_MODEL;
 	if (rsh_look_has(l, MS_MAP))
-		return RSH_BID_NO;
-	if (rsh_look_has(l, HF_SINGLE))
+		return single && rsh_look_has(l, HF_MAP) ? RSH_BID_MODEL :
+							   RSH_BID_NO;
+	if (single)
 		return RSH_BID_MODEL;
 	/* Without the usual names it is the only map, or the only file. */
 	n = rsh_look_count(l, rsh_format_is_map, &name);
@@ -230,13 +243,6 @@ static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 }
 
 /* ---- listing ---- */
-
-static bool model_has(const struct rsh_source *s, const char *name)
-{
-	struct rsh_stat st;
-
-	return rsh_store_look(rsh_source_store(s), name, &st) == 0;
-}
 
 static int model_add_parts(struct rsh_source *s,
 			   const struct rsh_weight_map *map, bool hyper)
@@ -293,8 +299,7 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 			    struct rsh_error *err)
 {
 	struct model *m = calloc(1, sizeof(*m));
-	bool hyper;
-	int rc;
+	int rc, hyper;
 
 	rsh_source_keep(s, m, m ? &m->facts : NULL, model_close);
 	if (!m)
@@ -306,7 +311,10 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	rc = model_load_map(s, name, &m->parts, err);
 	if (rc)
 		return rc;
-	hyper = strcmp(name, MS_MAP) == 0 && model_has(s, MS_HYPER);
+	hyper = strcmp(name, MS_MAP) != 0 ? 0 :
+		rsh_store_has(rsh_source_store(s), MS_HYPER, err);
+	if (hyper < 0)
+		return hyper;
 	for (uint32_t i = 0; i < m->parts.n_files; i++)
 		hyper = hyper && strcmp(m->parts.files[i], MS_HYPER) != 0;
 	if (model_add_parts(s, &m->parts, hyper))
@@ -323,11 +331,12 @@ static int hf_list_map(struct rsh_source *s, const char *map,
 {
 	cleanup_free char *single = strndup(map, (size_t)(strstr(map, ".index.")
 							  - map));
+	int has = single ? rsh_store_has(rsh_source_store(s), single, err) :
+			   rsh_error_nomem(err);
 
-	if (!single)
-		return rsh_error_nomem(err);
-	return model_has(s, single) ? model_list_single(s, single, map, err) :
-				      model_list_parts(s, map, err);
+	return has < 0 ? has :
+	       has ? model_list_single(s, single, map, err) :
+		     model_list_parts(s, map, err);
 }
 
 /* Lists the model of a directory without the usual names. */
@@ -353,20 +362,26 @@ static int hf_list_other_names(struct rsh_source *s, struct rsh_error *err)
 static int hf_open(struct rsh_source *s, const struct rsh_source_options *opts,
 		   struct rsh_error *err)
 {
+	const struct rsh_store *store = rsh_source_store(s);
 	const char *file = rsh_source_file(s);
-	int rc;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	int rc, single, map;
 
 	(void)opts;
 	if (file)
 		return rsh_format_is_map(file) ?
 		       model_list_parts(s, file, err) :
 		       model_list_single(s, file, NULL, err);
-	if (model_has(s, HF_MAP))
-		rc = hf_list_map(s, HF_MAP, err);
-	else if (model_has(s, HF_SINGLE))
-		rc = model_list_single(s, HF_SINGLE, NULL, err);
+	single = rsh_store_has(store, HF_SINGLE, err);
+	if (single < 0)
+		return single;
+	/* Beside the one file a map that cannot be read is logged. */
+	map = rsh_store_has(store, HF_MAP, single ? &unused : err);
+	if (single)
+		rc = model_list_single(s, HF_SINGLE, map ? HF_MAP : NULL, err);
 	else
-		rc = hf_list_other_names(s, err);
+		rc = map < 0 ? map : map ? model_list_parts(s, HF_MAP, err) :
+					   hf_list_other_names(s, err);
 	if (rc == 0)
 		model_tell_torch(s);
 	return rc;

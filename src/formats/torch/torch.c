@@ -351,24 +351,30 @@ static int torch_model_open(struct rsh_source *s,
 	static const char *const single = TORCH_SINGLE;
 	const struct rsh_store *store = rsh_source_store(s);
 	const char *file = rsh_source_file(s);
+	struct rsh_error unused = RSH_ERROR_INIT;
 	cleanup_free char *map = NULL;
-	struct rsh_stat st;
+	int rc = torch_state_new(s, err), has_single, has_map;
 	size_t n;
-	int rc = torch_state_new(s, err);
 
 	(void)opts;
 	if (rc)
 		return rc;
 	if (file)
 		return torch_open_parts(s, file, err);
-	if (rsh_store_look(store, TORCH_SINGLE, &st) == 0) {
-		if (rsh_store_look(store, TORCH_MAP, &st) == 0)
+	has_single = rsh_store_has(store, TORCH_SINGLE, err);
+	if (has_single < 0)
+		return has_single;
+	/* Beside the one file a map that cannot be read is logged. */
+	has_map = rsh_store_has(store, TORCH_MAP, has_single ? &unused : err);
+	if (has_single) {
+		if (has_map)
 			rc = rsh_format_check_duplicate(s, single, TORCH_MAP,
 							err);
 		return rc ? rc : torch_list_all(s, &single, 1, err);
 	}
-	if (rsh_store_look(store, TORCH_MAP, &st) == 0)
-		return torch_open_parts(s, TORCH_MAP, err);
+	if (has_map)
+		return has_map < 0 ? has_map :
+				     torch_open_parts(s, TORCH_MAP, err);
 	rc = rsh_format_search(s, torch_is_map, &map, &n, err);
 	if (rc)
 		return rc;

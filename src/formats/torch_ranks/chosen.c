@@ -314,8 +314,8 @@ int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 {
 	struct rsh_checkpoint *one;
 	struct rsh_ranks_name parts;
-	struct rsh_stat at;
 	size_t first, end;
+	int has;
 	struct rsh_source_ranks *st = rsh_joined_choose(
 		&rsh_ranks_files, sizeof(*st), s, candidate, &first, &end);
 
@@ -337,7 +337,7 @@ int rsh_ranks_choose(struct rsh_source *s, uint32_t candidate,
 	}
 	if (rsh_ranks_name_read(one->base, &parts))
 		return take_verl(s, st, first, end, err);
-	return rsh_store_look(rsh_source_store(s), RSH_TC_METADATA, &at) == 0 ?
-	       take_described(s, st, first, end, err) :
-	       take_groups(s, st, first, end, err);
+	has = rsh_store_has(rsh_source_store(s), RSH_TC_METADATA, err);
+	return has < 0 ? has : has ? take_described(s, st, first, end, err) :
+				     take_groups(s, st, first, end, err);
 }

@@ -138,11 +138,12 @@ static int list_rank_dirs(const struct rsh_store *store,
 		cleanup_free char *path =
 			rsh_text_format("%s/%s", dirs.v[i / files.n],
 					files.v[i % files.n]);
-		struct rsh_stat st;
+		struct rsh_error unused = RSH_ERROR_INIT;
 
 		if (!path)
 			rc = -ENOMEM;
-		else if (rsh_store_look(store, path, &st) == 0)
+		/* Opening one of which nothing is known reports the error. */
+		else if (rsh_store_has(store, path, &unused))
 			rc = rsh_path_list_add(out, path);
 	}
 	return rc;
@@ -194,20 +195,25 @@ int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	struct rsh_ranks_group *groups;
 	const char *first;
 	uint32_t rank, world;
+	const char *unread = NULL;
 	size_t n = 0;
-	int rc;
+	int rc = 0;
 
 	/* Files of one step, without a read of any. */
 	if (!l->file && rsh_look_count(l, is_model_name, &first) > 0)
 		more->is_step = true;
-	for (size_t i = 1; i < N_ROLES && !l->file && !more->is_step; i++)
-		if (rsh_look_has(l, roles[i])) {
-			more->is_step = has_model(rsh_source_store(l->source),
-						  "") > 0;
-			break;
-		}
+	for (size_t i = 1; i < N_ROLES && !l->file && !more->is_step && !unread;
+	     i++) {
+		rc = !rsh_look_has(l, roles[i]) ? 0 :
+		     rsh_joined_dir_has(rsh_source_store(l->source), roles[i],
+					is_model_name);
+		more->is_step = rc > 0;
+		unread = rc < 0 && rsh_errno_is_unread(-rc) ? roles[i] : NULL;
+	}
 	if (!rsh_look_is_plain(l) || rsh_look_is_sharded(l))
 		return RSH_BID_NO;
+	if (unread)
+		rsh_look_fail(l, unread, rc);
 	if (l->file) {
 		if (!rsh_ranks_has_suffix(l->file))
 			return RSH_BID_NO;
@@ -294,9 +300,8 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	struct rsh_step step = { .n = 1 };
 	struct rsh_ranks_group *groups;
 	struct rsh_tc *tc = NULL;
-	struct rsh_stat st;
 	size_t n = 0;
-	int rc = rsh_path_list_read(&names, store, "");
+	int rc = rsh_path_list_read(&names, store, ""), has;
 
 	if (rc)
 		rc = rsh_store_open_error(store, "", rc, err);
@@ -311,10 +316,15 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 		return rc;
 	/* The files that metadata.pkl names and that exist, or those of any
 	 * program: all groups that have parts, as one step. */
-	if (rsh_store_look(store, RSH_TC_METADATA, &st) == 0) {
+	has = rsh_store_has(store, RSH_TC_METADATA, err);
+	if (has < 0)
+		return has;
+	if (has) {
+		struct rsh_error unused = RSH_ERROR_INIT;
+
 		rc = rsh_tc_load(s, &tc, err);
 		for (size_t i = 0; rc == 0 && i < tc->n_files; i++)
-			if (rsh_store_look(store, tc->files[i].name, &st) == 0)
+			if (rsh_store_has(store, tc->files[i].name, &unused))
 				rc = rsh_joined_list_file(
 					s, tc->files[i].name, NULL, none, 0);
 		rc = rc == -ENOMEM ? rsh_error_nomem(err) : rc;

@@ -103,11 +103,15 @@ static bool has_full(const struct rsh_look *l, const char *dir)
 		cleanup_free char *path = rsh_text_format("%s/%s", dir,
 							  names[i]);
 		struct rsh_stat st;
+		int rc;
 
 		if (rsh_look_has(l, names[i]))
 			return false;
-		found |= path && rsh_store_look(rsh_source_store(l->source),
-						path, &st) == 0;
+		rc = path ? rsh_store_look(rsh_source_store(l->source), path,
+					   &st) : -ENOMEM;
+		if (rc)
+			rsh_look_fail(l, path ? path : dir, rc);
+		found |= rc == 0;
 	}
 	return found;
 }
@@ -240,11 +244,12 @@ static int versions_open(struct rsh_source *s,
 			 const struct rsh_source_options *opts,
 			 struct rsh_error *err)
 {
-	struct rsh_stat st;
-	const bool is_one = rsh_store_look(rsh_source_store(s),
-					   RSH_VERSION_INDEX, &st) == 0;
+	const int is_one = rsh_store_has(rsh_source_store(s),
+					 RSH_VERSION_INDEX, err);
 	struct versions *v;
 
+	if (is_one < 0)
+		return is_one;
 	if (is_one && !opts->steps_dir)
 		return refuse_one(s, err);
 	v = calloc(1, sizeof(*v));

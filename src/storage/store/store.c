@@ -173,6 +173,16 @@ int rsh_store_look(const struct rsh_store *s, const char *name,
 	return m->ops->look(m, name, out);
 }
 
+int rsh_store_has(const struct rsh_store *s, const char *name,
+		  struct rsh_error *err)
+{
+	struct rsh_stat st;
+	int rc = rsh_store_look(s, name, &st);
+
+	return rsh_errno_is_unread(-rc) ?
+	       rsh_store_open_error(s, name, rc, err) : rc == 0;
+}
+
 int rsh_dir_open(const struct rsh_store *s, const char *name,
 		 struct rsh_dir **out)
 {
