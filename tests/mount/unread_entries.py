@@ -18,7 +18,7 @@ from rsh_cli import GOOD, IO, run  # noqa: E402
 from rsh_mount import Skipped, Tests, require_mount, skip_all  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from torch_zip import Tensor, torch_zip  # noqa: E402
-from version_chains import INDEX, write_full  # noqa: E402
+from version_chains import INDEX, version_name, write_full  # noqa: E402
 from whole_sources import sentence  # noqa: E402
 
 SINGLE, MS_MAP = "model.safetensors", "param_name_map.json"
@@ -202,6 +202,29 @@ def what_says_that_weights_are_quantised(directory):
 
 
 # ---- steps ----
+
+@test
+def the_newest_weight_version(directory):
+    root = os.path.join(directory, "run")
+    for number in 1, 2, 3:
+        write_full(os.path.join(root, version_name(number)), model(number))
+    away(root, version_name(3))
+    for command in ("plan", root), ("export", root, root + "-out"):
+        got = run(*command)
+        check(got.status == IO, repr(got))
+        demand(sentence(got.err), f"{version_name(3)} cannot be read now", "Permission denied",
+               "--select name=GLOB")
+    taken(root, "--select", "step=2")
+
+
+@test
+def an_older_weight_version(directory):
+    root = os.path.join(directory, "run")
+    for number in 1, 2, 3:
+        write_full(os.path.join(root, version_name(number)), model(number))
+    away(root, version_name(2))
+    demand(taken(root), version_name(3))
+
 
 @test
 def a_role_of_verl(directory):

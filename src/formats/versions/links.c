@@ -31,15 +31,19 @@ int rsh_version_names_read(struct rsh_version_names *l,
 			   const struct rsh_store *store)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
-	int rc = rsh_dir_open(store, "", &dir);
+	int rc = rsh_dir_open(store, "", &dir), is;
 	const char *name;
 
 	while (rc >= 0 && (rc = rsh_dir_next(dir, &name)) > 0) {
 		struct rsh_version_name v;
 		struct rsh_stat st;
 
-		if (!rsh_version_read(name, &v.version) ||
-		    rsh_dir_look(dir, name, &st) || st.kind != RSH_IS_DIR)
+		if (!rsh_version_read(name, &v.version))
+			continue;
+		/* One that cannot be reached may be the newest version: its
+		 * index reports the error. */
+		is = rsh_dir_look(dir, name, &st);
+		if (is ? !rsh_errno_is_unread(-is) : st.kind != RSH_IS_DIR)
 			continue;
 		v.name = strdup(name);
 		if (!v.name || rsh_push(l->v, l->n, l->cap, v)) {
