@@ -293,6 +293,40 @@ def run_mixed(tap, trees, directory):
 
 # ---- steps ----
 
+def run_checkpoint(steps, first, directory):
+    """Trackers of a checkpoint-N are judged as those beside steps."""
+    root = tempfile.mkdtemp(dir=directory)
+    inside = shutil.copytree(steps, os.path.join(root, "checkpoint-10"))
+    newest = CASES["z3-bf16"]["model"]
+    latest, universal = (os.path.join(inside, n) for n in ("latest", "latest_universal"))
+    for text, wanted, words in (
+            (b"global_step1", first, "it names global_step1; global_step2 is newer and is not "
+                                     "taken, since it may not be complete"),
+            (b"global_step9", newest, "it names global_step9, which is not there; global_step2 "
+                                      "is taken"),
+            (b"v1.0", newest, "it names v1.0, which is not there; global_step2 is taken"),
+            (b"../x", newest, "it does not name a step")):
+        write(latest, text)
+        found, _, said = shown_by(root)
+        same(found, wanted, text)
+        demand(said, f"{root}/checkpoint-10/latest: {words}")
+    for text in b"global_step9", None:
+        if text is None:
+            os.unlink(latest)
+        else:
+            write(latest, text)
+        write(universal, b"global_step1")
+        found, _, said = shown_by(root)
+        same(found, first, "latest_universal")
+        demand(said, f"{root}/checkpoint-10/latest_universal: it names global_step1; ")
+    os.mkdir(os.path.join(inside, "global_step3"))
+    write(latest, b"global_step3")
+    os.unlink(universal)
+    found, _, said = shown_by(root)
+    same(found, newest, "a step without files")
+    demand(said, "it names global_step3, which is not there; global_step2 is taken")
+
+
 def run_steps(tap, trees, directory):
     run_dir = os.path.join(trees, "z3-bf16")
     with tap.test("a step alone, and the one that latest names"):
@@ -319,6 +353,8 @@ def run_steps(tap, trees, directory):
         write(os.path.join(job, "latest"), b"best\n")
         same(shown_by(job)[0], first, "best")
         write(os.path.join(job, "latest"), b"global_step2")
+    with tap.test("trackers in checkpoint-N"):
+        run_checkpoint(os.path.join(trees, "z3-bf16"), first, directory)
     with tap.test("--select"):
         same(shown_by(run_dir, "--select", "step=1")[0], first, "step 1")
     with tap.test("--steps all"), Alone(run_dir, extra=["--steps", "all"]) as mount:

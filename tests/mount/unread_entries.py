@@ -6,11 +6,13 @@ nor there.  One that decides nothing does not matter."""
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+import deepspeed_trees  # noqa: E402
 import rank_pickles  # noqa: E402
 from demands import check, demand, write  # noqa: E402
 from privileges import where_modes_count  # noqa: E402
@@ -224,6 +226,38 @@ def an_older_weight_version(directory):
         write_full(os.path.join(root, version_name(number)), model(number))
     away(root, version_name(2))
     demand(taken(root), version_name(3))
+
+
+def run_of_two(directory):
+    """checkpoint-9 and checkpoint-10 of the Trainer."""
+    trees = deepspeed_trees.unpack(os.path.join(directory, "trees"))
+    root = os.path.join(directory, "run")
+    for number in 9, 10:
+        shutil.copytree(os.path.join(trees, "z3-bf16"), os.path.join(root, f"checkpoint-{number}"))
+    return root
+
+
+@test
+def the_newest_checkpoint_of_the_trainer(directory):
+    root = run_of_two(directory)
+    demand(taken(root), "checkpoint-10/global_step2")
+    os.chmod(os.path.join(root, "checkpoint-10"), 0)
+    got = run("plan", root)
+    os.chmod(os.path.join(root, "checkpoint-10"), 0o755)
+    check(got.status == IO, repr(got))
+    demand(sentence(got.err), "checkpoint-10", "Permission denied")
+
+
+@test
+def trackers_of_the_trainer(directory):
+    root = run_of_two(directory)
+    os.chmod(os.path.join(root, "checkpoint-9", "latest"), 0)
+    demand(taken(root), "checkpoint-10/global_step2")
+    os.chmod(os.path.join(root, "checkpoint-10", "latest"), 0)
+    got = run("plan", root)
+    check(got.status == IO, repr(got))
+    demand(sentence(got.err), "checkpoint-10 cannot be read now",
+           "checkpoint-10/latest: Permission denied")
 
 
 @test

@@ -201,31 +201,57 @@ static int list_step(struct rsh_source *s, const char *dir, const char *label,
 	return rc ? rsh_format_list_unread(&d, rc, err) : 0;
 }
 
-/* Adds the step of a checkpoint-N: the one that `latest` names, or the newest
- * one. */
+RSH_ORDER(newest_first, struct rsh_tracked,
+	  rsh_compare_u64(y->step, x->step) ?:
+	  strverscmp(y->label, x->label))
+
+/* Adds the step of a checkpoint-N: the one that a tracker names, or the newest
+ * one.  A tracker that cannot be read now stands for the step. */
 static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 			 struct rsh_error *err)
 {
-	const struct rsh_step step = { .n = 1, .numbers = { number } };
+	static const char *const trackers[] = {
+		RSH_DS_LATEST, RSH_DS_LATEST_UNIVERSAL,
+	};
+	struct rsh_format_step d = {
+		.source = s, .dir = dir, .label = dir, .series = dir,
+		.step = { .n = 1, .numbers = { number } },
+	};
 	cleanup_path_list struct rsh_path_list tags = { 0 };
-	cleanup_free char *tracker = path_join(dir, RSH_DS_LATEST);
-	cleanup_free char *latest = NULL, *path = NULL;
-	const char *tag = NULL;
-	int rc = tags_list(rsh_source_store(s), dir, false, &tags);
+	cleanup_free struct rsh_tracked *steps = NULL;
+	cleanup_free char *path = NULL;
+	uint32_t found = 0;
+	int rc = is_run_step(rsh_source_store(s), dir);
 
-	rc = rc ? rsh_store_open_error(rsh_source_store(s), dir, rc, err) :
-	     tracker ? rsh_source_read_tracker(s, tracker, &latest, err) :
-		       rsh_error_nomem(err);
-	rsh_path_list_sort(&tags);
-	for (size_t i = 0; i < tags.n; i++)
-		if (!tag || !latest || strcmp(tag, latest) != 0)
-			tag = tags.v[i];
-	if (rc == 0 && tag) {
-		path = path_join(dir, tag);
-		rc = path ? list_step(s, path, dir, &step, err) :
-			    rsh_error_nomem(err);
+	if (rc > 0)
+		rc = tags_list(rsh_source_store(s), dir, false, &tags);
+	if (rc)
+		return rsh_format_list_unread(&d, rc, err);
+	steps = rsh_alloc_array(tags.n, sizeof(*steps));
+	if (!steps)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < tags.n; i++) {
+		steps[i] = (struct rsh_tracked){ .label = tags.v[i] };
+		if (!rsh_ds_step_read(tags.v[i], &steps[i].step))
+			steps[i].step = 0;
 	}
-	return rc;
+	rsh_sort(steps, tags.n, newest_first);
+	for (size_t i = 0; tags.n > 0 && rc == 0 && i < 2; i++) {
+		cleanup_free char *tracker = path_join(dir, trackers[i]);
+		struct rsh_error why = RSH_ERROR_INIT;
+
+		d.dir = tracker;
+		rc = tracker ? rsh_source_find_tracked(s, tracker, steps,
+						       (uint32_t)tags.n, &found,
+						       &why) : -ENOMEM;
+		if (rc < 0)
+			return rsh_format_list_unread(&d, rc, err);
+	}
+	if (tags.n == 0)
+		return 0;
+	path = path_join(dir, steps[rc > 0 ? found : 0].label);
+	return path ? list_step(s, path, dir, &d.step, err) :
+		      rsh_error_nomem(err);
 }
 
 /* ---- opening ---- */
@@ -279,15 +305,9 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 	rc = rsh_path_list_read(&names, store, "");
 	if (rc)
 		rc = rsh_store_open_error(store, "", rc, err);
-	for (size_t i = 0; i < names.n && rc == 0; i++) {
-		int is;
-
-		if (!run_step_read(names.v[i], strlen(names.v[i]), &step))
-			continue;
-		is = is_run_step(store, names.v[i]);
-		rc = is > 0 ? list_run_step(s, names.v[i], step, err) :
-		     is < 0 ? rsh_source_unreadable(s, names.v[i], is, err) : 0;
-	}
+	for (size_t i = 0; i < names.n && rc == 0; i++)
+		if (run_step_read(names.v[i], strlen(names.v[i]), &step))
+			rc = list_run_step(s, names.v[i], step, err);
 	return rc;
 }
 
