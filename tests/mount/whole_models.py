@@ -731,6 +731,9 @@ def names_that_only_look_like_those_of_ranks(directory):
                     check("one rank" in said and "no rank_N directory in it, nor" not in said,
                           repr((source, said)))
                     check(("--src-strategy none" in said) == told, repr((source, said)))
+    for number in range(3):
+        write(os.path.join(directory, "flat", f"checkpoint_{number}.ckpt"), data)
+    check("--rank-dir . --file 'checkpoint_{rank}.ckpt'" in exported("flat"), "files of ranks")
     for name, works in (("net_lora_rank16", True), ("lora-rank-8", True), ("low_rank4", True),
                         ("net_rank_0", False), ("flora_rank1", False)):
         at = os.path.join("named " + name, name + ".ckpt")

@@ -173,9 +173,42 @@ static void model_hint_file(const struct rsh_look *l, char *buf, size_t max)
 			 l->file);
 }
 
+/* Says how files are given to ranks whose names differ in the numbers from 0 to
+ * n - 1.  Returns false if there are none. */
+static bool model_hint_numbered(const struct rsh_look *l, const char *first,
+				size_t n, char *buf, size_t max)
+{
+	size_t digits, found;
+
+	for (const char *at = first; *at; at += digits ? digits : 1) {
+		digits = rsh_count_digits(at, strlen(at));
+		if (digits != 1 || *at != '0')
+			continue;
+		for (found = 1; found < n; found++) {
+			cleanup_free char *text = rsh_text_format(
+				"%.*s%zu%s", (int)(at - first), first, found,
+				at + 1);
+			const char *name = text;
+
+			if (!name || !rsh_find(&name, l->names, l->n,
+					       rsh_by_text))
+				break;
+		}
+		if (found < n)
+			continue;
+		snprintf(buf, max, "; %s may be the file of one of %zu ranks, "
+			 "and nothing beside it says how they are joined: use "
+			 "--src-strategy FILE --rank-dir . --file '%.*s{rank}%s'",
+			 first, n, (int)(at - first), first, at + 1);
+		return true;
+	}
+	return false;
+}
+
 static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 {
 	const char *first = NULL, *part = NULL, *strategy;
+	const char *dir = rsh_path_name(rsh_source_path(l->source));
 	const size_t n = rsh_look_count(l, rsh_format_is_map, &first) ?:
 			 rsh_look_count(l, rsh_format_may_hold_model, &first);
 
@@ -193,8 +226,12 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 		snprintf(buf, max, "; " IS_ADAPTER);
 	else if (n > 1 && model_is_item(l))
 		snprintf(buf, max, IS_ITEM, rsh_source_path(l->source));
-	else if (n == 1 && rsh_format_is_of_rank(l, first))
+	/* What is above the directory of a rank is a better hint. */
+	else if (n == 1 && !rsh_rank_dir_is(dir, strlen(dir)) &&
+		 rsh_format_is_of_rank(l, first))
 		rsh_format_hint_rank(l, first, buf, max);
+	else if (n > 1 && model_hint_numbered(l, first, n, buf, max))
+		;
 	else if (n > 1 && rsh_format_is_of_rank(l, first))
 		snprintf(buf, max, "; %s is a file of one rank, which may have "
 			 "slices, and nothing beside it says how they are "
