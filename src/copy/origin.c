@@ -57,6 +57,28 @@ static int hash_strategy(const struct rsh_strategy *s,
 	return 0;
 }
 
+/* Hashes the files that say how the sources are read: metadata, maps of parts,
+ * values.  A checkpoint without such files has the hash of its sources. */
+static int hash_opened(XXH3_state_t *hash, const struct rsh_store *store)
+{
+	cleanup_free struct rsh_opened *opened = NULL;
+	size_t n;
+	int rc = rsh_store_opened(store, &opened, &n);
+
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		const struct rsh_store_identity *id = &opened[i].id;
+
+		hash_text(hash, opened[i].name);
+		hash_number(hash, id->size);
+		hash_number(hash, id->which[1]);
+		hash_number(hash, (uint64_t)id->mtime.tv_sec);
+		hash_number(hash, (uint64_t)id->mtime.tv_nsec);
+		hash_number(hash, (uint64_t)id->ctime.tv_sec);
+		hash_number(hash, (uint64_t)id->ctime.tv_nsec);
+	}
+	return rc;
+}
+
 static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 		    const struct rsh_store *store, struct rsh_error *err)
 {
@@ -67,7 +89,9 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = cfg->digest(cfg, store, &options, err);
+	/* The options read small files of SOURCE, too, and hash their bytes. */
+	rc = hash_opened(hash, store) ? rsh_error_nomem(err) :
+	     cfg->digest(cfg, store, &options, err);
 	hash_text(hash, PACKAGE_VERSION);
 	hash_number(hash, options);
 	hash_number(hash, o->head.src.path != NULL);

@@ -657,8 +657,12 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		       rsh_source_new(path, &opts->store, out, err) : rc;
 	}
 	s->file = steal_pointer(&file);
+	/* What bids look into decides nothing but the format. */
+	if (rc == 0 && rsh_store_keep_opened(s->store))
+		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rc = s->format->open(s, opts, err);
+	s->n_opened = rsh_store_n_opened(s->store);
 	if (rc == 0)
 		rc = open_beside(s, opts, err);
 	if (rc == -ENOENT && s->no_rank_dirs)

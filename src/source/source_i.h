@@ -156,6 +156,8 @@ struct rsh_source {
 			      * it has none */
 	void *state;                     /* state of the format */
 	const struct rsh_step_facts *facts; /* a part of it; never NULL */
+	size_t n_opened; /* what was opened for all candidates, of
+			  * rsh_store_opened() */
 	bool no_rank_dirs; /* no directory of a rank was found */
 	bool usual_dirs; /* directories of ranks were found by their usual
 			  * names, and all files in them are taken */

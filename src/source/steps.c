@@ -764,7 +764,8 @@ void rsh_source_candidate_range(const struct rsh_source *s, uint32_t i,
 int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
 			    char **word, struct rsh_error *err)
 {
-	static const struct rsh_small_file kind = { "tracker", 4096 };
+	/* Each save writes it again.  The names of the files have the step. */
+	static const struct rsh_small_file kind = { "tracker", 4096, true };
 	static const char blanks[] = " \t\r\n";
 	struct rsh_error why = RSH_ERROR_INIT;
 	cleanup_free uint8_t *data = NULL;

@@ -327,6 +327,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 		return rsh_error_set(err, EIO, "%s: a read has not returned",
 				     s->path);
 	source_forget_choice(s);
+	rsh_store_forget_opened(s->store, s->n_opened);
 	s->chosen = i;
 	/* A job finds its files with --resume in its own way. */
 	if ((s->usual_dirs || s->resumed) && i < s->n_candidates &&

@@ -48,6 +48,13 @@ def within(seconds, done, said):
         time.sleep(0.001)
 
 
+def settle(folder):
+    """Waits until all files are old enough for the index cache to store them."""
+    newest = max(os.stat(os.path.join(root, name)).st_ctime
+                 for root, _, names in os.walk(folder) for name in names)
+    time.sleep(max(0, newest + 3.1 - time.time()))
+
+
 def demand(said, *words):
     missing = [word for word in words if word not in said]
     if missing:

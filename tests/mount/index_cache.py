@@ -19,7 +19,7 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import write  # noqa: E402
+from demands import settle, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
@@ -29,13 +29,6 @@ from small_job import Job, refuses  # noqa: E402
 
 RANKS = 8
 LOST = "is not used"
-
-
-def settle(folder):
-    """Wait until all files are old enough to be stored."""
-    newest = max(os.stat(os.path.join(root, name)).st_ctime
-                 for root, _, names in os.walk(folder) for name in names)
-    time.sleep(max(0, newest + 3.1 - time.time()))
 
 
 class Bench:

@@ -70,6 +70,7 @@ MOUNT += \
 	mount/json_keys.py \
 	mount/bench.py \
 	mount/export.py \
+	mount/export_described.py \
 	mount/verify.py \
 	mount/strategy.py \
 	mount/tables.py \

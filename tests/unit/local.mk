@@ -55,6 +55,7 @@ UNIT += \
 	unit/test_source_template \
 	unit/test_store_fault \
 	unit/test_store_made \
+	unit/test_store_opened \
 	unit/test_store_outage \
 	unit/test_strategy_checkpoint2 \
 	unit/test_strategy_fold \

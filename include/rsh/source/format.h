@@ -397,7 +397,12 @@ int rsh_source_judge(const struct rsh_source *s, bool ended,
 int rsh_source_each(const struct rsh_list_job *job, struct rsh_listed *out,
 		    struct rsh_error *err);
 
-/* ---- functions for formats ---- */
+/* ---- functions for formats ----
+ *
+ * `open`, `choose` and all that follow read other files of SOURCE by
+ * rsh_handle_open() or rsh_store_load() of its store, or by another store whose
+ * opens_of is that one.  Then an export is not continued when such a file has
+ * changed (copy/origin.c). */
 
 /* Makes room for n values.  All are empty, and *v has none yet.  Returns 0 or
  * -ENOMEM. */

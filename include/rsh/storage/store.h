@@ -111,6 +111,9 @@ struct rsh_store_options {
 	 * each time.  The kernel's memory of them may be a minute old. */
 	bool fresh;
 	const struct rsh_store_opener *opener; /* NULL: none */
+	/* What is opened by name counts for this store (rsh_store_opened()),
+	 * which outlives the other; NULL: for the store itself. */
+	const struct rsh_store *opens_of;
 	struct rsh_store_io *io;               /* NULL: none */
 };
 
@@ -233,6 +236,8 @@ int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 struct rsh_small_file {
 	const char *what; /* in messages: "rule table" */
 	uint64_t max;     /* bytes */
+	bool aside; /* rsh_store_opened() leaves it out: it does not say how
+		     * other files are read */
 };
 /* Reads a complete file of a kind into memory of malloc.  Returns 0 or -errno
  * with a sentence. */
@@ -312,6 +317,28 @@ const struct rsh_store_identity *rsh_store_identity(const struct rsh_store *s,
 						    uint32_t file);
 const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
 					    uint32_t file);
+
+/* ---- files that were opened by name ----
+ *
+ * These are files such as the metadata of a checkpoint.  What is made of the
+ * store's files depends on them, too. */
+
+struct rsh_opened {
+	char *name;
+	struct rsh_store_identity id; /* when it was opened */
+};
+/* Keeps from now on what rsh_handle_open() and rsh_store_load() open.  Returns
+ * 0 or -ENOMEM. */
+int rsh_store_keep_opened(struct rsh_store *s);
+/* Returns how many are kept, and forgets all but the first n.  No thread may
+ * open another one. */
+size_t rsh_store_n_opened(const struct rsh_store *s);
+void rsh_store_forget_opened(struct rsh_store *s, size_t n);
+/* Lists those that are not files of the store, each state of one once, by name:
+ * the order of threads has no effect.  *out is from malloc, but the store owns
+ * the names.  Returns 0 or -ENOMEM. */
+int rsh_store_opened(const struct rsh_store *s, struct rsh_opened **out,
+		     size_t *n);
 
 /* ---- before the start: scans of headers ---- */
 

@@ -298,6 +298,8 @@ static int versions_choose(struct rsh_source *s, uint32_t i,
 
 	v->chain = NULL;
 	v->facts.about = NULL;
+	/* The indexes of all versions that are read belong to this one. */
+	v->store.opens_of = rsh_source_store(s);
 	rsh_source_candidate_range(s, i, &first, &end);
 	if (v->one)
 		first = 0;

@@ -43,13 +43,31 @@ struct rsh_medium *rsh_store_medium(const struct rsh_store *s,
 	return s->medium;
 }
 
-int rsh_handle_open(const struct rsh_store *s, const char *name,
-		    struct rsh_handle **out)
+int rsh_handle_open_aside(const struct rsh_store *s, const char *name,
+			  struct rsh_handle **out)
 {
 	struct rsh_medium *m = rsh_store_medium(s, &name);
 
 	*out = NULL;
 	return m->ops->open(m, name, out);
+}
+
+int rsh_handle_open(const struct rsh_store *s, const char *name,
+		    struct rsh_handle **out)
+{
+	const struct rsh_store *keeper = s->opts.opens_of ?: s;
+	struct rsh_store_identity id;
+	int rc = rsh_handle_open_aside(s, name, out);
+
+	if (rc || !keeper->opens)
+		return rc;
+	rc = (*out)->medium->ops->identify(*out, &id, NULL) ?:
+	     rsh_opens_add(keeper->opens, name, &id);
+	if (rc) {
+		rsh_handle_close(*out);
+		*out = NULL;
+	}
+	return rc;
 }
 
 int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,

@@ -94,6 +94,7 @@ void rsh_store_free(struct rsh_store *s)
 		free(j->directory);
 	}
 	free(s->joined);
+	rsh_opens_free(s->opens);
 	if (s->medium)
 		s->medium->ops->free(s->medium);
 	free(s->path);
@@ -378,7 +379,8 @@ int rsh_store_load(const struct rsh_store *s, const char *name,
 {
 	cleanup_handle struct rsh_handle *h = NULL;
 	cleanup_free char *path = NULL;
-	int rc = rsh_handle_open(s, name, &h);
+	int rc = kind->aside ? rsh_handle_open_aside(s, name, &h) :
+			       rsh_handle_open(s, name, &h);
 
 	if (rc)
 		return rsh_store_open_error(s, name, rc, err);

@@ -141,6 +141,25 @@ struct rsh_medium *rsh_store_medium(const struct rsh_store *s,
 int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
 		     bool anew);
 
+/* ---- files that were opened by name (opened.c) ---- */
+
+struct rsh_opens {
+	pthread_mutex_t lock; /* guards the members below */
+	struct rsh_opened **v; /* in the order of opening, each state once */
+	void *tree;            /* of the same, for tsearch() */
+	size_t n, cap;
+};
+
+void rsh_opens_free(struct rsh_opens *o); /* o may be NULL */
+/* Adds an open file in its present state.  Returns 0 or -ENOMEM.  Any thread
+ * may call it. */
+int rsh_opens_add(struct rsh_opens *o, const char *name,
+		  const struct rsh_store_identity *id);
+
+/* Does rsh_handle_open() for a file that does not say how others are read. */
+int rsh_handle_open_aside(const struct rsh_store *s, const char *name,
+			  struct rsh_handle **out);
+
 /* ---- the store (store.c) ---- */
 
 struct rsh_store {
@@ -154,6 +173,7 @@ struct rsh_store {
 	uint32_t n_joined;
 	size_t cap_joined;
 	struct rsh_store_options opts;
+	struct rsh_opens *opens; /* NULL: they are not kept */
 
 	uint32_t n_files;
 	size_t cap_files;
