@@ -155,6 +155,9 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    const struct rsh_copy_list *list, struct rsh_origin *out,
 		    struct rsh_error *err);
 void rsh_origin_clear(struct rsh_origin *o);
+/* Hashes all of a strategy that decides about bytes.  Returns 0 or -ENOMEM. */
+int rsh_origin_hash_strategy(const struct rsh_strategy *s,
+			     const struct rsh_names *names, uint64_t *xxh3);
 
 /* ---- lines of a file (manifest_reader.c) ---- */
 

@@ -29,11 +29,35 @@ static void hash_number(XXH3_state_t *hash, uint64_t n)
 
 /* ---- identity of the conversion ---- */
 
-static int hash_strategy(const struct rsh_strategy *s,
-			 const struct rsh_names *names, uint64_t *xxh3)
+static void hash_item(XXH3_state_t *hash, const struct rsh_strategy_item *it)
+{
+	hash_number(hash, it != NULL);
+	if (!it)
+		return;
+	hash_number(hash, it->n_mesh);
+	XXH3_64bits_update(hash, it->mesh, it->n_mesh * sizeof(*it->mesh));
+	hash_number(hash, it->n_map);
+	for (uint32_t i = 0; i < it->n_map; i++) {
+		const struct rsh_map_entry *e = &it->map[i];
+
+		hash_number(hash, e->n);
+		XXH3_64bits_update(hash, e->axes, e->n * sizeof(*e->axes));
+	}
+	hash_number(hash, it->nested);
+	hash_number(hash, it->n_shape);
+	XXH3_64bits_update(hash, it->shape, it->n_shape * sizeof(*it->shape));
+	hash_number(hash, it->n_rows);
+	XXH3_64bits_update(hash, it->rows, it->n_rows * sizeof(*it->rows));
+	hash_number(hash, it->n_offsets);
+	hash_number(hash, it->rows_follow);
+	hash_number(hash, (uint64_t)it->opt_step);
+	hash_number(hash, (uint64_t)it->opt_size);
+}
+
+int rsh_origin_hash_strategy(const struct rsh_strategy *s,
+			     const struct rsh_names *names, uint64_t *xxh3)
 {
 	XXH3_state_t *hash = XXH3_createState();
-	char text[1024];
 
 	if (!hash)
 		return -ENOMEM;
@@ -42,14 +66,15 @@ static int hash_strategy(const struct rsh_strategy *s,
 	 * file. */
 	hash_number(hash, s->stage_ranks);
 	hash_number(hash, s->n_stages);
+	hash_number(hash, s->lone_stage);
 	for (uint32_t i = 0; i < s->n_params; i++) {
 		const struct rsh_strategy_param *p = &s->params[i];
 
 		hash_text(hash, rsh_names_text(names, p->name));
+		hash_number(hash, p->n_stages);
 		for (uint32_t k = 0; k < p->n_stages; k++) {
 			hash_number(hash, p->stages[k].stage);
-			hash_text(hash, rsh_item_text(p->stages[k].item, text,
-						      sizeof(text)));
+			hash_item(hash, p->stages[k].item);
 		}
 	}
 	*xxh3 = XXH3_64bits_digest(hash);
@@ -131,7 +156,7 @@ static int take_strategy(const char *path, bool is_made,
 	if (!made)
 		return 0;
 	out->path = made->path;
-	return hash_strategy(made, view->names, &out->xxh3) ?
+	return rsh_origin_hash_strategy(made, view->names, &out->xxh3) ?
 		rsh_error_nomem(err) : 0;
 }
 

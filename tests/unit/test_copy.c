@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_copy.c - hashes of records on the way, lines of long files, and
- * temporary files. */
+/* unit/test_copy.c - hashes of records on the way and of strategies, lines of
+ * long files, and temporary files. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -54,6 +54,100 @@ TEST(test_digest)
 					    records[i].bytes));
 		rsh_digest_clear(&d);
 	}
+}
+
+/* ---- strategies ---- */
+
+/* A strategy with one parameter, of which a test changes one member. */
+struct one_param {
+	struct rsh_strategy s;
+	struct rsh_strategy_param param;
+	struct rsh_param_stage stages[2];
+	struct rsh_strategy_item item;
+	struct rsh_map_entry map[2];
+	uint32_t mesh[2];
+	int32_t axes[2];
+	int64_t shape[2], rows[2];
+	struct rsh_names *names;
+};
+
+static void one_param_make(struct one_param *o)
+{
+	*o = (struct one_param){
+		.mesh = { 2, 4 }, .axes = { 0, 1 }, .shape = { 8, 8 },
+		.rows = { 3, 5 }, .map = { { 1, o->axes }, { 1, o->axes + 1 } },
+		.item = {
+			.n_mesh = 2, .mesh = o->mesh, .n_map = 2, .map = o->map,
+			.n_shape = 2, .shape = o->shape, .n_rows = 2,
+			.rows = o->rows, .n_offsets = 2, .rows_follow = true,
+			.opt_step = 1, .opt_size = -1,
+		},
+		.stages = { { 0, &o->item }, { 1, &o->item } },
+		.param = { .n_stages = 1, .stages = o->stages },
+		.s = { .stage_ranks = 8, .n_stages = 1, .n_params = 1,
+		       .params = &o->param },
+		.names = rsh_names_new(),
+	};
+	assert_non_null(o->names);
+	rsh_names_add(o->names, "a", 1);
+	rsh_names_add(o->names, "b", 1);
+}
+
+/* Changes member number i.  Returns false past the last. */
+static bool one_param_change(struct one_param *o, unsigned i)
+{
+	switch (i) {
+	case 0: o->s.stage_ranks = 4; return true;
+	case 1: o->s.n_stages = 2; return true;
+	case 2: o->s.lone_stage = 1; return true;
+	case 3: o->s.n_params = 0; return true;
+	case 4: o->param.name = 1; return true;
+	case 5: o->param.n_stages = 2; return true;
+	case 6: o->stages[0].stage = 1; return true;
+	case 7: o->stages[0].item = NULL; return true;
+	case 8: o->item.n_mesh = 1; return true;
+	case 9: o->mesh[1] = 5; return true;
+	case 10: o->item.n_map = 1; return true;
+	case 11: o->map[0].n = 2; return true;
+	case 12: o->map[1].n = 0; return true;
+	case 13: o->axes[0] = 1; return true;
+	case 14: o->item.nested = true; return true;
+	case 15: o->item.n_shape = 1; return true;
+	case 16: o->shape[1] = 16; return true;
+	case 17: o->item.n_rows = 1; return true;
+	case 18: o->rows[0] = 4; return true;
+	case 19: o->item.n_offsets = 0; return true;
+	case 20: o->item.rows_follow = false; return true;
+	case 21: o->item.opt_step = 2; return true;
+	case 22: o->item.opt_size = 2; return true;
+	default: return false;
+	}
+}
+
+TEST(test_every_member_of_a_strategy_is_hashed)
+{
+	uint64_t hashes[32];
+	struct one_param o;
+	unsigned n = 0;
+	bool more = true;
+
+	/* The last one is not changed. */
+	while (more) {
+		one_param_make(&o);
+		more = one_param_change(&o, n);
+		assert_int_equal(rsh_origin_hash_strategy(&o.s, o.names,
+							  &hashes[n]), 0);
+		for (unsigned k = 0; k < n; k++)
+			if (hashes[k] == hashes[n])
+				fail_msg("%u and %u have one hash", k, n);
+		rsh_names_free(o.names);
+		n++;
+	}
+	one_param_make(&o);
+	assert_int_equal(rsh_origin_hash_strategy(&o.s, o.names, &hashes[n]),
+			 0);
+	assert_true(hashes[n] == hashes[n - 1]);
+	rsh_names_free(o.names);
 }
 
 /* ---- lines ---- */
