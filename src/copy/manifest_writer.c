@@ -31,6 +31,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 #define COPY_BYTES ((size_t)256 * 1024)
 
@@ -167,11 +168,31 @@ static int keep_text(struct rsh_manifest_writer *s, const char *text,
 	return rsh_write_all(s->record_fd, text, len, *offset);
 }
 
+/* Returns whether the name is that of a record of this manifest: .NAME.part or
+ * .NAME.<share>-<shares>.part.  A manifest NAME.x has .NAME.x.part. */
+static bool is_record(const struct rsh_manifest_writer *s, const char *name)
+{
+	const size_t n = strlen(s->name);
+	size_t digits;
+
+	if (name[0] != '.' || strncmp(name + 1, s->name, n) != 0)
+		return false;
+	name += 1 + n;
+	digits = name[0] == '.' ? rsh_count_digits(name + 1, SIZE_MAX) : 0;
+	if (digits && name[1 + digits] == '-') {
+		name += 2 + digits;
+		digits = rsh_count_digits(name, SIZE_MAX);
+		if (!digits)
+			return false;
+		name += digits;
+	}
+	return strcmp(name, ".part") == 0;
+}
+
 /* Reads which files other runs have finished.  The caller holds the lock.
  * Returns 0 or -errno with a sentence: -EEXIST. */
 static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 {
-	const size_t n = strlen(s->name);
 	int rc = recall_other(s, s->name);
 	const struct dirent *e;
 	DIR *dir;
@@ -186,16 +207,11 @@ static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
 				O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 	if (!dir)
 		return rsh_error_file(err, errno, s->path);
-	/* Records of other runs for the same manifest are .NAME.*.part. */
 	rc = 0;
-	while (rc >= 0 && (e = readdir(dir))) {
-		const char *name = e->d_name;
-
-		if (name[0] == '.' && strncmp(name + 1, s->name, n) == 0 &&
-		    name[1 + n] == '.' && rsh_has_suffix(name, ".part") &&
-		    strcmp(name, s->record) != 0)
-			rc = recall_other(s, name);
-	}
+	while (rc >= 0 && (e = readdir(dir)))
+		if (is_record(s, e->d_name) &&
+		    strcmp(e->d_name, s->record) != 0)
+			rc = recall_other(s, e->d_name);
 	closedir(dir);
 	return rc < 0 ? rsh_error_file(err, -rc, s->path) : 0;
 }

@@ -344,6 +344,22 @@ def shares_of_two_conversions(p):
     check(manifest(os.path.join(p.out, MANIFEST)) == first, "it was replaced")
 
 
+def manifests_whose_names_begin_alike(p):
+    """The record of m.x is not one of m, of which it might be a share."""
+    theirs = [p.path(name) for name in (".m.x.part", ".m.0-.part", ".m.-1.part", ".m.0-2.partial",
+                                        ".m.0-2.x.part", ".m2.part", ".m.0x1.part")]
+    for path in theirs:
+        with open(path, "wb"):
+            pass
+    with open(p.path(".m.1-2.part"), "wb"):
+        pass
+    p.export("--manifest", p.path("m"))
+    check([path for path in theirs if not os.path.exists(path)] == [], "records are removed")
+    check(not os.path.exists(p.path(".m.1-2.part")), "the record of a share that ended is left")
+    p.export("--manifest", p.path("m.x"), out=p.path("other"))
+    check(not os.path.exists(theirs[0]), "its own record is left")
+
+
 def a_manifest_behind_a_link(p):
     p.export("0")
     path = os.path.join(p.out, MANIFEST)
@@ -567,8 +583,10 @@ def wrong_usage(p):
 
 CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_manifest_says,
          again_is_quick, damage_is_found_by_verify, killed_and_gone_on, killed_over_and_over,
-         interrupted, interrupted_while_the_source_hangs, killed_beside_other_runs, two_at_once, divided_among_several, other_shares_go_on,
-         one_share_after_the_other, shares_of_two_conversions, a_manifest_behind_a_link,
+         interrupted, interrupted_while_the_source_hangs, killed_beside_other_runs, two_at_once,
+         divided_among_several, other_shares_go_on,
+         one_share_after_the_other, shares_of_two_conversions, manifests_whose_names_begin_alike,
+         a_manifest_behind_a_link,
          other_files_are_there, another_conversion_is_there,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,
          a_source_that_fails, lost_slices, too_little_room, files_are_limited, the_disk_fills_up,
