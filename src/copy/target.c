@@ -131,6 +131,18 @@ static bool lock(int fd)
 	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
+/* Locks a file that this process has made.  A process that takes it for a dead
+ * one has it locked for a moment. */
+static bool lock_own(int fd)
+{
+	int rc;
+
+	do {
+		rc = flock(fd, LOCK_EX);
+	} while (rc != 0 && errno == EINTR);
+	return rc == 0 || errno != EWOULDBLOCK;
+}
+
 /* Returns whether a file still has a name: another process may have removed it
  * before it was locked. */
 static bool has_name(int fd)
@@ -206,7 +218,7 @@ int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
 
 		t->fd = openat(dirfd, t->name,
 			       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (t->fd >= 0 && lock(t->fd) && has_name(t->fd)) {
+		if (t->fd >= 0 && lock_own(t->fd) && has_name(t->fd)) {
 			temp_enlist(t);
 			return 0;
 		}

@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -315,4 +317,46 @@ TEST_WITH(test_the_dead_are_swept, make_place, remove_place)
 	}
 	rsh_temp_drop(&t);
 	assert_false(is_there(p, t.name));
+}
+
+#define N_SWEPT 3000
+#define N_SWEEPERS 4
+
+struct sweeping {
+	int dirfd;
+	atomic_bool ended;
+};
+
+static void *sweep(void *arg)
+{
+	struct sweeping *s = arg;
+
+	while (!atomic_load(&s->ended))
+		rsh_temp_sweep(s->dirfd);
+	return NULL;
+}
+
+/* Another share sweeps the directory when it begins. */
+TEST_WITH(test_a_file_is_made_while_others_sweep, make_place, remove_place)
+{
+	const struct place *p = *state;
+	struct sweeping s = { p->fd, false };
+	pthread_t threads[N_SWEEPERS];
+	unsigned busy = 0;
+
+	for (unsigned i = 0; i < N_SWEEPERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, sweep, &s),
+				 0);
+	for (unsigned i = 0; i < N_SWEPT; i++) {
+		struct rsh_temp t;
+		int rc = rsh_temp_open(&t, p->fd, 7);
+
+		busy += rc != 0;
+		if (rc == 0)
+			rsh_temp_drop(&t);
+	}
+	atomic_store(&s.ended, true);
+	for (unsigned i = 0; i < N_SWEEPERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(busy, 0);
 }
