@@ -21,7 +21,8 @@ from dcp_trees import TYPES, Called, Named, Size, Stored, archive, pickled, row_
 from rank_pickles import Object
 from run_seed import random_bytes
 
-TAG = "global_step7"
+STEP = 7
+TAG = f"global_step{STEP}"
 ORDERED = collections.OrderedDict
 
 
@@ -160,7 +161,7 @@ class Tree:
             "frozen_param_shapes": frozen,
             "shared_params": dict(self.aliases) if rank == 0 and self.stage else {},
             "frozen_param_fragments": fragments, "lr_scheduler": None, "skipped_steps": 0,
-            "global_steps": 7, "global_samples": 14, "dp_world_size": self.world,
+            "global_steps": STEP, "global_samples": 14, "dp_world_size": self.world,
             "mp_world_size": 1, "ds_config": {"zero_optimization": {"stage": self.stage}},
             "ds_version": "0.19.8", "epoch": 3}
 
@@ -379,7 +380,7 @@ class _Drawer:
         aliases = {"head.weight": rng.choice(trained)} if rng.random() < 0.5 else {}
         return Tree(stage, self.fixed.get("world", rng.choice((1, 2, 2, 3, 4, 5, 12))), dtype,
                     groups, paddings, frozen, buffers, aliases,
-                    struct.pack("<f", float(rng.randrange(1, 99))), options, rng)
+                    struct.pack("<f", float(rng.randrange(1, STEP + 1))), options, rng)
 
 
 def random_tree(seed, **fixed):

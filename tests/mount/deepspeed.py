@@ -268,7 +268,9 @@ def run_mixed(tap, trees, directory):
         file = TorchFile(model_of(root, 1))
         file.value["global_steps"] = 1
         file.write(model_of(root, 1))
-        no_good(root, "it is of another save than other files")
+        first = os.path.basename(model_of(root, 0))
+        no_good(root, os.path.basename(model_of(root, 1)),
+                f"it is of global step 1, and {first} is of global step 2")
     root = copy_of(trees, "z3-fp16", directory)
     with tap.test("files of two stages"):
         step = os.path.dirname(model_of(root, 0))
@@ -289,6 +291,132 @@ def run_mixed(tap, trees, directory):
     with tap.test("offloaded tensors"):
         os.mkdir(os.path.join(os.path.dirname(model_of(root, 0)), "offloaded_tensors"))
         no_good(root, "offloaded_tensors: tensors are in files of NVMe offload")
+
+
+# ---- files of two steps ----
+
+STATED = "it is of step {} of the optimizer, and {} is of step {}"
+
+
+def state_of(value):
+    """The steps that each group of an optimizer's file states, as dictionaries."""
+    of = value["optimizer_state_dict"]
+    states = of.get("base_optimizer_state", of.get("optimizer_state_dict"))
+    return states if isinstance(states, list) else list(states["state"].values())
+
+
+def state_step(root, rank, step):
+    """The file of a rank has a number in place of the tensor of its steps; None: nothing."""
+    file = TorchFile(optimizer_of(root, rank))
+    for state in state_of(file.value):
+        del state["step"]
+        if step is not None:
+            state["step"] = step
+    file.write(optimizer_of(root, rank))
+
+
+def step_of(root, number):
+    return os.path.join(root, f"global_step{number}")
+
+
+def mixed(trees, directory, case, rank):
+    """A run of two steps, the newer of which has a file of the older one."""
+    root = copied(os.path.join(trees, case), directory)
+    for checkpoint in glob.glob(os.path.join(root, "checkpoint-*")):
+        shutil.move(glob.glob(os.path.join(checkpoint, "global_step*"))[0], root)
+    for path in glob.glob(os.path.join(step_of(root, 1), f"*_rank_{rank}_*optim_states.pt")):
+        shutil.copy(path, step_of(root, 2))
+    return root
+
+
+def run_two_steps(tap, trees, directory):
+    for case in "z3-bf16", "trainer-z2":
+        for rank in 0, 1:
+            root = mixed(trees, directory, case, rank)
+            words = STATED.format(
+                2 - rank, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", 1 + rank)
+            with tap.test(f"{case}: rank {rank} has a file of another step"):
+                no_good(step_of(root, 2), "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt: " +
+                        words)
+                got = run("ls", step_of(root, 2))
+                check(got.status != GOOD, repr(got))
+            with tap.test(f"{case}, rank {rank}: an older step is taken, and shown"):
+                first = shown_by(step_of(root, 1))[0]
+                found, _, said = shown_by(root)
+                same(found, first, "fallback")
+                demand(said, "global_step2 is not complete", "taking global_step1")
+                demand(run("ls", root).out, "is of step 2" if rank else "is of step 1")
+                with Alone(root, extra=["--steps", "all"]) as mount:
+                    check("global_step2" not in os.listdir(mount.path) and
+                          "global_step1" in os.listdir(mount.path), os.listdir(mount.path))
+            with tap.test(f"{case}, rank {rank}: --resume takes an older step"), \
+                    Mounted(root, resume=True) as mount:
+                check(content(os.path.join(mount.path, "latest")) == b"global_step1", "latest")
+                demand(mount.log(), "of the optimizer, and ")
+    first = "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"
+    for case in "z1-bf16", "z1-elastic", "z1-bf16opt":
+        with tap.test(f"{case}: steps that are numbers"):
+            root = copy_of(trees, case, directory)
+            state_step(root, 1, 2)
+            same(shown_by(root)[0], CASES[case]["model"], case)
+            state_step(root, 0, 2)
+            same(shown_by(root)[0], CASES[case]["model"], case)
+            state_step(root, 1, 1)
+            no_good(root, "_rank_1_mp_rank_00_optim_states.pt: " + STATED.format(1, first, 2))
+            state_step(root, 1, 3)
+            no_good(root, "_rank_1_mp_rank_00_optim_states.pt: " + STATED.format(3, first, 2))
+            state_step(root, 1, None)
+            same(shown_by(root)[0], CASES[case]["model"], case)
+    with tap.test("steps of groups of parameters"):
+        root = copy_of(trees, "z2-fp32", directory)
+        for rank, step in (0, 2), (1, 1):
+            state_step(root, rank, None)
+            file = TorchFile(optimizer_of(root, rank))
+            for group in file.value["optimizer_state_dict"]["base_optimizer_state"][
+                    "param_groups"]:
+                group["step"] = step
+            file.write(optimizer_of(root, rank))
+        no_good(root, STATED.format(1, "zero_pp_rank_0_mp_rank_00_optim_states.pt", 2))
+    with tap.test("a model of an older step than its optimizer"):
+        root = copy_of(trees, "z1-bf16", directory)
+        for step, said in ((1, None), (40, None), (3, None), (
+                42, "it is of step 42 of the optimizer, and mp_rank_00_model_states.pt is of "
+                "global step 40")):
+            file = TorchFile(model_of(root))
+            file.value["global_steps"] = 2 if step == 1 else step if step == 3 else 40
+            file.write(model_of(root))
+            for rank in 0, 1:
+                file = TorchFile(optimizer_of(root, rank))
+                for state in state_of(file.value):
+                    state["step"] = step
+                file.write(optimizer_of(root, rank))
+            if said:
+                no_good(root, said)
+            else:
+                same(shown_by(root)[0], CASES["z1-bf16"]["model"], step)
+
+
+def swapped(directory, *paths):
+    a, b = paths
+    os.rename(a, a + ".x")
+    os.rename(b, a)
+    os.rename(a + ".x", b)
+
+
+def run_swapped(tap, trees, directory):
+    for case, find in (("z3-fp16", optimizer_of), ("z3-fp16", model_of),
+                       ("z2-fp16", optimizer_of), ("z1-elastic", optimizer_of)):
+        with tap.test(f"{case}: {find.__name__} has files under the names of each other"):
+            root = copy_of(trees, case, directory)
+            swapped(directory, find(root, 0), find(root, 1))
+            no_good(root, os.path.basename(find(root, 0)), "the file is of rank 1, not 0")
+    with tap.test("a file that was written without its name"):
+        root = copy_of(trees, "z3-fp16", directory)
+        for rank in 0, 1:
+            file = TorchFile(optimizer_of(root, rank))
+            file.root = "archive"
+            file.write(optimizer_of(root, rank))
+        same(shown_by(root)[0], CASES["z3-fp16"]["model"], "archive")
 
 
 # ---- steps ----
@@ -692,6 +820,8 @@ def main():
             run_values(tap, trees)
             run_lost(tap, trees, directory)
             run_mixed(tap, trees, directory)
+            run_two_steps(tap, trees, directory)
+            run_swapped(tap, trees, directory)
             run_steps(tap, trees, directory)
             run_refusals(tap, trees, directory)
             run_single(tap, trees)

@@ -107,6 +107,10 @@ struct rsh_torch_file {
 	const struct rsh_torch_value *values;
 	const struct rsh_torch_storage *storages;
 	uint64_t file_bytes;
+	/* The directory of all entries of the archive, which torch.save() calls
+	 * as the file to which it writes, without ".pt"; NULL: it is no
+	 * archive. */
+	const char *root;
 	struct rsh_arena arena_;
 	struct rsh_names *names_;
 };

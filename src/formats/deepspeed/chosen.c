@@ -191,6 +191,10 @@ static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 	if (f->zero.wrong) {
 		wrong = f->zero.wrong;
 		code = ENOTSUP;
+	} else if (f->saved_as.role == RSH_DS_OPTIMIZER && f->saved_as.rank) {
+		/* Its lengths may be those of the last rank. */
+		rc = rsh_joined_refuse(&st->all, name, EBADMSG, err,
+				       RSH_DS_OTHER_RANK, f->saved_as.rank, 0);
 	} else if ((f->zero.stage == 3) != st->is_3) {
 		wrong = "its stage of ZeRO is not that of the model";
 	} else if (!piece) {
@@ -204,7 +208,7 @@ static int choose_layout(struct rsh_source_ds *st, uint32_t file,
 		else
 			piece[g] = flat->elements;
 	}
-	if (wrong)
+	if (wrong && !rc)
 		rc = rsh_joined_refuse(&st->all, name, code, err, "%s", wrong);
 	rc = rc ?: rsh_ds_layout_make(st->head, &f->zero, piece, name,
 				      &st->all.arena, &st->layout, err);

@@ -5,6 +5,7 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -193,17 +194,39 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 			     path, rank, world);
 }
 
+/* Reads what a file of the optimizer says, without texts and arrays. */
+static int read_optimizer(struct rsh_source_ds *st,
+			  const struct rsh_byte_source *file,
+			  struct rsh_ds_zero *out, struct rsh_error *err)
+{
+	void *read = NULL;
+	int rc = rsh_ds_file_read(st, 0, file, false, NULL, &read, NULL, err);
+
+	*out = (struct rsh_ds_zero){ .stage = 0 };
+	if (rc == 0) {
+		const struct rsh_ds_zero *z =
+			&((struct rsh_ds_file *)read)->zero;
+
+		out->world = z->world;
+		out->has_step = z->has_step;
+		out->step_group = z->step_group;
+		out->step = z->step;
+	}
+	rsh_joined_file_free(read);
+	return rc;
+}
+
 static int ds_step_check(const struct rsh_byte_source *files,
 		      const char *const *names, size_t n, bool full,
 		      struct rsh_error *err)
 {
-	const char *model = NULL, *optimizer = NULL;
+	const char *model = NULL, *optimizer = NULL, *stated = NULL;
 	struct rsh_ds_listed listed = { .param = NULL };
 	struct rsh_source_ds st = { .listed = &listed };
-	struct rsh_ds_name is;
+	struct rsh_ds_zero first = { .stage = 0 }, z;
 	uint32_t world = 0;
+	struct rsh_ds_name is;
 	bool is_3 = false;
-	void *f;
 	int rc = rsh_torch_check_files(files, names, n, full, err);
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
@@ -212,14 +235,24 @@ static int ds_step_check(const struct rsh_byte_source *files,
 		if (is.role == RSH_DS_MODEL || is.role == RSH_DS_MODEL_PART)
 			model = files[i].path;
 		is_3 |= is.role == RSH_DS_MODEL_PART;
-		if (is.role != RSH_DS_OPTIMIZER || optimizer)
+		if (is.role != RSH_DS_OPTIMIZER)
 			continue;
-		optimizer = files[i].path;
 		listed.is = is;
-		rc = rsh_ds_file_read(&st, 0, &files[i], false, NULL, &f, NULL,
-				      err);
-		world = rc ? 0 : ((struct rsh_ds_file *)f)->zero.world;
-		rsh_joined_file_free(f);
+		rc = read_optimizer(&st, &files[i], &z, err);
+		if (rc == 0 && stated && z.has_step &&
+		    z.step_group == first.step_group && z.step != first.step)
+			rc = rsh_error_set(err, EBADMSG, "%s: it is of step %"
+					   PRIu64 " of the optimizer, and %s "
+					   "is of step %" PRIu64,
+					   files[i].path, z.step, stated,
+					   first.step);
+		if (!optimizer)
+			world = z.world;
+		optimizer = optimizer ? optimizer : files[i].path;
+		if (!stated && z.has_step) {
+			stated = files[i].path;
+			first = z;
+		}
 	}
 	if (rc == 0 && n > 0 && !model)
 		rc = rsh_error_set(err, ENOENT, "%s: no file of a model is "

@@ -26,6 +26,7 @@
 #define RSH_DS_RANKS_MAX 65536
 /* A run of elements is so many boxes at most. */
 #define RSH_DS_BOXES_MAX (2 * RSH_MAX_DIMS)
+#define RSH_DS_OTHER_RANK "the file is of rank %u, not %u"
 #define RSH_DS_LATEST "latest"
 #define RSH_DS_LATEST_UNIVERSAL "latest_universal"
 
@@ -122,6 +123,11 @@ struct rsh_ds_zero {
 		uint32_t group;
 		uint64_t at, n;
 	} *slices;
+	/* How many steps the optimizer made, as the first group says that has
+	 * it. */
+	bool has_step;
+	uint32_t step_group;
+	uint64_t step;
 	const char *wrong;
 };
 
@@ -213,6 +219,9 @@ struct rsh_ds_file {
 	struct rsh_arena arena; /* first: rsh_joined_file_free() */
 	struct rsh_ds_head head; /* of a model */
 	struct rsh_ds_zero zero; /* of an optimizer */
+	/* The name under which torch.save() wrote it; RSH_DS_OTHER: not
+	 * known. */
+	struct rsh_ds_name saved_as;
 	/* Of the module, of an expert, or of the universal form, of which the
 	 * name is "". */
 	uint32_t n_tensors, n_fragments, n_flats;

@@ -9,6 +9,7 @@
 #include "deepspeed_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,6 +367,70 @@ static bool fits_rank(const struct rsh_source_ds *st,
 	return true;
 }
 
+/* An optimizer of an early DeepSpeed makes one step before those of the job. */
+#define STEPS_BEFORE 1
+
+/* Checks that the steps which files state are those of one save.  The optimizer
+ * may have made fewer than the job: steps with an overflow are skipped, and a
+ * job may go on with a new optimizer. */
+static int steps_check(const struct rsh_source_ds *st, struct rsh_error *err)
+{
+	const struct rsh_joined *j = &st->all;
+	uint32_t first = j->n;
+
+	for (uint32_t i = 0; i < j->n; i++) {
+		const struct rsh_ds_file *f = j->files[i];
+		const enum rsh_ds_role role = st->listed[i].is.role;
+		const struct rsh_ds_zero *z = &f->zero, *other;
+		const uint64_t step = f->head.step, said = st->head->step;
+
+		if ((role == RSH_DS_MODEL || role == RSH_DS_MODEL_PART) &&
+		    step && said && step != said)
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of global "
+				"step %" PRIu64 ", and %s is of global step %"
+				PRIu64, step, j->names[st->model], said);
+		if (role != RSH_DS_OPTIMIZER || !z->has_step)
+			continue;
+		if (first == j->n)
+			first = i;
+		other = &((struct rsh_ds_file *)j->files[first])->zero;
+		if (z->step_group == other->step_group &&
+		    z->step != other->step)
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of step %"
+				PRIu64 " of the optimizer, and %s is of step %"
+				PRIu64, z->step, j->names[first], other->step);
+		if (said && z->step > said + STEPS_BEFORE)
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of step %"
+				PRIu64 " of the optimizer, and %s is of global "
+				"step %" PRIu64, z->step, j->names[st->model],
+				said);
+	}
+	return 0;
+}
+
+/* Returns the rank of whose file this is, which is that in its name unless the
+ * file says another one. */
+static uint32_t find_rank(const struct rsh_source_ds *st, uint32_t file)
+{
+	const struct rsh_ds_file *f = st->all.files[file];
+	const struct rsh_ds_name *is = &st->listed[file].is;
+	const uint32_t world = st->layout.world;
+	uint32_t rank = 0;
+
+	if (f->saved_as.role == is->role && f->saved_as.rank != is->rank &&
+	    (is->role == RSH_DS_OPTIMIZER || is->role == RSH_DS_MODEL_PART))
+		return f->saved_as.rank;
+	if (is->role != RSH_DS_OPTIMIZER || f->zero.n_slices == 0 ||
+	    st->head->round_robin || fits_rank(st, &f->zero, is->rank))
+		return is->rank;
+	while (rank < world && !fits_rank(st, &f->zero, rank))
+		rank++;
+	return rank < world ? rank : is->rank;
+}
+
 /* Checks that files are of one save. */
 static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 {
@@ -377,7 +442,7 @@ static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 		const struct rsh_ds_file *f = j->files[i];
 		const struct rsh_ds_zero *z = f ? &f->zero : NULL;
 		const bool of_optimizer = is->role == RSH_DS_OPTIMIZER;
-		uint32_t rank = layout->world;
+		uint32_t rank;
 
 		if (!f)
 			return rsh_joined_refuse(j, j->names[i], ENOENT, err,
@@ -390,25 +455,20 @@ static int files_check(const struct rsh_source_ds *st, struct rsh_error *err)
 				j, j->names[i], EBADMSG, err, "it is of "
 				"another save than other files: its stage, its "
 				"groups or the number of ranks differ");
-		/* It may say that it is that of another rank. */
-		if (of_optimizer && z->n_slices > 0 && !st->head->round_robin &&
-		    !fits_rank(st, z, is->rank))
-			for (rank = 0; rank < layout->world &&
-				       !fits_rank(st, z, rank);)
-				rank++;
-		if (rank < layout->world)
+		rank = find_rank(st, i);
+		if (rank != is->rank)
 			return rsh_joined_refuse(j, j->names[i], EBADMSG, err,
-						 "the file is of rank %u, not "
-						 "%u", rank, is->rank);
+						 RSH_DS_OTHER_RANK, rank,
+						 is->rank);
 		if ((is->role == RSH_DS_MODEL ||
 		     is->role == RSH_DS_MODEL_PART) &&
 		    !rsh_ds_heads_alike(&f->head, st->head))
 			return rsh_joined_refuse(
 				j, j->names[i], EBADMSG, err, "it is of "
-				"another save than other files: the step, the "
-				"number of ranks or the parameters differ");
+				"another save than other files: the number of "
+				"ranks or the parameters differ");
 	}
-	return 0;
+	return steps_check(st, err);
 }
 
 static void tensors_make(struct describing *w)

@@ -13,6 +13,7 @@
 
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/bytes.h"
 
 #define MODULE "module"
 #define FRAGMENTS "frozen_param_fragments"
@@ -139,6 +140,10 @@ struct records {
 	const struct rsh_ds_listed *l;
 	struct rsh_torch_tensor *v;
 	size_t n, cap;
+	/* The steps that the optimizer made, of the first group; NULL: they are
+	 * no tensor. */
+	const struct rsh_torch_tensor *step;
+	uint32_t step_group;
 };
 
 /* Adds the boxes of a run of a flat tensor. */
@@ -199,6 +204,11 @@ static int take_flat(struct rsh_ds_file *f, struct rsh_torch_file *of,
 	if (f->arena.failed)
 		return -ENOMEM;
 	f->n_flats++;
+	if (flat->is_scalar && strcmp(key, "step") == 0 &&
+	    (!r->step || flat->group < r->step_group)) {
+		r->step = t;
+		r->step_group = flat->group;
+	}
 	if (flat->is_scalar)
 		return rsh_push(r->v, r->n, r->cap, *t);
 	if (flat->is_odd || !layout->piece ||
@@ -294,6 +304,69 @@ static int file_take(struct rsh_ds_file *f, struct rsh_torch_file *of,
 	return rc;
 }
 
+/* ---- which save the file is of ---- */
+
+/* Reads a tensor of one whole number.  Returns false if it is none. */
+static bool read_whole(const uint8_t bytes[8], enum rsh_dtype dtype,
+		       uint64_t *out)
+{
+	const uint32_t low = rsh_le32(bytes);
+	const uint64_t all = rsh_le64(bytes);
+	double real = -1;
+	float narrow;
+
+	if (dtype == RSH_DTYPE_INT64 || dtype == RSH_DTYPE_INT32) {
+		*out = dtype == RSH_DTYPE_INT64 ? all : low;
+		return *out <= INT32_MAX;
+	}
+	if (dtype == RSH_DTYPE_FLOAT32) {
+		memcpy(&narrow, &low, sizeof(narrow));
+		real = narrow;
+	} else if (dtype == RSH_DTYPE_FLOAT64) {
+		memcpy(&real, &all, sizeof(real));
+	}
+	if (!(real >= 0 && real <= INT32_MAX))
+		return false;
+	*out = (uint64_t)real;
+	return (double)*out == real;
+}
+
+/* Reads how many steps the optimizer made, which is a tensor with most
+ * optimizers. */
+static int read_step(struct rsh_ds_file *f, const struct rsh_torch_file *of,
+		     const struct records *r,
+		     const struct rsh_byte_source *bytes, struct rsh_error *err)
+{
+	const struct rsh_torch_tensor *t = r->step;
+	const unsigned width = t ? rsh_dtype_size(t->dtype) : 0;
+	uint8_t value[8] = { 0 };
+	uint64_t step;
+	int rc;
+
+	if (width == 0 || width > sizeof(value))
+		return 0;
+	rc = rsh_bytes_read(bytes, value, width,
+			    of->storages[t->storage].offset + t->from * width,
+			    err);
+	if (rc == 0 && read_whole(value, t->dtype, &step)) {
+		f->zero.has_step = true;
+		f->zero.step_group = r->step_group;
+		f->zero.step = step;
+	}
+	return rc;
+}
+
+/* torch.save() writes the name of the file into the archive. */
+static int read_saved_as(struct rsh_ds_file *f, const struct rsh_torch_file *of)
+{
+	const char *name = !of->root ? "" :
+			   rsh_arena_format(&f->arena, "%s.pt", of->root);
+
+	if (name && !rsh_ds_name_read(name, &f->saved_as))
+		f->saved_as.role = RSH_DS_OTHER;
+	return name ? 0 : -ENOMEM;
+}
+
 /* ---- reading ---- */
 
 int rsh_ds_file_read(void *state, uint32_t file,
@@ -334,8 +407,9 @@ int rsh_ds_file_read(void *state, uint32_t file,
 					   "a kind that is not supported (%s)",
 					   bytes->path, v->name, v->make);
 	}
-	if (rc == 0 && file_take(f, of, &r))
+	if (rc == 0 && (file_take(f, of, &r) || read_saved_as(f, of)))
 		rc = rsh_error_nomem(err);
+	rc = rc ?: read_step(f, of, &r, bytes, err);
 	/* No group has two tensors of one key. */
 	for (uint32_t i = 1; i < f->n_flats && rc == 0; i++)
 		if (flat_order(&f->flats[i - 1], &f->flats[i]) == 0)

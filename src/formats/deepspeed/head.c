@@ -329,7 +329,6 @@ bool rsh_ds_heads_alike(const struct rsh_ds_head *a,
 			const struct rsh_ds_head *b)
 {
 	bool alike = a->n_groups == b->n_groups && a->world == b->world &&
-		     a->step == b->step &&
 		     params_alike(&a->frozen, &b->frozen);
 
 	for (uint32_t g = 0; alike && g < a->n_groups; g++)
@@ -425,6 +424,47 @@ static int read_slices(const struct reading *r,
 	return 0;
 }
 
+/* Takes the step of a group, if it is a number and no earlier group has one. */
+static void take_step(const struct rsh_pickle_value *of, uint64_t group,
+		      struct rsh_ds_zero *out)
+{
+	uint64_t step;
+
+	if (group > UINT32_MAX || (out->has_step && out->step_group <= group) ||
+	    !rsh_pickle_number(rsh_pickle_find(of, "step"), NUMBER_MAX, &step))
+		return;
+	out->has_step = true;
+	out->step_group = (uint32_t)group;
+	out->step = step;
+}
+
+/* Reads how many steps the optimizer made, if this is no tensor: from the
+ * states of its groups, or from the groups themselves. */
+static void read_step(const struct rsh_pickle_value *optimizer,
+		      struct rsh_ds_zero *out)
+{
+	uint32_t n;
+	const struct rsh_pickle_value *states =
+		rsh_pickle_find(optimizer, "state");
+	/* With elastic_checkpoint it is a list of states. */
+	const struct rsh_pickle_value *items = rsh_pickle_items(optimizer, &n);
+
+	for (uint32_t i = 0; i < n && items; i++)
+		take_step(&items[i], i, out);
+	for (uint32_t i = 0; states && states->kind == RSH_PV_DICT &&
+			     i + 1 < states->list->n; i += 2) {
+		uint64_t group;
+
+		if (rsh_pickle_number(&states->list->values[i], UINT32_MAX,
+				      &group))
+			take_step(&states->list->values[i + 1], group, out);
+	}
+	items = rsh_pickle_items(rsh_pickle_find(optimizer, "param_groups"),
+				 &n);
+	for (uint32_t i = 0; i < n && items && !out->has_step; i++)
+		take_step(&items[i], i, out);
+}
+
 int rsh_ds_zero_read(const struct rsh_pickle_value *root, const char *path,
 		     struct rsh_arena *arena, struct rsh_ds_zero *out,
 		     struct rsh_error *err)
@@ -459,6 +499,8 @@ int rsh_ds_zero_read(const struct rsh_pickle_value *root, const char *path,
 	if (flat->kind != RSH_PV_LIST || out->stage == 0)
 		return read_bad(&r, "flat groups are not a list");
 	out->n_groups = flat->list->n;
+	read_step(rsh_pickle_find(of, is_3 ? "optimizer_state_dict" :
+					     "base_optimizer_state"), out);
 	if (!read_world(rsh_pickle_find(of, "partition_count"), &out->world))
 		return read_bad(&r, "partition_count does not say the number "
 				    "of ranks");

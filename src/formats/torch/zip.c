@@ -436,7 +436,11 @@ static int zip_read(struct zip_reader *z, struct rsh_pickle_value *root)
 		return rc;
 	r->storages = rsh_arena_array(&r->file->arena_,
 				      struct rsh_torch_storage, r->n_stored);
-	if (!r->storages)
+	r->file->root = rsh_arena_strndup(&r->file->arena_,
+					  (const char *)z->object->name,
+					  z->object->e.n_name -
+					  strlen("/data.pkl"));
+	if (!r->storages || !r->file->root)
 		return rsh_error_nomem(r->err);
 	for (size_t i = 0; i < r->n_stored && rc == 0; i++)
 		rc = zip_find_storage(z, i);
