@@ -497,6 +497,35 @@ def run_mixed(tap, trees, directory):
             copy = copy_of(trees, case, directory)
             shutil.copy(files_of(copy)[a], files_of(copy)[b])
             no_good(copy, "it has the weights of ", "which is of another rank")
+    for case in "mg-qwen-bias-qknorm", "ms-llama-tp2pp2", "mg-vpp-distopt":
+        with tap.test(f"{case}: a file of another iteration"):
+            copy = copy_of(trees, case, directory)
+            first, *_, last = [os.path.relpath(p, copy) for p in files_of(copy)]
+            number = TorchFile(os.path.join(copy, first)).value["iteration"]
+            changed(copy, lambda v: v.update(iteration=number - 1), slice(-1, None))
+            no_good(copy, f"{last}: it is of iteration {number - 1}, and {first} is of "
+                    f"iteration {number}")
+            changed(copy, lambda v: v.pop("iteration"), slice(-1, None))
+            with Alone(copy) as mount:
+                same(model_hashes(mount.path), CASES[case]["whole"], case)
+    with tap.test("a file of another iteration: an older one is taken"):
+        copy = copy_of(trees, "mg-qwen-bias-qknorm", directory)
+        older = os.path.join(copy, "iter_0000005")
+        shutil.copytree(step_of(copy), older)
+        os.remove(os.path.join(copy, TRACKER))
+        for name in os.listdir(older):
+            path = os.path.join(older, name, FILE)
+            file = TorchFile(path)
+            file.value["iteration"] = 5
+            file.write(path)
+        shutil.copy(path, os.path.join(copy, "iter_0000007", name, FILE))
+        with Alone(copy) as mount:
+            same(model_hashes(mount.path), CASES["mg-qwen-bias-qknorm"]["whole"], copy)
+            demand(mount.log(), "iter_0000007 is not complete", "is of iteration ",
+                   "taking iter_0000005")
+        demand(run("ls", copy).out, "is of iteration ")
+        with Alone(copy, extra=["--steps", "all"]) as mount:
+            check("iter_0000007" not in os.listdir(mount.path), os.listdir(mount.path))
     with tap.test("two directories of one rank"):
         copy = copy_of(trees, "mg-few-groups", directory)
         shutil.copytree(os.path.dirname(files_of(copy)[1]),

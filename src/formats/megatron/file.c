@@ -199,6 +199,8 @@ static int file_look(void *ctx, const char *path,
 			       v->kind == RSH_PV_NUMBER ? (double)v->number : 0;
 
 	(void)path;
+	f->has_iteration = rsh_pickle_number(rsh_pickle_find(root, "iteration"),
+					     NUMBER_MAX, &f->iteration);
 	f->wrong = read_args(f, rsh_pickle_find(root, "args"));
 	if (!f->wrong)
 		f->wrong = version == 3 ? read_chunks(f, root) :

@@ -120,6 +120,8 @@ struct rsh_megatron_file {
 	 * not known.  With stages_inside a stage is not a range of ranks. */
 	uint64_t rank, world;
 	bool stages_inside;
+	bool has_iteration; /* it says of which it is */
+	uint64_t iteration;
 	/* Why the file cannot be used, without its name; NULL: it can.  States
 	 * are left out then. */
 	const char *wrong;

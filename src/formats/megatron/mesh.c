@@ -374,6 +374,32 @@ static int check_ranks(const struct rsh_source_megatron *st,
 	return 0;
 }
 
+/* Checks that the files are of one save, as far as they say it: a job that was
+ * killed may have replaced only some of them. */
+static int check_iterations(const struct rsh_source_megatron *st,
+			    struct rsh_error *err)
+{
+	const struct rsh_joined *j = &st->all;
+	const struct rsh_megatron_file *first = NULL;
+	const char *name = NULL;
+
+	for (uint32_t i = 0; i < st->n; i++) {
+		const struct rsh_megatron_file *f = j->files[i];
+
+		if (!f || !f->has_iteration)
+			continue;
+		if (first && f->iteration != first->iteration)
+			return rsh_joined_refuse(
+				j, j->names[i], EBADMSG, err, "it is of "
+				"iteration %" PRIu64 ", and %s is of iteration "
+				"%" PRIu64, f->iteration, name,
+				first->iteration);
+		name = first ? name : j->names[i];
+		first = first ? first : f;
+	}
+	return 0;
+}
+
 /* Returns whether a file is a copy of another one of its stage: all matrices
  * that should differ are equal, by their checksums. */
 static bool is_twin(const struct rsh_source_megatron *st, uint32_t a,
@@ -444,6 +470,7 @@ int rsh_megatron_mesh_find(struct rsh_source_megatron *st,
 					"another rank", j->names[i]);
 	for (uint32_t i = 0; i < st->n && rc == 0; i++)
 		rc = check_file(st, i, err);
+	rc = rc ?: check_iterations(st, err);
 	if (rc == 0 && layers_collect(st))
 		rc = rsh_error_nomem(err);
 	return rc ?: layers_check(st, err);
