@@ -164,8 +164,11 @@ bool rsh_format_may_hold_model(const char *name)
 
 	if (name[0] == '.' || rsh_format_is_part(name) ||
 	    rsh_format_is_slice(name) ||
-	    rsh_begins_any(name, "optimizer.", "scheduler.", "scaler.",
-			   "rng_state", "adapter_model.", "hyper_param."))
+	    rsh_begins_any(name, "optimizer.", "optimizer_state",
+			   "optim_state", "scheduler.", "scaler.", "rng_state",
+			   "random_states", "recipe_state", "trainer_state",
+			   "training_state", "train_state", "adapter_model.",
+			   "hyper_param."))
 		return false;
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (rsh_has_suffix(name, suffixes[i]))
@@ -203,6 +206,28 @@ static bool is_called_rank(const char *name, size_t n)
 			return true;
 	}
 	return false;
+}
+
+static bool is_map_of_parts(const char *name)
+{
+	return rsh_format_is_map(name) ||
+	       (name[0] != '.' && rsh_has_suffix(name, ".index.json"));
+}
+
+static bool is_part_of_weights(const char *name)
+{
+	return name[0] != '.' && rsh_format_is_part(name) &&
+	       (rsh_file_type_of(name) != RSH_FILE_OTHER ||
+		rsh_has_suffix(name, ".bin") || rsh_has_suffix(name, ".pt") ||
+		rsh_has_suffix(name, ".pth"));
+}
+
+bool rsh_look_lacks_map(const struct rsh_look *l, const char **part)
+{
+	const char *map;
+
+	return rsh_look_count(l, is_part_of_weights, part) > 0 &&
+	       rsh_look_count(l, is_map_of_parts, &map) == 0;
 }
 
 bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)

@@ -33,7 +33,7 @@ from dcp_trees import torch_bytes  # noqa: E402
 from demands import check, content, demand, error_line, write  # noqa: E402
 from rsh_cli import GOOD, NO, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
-from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
+from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
 from torch_zip import Call, Function, Tensor, torch_zip  # noqa: E402
 
@@ -117,7 +117,7 @@ def run_refused(tap, directory):
     os.unlink(file)
 
 
-def run_values(tap):
+def run_values(tap, directory):
     with tap.test("values that are plain data"), \
             Alone(os.path.join(DATA, "nested-2.15.pt")) as mount:
         found = extra_state(mount.path)
@@ -363,6 +363,29 @@ def run_directories(tap, directory):
         for source in other, at:
             with Alone(source) as mount:
                 same(model_hashes(mount.path), wanted_of(expected()["hf-bin-parts"]), source)
+    for suffix, map_name in (("bin", "pytorch_model.bin.index.json"),
+                             ("safetensors", "model.safetensors.index.json")):
+        for stray in "recipe_state.pt", "trainer_state.pt", "ema.pt", "ema.safetensors":
+            with tap.test(f"parts in .{suffix} without their map, and {stray}"), \
+                    tempfile.TemporaryDirectory(dir=directory) as own:
+                parts = [os.path.join(own, f"ft-model-0000{n}-of-00002.{suffix}")
+                         for n in (1, 2)]
+                for path in *parts, os.path.join(own, stray):
+                    if path.endswith(".safetensors"):
+                        write(path, safetensors_bytes({"w": ("F32", (1,), bytes(4))}))
+                    else:
+                        torch_zip(path, {"opt": {"state": {0: {"exp_avg": W}}}})
+                write(os.path.join(own, "config.json"), b"{}")
+                _, said = expect_failure(own)
+                demand(error_line(said), f"{os.path.basename(parts[0])} may be a part of a model, "
+                       f"and no {map_name} is beside it")
+    for name in "recipe_state.pt", "trainer_state.pt", "random_states_0.pt", "optim_state.pth":
+        with tap.test(f"{name} alone is no model"), \
+                tempfile.TemporaryDirectory(dir=directory) as own:
+            torch_zip(os.path.join(own, name), {"opt": {"state": {0: {"exp_avg": W}}}})
+            expect_failure(own)
+            with Alone(os.path.join(own, name)):
+                pass
     with tap.test("several files: one has to be named"):
         several = os.path.join(directory, "several")
         os.mkdir(several)
@@ -422,7 +445,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         run_genuine(tap, directory)
         run_refused(tap, directory)
-        run_values(tap)
+        run_values(tap, directory)
         run_calls(tap, directory)
         run_npu(tap, directory)
         run_beside(tap, directory)

@@ -62,7 +62,7 @@ bool rsh_format_is_part(const char *name);
 bool rsh_format_is_slice(const char *name);
 /* Returns whether a file with that name may have all weights of a model: not
  * one of its parts, not a rank's slice, and not what is saved beside a model,
- * such as optimizer.pt and adapters. */
+ * such as optimizer.pt, recipe_state.pt and adapters. */
 bool rsh_format_may_hold_model(const char *name);
 /* Returns whether the name is that of a map from weights to .safetensors or
  * .ckpt files, such as NAME.safetensors.index.json. */
@@ -76,6 +76,9 @@ bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name);
 /* Says why such a file is not taken as a model. */
 void rsh_format_hint_rank(const struct rsh_look *l, const char *name, char *buf,
 			  size_t max);
+/* Returns whether parts of a model are there without a map of them, and sets
+ * the first one.  Another file beside them is not the model then. */
+bool rsh_look_lacks_map(const struct rsh_look *l, const char **part);
 /* Returns the number of entries for which `is` returns true, and sets the first
  * one. */
 size_t rsh_look_count(const struct rsh_look *l, bool (*is)(const char *),

@@ -204,6 +204,8 @@ static bool model_hint_numbered(const struct rsh_look *l, const char *first,
 	}
 	return false;
 }
+#define PART_WITHOUT_MAP "; %s may be a part of a model, and no " HF_MAP " is "  \
+			 "beside it"
 
 static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 {
@@ -212,7 +214,9 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	const size_t n = rsh_look_count(l, rsh_format_is_map, &first) ?:
 			 rsh_look_count(l, rsh_format_may_hold_model, &first);
 
-	for (size_t i = 0; i < l->n; i++)
+	const bool lacks_map = rsh_look_lacks_map(l, &part);
+
+	for (size_t i = 0; i < l->n && !lacks_map; i++)
 		if (rsh_has_suffix(l->names[i], ".safetensors") &&
 		    (!part || strverscmp(l->names[i], part) < 0))
 			part = l->names[i];
@@ -224,6 +228,10 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 			 "strategy speaks: --src-strategy none");
 	else if (rsh_look_has(l, RSH_ADAPTER_CONFIG_NAME))
 		snprintf(buf, max, "; " IS_ADAPTER);
+	else if (lacks_map && rsh_file_type_of(part) == RSH_FILE_OTHER)
+		; /* parts of PyTorch have another map */
+	else if (lacks_map)
+		snprintf(buf, max, PART_WITHOUT_MAP, part);
 	else if (n > 1 && model_is_item(l))
 		snprintf(buf, max, IS_ITEM, rsh_source_path(l->source));
 	/* What is above the directory of a rank is a better hint. */
@@ -241,8 +249,7 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 			 "model, such as %s: give one of them as SOURCE", n,
 			 first);
 	else if (part)
-		snprintf(buf, max, "; %s may be a part of a model, and no "
-			 HF_MAP " is beside it", part);
+		snprintf(buf, max, PART_WITHOUT_MAP, part);
 	else if (n == 0 && rsh_look_has(l, "config.json"))
 		snprintf(buf, max, "; it has config.json, and no weights");
 }
@@ -272,7 +279,7 @@ static int hf_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 		return RSH_BID_MODEL;
 	/* Without the usual names it is the only map, or the only file. */
 	n = rsh_look_count(l, rsh_format_is_map, &name);
-	return n == 1 || (n == 0 &&
+	return n == 1 || (n == 0 && !rsh_look_lacks_map(l, &name) &&
 			  rsh_look_count(l, rsh_format_may_hold_model,
 					 &name) == 1 &&
 			  model_is_whole(l, name)) ? RSH_BID_MODEL - 1 :

@@ -89,10 +89,12 @@ static bool torch_is_map(const char *name)
 				  rsh_has_suffix(name, ".pth.index.json"));
 }
 
-/* A part of a model of transformers, whose suffix is .bin. */
+/* A part of a model, whose suffix is .bin if it is that of transformers. */
 static bool torch_is_part(const char *name)
 {
-	return rsh_format_is_part(name) && rsh_has_suffix(name, ".bin");
+	return rsh_format_is_part(name) &&
+	       (rsh_has_suffix(name, ".bin") || rsh_has_suffix(name, ".pt") ||
+		rsh_has_suffix(name, ".pth"));
 }
 
 static bool torch_is_consolidated(const char *name)
@@ -192,7 +194,7 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 
 static int torch_file_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
-	const char *first = NULL;
+	const char *first = NULL, *part;
 
 	if (more->hint)
 		torch_hint(l, more->hint, more->max);
@@ -208,7 +210,7 @@ static int torch_file_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (torch_is_shadowed(l) || torch_model_bid(l, more) ||
 	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
 	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
-	    torch_slice_of(first))
+	    torch_slice_of(first) || rsh_look_lacks_map(l, &part))
 		return RSH_BID_NO;
 	return torch_is_file(l, first) ? RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
