@@ -178,27 +178,6 @@ static int values_of_training(struct rsh_source *s,
 	return rc;
 }
 
-/* Reads the wanted values that are not tensors into v->extra, if the output
- * shows such values.  Returns 0, or -errno with a sentence. */
-static int take_values(struct rsh_reshard *v,
-		       const struct rsh_plan_options *opts,
-		       struct rsh_error *err)
-{
-	const struct rsh_format *f = rsh_source_format(v->source);
-	int rc = 0;
-
-	rsh_values_clear(&v->extra);
-	if (!(v->output->takes & RSH_TAKES_VALUES))
-		return 0;
-	if (f->values)
-		rc = f->values(v->source, opts, &v->extra, err);
-	else if (f->layout == RSH_LAYOUT_OWN &&
-		 v->output->takes & RSH_TAKES_PICKLES &&
-		 values_of_training(v->source, opts, &v->extra))
-		rc = rsh_error_nomem(err);
-	return rc;
-}
-
 /* The state that the plans of all candidates have in common. */
 struct planning {
 	struct rsh_reshard *v;
@@ -221,15 +200,51 @@ static void report_lost(void *ctx, const char *sentence)
 	rsh_log_info("%s: %s", p->cfg->source, sentence);
 }
 
-static bool is_wanted(void *ctx, const char *name)
+static bool is_of_kinds(const struct planning *p, const char *name,
+			bool counters)
 {
-	const struct planning *p = ctx;
+	const enum rsh_kind kind = p->cfg->leave_states ?
+		rsh_kinds_of_text(p->kinds, name) : RSH_KIND_WEIGHT;
 
 	rsh_names_add(p->asked, name, strlen(name));
-	if (p->cfg->leave_states &&
-	    rsh_kinds_of_text(p->kinds, name) != RSH_KIND_WEIGHT)
-		return false;
-	return !p->choice || rsh_choice_wants(p->choice, name);
+	return (kind == RSH_KIND_WEIGHT ||
+		(counters && kind == RSH_KIND_COUNTER)) &&
+	       (!p->choice || rsh_choice_wants(p->choice, name));
+}
+
+static bool is_wanted(void *ctx, const char *name)
+{
+	return is_of_kinds(ctx, name, false);
+}
+
+/* MindSpore's optimizers have counters as parameters.  A value of such a name,
+ * as global_step, is the state of the job. */
+static bool is_wanted_value(void *ctx, const char *name)
+{
+	return is_of_kinds(ctx, name, true);
+}
+
+/* Reads the wanted values that are not tensors into v->extra, if the output
+ * shows such values.  Returns 0, or -errno with a sentence. */
+static int take_values(struct rsh_reshard *v,
+		       const struct rsh_plan_options *opts,
+		       struct rsh_error *err)
+{
+	const struct rsh_format *f = rsh_source_format(v->source);
+	struct rsh_plan_options of_values = *opts;
+	int rc = 0;
+
+	of_values.wanted = opts->wanted ? is_wanted_value : NULL;
+	rsh_values_clear(&v->extra);
+	if (!(v->output->takes & RSH_TAKES_VALUES))
+		return 0;
+	if (f->values)
+		rc = f->values(v->source, &of_values, &v->extra, err);
+	else if (f->layout == RSH_LAYOUT_OWN &&
+		 v->output->takes & RSH_TAKES_PICKLES &&
+		 values_of_training(v->source, &of_values, &v->extra))
+		rc = rsh_error_nomem(err);
+	return rc;
 }
 
 static const char *new_name(void *ctx, const char *name)

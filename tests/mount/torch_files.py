@@ -123,6 +123,17 @@ def run_values(tap, directory):
         found = extra_state(mount.path)
         check(found["step"] == 17 and found["lr"] == 0.125 and
               found["config.betas"] == [0.9, 0.999], found)
+    with tap.test("the step is the state of the job, not of the optimizer"):
+        path = os.path.join(directory, "lightning.ckpt")
+        torch_zip(path, {"state_dict": {"a.weight": W}, "epoch": 3, "global_step": 120,
+                         "loss_scale": 2.5, "optimizer": {"param_groups": [{"lr": 0.5}]}})
+        with Alone(path) as mount:
+            found = extra_state(mount.path)
+        check(found == {"epoch": 3, "global_step": 120, "loss_scale": 2.5}, found)
+        with Alone(path, extra=["--drop", "^global"]) as mount:
+            check("global_step" not in extra_state(mount.path), "--drop")
+        with Alone(path, extra=KEEP) as mount:
+            check(extra_state(mount.path)["optimizer.param_groups.0.lr"] == 0.5, "kept")
     with tap.test("values that are none"), \
             Alone(os.path.join(DATA, "namespace-2.15.pt")) as mount:
         demand(mount.log(), "no tensors are not shown, such as args")
