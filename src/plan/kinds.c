@@ -248,10 +248,11 @@ static void kinds_add_record(struct kinds_work *w,
 		p->elements *= (uint64_t)dims[d];
 }
 
-static enum rsh_kind kinds_listed(const char *text)
+static enum rsh_kind kinds_listed(const char *text, bool keyed)
 {
 	return rsh_is_flattened_state(text) ? RSH_KIND_STATE :
-					      rsh_kind_of(text);
+	       rsh_is_job_state(text, keyed) ? RSH_KIND_COUNTER :
+					       rsh_kind_of(text);
 }
 
 /* Finds whether all weights have the name of a cell before their own. */
@@ -287,7 +288,11 @@ static const char *kinds_scope(const struct kinds_work *w)
 static void kinds_by_list(struct kinds_work *w)
 {
 	const size_t n = w->scope ? strlen(w->scope) : 0;
+	bool keyed = false;
 
+	for (uint32_t i = 0; i < w->n && !keyed; i++)
+		keyed = w->v[i].text &&
+			rsh_begins_any(w->v[i].text, "state_dict.");
 	for (uint32_t i = 0; i < w->n; i++) {
 		struct param *p = &w->v[i];
 
@@ -296,7 +301,7 @@ static void kinds_by_list(struct kinds_work *w)
 		if (w->scope && strncmp(p->text, w->scope, n) == 0)
 			p->text += n;
 		p->kind = w->scope ? rsh_kind_of(p->text) :
-				     kinds_listed(p->text);
+				     kinds_listed(p->text, keyed);
 	}
 }
 
@@ -398,7 +403,8 @@ static int kinds_run(struct kinds_work *w, struct rsh_kinds *k)
 	counter = kinds_find_counters(w);
 	for (uint32_t i = 0; i < w->n; i++)
 		k->of[i] = (uint8_t)(w->v[i].text ? w->v[i].kind :
-				     kinds_listed(rsh_names_text(w->names, i)));
+				     kinds_listed(rsh_names_text(w->names, i),
+						  false));
 	return kinds_doubts(w, counter, k);
 }
 
@@ -454,7 +460,7 @@ enum rsh_kind rsh_kinds_of(const struct rsh_kinds *k, uint32_t name,
 {
 	if (k && name < k->n)
 		return (enum rsh_kind)k->of[name];
-	return kinds_listed(text);
+	return kinds_listed(text, false);
 }
 
 enum rsh_kind rsh_kinds_of_text(const struct rsh_kinds *k, const char *text)

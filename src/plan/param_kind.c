@@ -47,5 +47,17 @@ enum rsh_kind rsh_kind_of(const char *name)
 
 bool rsh_is_flattened_state(const char *name)
 {
-	return rsh_begins_any(name, "optimizer.", "optim.");
+	return rsh_begins_any(name, "optimizer.", "optim.", "optimizers.",
+			      "optimizer_state_dict.", "optimizer_state.",
+			      "optimizer_states.", "optim_state_dict.",
+			      "optim_state.", "optim_states.");
+}
+
+bool rsh_is_job_state(const char *name, bool keyed)
+{
+	return rsh_begins_any(name, "lr_scheduler.", "lr_schedulers.",
+			      "lr_scheduler_state_dict.",
+			      "lr_scheduler_states.", "scheduler_state_dict.",
+			      "scaler_state_dict.") ||
+	       (keyed && rsh_begins_any(name, "callbacks.", "loops."));
 }

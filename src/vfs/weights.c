@@ -217,7 +217,8 @@ static const char *weights_state_key(const struct weights_job *k)
 						  k->now.v[i].name);
 		const char *its = rsh_values_state_key(&k->v->extra, name);
 
-		if (rsh_is_flattened_state(name))
+		if (rsh_is_flattened_state(name) ||
+		    rsh_is_job_state(name, false))
 			continue;
 		if (!its || (key && strcmp(its, key) != 0))
 			return NULL;
@@ -276,6 +277,10 @@ static int weights_read(struct weights_job *k,
 		snprintf(text, sizeof(text), "%u names are used without the "
 			 "words of wrappers, such as \"module.\"", n);
 		weights_keep_note(k, text);
+	} else if (rc == 0 && k->cfg->weights.unwrap) {
+		rsh_log_notice("%s: --unwrap changes no name: the weights do "
+			       "not all have a key or a word of wrappers",
+			       k->cfg->source);
 	}
 	return rc;
 }

@@ -12,6 +12,7 @@
 
 static const char of_model[] = "module.";
 static const char of_state[] = "model.";
+static const char of_lightning[] = "state_dict.";
 
 bool rsh_name_is_keyed(const char *name)
 {
@@ -82,22 +83,27 @@ static int unwrap_texts(const struct rsh_offers *in, struct rsh_arena *arena,
 	return 0;
 }
 
+static bool is_beside(const char *name, bool keyed)
+{
+	return rsh_is_flattened_state(name) || rsh_is_job_state(name, keyed);
+}
+
 /* Removes a word if all names begin with it, and have more, but those of the
- * optimizer beside the model.  Returns whether it did. */
-static bool unwrap_word(char **texts, uint32_t n, const char *word)
+ * optimizer and the job beside the model.  Returns whether it did. */
+static bool unwrap_word(char **texts, uint32_t n, const char *word, bool keyed)
 {
 	const size_t length = strlen(word);
 	bool all = true, any = false;
 
 	for (uint32_t i = 0; i < n && all; i++) {
-		const bool state = rsh_is_flattened_state(texts[i]);
+		const bool state = is_beside(texts[i], keyed);
 
 		all = state || (strncmp(texts[i], word, length) == 0 &&
 				texts[i][length]);
 		any |= !state;
 	}
 	for (uint32_t i = 0; i < n && all; i++)
-		if (!rsh_is_flattened_state(texts[i]))
+		if (!is_beside(texts[i], keyed))
 			texts[i] += length;
 	return all && any;
 }
@@ -106,18 +112,19 @@ static bool unwrap_word(char **texts, uint32_t n, const char *word)
  * which may be in each other. */
 static void unwrap_keys(char **texts, uint32_t n, const char *key)
 {
-	bool keyed = false;
+	bool keyed = key && strcmp(key, "state_dict") == 0;
+	bool modelled = false;
 
-	if (key && unwrap_word(texts, n, key))
-		unwrap_word(texts, n, ".");
-	unwrap_word(texts, n, "state_dict.");
-	unwrap_word(texts, n, "model_state_dict.");
-	for (uint32_t i = 0; i < n && !keyed; i++)
-		keyed = rsh_name_is_keyed(texts[i]);
-	if (keyed)
-		unwrap_word(texts, n, of_state);
-	while (unwrap_word(texts, n, of_model) ||
-	       unwrap_word(texts, n, "_forward_module."))
+	if (key && unwrap_word(texts, n, key, keyed))
+		unwrap_word(texts, n, ".", keyed);
+	keyed |= unwrap_word(texts, n, of_lightning, true);
+	unwrap_word(texts, n, "model_state_dict.", keyed);
+	for (uint32_t i = 0; i < n && !modelled; i++)
+		modelled = rsh_name_is_keyed(texts[i]);
+	if (modelled)
+		unwrap_word(texts, n, of_state, keyed);
+	while (unwrap_word(texts, n, of_model, keyed) ||
+	       unwrap_word(texts, n, "_forward_module.", keyed))
 		;
 }
 

@@ -134,6 +134,35 @@ def run_values(tap, directory):
             check("global_step" not in extra_state(mount.path), "--drop")
         with Alone(path, extra=KEEP) as mount:
             check(extra_state(mount.path)["optimizer.param_groups.0.lr"] == 0.5, "kept")
+    states = {0: {"exp_avg": W, "step": Tensor([[1]])}}
+    for what, before, rest in (
+            ("the tutorial of PyTorch", "model_state_dict.", {
+                "model_state_dict": {"lm_head.weight": W, "model.norm.weight": W},
+                "optimizer_state_dict": {"state": states}, "epoch": 3}),
+            ("Lightning", "state_dict.model.", {
+                "state_dict": {"model.lm_head.weight": W, "model.model.norm.weight": W},
+                "optimizer_states": [{"state": states}], "epoch": 3,
+                "lr_schedulers": [{"last_epoch": 2, "rate": W}],
+                "callbacks": {"Best": {"score": W}}, "loops": {"fit": {"x": 1}}})):
+        with tap.test(f"--unwrap of the form of {what}"):
+            path = os.path.join(directory, "state.pt")
+            torch_zip(path, rest)
+            names = {"lm_head.weight", "model.norm.weight"}
+            with Alone(path) as mount:
+                check(set(model_hashes(mount.path)) == {before + n for n in names}, "names")
+            with Alone(path, extra=["--unwrap"]) as mount:
+                check(set(model_hashes(mount.path)) == names, model_hashes(mount.path))
+                found = extra_state(mount.path)
+                check(found["epoch"] == 3 and "lr_schedulers" not in rest or
+                      found["lr_schedulers.0.last_epoch"] == 2, found)
+            with Alone(path, extra=["--unwrap", *KEEP]) as mount:
+                found = model_hashes(mount.path)
+                check(names < set(found) and any(n.endswith(".exp_avg") for n in found), found)
+    with tap.test("--unwrap says that it does nothing"):
+        torch_zip(path, {"loops": {"w": W}, "callbacks": {"w": W}})
+        with Alone(path, extra=["--unwrap"]) as mount:
+            check(set(model_hashes(mount.path)) == {"loops.w", "callbacks.w"}, "names")
+            demand(mount.log(), "--unwrap changes no name")
     with tap.test("values that are none"), \
             Alone(os.path.join(DATA, "namespace-2.15.pt")) as mount:
         demand(mount.log(), "no tensors are not shown, such as args")

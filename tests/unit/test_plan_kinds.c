@@ -205,6 +205,21 @@ TEST(a_cell_of_the_user)
 	      "optimizer.param_groups.lr:1=S", NULL);
 }
 
+/* What programs save with torch.save() beside a model. */
+TEST(a_training_state)
+{
+	check("model_state_dict.a.w:4,4=W model_state_dict.b:1=W "
+	      "optimizer_state_dict.state.0.exp_avg:4,4=S "
+	      "optimizer_state_dict.state.0.step:1=S "
+	      "scheduler_state_dict.rate:2=C", NULL);
+	check("state_dict.a.w:4,4=W state_dict.b:4=W "
+	      "optimizer_states.0.state.0.exp_avg:4,4=S "
+	      "lr_schedulers.0.rate:2=C callbacks.best.score:2,2=C "
+	      "loops.fit.x:2,2=C", NULL);
+	/* Modules of a model. */
+	check("loops.0.w:4,4=W callbacks.w:4,4=W", NULL);
+}
+
 TEST(names_in_no_file)
 {
 	FREED_BY(tree_end) struct tree t;

@@ -17,9 +17,15 @@ enum rsh_kind {
 enum rsh_kind rsh_kind_of(const char *name);
 
 /* Returns whether this is the name of optimizer state in a distributed
- * checkpoint.  Such a name joins the keys of nested dictionaries, and the first
- * key is "optimizer" or "optim". */
+ * checkpoint or a file of PyTorch.  Such a name joins the keys of nested
+ * dictionaries, and the first key is "optimizer", "optim" or another one that
+ * programs use, such as "optimizer_state_dict". */
 bool rsh_is_flattened_state(const char *name);
+/* Returns whether this is the name of what a job saves beside the model and its
+ * optimizer, such as "lr_schedulers"; most of it is no tensor.  `keyed`: the
+ * weights have the key "state_dict", as Lightning saves them, beside which
+ * "callbacks" and "loops" are no modules. */
+bool rsh_is_job_state(const char *name, bool keyed);
 
 /* Returns whether the first `length` bytes of a name are a prefix of states in
  * MindSpore that modules have as a name too: it is a state only if there is a
