@@ -201,6 +201,23 @@ def run_mixed(tap, trees, directory):
         # Exchanged, each contradicts its name.
         write(files[0], kept)
         no_good(root, "model_world_size_2_rank_", "rank")
+    for name in "fsdp2-2.15", "named-2.15":
+        with tap.test(f"{name}: a rank's optimizer of another step"):
+            root = copy_of(trees, name, directory)
+            file = TorchFile(model_file(root, 2, 1, "optim"))
+            keys = {f"data/{s['step'].call[1][0].words[2]}" for s in file.value["state"].values()}
+            file.entries = [(n, struct.pack("<f", 41) if n in keys else data)
+                            for n, data in file.entries]
+            file.write(model_file(root, 2, 1, "optim"))
+            for extra in (), KEEP:
+                no_good(root, "optim_world_size_2_rank_1.pt: it is of another step of the "
+                        "optimizer than optim_world_size_2_rank_0.pt: they differ in "
+                        "optimizer.state.", extra=extra)
+            check(run("ls", root).status != GOOD, "ls takes it")
+            for rank in range(2):
+                os.unlink(model_file(root, 2, rank, "optim"))
+            same(shown_by(root)[0], CASES[name]["tensors"], name)
+    name = "fsdp2-2.15"
     root = copy_of(trees, "hand-2.15", directory)
     with tap.test("two files of one rank"):
         shutil.copyfile(os.path.join(root, "model_1.pt"), os.path.join(root, "model_3.pt"))

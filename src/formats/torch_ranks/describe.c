@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 /* All cuts of a model have fewer runs than this. */
@@ -49,6 +50,10 @@ struct describing {
 	size_t n_refs;
 	struct known_cut *cuts; /* the newest first */
 	uint64_t budget;
+	/* The step of an optimizer, which another file has differently; NULL:
+	 * all have the same. */
+	const struct ref *unlike;
+	uint32_t unlike_file;
 };
 
 /* ---- axes ---- */
@@ -179,6 +184,13 @@ static bool check_same(struct describing *w, const struct ref *a,
 	w->arena->failed |= rc == -ENOMEM;
 	if (rc)
 		return rsh_joined_blame(w->j, a->name, -rc, "%s", why.text);
+	/* All ranks make a step together. */
+	if (!same && !w->unlike &&
+	    rsh_ranks_role_of(w->st, a->file) == RSH_RANKS_OPTIMIZER &&
+	    rsh_has_suffix(a->name, ".step")) {
+		w->unlike = a;
+		w->unlike_file = b->file;
+	}
 	return !same &&
 	       rsh_joined_blame(w->j, a->name, EBADMSG, "it %s, and differs "
 				"between %s and %s: nothing says how these are "
@@ -604,10 +616,16 @@ static int ranks_describe(void *state, struct rsh_error *err)
 		w.arena->failed = true;
 	rsh_joined_each(w.j, w.refs, w.n_refs, sizeof(*w.refs), tensor_take,
 			&w);
+	if (w.unlike)
+		rc = rsh_joined_refuse(w.j, w.j->names[w.unlike_file], EBADMSG,
+				       err, "it is of another step of the "
+				       "optimizer than %s: they differ in %s",
+				       w.j->names[w.unlike->file],
+				       w.unlike->name);
 	free(w.refs);
 	for (; w.cuts; w.cuts = w.cuts->next)
 		rsh_ranks_cut_clear(&w.cuts->cut);
-	return 0;
+	return rc;
 }
 
 /* ---- what is wrong with a description ---- */
