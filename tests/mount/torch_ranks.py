@@ -273,7 +273,8 @@ def run_steps(tap, trees, directory):
                "it names step 20; global_step_30 is newer and is not taken")
         job = copy_of(trees, "verl", directory)
         os.unlink(os.path.join(job, "latest_checkpointed_iteration.txt"))
-        demand(run("plan", job).err, "warning", "global_step_30 cannot be used, using global_step_20 instead")
+        demand(run("plan", job).err, "warning",
+               "global_step_30 cannot be used, using global_step_20 instead")
         got = run("ls", verl)
         demand(got.out + got.err, "20", "30", "10")
     with tap.test("--select"):
