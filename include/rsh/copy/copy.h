@@ -19,9 +19,9 @@ struct rsh_vfs;
 struct rsh_vfs_config;
 
 /* Sets *out to a hash of all that decides which bytes a tree shows, as a
- * manifest has it: the options, the files that they name, and the identities of
- * all files that are read.  Trees with the same hash show the same bytes; 0: the
- * files of SOURCE are shown as they are.  Returns 0 or -errno with a
+ * manifest has it: the options, the files that they name, and the identities
+ * of all files that are read.  Trees with the same hash show the same bytes;
+ * 0: the files of SOURCE are shown as they are.  Returns 0 or -errno with a
  * sentence. */
 int rsh_conversion_hash(const struct rsh_vfs *vfs,
 			const struct rsh_vfs_config *cfg, uint64_t *out,

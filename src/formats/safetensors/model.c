@@ -213,7 +213,6 @@ static void model_hint(const struct rsh_look *l, char *buf, size_t max)
 	const char *dir = rsh_path_name(rsh_source_path(l->source));
 	const size_t n = rsh_look_count(l, rsh_format_is_map, &first) ?:
 			 rsh_look_count(l, rsh_format_may_hold_model, &first);
-
 	const bool lacks_map = rsh_look_lacks_map(l, &part);
 
 	for (size_t i = 0; i < l->n && !lacks_map; i++)
