@@ -344,7 +344,8 @@ def run_two_steps(tap, trees, directory):
                 first = shown_by(step_of(root, 1))[0]
                 found, _, said = shown_by(root)
                 same(found, first, "fallback")
-                demand(said, "global_step2 is not complete", "taking global_step1")
+                demand(said, "global_step2 cannot be used, using global_step1 instead",
+                       "taking global_step1")
                 demand(run("ls", root).out, "is of step 2" if rank else "is of step 1")
                 with Alone(root, extra=["--steps", "all"]) as mount:
                     check("global_step2" not in os.listdir(mount.path) and

@@ -29,7 +29,6 @@ import uuid
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from dcp_trees import torch_bytes  # noqa: E402
 from demands import check, content, demand, error_line, write  # noqa: E402
 from rsh_cli import GOOD, NO, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
@@ -435,21 +434,6 @@ def run_directories(tap, directory):
         demand(said, "give one of them as SOURCE")
 
 
-def run_of_ranks(tap, directory):
-    """A file of one rank may have a slice, unless it is said that it has not."""
-    data = torch_bytes({"w": ("F32", [4], bytes(range(16)))})
-    stated = ["--src-strategy", "none", "--dst-strategy", "none"]
-    for name, plain in (("rank_0.pt", False), ("model-rank3.pth", False), ("rank3/model.pt", False),
-                        ("lora_rank8.pt", True)):
-        path = write(os.path.join(directory, "of", name), data)
-        with tap.test(f"{name} alone"):
-            got = run("plan", path)
-            check((got.status == GOOD) == plain, repr(got))
-            check(plain or "is a file of one rank" in got.err, repr(got))
-            got = run("plan", *stated, path)
-            check(got.status == GOOD, repr(got))
-
-
 def run_ranks(tap, directory):
     case = expected()["flat-2.15"]
     layout = {"dev_matrix": [2], "tensor_map": [0, -1]}
@@ -491,7 +475,6 @@ def main():
         run_beside(tap, directory)
         run_directories(tap, directory)
         run_ranks(tap, directory)
-        run_of_ranks(tap, directory)
     return tap.finish()
 
 

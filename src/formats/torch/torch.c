@@ -160,13 +160,6 @@ static int torch_model_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	       RSH_BID_MODEL - 1 : RSH_BID_NO;
 }
 
-/* HyperParallel saves whole models as _rank0_.safetensors. */
-static bool torch_is_of_rank(const struct rsh_look *l)
-{
-	return !rsh_has_suffix(l->file, ".safetensors") &&
-	       rsh_format_is_of_rank(l, l->file);
-}
-
 static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 {
 	const char *first = NULL, *part = NULL;
@@ -182,9 +175,7 @@ static void torch_hint(const struct rsh_look *l, char *buf, size_t max)
 			 torch_slice_advice(l->names[i]));
 		return;
 	}
-	if (l->file && torch_is_file(l, l->file) && torch_is_of_rank(l))
-		rsh_format_hint_rank(l, l->file, buf, max);
-	else if (!l->file && rsh_look_count(l, torch_is_part, &part) > 0)
+	if (!l->file && rsh_look_count(l, torch_is_part, &part) > 0)
 		snprintf(buf, max, "; %s may be a part of a model, and no "
 			 TORCH_MAP " is beside it", part);
 	else if (n > 1 && torch_is_file(l, first))
@@ -205,8 +196,8 @@ static int torch_file_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	if (l->file && rsh_has_suffix(l->file, ".distcp"))
 		return RSH_BID_NO;
 	if (l->file)
-		return torch_is_file(l, l->file) && !torch_is_of_rank(l) ?
-		       RSH_BID_SURE : RSH_BID_NO;
+		return torch_is_file(l, l->file) ? RSH_BID_SURE :
+						       RSH_BID_NO;
 	if (torch_is_shadowed(l) || torch_model_bid(l, more) ||
 	    rsh_look_count(l, rsh_format_is_map, &first) > 0 ||
 	    rsh_look_count(l, rsh_format_may_hold_model, &first) != 1 ||
