@@ -9,7 +9,6 @@
 
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
-#include "rsh/wire/file_type.h"
 #include "source_i.h"
 
 static int ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
@@ -41,21 +40,25 @@ bool rsh_look_has(const struct rsh_look *l, const char *name)
 	return rc == 0;
 }
 
-/* Returns whether the directory of a rank has files of weights, or directories
- * that may have them.  One that cannot be read may have them too. */
+/* Returns whether the directory of a rank has files of weights, also unfinished
+ * ones, or directories that may have them.  So may an empty one, of a job that
+ * has not saved yet, and one that cannot be read. */
 static bool look_into_rank(const struct rsh_look *l, const char *path)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	int more = rsh_dir_open(l->source->store, path, &dir);
+	bool empty = true;
 	const char *name;
 
 	if (more == -ENOTDIR)
 		return false;
-	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0)
-		if (rsh_file_type_of(name) != RSH_FILE_OTHER ||
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (strstr(name, ".ckpt") || strstr(name, ".safetensors") ||
 		    rsh_begins_any(name, "checkpoint", "network"))
 			return true;
-	return more < 0;
+		empty = empty && name[0] == '.';
+	}
+	return more < 0 || empty;
 }
 
 bool rsh_look_has_ranks(const struct rsh_look *l)
