@@ -267,17 +267,6 @@ static bool source_named_ranks(const struct rsh_checkpoint *c, uint64_t *dir,
 	return false;
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-	while (b) {
-		const uint64_t rest = a % b;
-
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 /* Names of files may have the rank, the rank in a node, or that of one rank in
  * all.  Others show that files or directories were copied or renamed, and
  * nothing in a file says of which rank it is. */
@@ -302,7 +291,7 @@ static int source_check_names(const struct rsh_source *s, uint32_t i,
 		above |= file > dir;
 		/* The ranks in a node are the remainders of a common
 		 * divisor. */
-		node = common_divisor(node, file > dir ? file - dir : dir - file);
+		node = rsh_gcd(node, file > dir ? file - dir : dir - file);
 		if (file != dir && !odd) {
 			odd = c;
 			odd_dir = dir;

@@ -57,6 +57,18 @@ static inline uint64_t rsh_min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* Returns the greatest common divisor; rsh_gcd(0, n) is n. */
+static inline uint64_t rsh_gcd(uint64_t a, uint64_t b)
+{
+	while (b) {
+		const uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 static inline uint64_t rsh_max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;

@@ -16,11 +16,6 @@
 /* A tree of more files has a mistake in its mesh. */
 #define FILES_MAX 65536
 
-static uint32_t divisor_of(uint32_t a, uint32_t b)
-{
-	return b == 0 ? a : divisor_of(b, a % b);
-}
-
 /* Megatron has no other axes.  Data and context parallel ranks have the same
  * weights. */
 static int check_axes(const struct rsh_mesh *m, struct rsh_error *err)
@@ -124,8 +119,7 @@ int rsh_megatron_wanted_read(const struct rsh_output_mesh *mesh,
 	/* The least common multiple of it and the tensor ranks. */
 	ranks = (uint64_t)out->expert_tensor * out->expert;
 	if (ranks <= FILES_MAX)
-		ranks *= out->tensor / divisor_of(out->tensor,
-						  (uint32_t)ranks);
+		ranks *= out->tensor / rsh_gcd(out->tensor, ranks);
 	if (ranks * out->pipeline > FILES_MAX ||
 	    (uint64_t)out->pipeline * out->n_chunks > FILES_MAX)
 		return rsh_error_set(err, EINVAL, "--dst-mesh: \"%s\" has more "
