@@ -124,21 +124,15 @@ int rsh_target_dir(int at, const char *name, mode_t mode)
 
 /* ---- temporary files ---- */
 
-/* Locks a file.  Returns false if another process has locked it.  If the file
- * system does not support locks, the file counts as locked. */
-static bool lock(int fd)
-{
-	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
-}
-
-/* Locks a file that this process has made.  A process that takes it for a dead
- * one has it locked for a moment. */
-static bool lock_own(int fd)
+/* Locks a file; `how` is LOCK_NB not to wait for it.  Returns false if another
+ * process has locked it.  If the file system does not support locks, the file
+ * counts as locked. */
+static bool lock(int fd, int how)
 {
 	int rc;
 
 	do {
-		rc = flock(fd, LOCK_EX);
+		rc = flock(fd, LOCK_EX | how);
 	} while (rc != 0 && errno == EINTR);
 	return rc == 0 || errno != EWOULDBLOCK;
 }
@@ -161,7 +155,7 @@ static int remove_dead(int dirfd, const char *name)
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	if (!lock(fd))
+	if (!lock(fd, LOCK_NB))
 		return -EBUSY;
 	return has_name(fd) && unlinkat(dirfd, name, 0) != 0 ? -errno : 0;
 }
@@ -218,7 +212,9 @@ int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
 
 		t->fd = openat(dirfd, t->name,
 			       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		if (t->fd >= 0 && lock_own(t->fd) && has_name(t->fd)) {
+		/* A process that takes it for a dead one has it locked for a
+		 * moment. */
+		if (t->fd >= 0 && lock(t->fd, 0) && has_name(t->fd)) {
 			temp_enlist(t);
 			return 0;
 		}
