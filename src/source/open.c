@@ -96,18 +96,28 @@ static char *hint_above(const char *path)
 	       strndup(path, (size_t)(slash - path));
 }
 
+/* Returns the last part of a path, which has *n characters. */
+static const char *hint_last(const char *path, size_t *n)
+{
+	const char *slash;
+
+	*n = strlen(path);
+	while (*n > 1 && path[*n - 1] == '/')
+		--*n;
+	slash = memrchr(path, '/', *n);
+	if (!slash)
+		return path;
+	*n -= (size_t)(slash + 1 - path);
+	return slash + 1;
+}
+
 /* Returns whether the last part of a path is the directory of a rank, or one
  * that MindFormers puts into it. */
 static bool hint_is_of_rank(const char *path)
 {
-	size_t n = strlen(path);
-	const char *name, *slash;
+	size_t n;
+	const char *name = hint_last(path, &n);
 
-	while (n > 1 && path[n - 1] == '/')
-		n--;
-	slash = memrchr(path, '/', n);
-	name = slash ? slash + 1 : path;
-	n -= (size_t)(name - path);
 	if ((n == 10 && strncmp(name, "checkpoint", n) == 0) ||
 	    (n == 7 && strncmp(name, "network", n) == 0)) {
 		cleanup_free char *above = hint_above(path);
@@ -459,6 +469,7 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	cleanup_free char *child = NULL, *above = NULL, *parent = NULL;
 	struct rsh_dir *dir = NULL;
 	int rc = rsh_dir_open_path(path, how, &dir);
+	size_t n;
 
 	rsh_dir_close(dir);
 	if (rc) {
@@ -468,8 +479,10 @@ void rsh_source_hint(const char *path, const struct rsh_store_options *how,
 	above = hint_above_rank(&k);
 	if (above && hint_try(&k, above, &why) == 0) {
 		snprintf(buf, max, "; it is one rank of %s: did you mean that?"
-			 "%s", above, strstr(path, "ckpt_") ? " A whole model "
-			 "of a step needs --src-strategy none" : "");
+			 "%s", above,
+			 strncmp(hint_last(path, &n), "ckpt_", 5) == 0 ?
+			 " A whole model of a step needs --src-strategy none" :
+			 "");
 		return;
 	}
 	hint_of_directory(&k, path, buf, max);
