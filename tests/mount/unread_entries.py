@@ -205,11 +205,16 @@ def what_says_that_weights_are_quantised(directory):
 
 # ---- steps ----
 
-@test
-def the_newest_weight_version(directory):
+def three_versions(directory):
     root = os.path.join(directory, "run")
     for number in 1, 2, 3:
         write_full(os.path.join(root, version_name(number)), model(number))
+    return root
+
+
+@test
+def the_newest_weight_version(directory):
+    root = three_versions(directory)
     away(root, version_name(3))
     for command in ("plan", root), ("export", root, root + "-out"):
         got = run(*command)
@@ -221,9 +226,7 @@ def the_newest_weight_version(directory):
 
 @test
 def an_older_weight_version(directory):
-    root = os.path.join(directory, "run")
-    for number in 1, 2, 3:
-        write_full(os.path.join(root, version_name(number)), model(number))
+    root = three_versions(directory)
     away(root, version_name(2))
     demand(taken(root), version_name(3))
 

@@ -236,7 +236,8 @@ static int list_run_step(struct rsh_source *s, const char *dir, uint64_t number,
 			steps[i].step = 0;
 	}
 	rsh_sort(steps, tags.n, newest_first);
-	for (size_t i = 0; tags.n > 0 && rc == 0 && i < 2; i++) {
+	for (size_t i = 0; tags.n > 0 && rc == 0 &&
+			   i < sizeof(trackers) / sizeof(*trackers); i++) {
 		cleanup_free char *tracker = path_join(dir, trackers[i]);
 		struct rsh_error why = RSH_ERROR_INIT;
 

@@ -204,6 +204,7 @@ static bool model_hint_numbered(const struct rsh_look *l, const char *first,
 	}
 	return false;
 }
+
 #define PART_WITHOUT_MAP "; %s may be a part of a model, and no " HF_MAP " is "  \
 			 "beside it"
 

@@ -108,8 +108,6 @@ void rsh_store_forget_opened(struct rsh_store *s, size_t n)
 
 /* ---- listing ---- */
 
-RSH_ORDER(name_by_text, const char *const, strcmp(*x, *y))
-
 /* Lists the names of the store's files below its directory. */
 static const char **names_of_files(const struct rsh_store *s)
 {
@@ -123,7 +121,7 @@ static const char **names_of_files(const struct rsh_store *s)
 			   path + n + 1 : path;
 	}
 	if (names)
-		rsh_sort(names, s->n_files, name_by_text);
+		rsh_sort(names, s->n_files, rsh_by_text);
 	return names;
 }
 
@@ -140,7 +138,7 @@ int rsh_store_opened(const struct rsh_store *s, struct rsh_opened **out,
 	for (size_t i = 0; i < all; i++) {
 		const struct rsh_opened *one = s->opens->v[i];
 
-		if (!rsh_find(&one->name, files, s->n_files, name_by_text))
+		if (!rsh_find(&one->name, files, s->n_files, rsh_by_text))
 			(*out)[(*n)++] = *one;
 	}
 	rsh_sort(*out, *n, opened_by_name);
