@@ -77,11 +77,18 @@ static void beside_find(void)
 	}
 }
 
-const char *rsh_tables_dir(unsigned i)
+const char *rsh_tables_named(void)
 {
 	const char *first = secure_getenv("RESHARDFS_TABLES");
 
-	if (first && *first && i-- == 0)
+	return first && *first ? first : NULL;
+}
+
+const char *rsh_tables_dir(unsigned i)
+{
+	const char *first = rsh_tables_named();
+
+	if (first && i-- == 0)
 		return first;
 	pthread_once(&beside_once, beside_find);
 	if (*beside && i-- == 0)

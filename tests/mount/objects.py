@@ -23,6 +23,7 @@ from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import own_mounts  # noqa: E402
 from rsh_cli import GOOD, INPUT, IO, NO  # noqa: E402
+from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E402
 from s3_server import Answering  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
@@ -372,7 +373,49 @@ def test_arguments(tap, trial):
                f"{words[0]}: and the server does", repr(asked))
 
 
+def test_environment(tap, trial):
+    """The same command means another mount if the environment means another server."""
+    other = os.path.join(trial.directory, "other")
+    place = os.path.join(trial.directory, "mnt")
+    config = os.path.join(trial.directory, "config")
+    roots = (trial.server.root, other)
+    for i, root in enumerate(roots):
+        write_model(os.path.join(root, "bucket", "same"),
+                    {"w": Record((8,), "Int8", bytes([i]) * 8)})
+    os.mkdir(place)
+
+    def mount(given, changed):
+        """What is said, and the last byte that the mount then shows."""
+        said = run_program("mount", "--dst-strategy", "none", "--format", "safetensors", given,
+                           place, env={**os.environ, "no_proxy": "127.0.0.1", **changed}).err
+        told = content(os.path.join(place, ".reshardfs", "config"))
+        check(SECRET.encode() not in told, told)
+        return said, content(os.path.join(place, "rank_0", "checkpoint_0.safetensors"))[-1]
+
+    with Server(other) as server:
+        here, there = (f"http://127.0.0.1:{s.port}" for s in (trial.server, server))
+        write(config, f"[profile p]\nendpoint_url = {there}\n".encode())
+        bucket, web = "s3://bucket/same", here + "/bucket/same"
+        for what, first, then, changed, byte in (
+                ("AWS_ENDPOINT_URL", bucket, bucket, {"AWS_ENDPOINT_URL": there}, 1),
+                ("AWS_ENDPOINT_URL_S3", bucket, bucket, {"AWS_ENDPOINT_URL_S3": there}, 1),
+                ("AWS_PROFILE", bucket, bucket, {"AWS_CONFIG_FILE": config, "AWS_PROFILE": "p",
+                                                 "AWS_ENDPOINT_URL": ""}, 1),
+                ("AWS_ACCESS_KEY_ID", bucket, bucket, {"AWS_ACCESS_KEY_ID": "another"}, 0),
+                ("http_proxy", web, web, {"http_proxy": there, "no_proxy": ""}, 1),
+                ("a query", web + "?t=1" + SECRET, web + "?t=2" + SECRET, {}, 0),
+                ("a user", web.replace("//", f"//a:{SECRET}@"), web.replace("//", "//b@"), {}, 0)):
+            got = [mount(*how) for how in ((first, {}), (then, changed), (first, {}))
+                   for _ in range(2)]
+            tap.ok([b for _, b in got] == [0, 0, byte, byte, 0, 0] and
+                   all(("same options" in said) == i % 2 for i, (said, _) in enumerate(got)),
+                   f"{what} tells mounts apart", repr(got))
+            for _ in range(3):
+                check(run_program("umount", place).status == GOOD, what)
+
+
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
                         test_commands, test_said, test_module, test_libraries, test_tls,
-                        test_doctor, test_neighbours, test_convert_check, test_arguments))
+                        test_doctor, test_neighbours, test_convert_check, test_arguments,
+                        test_environment))

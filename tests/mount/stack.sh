@@ -78,6 +78,15 @@ again "--stack" 2 "" $(strategies) --stack "$SRC" "$MNT"
 check "shows the same" cmp "$file" "$reference"
 "$RESHARDFS" umount "$MNT"
 
+tables=${RESHARDFS_TABLES-}
+mkdir "$T/tables"
+export RESHARDFS_TABLES="$T/tables"
+again "other tables" 2 "the new mount covers it" $(strategies) "$SRC" "$MNT"
+RESHARDFS_TABLES=$T/./tables
+again "the same tables" 2 "same options" $(strategies) "$SRC" "$MNT"
+RESHARDFS_TABLES=$tables
+"$RESHARDFS" umount "$MNT"
+
 # An open file keeps the daemon of a mount that is gone from the tree, and with
 # it its mark.
 exec 9<"$file"

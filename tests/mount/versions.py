@@ -234,6 +234,17 @@ def run_named(tap, trees, directory):
             last = max(CASES["xor"]["steps"])
             at = os.path.join(mount.path, last) if extra else mount.path
             same(model_hashes(at), CASES["xor"]["steps"][last], last)
+    with tap.test("the same name in another cache is another mount"):
+        at = os.path.join(directory, "named")
+        os.mkdir(at)
+        shutil.copytree(os.path.join(directory, "hub"), os.path.join(directory, "other"),
+                        symlinks=True)
+        for cache, again in (("hub", False), ("hub", True), ("other", False)):
+            got = run("mount", "--base", "Qwen/Qwen3-4B", os.path.join(trees, "xor"), at,
+                      env={"HF_HUB_CACHE": os.path.join(directory, cache)})
+            check(got.status == GOOD and ("same options" in got.err) == again, got)
+        for _ in range(2):
+            check(run("umount", at).status == GOOD, at)
     os.remove(os.path.join(model, "refs", "main"))
     with tap.test("a base by its name without a revision"):
         got = run("plan", "--base", "Qwen/Qwen3-4B", os.path.join(trees, "xor"))

@@ -25,6 +25,8 @@
 extern const struct rsh_small_file rsh_rule_table_file, rsh_model_config_file,
 	rsh_adapter_config_file;
 
+/* Returns the directory that RESHARDFS_TABLES names; NULL: none. */
+const char *rsh_tables_named(void);
 /* Returns the directories in which tables are searched, in order, whether they
  * exist or not; NULL after the last one. */
 const char *rsh_tables_dir(unsigned i);

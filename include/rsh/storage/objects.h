@@ -129,6 +129,12 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 		     struct rsh_objects **out, struct rsh_error *err);
 /* No call may be running; o may be NULL. */
 void rsh_objects_free(struct rsh_objects *o);
+/* Returns a text (from malloc) that differs if the address may mean other
+ * objects, by the environment, by profiles or by what rsh_objects_hide()
+ * removed: server, proxy and account.  It has no secret.  NULL: the address
+ * cannot be opened, or memory is out. */
+char *rsh_objects_identity(const char *url,
+			   const struct rsh_objects_options *opts);
 
 /* Returns the address without user, password, query and trailing slashes. */
 const char *rsh_objects_url(const struct rsh_objects *o);

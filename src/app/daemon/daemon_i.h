@@ -76,11 +76,12 @@ int rsh_holder_watch(unsigned fd);
 
 /* ---- the identity of a mount ---- */
 
-/* Returns SOURCE and the options of a mount as texts.  Their order and paths do
- * not depend on how they were written, and options that do not change what a
- * mount shows are omitted, such as the destination of the log.  The value is
- * from jansson; NULL: memory is out.  Paths are resolved, so the working
- * directory must still be that of the command. */
+/* Returns SOURCE and the options of a mount as texts, and what the environment
+ * decides: what addresses mean, and the directory of tables.  Their order and
+ * paths do not depend on how they were written, and options that do not change
+ * what a mount shows are omitted, such as the destination of the log.  The
+ * value is from jansson; NULL: memory is out.  The working directory and the
+ * environment must still be those of the command. */
 json_t *rsh_identity(const struct rsh_options *o);
 
 /* ---- the mount that is there ---- */
@@ -92,8 +93,8 @@ json_t *rsh_identity(const struct rsh_options *o);
  * mount that hangs.  *same is whether a mount with the same source and options
  * is there; this is logged, and another mount as a notice.  Returns 0 or -errno
  * with a sentence, also for a mount whose daemon is gone or does not answer. */
-int rsh_stack_look(const struct rsh_options *o, bool *same, int *lock,
-		   struct rsh_error *err);
+int rsh_stack_look(const struct rsh_options *o, const json_t *identity,
+		   bool *same, int *lock, struct rsh_error *err);
 /* Unlocks also for processes that have inherited the lock. */
 void rsh_stack_unlock(int lock);
 
@@ -129,13 +130,14 @@ struct rsh_facts {
 	 * resolved. */
 	char *source, *mountpoint;
 	uint64_t cache_bytes; /* upper limit of the cache */
-	json_t *identity; /* result of rsh_identity() */
+	const json_t *identity; /* result of rsh_identity() */
 	uint64_t begun; /* time of the start, from rsh_clock_ns() */
 };
 
 /* This must be called before the mount, because it collects what cannot be
  * found later.  Returns 0 or -ENOMEM. */
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
+		   const json_t *identity,
 		   rsh_mount_planner *plan);
 void rsh_facts_clear(struct rsh_facts *f);
 /* This is the `make` of rsh_control_options; its context is a struct

@@ -16,28 +16,27 @@
 #include "rsh/vfs/attribute.h"
 
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
-		   rsh_mount_planner *plan)
+		   const json_t *identity, rsh_mount_planner *plan)
 {
 	*f = (struct rsh_facts){
 		.options = o,
 		.plan = plan,
 		.source = realpath(o->vfs.source, NULL),
 		.mountpoint = realpath(o->mountpoint, NULL),
-		.identity = rsh_identity(o),
+		.identity = identity,
 		.begun = rsh_clock_ns(),
 	};
 	if (!f->source)
 		f->source = strdup(o->vfs.source);
 	if (!f->mountpoint)
 		f->mountpoint = strdup(o->mountpoint);
-	return f->source && f->mountpoint && f->identity ? 0 : -ENOMEM;
+	return f->source && f->mountpoint ? 0 : -ENOMEM;
 }
 
 void rsh_facts_clear(struct rsh_facts *f)
 {
 	free(f->source);
 	free(f->mountpoint);
-	json_decref(f->identity);
 }
 
 /* ---- stats, metrics ---- */

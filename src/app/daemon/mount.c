@@ -26,6 +26,7 @@
 #include "rsh/util/secret.h"
 #include "rsh/util/text.h"
 #include "rsh/vfs/vfs.h"
+#include "rsh/wire/json_load.h"
 
 /* ---- a mount point where the mount would hide files ---- */
 
@@ -111,6 +112,7 @@ static int check_hidden(const struct rsh_options *o, struct rsh_error *err)
 
 struct service {
 	const struct rsh_options *options;
+	const json_t *identity;
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* path of the source, with all links resolved */
@@ -266,7 +268,7 @@ static int add_control(struct service *s, struct rsh_error *err)
 		.steps = rsh_vfs_has_steps(s->vfs),
 	};
 	struct rsh_vfs_view view;
-	int rc = rsh_facts_init(&s->facts, s->options, s->plan);
+	int rc = rsh_facts_init(&s->facts, s->options, s->identity, s->plan);
 
 	s->facts.tree = s->vfs;
 	s->facts.io = s->io;
@@ -509,6 +511,7 @@ static void end_service(struct service *s)
 
 /* Serves until the mount is unmounted; `d` is NULL in the foreground. */
 static enum rsh_exit serve_mount(const struct rsh_options *o,
+				 const json_t *identity,
 				 rsh_mount_planner *plan, int lock,
 				 struct rsh_daemon *d)
 {
@@ -520,6 +523,7 @@ static enum rsh_exit serve_mount(const struct rsh_options *o,
 	int rc;
 
 	s.options = o;
+	s.identity = identity;
 	s.plan = plan;
 	s.lock = lock;
 	s.daemon = d;
@@ -532,14 +536,15 @@ static enum rsh_exit serve_mount(const struct rsh_options *o,
 
 enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 {
+	cleanup_json json_t *identity = rsh_identity(o);
 	struct rsh_error err = RSH_ERROR_INIT;
 	bool same = false;
 	struct rsh_daemon d;
-	int rc = 0, lock = -1;
+	int rc = identity ? 0 : rsh_error_nomem(&err), lock = -1;
 
 	rsh_signals_block();
-	if (!o->stack && rsh_mountpoint_fd(o->mountpoint) < 0)
-		rc = rsh_stack_look(o, &same, &lock, &err);
+	if (rc == 0 && !o->stack && rsh_mountpoint_fd(o->mountpoint) < 0)
+		rc = rsh_stack_look(o, identity, &same, &lock, &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (same)
@@ -548,7 +553,7 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->foreground)
-		return serve_mount(o, plan, lock, NULL);
+		return serve_mount(o, identity, plan, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
 		rsh_error_set(&err, -rc, "cannot start the daemon: %s",
@@ -556,5 +561,5 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 		return rsh_exit_failed(o, rc, &err);
 	}
 	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
-			 serve_mount(o, plan, lock, &d);
+			 serve_mount(o, identity, plan, lock, &d);
 }

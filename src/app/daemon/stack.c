@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* app/daemon/stack.c checks whether a mount point already has a mount, and
  * whether that mount has the same source and options.  To compare two mounts,
- * it lists the options in a fixed order and with absolute paths.
+ * it lists the options in a fixed order and with absolute paths, and what the
+ * environment decides.
  * The options of a mount are read from its control directory. */
 #include "config.h"
 
@@ -20,6 +21,8 @@
 #include "rsh/app/printer.h"
 #include "rsh/app/mounted.h"
 #include "rsh/app/table.h"
+#include "rsh/source/tables.h"
+#include "rsh/storage/objects.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -86,6 +89,38 @@ static int add_given(json_t *all, const struct rsh_command *command,
 RSH_ORDER(given_by_name, struct rsh_given,
 	  strcmp(x->name, y->name) ?: rsh_compare_u64(x->at, y->at))
 
+/* Adds what an address means here; NULL or a path adds nothing. */
+static int add_address(json_t *all, const struct rsh_options *o,
+		       const char *place)
+{
+	cleanup_free char *means = NULL;
+
+	if (!place || !rsh_objects_is_url(place))
+		return 0;
+	/* The mount says what is wrong with an address. */
+	means = rsh_objects_identity(place, &o->objects);
+	return add_line(all, place, means);
+}
+
+/* Adds what else decides about the content than SOURCE and options. */
+static int add_environment(json_t *all, const struct rsh_options *o)
+{
+	const char *named = rsh_tables_named();
+	cleanup_free char *tables = named ? realpath(named, NULL) : NULL;
+	const char *base = o->vfs.files.base;
+	int rc = add_address(all, o, o->vfs.source) ?:
+		 add_address(all, o, o->vfs.model_files) ?:
+		 add_address(all, o, base);
+
+	/* This may be given by its name in a cache. */
+	if (rc == 0 && base)
+		rc = add_line(all, "base", base);
+	for (unsigned i = 0; rc == 0 && i < o->vfs.weights.n_loras; i++)
+		rc = add_address(all, o, o->vfs.weights.loras[i].directory);
+	return rc ?: !named ? 0 :
+	       add_line(all, "RESHARDFS_TABLES", tables ? tables : named);
+}
+
 json_t *rsh_identity(const struct rsh_options *o)
 {
 	cleanup_free struct rsh_given *given =
@@ -104,6 +139,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 	rc = add_line(all, "SOURCE", source ? source : o->vfs.source);
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
 		rc = add_given(all, o->command, &given[i]);
+	rc = rc ?: add_environment(all, o);
 	if (rc == 0)
 		return all;
 	json_decref(all);
@@ -205,19 +241,12 @@ static int look_at_mountpoint(const struct rsh_options *o,
 	}
 }
 
-int rsh_stack_look(const struct rsh_options *o, bool *same, int *lock,
-		   struct rsh_error *err)
+int rsh_stack_look(const struct rsh_options *o, const json_t *identity,
+		   bool *same, int *lock, struct rsh_error *err)
 {
-	json_t *identity = rsh_identity(o);
-	int rc;
-
 	*same = false;
 	*lock = -1;
-	if (!identity)
-		return rsh_error_nomem(err);
-	rc = look_at_mountpoint(o, identity, same, lock, err);
-	json_decref(identity);
-	return rc;
+	return look_at_mountpoint(o, identity, same, lock, err);
 }
 
 void rsh_stack_unlock(int lock)

@@ -30,6 +30,12 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 	return rsh_objects_find_libraries(err);
 }
 
+char *rsh_objects_identity(const char *url,
+			   const struct rsh_objects_options *opts)
+{
+	return NULL;
+}
+
 /* There is no object to call the rest with. */
 
 void rsh_objects_free(struct rsh_objects *o)

@@ -5,12 +5,15 @@
 #include "objects_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#include "rsh/util/blake3.h"
 #include "rsh/util/library.h"
+#include "rsh/util/text.h"
 
 #define OBJECTS_REQUESTS_MAX 4096
 #define OBJECTS_STALL_MS 5000
@@ -124,19 +127,36 @@ int rsh_objects_find_libraries(struct rsh_error *err)
 	       rsh_crypto_load("s3:// with keys", err);
 }
 
+/* Makes the object without any library.  Returns 0 and *out, or -errno with a
+ * sentence. */
+static int objects_new(const char *url, const struct rsh_objects_options *opts,
+		       struct rsh_objects **out, struct rsh_error *err)
+{
+	static const struct rsh_objects_options none = { NULL };
+	int rc;
+
+	*out = calloc(1, sizeof(**out));
+	if (!*out)
+		return rsh_error_nomem(err);
+	pthread_mutex_init(&(*out)->lock, NULL);
+	pthread_cond_init(&(*out)->renewed, NULL);
+	rc = objects_fill(*out, url, opts ? opts : &none, err);
+	if (rc) {
+		rsh_objects_free(*out);
+		*out = NULL;
+	}
+	return rc;
+}
+
 int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 		     struct rsh_objects **out, struct rsh_error *err)
 {
-	static const struct rsh_objects_options none = { NULL };
-	struct rsh_objects *o = calloc(1, sizeof(*o));
-	int rc;
+	struct rsh_objects *o;
+	int rc = objects_new(url, opts, &o, err);
 
-	if (!o)
-		return rsh_error_nomem(err);
-	pthread_mutex_init(&o->lock, NULL);
-	pthread_cond_init(&o->renewed, NULL);
-	rc = objects_fill(o, url, opts ? opts : &none, err) ?:
-	     rsh_object_curl_start(err);
+	if (rc)
+		return rc;
+	rc = rsh_object_curl_start(err);
 	if (rc == 0 && o->is_s3 && o->origin != KEYS_NONE)
 		rc = rsh_crypto_load(o->url, err);
 	rc = rc ?: rsh_listing_start(err);
@@ -164,6 +184,50 @@ void rsh_objects_free(struct rsh_objects *o)
 	pthread_cond_destroy(&o->renewed);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
+}
+
+/* Adds a text up to a character of `end`, with its number of bytes. */
+static void account_add(struct rsh_blake3 *h, const char *text, const char *end)
+{
+	const size_t len = text ? strcspn(text, end) : 0;
+
+	rsh_blake3_add(h, &len, sizeof(len));
+	rsh_blake3_add(h, text, len);
+}
+
+/* Hashes who asks, since servers may show other objects under the same name to
+ * others.  Keys with a token expire, so those that replace them are of the same
+ * account.  A password could be guessed from its hash, so it is left out. */
+static uint64_t objects_account(const struct rsh_objects *o)
+{
+	uint8_t hash[RSH_BLAKE3_BYTES];
+	struct rsh_blake3 h;
+	uint64_t account;
+
+	rsh_blake3_init(&h);
+	account_add(&h, o->keys.token ? NULL : o->keys.id, "");
+	account_add(&h, o->service, "");
+	account_add(&h, o->role, "");
+	account_add(&h, o->user, ":");
+	account_add(&h, o->query, "");
+	rsh_blake3_end(&h, hash);
+	memcpy(&account, hash, sizeof(account));
+	return account;
+}
+
+char *rsh_objects_identity(const char *url,
+			   const struct rsh_objects_options *opts)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_objects *o;
+	char *text;
+
+	if (objects_new(url, opts, &o, &unused))
+		return NULL;
+	text = rsh_text_format("%s proxy=%s account=%016" PRIx64, o->base,
+			       o->proxy ?: "", objects_account(o));
+	rsh_objects_free(o);
+	return text;
 }
 
 const char *rsh_objects_url(const struct rsh_objects *o)
