@@ -26,6 +26,7 @@ struct rsh_copy_file {
 	uint64_t size;
 	mode_t mode;
 	bool lost;     /* it needs slices that are lost */
+	bool asked;    /* it is wanted, or another share writes it */
 	bool wanted;
 };
 
@@ -221,6 +222,10 @@ struct rsh_manifest_writer {
 	bool overwrite;
 	struct rsh_other_draft *others;
 	size_t n_others, cap_others;
+	/* The paths that the manifest and records of other conversions list,
+	 * sorted, as they were when this one was opened; in the arena. */
+	const char **foreign;
+	size_t n_foreign, cap_foreign;
 	size_t n_before; /* n_others before rsh_manifest_writer_join() */
 	bool ending;     /* rsh_manifest_writer_join() was called */
 };
@@ -324,6 +329,17 @@ int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
 /* Opens a regular file for reading.  Returns 0 and *fd, or -errno. */
 int rsh_open_regular(const char *dir, const char *name, int *fd,
 		     uint64_t *size);
+
+/* ---- files that stay in the target (others.c) ---- */
+
+/* Looks for files in the target that the export does not replace and that are
+ * not of an earlier run of it.  Warns of those that other ranks of it replace,
+ * and of others whose names are like those of its files.  Returns 0, or -errno
+ * with a sentence: -EEXIST if files of another conversion would stay for
+ * good. */
+int rsh_target_judge_others(const struct rsh_manifest_writer *draft,
+			    const struct rsh_copy_list *list, int dirfd,
+			    const char *dir, struct rsh_error *err);
 
 /* ---- where files are written (target.c) ---- */
 

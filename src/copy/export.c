@@ -473,6 +473,10 @@ static int find_todo(struct job *j, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rsh_temp_sweep(j->dirfd);
+	rc = rsh_target_judge_others(&j->draft, &j->list, j->dirfd,
+				     j->options->dir, err);
+	if (rc)
+		return rc;
 	for (int is_last = 0; is_last < 2; is_last++)
 		for (size_t i = 0; i < j->list.n; i++)
 			if (is_todo(j, i) && is_last ==

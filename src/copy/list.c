@@ -32,6 +32,7 @@ static int add_listed(void *ctx, uint64_t node, const char *path,
 		.rank = RSH_COPY_NO_RANK,
 		.size = (uint64_t)st->st_size,
 		.mode = st->st_mode & 07777,
+		.asked = true,
 		.wanted = true,
 	};
 	f->path = strdup(path);
@@ -40,7 +41,7 @@ static int add_listed(void *ctx, uint64_t node, const char *path,
 	l->n++;
 	if (!rsh_vfs_rank(w->vfs, node, &f->rank))
 		return 0;
-	f->wanted = !w->wanted || w->wanted[f->rank];
+	f->asked = f->wanted = !w->wanted || w->wanted[f->rank];
 	f->lost = rsh_plan_is_lost(w->view.plan, f->rank);
 	return 0;
 }

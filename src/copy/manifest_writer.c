@@ -37,42 +37,60 @@
 
 /* ---- existing manifests and records ---- */
 
+/* Takes a line about a file; `ours`: it is of this conversion.  Returns 0 or
+ * -ENOMEM. */
+static int recall_file(struct rsh_manifest_writer *s, const struct rsh_lines *l,
+		       size_t len, const struct rsh_manifest_file *file,
+		       bool ours)
+{
+	const struct rsh_copy_file *of;
+	const char *path;
+
+	if (!ours) {
+		path = rsh_arena_strdup(&s->arena, file->path);
+		return path ? rsh_push(s->foreign, s->n_foreign,
+				       s->cap_foreign, path) : -ENOMEM;
+	}
+	of = rsh_copy_list_find(s->list, file->path);
+	/* At the end of a run, what it knows about its own files is newer than
+	 * what others have recorded. */
+	if (of && of->size == file->size && !(s->ending && of->wanted))
+		s->known[of - s->list->files] = (struct rsh_known){
+			l->fd, l->begin, len, *file,
+		};
+	return 0;
+}
+
 /* Reads the files that the manifest or the record lists.  It skips invalid
  * lines, which a killed run may have left.  Returns 1, 0 if the file is of
  * another conversion, or -errno. */
 static int recall(struct rsh_manifest_writer *s, int fd)
 {
+	bool ours = false, has_head = false;
 	struct rsh_manifest_line line;
 	struct rsh_lines l;
 	const char *text;
-	bool ours = false;
 	size_t len;
 	int rc;
 
 	rsh_lines_init(&l, fd, s->path);
 	while ((rc = rsh_lines_next(&l, &text, &len, NULL)) > 0) {
-		const struct rsh_copy_file *of = NULL;
-
 		rc = rsh_manifest_parse(text, len, s->path, l.number, &line,
 					NULL);
 		if (rc == -ENOMEM)
 			break;
-		if (!ours)
-			ours = rc == 0 && line.kind == RSH_MANIFEST_HEAD &&
-			       line.head.conversion ==
-				       s->origin->head.conversion;
-		else if (rc == 0 && line.kind == RSH_MANIFEST_FILE)
-			of = rsh_copy_list_find(s->list, line.file.path);
-		/* At the end of a run, what it knows about its own files is
-		 * newer than what others have recorded. */
-		if (of && of->size == line.file.size &&
-		    !(s->ending && of->wanted))
-			s->known[of - s->list->files] = (struct rsh_known){
-				l.fd, l.begin, len, line.file,
-			};
+		if (rc == 0 && !has_head && line.kind == RSH_MANIFEST_HEAD) {
+			has_head = true;
+			ours = line.head.conversion ==
+			       s->origin->head.conversion;
+		} else if (rc == 0 && line.kind == RSH_MANIFEST_FILE) {
+			rc = recall_file(s, &l, len, &line.file, ours);
+		}
 		rsh_manifest_line_clear(&line);
+		if (rc == -ENOMEM)
+			break;
 		rc = 0;
-		if (!ours)
+		if (!has_head || (s->ending && !ours))
 			break;
 	}
 	rsh_lines_clear(&l);
@@ -281,6 +299,7 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 	if (s->dirfd < 0)
 		return rsh_error_file(err, errno, s->path);
 	rc = writer_lock(s, err) ?: open_records(s, err);
+	rsh_sort(s->foreign, s->n_foreign, rsh_by_text);
 	writer_unlock(s);
 	return rc;
 }
@@ -305,6 +324,7 @@ void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
 		free(s->others[i].name);
 	}
 	free(s->others);
+	free(s->foreign);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	rsh_arena_clear(&s->arena);

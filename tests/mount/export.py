@@ -398,6 +398,69 @@ def another_conversion_is_there(p):
     p.whole()
 
 
+def some_ranks_of_another_conversion(p):
+    """What stays of it would be loaded with the new files."""
+    stays = "stay beside the files of this export, and are of another conversion"
+    p.export()
+    got = p.run("--cast=float16", "--overwrite", "0")
+    check(got.status == GOOD, got)
+    check(f"{p.out}/rank_1/checkpoint_1.ckpt and 2 other files {stays}: export their ranks, too"
+          in got.err, got)
+    got = p.run("--cast=float16", "--overwrite", "1-2")
+    check(f"{p.out}/rank_3/checkpoint_3.ckpt stays beside the files of this export, and is of "
+          "another conversion: export its rank, too" in got.err, got)
+    got = p.run("--cast=float16", "--overwrite", "3")
+    check(got.status == GOOD and "stay" not in got.err, got)
+    for share in ("0/2", "1/2"):
+        got = p.run("--overwrite", "--share", share)
+        check(got.status == GOOD and "stay" not in got.err, got)
+    p.whole()
+
+
+def fewer_files_than_another_conversion(p):
+    one = ("--dst-strategy", "none", "--format", "safetensors")
+    words = ("--src-strategy", p.src)
+    p.export(*one)
+    for more in ((), ("--overwrite",)):
+        refused(run("export", p.source, p.out, *words, "--dst-strategy", "none", *more), INPUT,
+                MANIFEST if not more else
+                f"{p.out}/rank_0/checkpoint_0.safetensors would stay beside the files of this "
+                "export, and be loaded with them: it is of another conversion; remove it, or "
+                "export to another directory")
+    check(hash_tree(p.out).keys() == {MANIFEST, "rank_0/checkpoint_0.safetensors"}, "it wrote")
+    shutil.rmtree(p.out)
+    p.export()
+    refused(run("export", p.source, p.out, *words, "--dst-strategy", "none", "--overwrite"), INPUT,
+            f"{p.out}/rank_1/checkpoint_1.ckpt and 2 other files would stay", "they are of another")
+    p.whole()
+    # A record that a killed run has left tells it, too.
+    os.rename(os.path.join(p.out, MANIFEST), os.path.join(p.out, f".{MANIFEST}.part"))
+    os.remove(os.path.join(p.out, "rank_0/checkpoint_0.ckpt"))
+    refused(run("export", p.source, p.out, *words, "--dst-strategy", "none"), INPUT, "would stay")
+
+
+def files_of_which_nothing_is_known(p):
+    p.export()
+    os.remove(os.path.join(p.out, MANIFEST))
+    for name in ("notes.txt", "rank_0/log.txt", ".hidden.ckpt"):
+        with open(os.path.join(p.out, name), "w", encoding="ascii") as f:
+            f.write("mine")
+    got = run("export", p.source, p.out, "--src-strategy", p.src, "--dst-strategy", "none",
+              "--overwrite")
+    check(got.status == GOOD and f"warning: {p.out}/rank_" in got.err and
+          "/checkpoint_" in got.err and " and 2 other files stay beside the files of this export, "
+          "and may be loaded with them: remove them if they are of another checkpoint" in got.err,
+          got)
+    shutil.rmtree(p.out)
+    model = ["--src-strategy", p.src, "--dst-strategy", "none", "--format", "hf"]
+    check(run("export", p.source, p.out, *model).status == GOOD, "one file")
+    os.remove(os.path.join(p.out, MANIFEST))
+    got = run("export", p.source, p.out, *model, "--part-size", "1KB", "--overwrite")
+    check(got.status == GOOD and f"warning: {p.out}/model-00001-of-00001.safetensors stays beside the "
+          "files of this export, and may be loaded with them: remove it if it is of another checkpoint"
+          in got.err, got)
+
+
 def never_into_the_source(p):
     before = hash_tree(p.source)
     os.symlink(p.source, p.path("link"))
@@ -588,6 +651,8 @@ CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_m
          one_share_after_the_other, shares_of_two_conversions, manifests_whose_names_begin_alike,
          a_manifest_behind_a_link,
          other_files_are_there, another_conversion_is_there,
+         some_ranks_of_another_conversion, fewer_files_than_another_conversion,
+         files_of_which_nothing_is_known,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,
          a_source_that_fails, lost_slices, too_little_room, files_are_limited, the_disk_fills_up,
          a_target_that_cannot_be_written, talk, a_derived_strategy, wrong_usage]
