@@ -123,7 +123,7 @@ struct bidding {
 	const struct rsh_format *other; /* that knows the files by their names,
 					 * too, and bids most; NULL: none */
 	int bid, bid_of_other;
-	bool is_step;
+	bool is_step, is_beside;
 };
 
 static int look_for_bids(const struct rsh_look *l, void *ctx)
@@ -135,19 +135,22 @@ static int look_for_bids(const struct rsh_look *l, void *ctx)
 		struct rsh_bid_more more = { .hint = NULL };
 		const struct rsh_format *less = *f;
 		int bid = less->bid ? less->bid(l, &more) : RSH_BID_NO;
+		bool is_beside = more.is_beside;
 
 		b->is_step |= more.is_step;
 		if (bid > b->bid) {
 			const int before = b->bid;
 
 			less = b->best;
+			is_beside = b->is_beside;
 			b->bid = bid;
 			b->best = *f;
+			b->is_beside = more.is_beside;
 			owns_all = more.owns_all;
 			bid = before;
 		}
 		if (bid > b->bid_of_other &&
-		    (bid >= RSH_BID_MODEL || less->is_adapter)) {
+		    (bid >= RSH_BID_MODEL || is_beside || less->is_adapter)) {
 			b->bid_of_other = bid;
 			b->other = less;
 		}

@@ -797,6 +797,9 @@ int rsh_source_find_step(const char *path,
 		free(*out);
 		*out = NULL;
 	}
+	/* What is beside the step is not in SOURCE any more. */
+	if (*out)
+		rsh_source_log_other(s);
 	rsh_source_free(s);
 	return rc;
 }

@@ -16,6 +16,7 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import genuine  # noqa: E402
+import packed  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
 from rsh_mount import Skipped, Tests, require_mount, reshardfs_program  # noqa: E402
@@ -650,6 +651,35 @@ def two_kinds_of_checkpoint_in_a_directory(directory):
     with Shown(adapter) as m:
         demand(m.said, "taking the whole model, not the adapter of PEFT")
         check(values_of_model(m.path) == values_in(QWEN3), m.said)
+
+
+@test
+def a_model_beside_steps_or_ranks(directory):
+    """Each command names what it does not take, whichever of both it takes."""
+    model, none = "whole model", ["--src-strategy", "none", "--dst-strategy", "none"]
+    ranks = "checkpoint with a file of PyTorch for each rank"
+    saved, _, _ = demo_tree(os.path.join(directory, "demo"))
+    steps = os.path.join(directory, "steps")
+    shutil.copytree(os.path.join(packed.unpack("torch_ranks", os.path.join(directory, "r")),
+                                 "fsdp2-2.15"), os.path.join(steps, "global_step_10"))
+    trees = packed.unpack("deepspeed", os.path.join(directory, "d"))
+    trainer = os.path.join(trees, "trainer-z2", "checkpoint-2")
+    for root, taken, left, words in (
+            (os.path.join(trees, "z2-fp32"), model, "checkpoint of DeepSpeed", []),
+            (steps, ranks, model, []), (saved, model, "tree of rank files", none)):
+        write(os.path.join(root, "model.safetensors"), safetensors_bytes(values_in(QWEN3)))
+        said = f"{root}: it has two kinds of checkpoint: taking the {taken}, not the {left}"
+        with Shown(*words, root) as m:
+            check(m.said.count(said) == 1, m.said)
+        demand(run("ls", root).out, f"a mount takes the {taken}, not the {left}")
+        for number, command in enumerate(("plan", "verify", "export")):
+            out = [root + "-out"] if command == "export" else []
+            got = run(command, *(words if number != 1 else []), root, *out)
+            check(got.status == GOOD and got.err.count(said) == 1, repr((command, got)))
+    # The Trainer saves the weights with the masters.
+    for words in (["plan"], ["ls"]):
+        got = run(*words, trainer)
+        check(got.status == GOOD and "two kinds" not in got.out + got.err, got)
 
 
 def downloaded(hub, name, revision="2abc"):

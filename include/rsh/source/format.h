@@ -73,6 +73,8 @@ enum rsh_bid {
 struct rsh_bid_more {
 	bool is_step; /* SOURCE is one step, and not a directory of several */
 	bool owns_all; /* files that another format knows are its own */
+	bool is_beside; /* it is a checkpoint beside another one, which is
+			 * preferred: both are named though it bids little */
 	/* Here the format may write the end of a message, "; ...", about a
 	 * SOURCE that almost has it.  It is "" before; NULL: no message is
 	 * wanted. */

@@ -19,13 +19,12 @@
  * preferred to them. */
 static int ckpt_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
-	(void)more;
 	if (l->file)
 		return RSH_BID_NO;
 	if (!rsh_look_has_ranks(l))
 		return RSH_BID_ANY;
-	return l->opts && l->opts->unsharded ? RSH_BID_MODEL - 1 :
-					       RSH_BID_RANKS;
+	more->is_beside = l->opts && l->opts->unsharded;
+	return more->is_beside ? RSH_BID_MODEL - 1 : RSH_BID_RANKS;
 }
 
 int rsh_ranks_offer(const struct rsh_read_job *job, struct rsh_offers *out,

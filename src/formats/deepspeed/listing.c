@@ -130,6 +130,26 @@ static int is_run_step(const struct rsh_store *store, const char *dir)
 
 /* ---- bidding ---- */
 
+/* Weights of Hugging Face are preferred to the steps beside them.  The Trainer
+ * saves both at once; others may be older than the steps. */
+static bool is_beside_weights(const struct rsh_look *l)
+{
+	const char *first;
+	const bool any = rsh_look_count(l, is_mark, &first) > 0;
+	unsigned looked_at = 0;
+	int rc = 0;
+
+	if (rsh_look_has(l, "trainer_state.json"))
+		return false;
+	for (size_t i = l->n; i-- > 0 && rc <= 0 && looked_at < DIRS_LOOKED_AT;)
+		if ((any ? may_be_tag : is_tag)(l->names[i], 0, NULL)) {
+			looked_at++;
+			rc = has_step(rsh_source_store(l->source),
+				      l->names[i]);
+		}
+	return rc > 0;
+}
+
 int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
 	const char *first;
@@ -144,10 +164,13 @@ int rsh_ds_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	more->is_step = rsh_look_count(l, rsh_ds_name_is_model, &first) > 0;
 	if (more->is_step)
 		return RSH_BID_SURE;
-	return rsh_look_count(l, is_of_weights, &first) == 0 &&
-	       (rsh_joined_look(l, rsh_look_count(l, is_mark, &first) > 0 ?
-				may_be_tag : is_tag, has_step) ||
-		rsh_joined_look(l, run_step_read, is_run_step)) ?
+	if (rsh_look_count(l, is_of_weights, &first) > 0) {
+		more->is_beside = is_beside_weights(l);
+		return more->is_beside ? RSH_BID_ANY : RSH_BID_NO;
+	}
+	return rsh_joined_look(l, rsh_look_count(l, is_mark, &first) > 0 ?
+			       may_be_tag : is_tag, has_step) ||
+	       rsh_joined_look(l, run_step_read, is_run_step) ?
 	       RSH_BID_SURE : RSH_BID_NO;
 }
 
