@@ -422,6 +422,7 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	if (rc)
 		return rc;
 	w->from = o.from;
+	o.is_whole = !weights_alone(k);
 	/* A Hugging Face model has no optimizer states unless they are asked
 	 * for. */
 	takes = k->cfg->output->takes | (at->follows ? at->follows->takes : 0);

@@ -681,6 +681,7 @@ int weights_run(struct weights_work *w)
 	     weights_list_names(w) ?:
 	     weights_assign(w) ?:
 	     weights_make(w) ?:
+	     weights_check_lacks(w) ?:
 	     (from_hf ? weights_add_padding(w) : weights_tie(w));
 	weights_sort(w);
 	if (rc == 0 && from_hf) {

@@ -248,6 +248,12 @@ int weights_make(struct weights_work *w);
 int weights_make_copy(struct weights_work *w, const char *text,
 		      const struct rsh_rule *rule, const uint32_t *source);
 
+/* ---- lacks.c ---- */
+
+/* Refuses a model that lacks the embedding, the last norm, the head or a layer
+ * that its config.json says it has.  Tensors must be assigned to rules. */
+int weights_check_lacks(struct weights_work *w);
+
 /* ---- padding.c ---- */
 
 /* Cuts the padding of MindSpore's tensors off. */

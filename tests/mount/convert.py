@@ -237,6 +237,25 @@ def wrong(directory):
     refused_as(made_of("qwen3", directory, lacking), [],
                "model.layers.1.self_attn.k_proj.weight")
 
+    for gone, *said in (
+            ("model.embed_tokens.", "model.embed_tokens.weight is missing, which every model with"),
+            ("model.norm.", "model.norm.weight is missing, which every model with"),
+            ("lm_head.", "lm_head.weight is missing, and \"tie_word_embeddings\" is false in"),
+            ("model.layers.1.", "all tensors of layer 1 are missing, and \"num_hidden_layers\" in"),
+            ("model.layers.0.", "all tensors of layer 0 are missing, and")):
+        def without(values, config, gone=gone):
+            config["tie_word_embeddings"] = False
+            for name in [n for n in values if n.startswith(gone)]:
+                del values[name]
+        root = made_of("qwen3", directory, without)
+        refused_as(root, [], *said, "qwen3.rules:")
+        got = run("convert", "check", "qwen3", root)
+        check(got.status == NO and said[0] in got.out + got.err, got)
+        with Mounted(root, dst_strategy="none", extra=[
+                "--convert", "qwen3", "--from", "hf", "--only", "final_layernorm|word_embeddings"
+                if "layers" in gone else "layers"]):
+            pass
+
     def misshapen(values, config):
         name = "model.layers.0.mlp.up_proj.weight"
         dtype, shape, data = values[name]

@@ -51,6 +51,9 @@ struct rsh_weights_options {
 	 * with a sentence.  NULL: tied tensors are not left out. */
 	int (*same)(void *ctx, const struct rsh_offer *a,
 		    const struct rsh_offer *b, struct rsh_error *err);
+	/* The source is a whole model, so that it has all that the config says.
+	 * The functions that choose do not use it. */
+	bool is_whole;
 	/* The optimizer's states that `state` lines name are left out. */
 	bool leave_states;
 	/* Tensors for which this returns false are not made, and tensors that

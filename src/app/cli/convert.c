@@ -324,6 +324,7 @@ static int check_chosen(struct checking *c, const char *path,
 	rc = rsh_weights_find_side(&o, &c->in, &o.from, NULL, err);
 	if (rc)
 		return rc;
+	o.is_whole = !rsh_source_format(c->source)->is_adapter;
 	c->from = o.from;
 	c->used = calloc((size_t)c->in.n + 1, sizeof(*c->used));
 	if (!c->used)
