@@ -146,6 +146,40 @@ bool rsh_power_off_read(const char *name, uint64_t *epoch, uint64_t *step,
 	return *complete || strcmp(name, "_tmp") == 0;
 }
 
+/* Returns whether the number at name[at] is behind a word for a step. */
+static bool step_has_word(const char *name, size_t at)
+{
+	static const char *const words[] = {
+		"step", "iter", "iteration", "epoch",
+	};
+
+	if (at > 0 && strchr("_-=", name[at - 1]))
+		at--;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		const size_t k = strlen(words[i]);
+		const char *word = name + at - k;
+
+		/* In "trainStep5" the capital letter begins a word. */
+		if (at >= k && strncasecmp(word, words[i], k) == 0 &&
+		    (at == k || !isalpha((unsigned char)word[-1]) ||
+		     (isupper((unsigned char)*word) &&
+		      islower((unsigned char)word[-1]))))
+			return true;
+	}
+	return false;
+}
+
+/* Adds a number behind those of its kind. */
+static void step_add(struct rsh_step *s, uint64_t number, bool has_word)
+{
+	const unsigned at = has_word ? s->n_words++ : s->n;
+
+	memmove(&s->numbers[at + 1], &s->numbers[at],
+		(s->n - at) * sizeof(*s->numbers));
+	s->numbers[at] = number;
+	s->n++;
+}
+
 void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out)
 {
 	size_t rank_begin = n, rank_end = n, i = 0;
@@ -155,15 +189,17 @@ void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out)
 	rsh_rank_in_name(name, n, &rank_begin, &rank_end);
 	while (i < n) {
 		size_t digits = rsh_count_digits(name + i, n - i);
+		uint64_t number;
 
 		if (digits > 0 && i != rank_begin &&
 		    (s->n == RSH_STEP_NUMBERS_MAX ||
-		     !rsh_number_read(name + i, digits, &s->numbers[s->n]))) {
+		     !rsh_number_read(name + i, digits, &number))) {
 			to = mempcpy(to, name + i, digits);
 			i += digits;
 			continue;
 		}
-		s->n += digits > 0 && i != rank_begin;
+		if (digits > 0 && i != rank_begin)
+			step_add(s, number, step_has_word(name, i));
 		*to++ = digits ? '#' : name[i];
 		i += digits ? digits : 1;
 	}

@@ -284,6 +284,23 @@ def torch_flat(tree):
 
 
 @case
+def torch_steps_behind_words(tree):
+    """Another number, such as a loss, may be in front of the step."""
+    for before, after in (("ckpt_loss2.31_step900", "ckpt_loss1.99_step1000"),
+                          ("v2-Iter=9", "v1-Iter=10"), ("5_iteration9", "4_iteration10"),
+                          ("acc0.9-trainEpoch-9", "acc0.8-trainEpoch-10"),
+                          ("9_global_step9", "8_global_step10"),
+                          ("loss9-epoch=1-step=90", "loss8-epoch=1-step=100"),
+                          # These are no such words.
+                          ("1_timestep9", "2_timestep8"), ("1-steps9", "2-steps8")):
+        for name in (before, after):
+            tree.write(f"{name}.pt", pt_file(name))
+        shows(tree, {f"{after}.pt": pt_file(after), "latest.pt": f"{after}.pt"})
+        for name in (before, after):
+            os.unlink(os.path.join(tree.path, f"{name}.pt"))
+
+
+@case
 def torch_flat_with_ranks_in_names(tree):
     for step in (90, 100):
         for rank in range(11):

@@ -409,6 +409,20 @@ def a_distributed_checkpoint_is_saved_again(directory):
 
 
 @test
+def latest_is_the_greatest_step_of_a_name(directory):
+    """Of a name with a loss in front of it, too."""
+    saver = Dcp(directory)
+    saver.all_of(5)
+    names = ["loss1.99_step1000", "loss2.31_step900"]
+    shutil.copytree(saver.path("step-5"), saver.path(names[1]))
+    os.rename(saver.path("step-5"), saver.path(names[0]))
+    with mounted(saver) as mount:
+        check(shown(mount) == ["latest", *names], f"{shown(mount)}: {status_of(mount)}")
+        check(os.readlink(os.path.join(mount.path, "latest")) == names[0], "latest")
+        check([s["step"] for s in status_of(mount)["steps"]] == [900, 1000], status_of(mount))
+
+
+@test
 def a_copy_without_times_needs_a_new_marker(directory):
     """Its files are younger than .metadata, which no directory that is saved into again
     is told apart from; who knows that the copy is complete touches .metadata."""

@@ -24,6 +24,9 @@ struct rsh_step {
 	/* The most significant number comes first: epoch and step, or what the
 	 * framework counts. */
 	uint64_t numbers[RSH_STEP_NUMBERS_MAX];
+	/* So many of them, the first ones, are behind a word such as "step" in
+	 * the name. */
+	unsigned n_words;
 	uint64_t run;    /* distinguishes several runs of that step; 0: the
 			  * first or only one */
 	bool breakpoint; /* saved by a job that crashed */
@@ -45,8 +48,11 @@ struct rsh_step_name {
 };
 
 /* Reads the step from a name: all numbers in its first n bytes except the
- * rank's, from left to right.  In the series they are replaced by '#'.  The
- * label is the whole name, and the stem its first n bytes. */
+ * rank's, from left to right, but first those behind step, iter, iteration or
+ * epoch (any case, perhaps with '_', '-' or '=' between), since another number
+ * may be a loss: "loss1.99_step1000" is 1000, 1, 99.  In the series they are
+ * replaced by '#'.  The label is the whole name, and the stem its first n
+ * bytes. */
 void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out);
 
 /* Returns a negative number if x is newer than y, and 0 if both have the same

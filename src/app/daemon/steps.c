@@ -214,7 +214,8 @@ static void print_status(void *ctx, const struct rsh_step_status *status)
 
 	/* The last number of a name is its step. */
 	rsh_json(&all->steps, "{name:% step:% shown:% planned:% why:%}",
-		 saved->name, RSH_V_IF(step->n, step->numbers[step->n - 1]),
+		 saved->name, RSH_V_IF(step->n, step->numbers[(step->n_words ?:
+							  step->n) - 1]),
 		 status->shown, status->planned, status->why);
 	if (!status->shown)
 		return;
