@@ -851,21 +851,30 @@ static int tracked_find(const struct rsh_source *s, struct tracking *t,
 	       (by_label ? strcmp(t->v[t->found].label, word) != 0 :
 			   t->v[t->found].step != step))
 		t->found++;
-	if (t->found < t->n) {
+	if (t->found < t->n)
 		step = t->v[t->found].step;
-	} else {
+	while (t->n_newer < t->n && t->v[t->n_newer].step > step)
+		t->n_newer++;
+	if (t->n_newer > 1)
+		snprintf(more, sizeof(more), " (and %u more)", t->n_newer - 1);
+	if (t->is_last && step > 0 && t->n > 0 && t->n_newer == t->n)
+		return rsh_error_set(err, ENOENT, "%s/%s: it names %s%s, which "
+				     "is not there; %s%s is newer and may not "
+				     "be complete: give %s/%s as SOURCE to "
+				     "take it", s->path, t->tracker, number,
+				     word, t->v[0].label, more, s->path,
+				     t->v[0].label);
+	if (t->found == t->n) {
 		/* What is not there may be step 0. */
 		before = t->is_last && step > 0;
 		rsh_log_warning("%s/%s: it names %s%s, which is not there; "
 				"%s%s is taken", s->path, t->tracker, number,
 				word, t->instead, before ? " before it" : "");
-		if (!before)
+		if (!before) {
+			t->n_newer = 0;
 			return 0;
+		}
 	}
-	while (t->n_newer < t->n && t->v[t->n_newer].step > step)
-		t->n_newer++;
-	if (t->n_newer > 1)
-		snprintf(more, sizeof(more), " (and %u more)", t->n_newer - 1);
 	if (t->n_newer > 0)
 		rsh_log_notice("%s/%s: it names %s%s; %s%s is newer and is not "
 			       "taken, since it may not be complete", s->path,

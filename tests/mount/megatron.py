@@ -344,6 +344,16 @@ def run_steps(tap, trees, directory):
             same(model_hashes(mount.path), whole, copy)
             demand(mount.log(), "it names step 12, which is not there",
                    "the newest complete step before it is taken")
+    with tap.test("a tracker that names an iteration before all that are there"):
+        copy = copy_of(trees, "mg-few-groups", directory)
+        write(os.path.join(copy, TRACKER), b"3")
+        for command in ("plan", "ls", "export"):
+            got = run(command, copy, *([copy + "-out"] if command == "export" else []))
+            check(got.status == INPUT and got.err == f"reshardfs: error: {copy}/{TRACKER}: it "
+                  "names step 3, which is not there; iter_0000004 is newer and may not be "
+                  f"complete: give {copy}/iter_0000004 as SOURCE to take it\n", got)
+        with Alone(os.path.join(copy, "iter_0000004")) as mount:
+            same(model_hashes(mount.path), whole, copy)
     for named in "release", "4":
         with tap.test(f"a release beside iterations: the tracker names {named}"):
             copy = copy_of(trees, "mg-few-groups", directory)

@@ -515,7 +515,8 @@ int rsh_source_read_tracker(const struct rsh_source *s, const char *tracker,
  * number, or `zero` for step 0 (NULL: no word).  If the framework writes the
  * tracker when all else is written (`is_last`), newer steps are removed from
  * the list, also if its step is not there.  Returns 1 if its step is there, 0
- * if not, or -errno with a sentence if the tracker cannot be read now. */
+ * if not, or -errno with a sentence if the tracker cannot be read now; -ENOENT
+ * if no step is left. */
 int rsh_source_try_tracked(struct rsh_source *s, const char *tracker,
 			   const char *zero, bool is_last,
 			   struct rsh_error *err);
