@@ -230,6 +230,23 @@ bool rsh_look_lacks_map(const struct rsh_look *l, const char **part)
 	       rsh_look_count(l, is_map_of_parts, &map) == 0;
 }
 
+/* Returns whether a directory is that of a model or an adapter of Hugging Face,
+ * whatever its name: rank_16 may be the rank of LoRA. */
+static bool is_of_hugging_face(const struct rsh_look *l)
+{
+	static const char *const weights[] = {
+		"model.safetensors", "model.safetensors.index.json",
+		"pytorch_model.bin", "pytorch_model.bin.index.json",
+	};
+
+	if (rsh_look_has(l, "adapter_config.json"))
+		return true;
+	for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++)
+		if (rsh_look_has(l, weights[i]))
+			return rsh_look_has(l, "config.json");
+	return false;
+}
+
 bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)
 {
 	const bool whole = l->opts && l->opts->unsharded;
@@ -241,6 +258,8 @@ bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)
 	if (rsh_rank_in_name(name, strlen(name), &begin, &end) &&
 	    !(whole && l->file))
 		return true;
+	if (is_of_hugging_face(l))
+		return false;
 	for (const char *at = real; at && *at; at += n) {
 		at += strspn(at, "/");
 		n = strcspn(at, "/");

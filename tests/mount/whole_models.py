@@ -761,6 +761,15 @@ def names_that_only_look_like_those_of_ranks(directory):
                     check("one rank" in said and "no rank_N directory in it, nor" not in said,
                           repr((source, said)))
                     check(("--src-strategy none" in said) == told, repr((source, said)))
+    # A sweep over the rank of LoRA: config.json says that it is a model.
+    weights = safetensors_bytes(values_in(QWEN3))
+    for place in "sweep/rank_16", "sweep/rank_8/merged", "sweep/rank3":
+        at = os.path.join(place, "model.safetensors")
+        write(os.path.join(directory, at), weights)
+        check("one rank" in exported(at), place)
+        shutil.copy(os.path.join(QWEN3, "config.json"), os.path.join(directory, place))
+        for source in place, at:
+            check(exported(source) == values_in(QWEN3), source)
     for number in range(3):
         write(os.path.join(directory, "flat", f"checkpoint_{number}.ckpt"), data)
     check("--rank-dir . --file 'checkpoint_{rank}.ckpt'" in exported("flat"), "files of ranks")

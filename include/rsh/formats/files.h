@@ -68,10 +68,11 @@ bool rsh_format_may_hold_model(const char *name);
  * .ckpt files, such as NAME.safetensors.index.json. */
 bool rsh_format_is_map(const char *name);
 /* Returns whether the name of a file, or of a directory in which it is, has the
- * number of a rank.  Nothing in such a file says whether it is whole.  If the
- * user says that SOURCE is not sharded, only rank_N means a rank, and the name
- * of a file that is not SOURCE itself; ckpt_N, which may be a step, does so
- * only as the directory of the file itself. */
+ * number of a rank.  Nothing in such a file says whether it is whole, unless
+ * config.json is beside weights of Hugging Face.  If the user says that SOURCE
+ * is not sharded, only rank_N means a rank, and the name of a file that is not
+ * SOURCE itself; ckpt_N, which may be a step, does so only as the directory of
+ * the file itself. */
 bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name);
 /* Says why such a file is not taken as a model. */
 void rsh_format_hint_rank(const struct rsh_look *l, const char *name, char *buf,
