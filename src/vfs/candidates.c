@@ -575,7 +575,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 		rc = rsh_name_map_load(cfg->rename, &v->renames, err);
 	p.renames = v->renames;
 	if (rc == 0)
-		rc = rsh_choice_new(cfg->only, cfg->drop, &p.choice, err);
+		rc = rsh_choice_new(&cfg->choice, &p.choice, err);
 	if (rc)
 		return rc;
 	p.asked = rsh_names_new();

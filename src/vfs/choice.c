@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/choice.c matches names of parameters against --only and --drop. */
+/* vfs/choice.c matches names of parameters against the options that select
+ * them. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -14,30 +15,63 @@
 #include "rsh/util/text.h"
 #include "rsh/vfs/choice.h"
 
+#define AT(member)                                          \
+	RSH_OPTION_AT(struct rsh_choice_at, member), \
+	.decides = RSH_DECIDES_TEXT
+
+const struct rsh_option rsh_choice_rows[] = {
+	{ "only", "REGEX", "use only parameters whose name matches",
+	  rsh_set_regex, AT(only) },
+	{ "drop", "REGEX", "leave out parameters whose name matches",
+	  rsh_set_regex, AT(drop) },
+	{ .name = NULL },
+};
+#define CHOICE_OPTIONS (sizeof(rsh_choice_rows) / sizeof(*rsh_choice_rows) - 1)
+
+/* Whether the names that match the expression of the row are wanted, or the
+ * others. */
+static const bool choice_wants_matches[CHOICE_OPTIONS] = { true, false };
+
 struct rsh_choice {
-	bool has[2];
-	regex_t re[2]; /* --only, --drop */
+	bool has[CHOICE_OPTIONS];
+	regex_t re[CHOICE_OPTIONS];
 };
 
-int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
+static const char *choice_text(const struct rsh_choice_at *at, size_t i)
+{
+	return *(const char *const *)((const char *)at +
+				      rsh_choice_rows[i].at);
+}
+
+bool rsh_choice_is_given(const struct rsh_choice_at *at)
+{
+	for (size_t i = 0; i < CHOICE_OPTIONS; i++)
+		if (choice_text(at, i))
+			return true;
+	return false;
+}
+
+int rsh_choice_new(const struct rsh_choice_at *at, struct rsh_choice **out,
 		   struct rsh_error *err)
 {
-	static const char *const words[] = { "only:", "drop:" };
-	const char *const text[] = { only, drop };
 	struct rsh_choice *c;
+	char name[16];
 	int rc = 0;
 
 	*out = NULL;
-	if (!only && !drop)
+	if (!rsh_choice_is_given(at))
 		return 0;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return rsh_error_nomem(err);
-	for (size_t i = 0; i < 2 && rc == 0; i++) {
-		if (text[i])
-			rc = rsh_pattern_compile(&c->re[i], words[i], text[i],
-						 err);
-		c->has[i] = text[i] && rc == 0;
+	for (size_t i = 0; i < CHOICE_OPTIONS && rc == 0; i++) {
+		const char *text = choice_text(at, i);
+
+		if (!text)
+			continue;
+		snprintf(name, sizeof(name), "%s:", rsh_choice_rows[i].name);
+		rc = rsh_pattern_compile(&c->re[i], name, text, err);
+		c->has[i] = rc == 0;
 	}
 	if (rc)
 		rsh_choice_free(c);
@@ -48,39 +82,53 @@ int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 
 void rsh_choice_free(struct rsh_choice *c)
 {
-	for (size_t i = 0; c && i < 2; i++)
+	for (size_t i = 0; c && i < CHOICE_OPTIONS; i++)
 		if (c->has[i])
 			regfree(&c->re[i]);
 	free(c);
 }
 
+static bool choice_matches(const struct rsh_choice *c, size_t i,
+			   const char *name)
+{
+	return regexec(&c->re[i], name, 0, NULL, 0) == 0;
+}
+
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name)
 {
-	return (!c->has[0] || regexec(&c->re[0], name, 0, NULL, 0) == 0) &&
-	       (!c->has[1] || regexec(&c->re[1], name, 0, NULL, 0) != 0);
+	for (size_t i = 0; i < CHOICE_OPTIONS; i++)
+		if (c->has[i] &&
+		    choice_matches(c, i, name) != choice_wants_matches[i])
+			return false;
+	return true;
 }
 
 /* At most so many names are listed in a warning. */
 #define UNUSED_LISTED 4
 
 /* If memory is out there is no warning. */
-static void unused_pattern(const struct rsh_vfs_config *cfg, const char *option,
-			   const char *pattern, const struct rsh_names *asked)
+static void unused_patterns(const struct rsh_vfs_config *cfg,
+			    const struct rsh_names *asked)
 {
-	struct rsh_choice *only = NULL;
+	const uint32_t n = rsh_names_count(asked);
+	struct rsh_choice *c = NULL;
 	struct rsh_error err;
-	bool fits = false;
 
-	if (!pattern || rsh_choice_new(pattern, NULL, &only, &err))
+	if (rsh_choice_new(&cfg->choice, &c, &err) || !c)
 		return;
-	for (uint32_t i = 0; i < rsh_names_count(asked) && !fits; i++)
-		fits = rsh_choice_wants(only, rsh_names_text(asked, i));
-	if (!fits)
-		rsh_log_warning("%s: --%s \"%s\" matches no parameter; there "
-				"are %u, such as %s", cfg->source, option,
-				pattern, rsh_names_count(asked),
-				rsh_names_text(asked, 0));
-	rsh_choice_free(only);
+	for (size_t i = 0; i < CHOICE_OPTIONS; i++) {
+		bool fits = !c->has[i];
+
+		for (uint32_t k = 0; k < n && !fits; k++)
+			fits = choice_matches(c, i, rsh_names_text(asked, k));
+		if (!fits)
+			rsh_log_warning("%s: --%s \"%s\" matches no parameter; "
+					"there are %u, such as %s",
+					cfg->source, rsh_choice_rows[i].name,
+					choice_text(&cfg->choice, i), n,
+					rsh_names_text(asked, 0));
+	}
+	rsh_choice_free(c);
 }
 
 /* The names in a name map that no parameter has. */
@@ -110,8 +158,7 @@ void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
 
 	if (rsh_names_count(asked) == 0)
 		return;
-	unused_pattern(cfg, "only", cfg->only, asked);
-	unused_pattern(cfg, "drop", cfg->drop, asked);
+	unused_patterns(cfg, asked);
 	if (renames)
 		rsh_name_map_each(renames, unused_name, &u);
 	if (u.n > UNUSED_LISTED)

@@ -410,9 +410,9 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			&cfg->files.store, v->source, cfg->is_beside,
 			cfg->files.steps_dir,
 		},
-		.partial = cfg->only || cfg->drop,
+		.partial = rsh_choice_is_given(&cfg->choice),
 		.as_saved = !v->weights && !v->src && !v->renames &&
-			    !cfg->only && !cfg->drop &&
+			    !rsh_choice_is_given(&cfg->choice) &&
 			    cfg->plan.cast == RSH_DTYPE_UNKNOWN,
 		.lora_alpha = cfg->weights.lora_alpha,
 		.adapter_config = v->weights ?

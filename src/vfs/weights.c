@@ -429,8 +429,8 @@ static int weights_by_table(struct weights_job *k, struct rsh_error *err)
 	o.leave_states = o.from == RSH_SIDE_MINDSPORE &&
 			 (takes & RSH_TAKES_WEIGHTS_ALONE ||
 			  (takes & RSH_TAKES_OPTIMIZER &&
-			   !k->cfg->keep_states && !k->cfg->only &&
-			   !k->cfg->drop));
+			   !k->cfg->keep_states &&
+			   !rsh_choice_is_given(&k->cfg->choice)));
 	rc = rsh_weights_convert(&o, &in, &w->arena, &k->now, err);
 	if (rc)
 		return rc;

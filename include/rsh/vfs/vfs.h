@@ -28,6 +28,7 @@
 #include "rsh/strategy/derive.h"
 #include "rsh/util/error.h"
 #include "rsh/util/place.h"
+#include "rsh/vfs/choice.h"
 
 struct rsh_vfs;
 
@@ -110,9 +111,7 @@ struct rsh_vfs_config {
 	 * `ctx` are not used: they follow from the output and from the fields
 	 * below. */
 	struct rsh_plan_options plan;
-	/* These are extended regular expressions on names; NULL: none. */
-	const char *only;
-	const char *drop;
+	struct rsh_choice_at choice;
 	const char *rename; /* path of a name map; NULL: none */
 	/* Leave out optimizer parameters, and log that they are left out.  Once
 	 * all options are known, this follows from `keep_states` and the

@@ -577,7 +577,7 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_printer *out,
 			 struct rsh_error *err)
 {
 	const struct rsh_options *o = x->options;
-	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err) ?:
+	int rc = rsh_choice_new(&o->vfs.choice, &x->choice, err) ?:
 		 rsh_source_open(o->vfs.source, 0, UINT32_MAX,
 				 &o->vfs.files, &x->source, err);
 

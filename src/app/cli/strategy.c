@@ -134,9 +134,6 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 	if (strcmp(o->vfs.source, "none") != 0)
 		rc = rsh_strategy_load(o->vfs.source, false, names, &src, err);
 	rc = rc ?: read_shapes(o, src, names, &shapes, err);
-	if (rc == 0 && o->vfs.drop)
-		rc = rsh_derive_options_set(o->vfs.derive, RSH_DERIVE_DROP,
-					    o->vfs.drop, err);
 	rc = rc ?: rsh_strategy_derive(src, shapes, o->vfs.derive, names,
 				       &derived, err) ?:
 		   rsh_strategy_emit(&derived->items,

@@ -68,13 +68,6 @@ const struct rsh_option rsh_output_rows[] = {
 	  "megatron: name of the step, iter_N (default: release)", rsh_set_text,
 	  .decides = RSH_DECIDES_TEXT, RSH_AT(vfs.tree.prefix),
 	  .check = check_prefix, .may_be_empty = true },
-	{ "only", "REGEX", "use only parameters whose name matches",
-	  rsh_set_regex, RSH_AT(vfs.only), .decides = RSH_DECIDES_TEXT,
-	  .commands = RSH_CONVERSIONS | RSH_IN(RSH_COMMAND_INFER) },
-	{ "drop", "REGEX", "leave out parameters whose name matches",
-	  rsh_set_regex, RSH_AT(vfs.drop), .decides = RSH_DECIDES_TEXT,
-	  .commands = RSH_CONVERSIONS |
-		      RSH_IN(RSH_COMMAND_INFER) | RSH_IN(RSH_COMMAND_DERIVE) },
 	{ "rename", "FILE",
 	  "JSON file that maps old parameter names to new ones", rsh_set_text,
 	  RSH_AT(vfs.rename), .decides = RSH_DECIDES_FILE, .opens = true,

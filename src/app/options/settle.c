@@ -449,7 +449,7 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 	p->may_compat = (out->takes & RSH_TAKES_RANKS) &&
 			(out->takes & RSH_TAKES_CONVERTER) &&
 			!p->remove_redundancy && !p->cast && !v->rename &&
-			!v->only && !v->drop &&
+			!rsh_choice_is_given(&v->choice) &&
 			p->unlisted == RSH_UNLISTED_COPY;
 	v->weights.part_bytes = p->part_bytes ? p->part_bytes :
 				out->part_bytes ? out->part_bytes :
@@ -457,7 +457,7 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 	/* If a Hugging Face model is shown with the files beside its weights,
 	 * its optimizer states belong to the model and are kept. */
 	v->leave_states = out->takes & RSH_TAKES_OPTIMIZER && !v->keep_states &&
-			  !v->only && !v->drop &&
+			  !rsh_choice_is_given(&v->choice) &&
 			  !(o->format &&
 			    o->format->shown == RSH_SHOWN_HF_BESIDE);
 	v->leave_states |= (out->takes & RSH_TAKES_WEIGHTS_ALONE) != 0;

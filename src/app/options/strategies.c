@@ -107,6 +107,8 @@ const struct rsh_option rsh_derive_rows[] = {
 	{ "layers", "N,N,...",
 	  "number of layers in each stage (default: equal)", set_derive,
 	  RSH_AT(vfs.derive), .min = RSH_DERIVE_LAYERS },
+	{ "drop", "REGEX", "leave out parameters whose name matches",
+	  set_derive, RSH_AT(vfs.derive), .min = RSH_DERIVE_DROP },
 	{ "opt-include", "REGEX",
 	  "apply optimizer sharding to these parameters if it divides them",
 	  set_derive, RSH_AT(vfs.derive), .min = RSH_DERIVE_OPT_INCLUDE },

@@ -247,6 +247,8 @@ static const struct rsh_option_list lists[] = {
 	  .needs = "checkpoint|SOURCE" },
 	{ "Checks and lost files", check_rows, 0, RSH_CONVERSIONS },
 	{ "Output", rsh_output_rows, 0, RSH_CONVERSIONS, .converts = true },
+	{ NULL, rsh_choice_rows, offsetof(struct rsh_options, vfs.choice),
+	  RSH_CONVERSIONS | INFER, .converts = true },
 	{ "Operation", mount_rows, 0, RSH_MOUNTS },
 	{ NULL, work_rows, 0 },
 	{ "Reading and caches", rsh_server_rows,
