@@ -432,7 +432,7 @@ TEST(test_digest)
 		"--only=a", "--drop=a", "--prefix=", "--allow-missing",
 		"--cast=float16", "--unlisted=drop", "--compat=mindspore",
 		"--remove-redundancy", "--format=safetensors", "--base=.",
-		"--base=/",
+		"--base=/", "--unwrap", "--lora-alpha=8",
 	};
 	static const char *const others[] = {
 		"--cache=off", "--replicas=off", "--check=full", "--debug",

@@ -30,7 +30,8 @@ struct rsh_setting {
  * the option. */
 typedef int rsh_option_setter(const struct rsh_setting *s);
 
-/* What the digest of a conversion has of an option's member. */
+/* What the digest of a conversion has of an option's member, which is zero or
+ * NULL if the option is not given. */
 enum rsh_decides {
 	RSH_DECIDES_NOTHING, /* the option does not decide about bytes */
 	RSH_DECIDES_VALUE,   /* the bytes of the member */

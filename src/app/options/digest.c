@@ -22,14 +22,6 @@ static void digest_bytes(void *hash, const void *data, size_t len)
 	XXH3_64bits_update(hash, data, len);
 }
 
-/* Hashes a member unless it is zero, so that an option that is not given
- * changes no digest. */
-#define digest_given(hash, member)                                      \
-	do {                                                            \
-		if (member)                                             \
-			digest_bytes(hash, &(member), sizeof(member)); \
-	} while (0)
-
 /* The final NUL is hashed as well, so that a NULL text and an empty text
  * differ. */
 static void digest_text(void *hash, const char *text)
@@ -151,16 +143,22 @@ static int digest_lora(void *hash, const struct rsh_lora_at *at,
 	return 0;
 }
 
+/* The member of an option that is not given is zero.  It adds nothing, so that
+ * a new option does not change the digests without it. */
 static int digest_member(void *hash, const struct rsh_option *def,
 			 const void *member, struct rsh_error *err)
 {
+	static const uint64_t zero;
 	const struct rsh_output *output;
 
+	if (!def->decides || memcmp(member, &zero, def->size) == 0)
+		return 0;
+	digest_bytes(hash, def->name, strlen(def->name));
 	switch (def->decides) {
 	case RSH_DECIDES_NOTHING:
 		break;
 	case RSH_DECIDES_VALUE:
-		XXH3_64bits_update(hash, member, def->size);
+		digest_bytes(hash, member, def->size);
 		break;
 	case RSH_DECIDES_TEXT:
 		digest_text(hash, *(const char *const *)member);
@@ -187,10 +185,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	int rc = 0;
 
 	while (rc == 0 && rsh_option_next(&at))
-		if (at.row->decides)
-			rc = digest_member(hash, at.row, (const char *)cfg +
-					   at.list->base + at.row->at - base,
-					   err);
+		rc = digest_member(hash, at.row, (const char *)cfg +
+				   at.list->base + at.row->at - base, err);
 	if (cfg->output->digest)
 		XXH3_64bits_update(hash, &cfg->output->digest,
 				   sizeof(cfg->output->digest));
@@ -199,9 +195,6 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 				   sizeof(cfg->leave_states));
 	if (rc == 0 && w->table) {
 		digest_bytes(hash, how, sizeof(how));
-		digest_given(hash, cfg->keep_states);
-		digest_given(hash, w->vocab_multiple);
-		digest_given(hash, w->untie);
 		if (w->of_models)
 			digest_bytes(hash, w->table, strlen(w->table));
 		rc = rsh_table_is_word(w->table) ?
@@ -211,15 +204,10 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	}
 	if (rc == 0 && cfg->output->takes & RSH_TAKES_MESH) {
 		digest_text(hash, cfg->mesh);
-		digest_text(hash, cfg->pipeline_layers);
 		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
 	}
-	if (rc == 0 && w->dequantise) {
-		digest_given(hash, w->dequantise);
-		rc = w->table ? 0 : digest_config(hash, cfg, store, err);
-	}
-	digest_given(hash, w->unwrap);
-	digest_given(hash, w->lora_alpha);
+	if (rc == 0 && w->dequantise && !w->table)
+		rc = digest_config(hash, cfg, store, err);
 	for (unsigned i = 0; rc == 0 && i < cfg->weights.n_loras; i++)
 		rc = digest_lora(hash, &cfg->weights.loras[i],
 				 cfg->weights.lora_files[i], store, err);

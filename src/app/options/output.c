@@ -62,7 +62,8 @@ const struct rsh_option rsh_output_rows[] = {
 	  .takes = RSH_TAKES_MODEL_FILES },
 	{ "optimizer", "auto|keep",
 	  "with hf: leave out optimizer states, or keep them (default: auto)",
-	  rsh_set_word, RSH_AT(vfs.keep_states), .takes = RSH_TAKES_OPTIMIZER },
+	  rsh_set_word, RSH_AT(vfs.keep_states),
+	  .decides = RSH_DECIDES_VALUE, .takes = RSH_TAKES_OPTIMIZER },
 	{ "prefix", "STR",
 	  "show files as rank_N/STRN.ckpt (default: checkpoint_); with "
 	  "megatron: name of the step, iter_N (default: release)", rsh_set_text,

@@ -234,7 +234,6 @@ static const struct rsh_option holder_rows[] = {
 	{ .name = NULL },
 };
 
-/* Manifests have a digest of options in this order (digest.c). */
 static const struct rsh_option_list lists[] = {
 	{ "Source and destination", rsh_strategy_rows, 0, RSH_CONVERSIONS,
 	  .converts = true },

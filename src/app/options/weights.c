@@ -115,21 +115,23 @@ const struct rsh_option rsh_weights_rows[] = {
 	{ "dequantize", "bfloat16|float16|float32",
 	  "make quantised weights dense in this type (default: keep them "
 	  "quantised)", rsh_set_type, .values = rsh_types_of_words,
-	  RSH_AT(vfs.weights.dequantise), .needs = "SOURCE" },
+	  RSH_AT(vfs.weights.dequantise), .decides = RSH_DECIDES_VALUE,
+	  .needs = "SOURCE" },
 	{ "vocab-multiple", "N",
 	  "rows of the embedding and the head in MindSpore's form are padded "
 	  "to a multiple of N (default: not padded)", rsh_set_number, .min = 1,
 	  .max = 1u << 24, RSH_AT(vfs.weights.vocab_multiple),
-	  .needs = "convert|SOURCE" },
+	  .decides = RSH_DECIDES_VALUE, .needs = "convert|SOURCE" },
 	{ "untie", NULL,
 	  "make the head from the embedding if SOURCE lacks it (default: "
 	  "heads stay tied)", rsh_set_flag, RSH_AT(vfs.weights.untie),
-	  .needs = "convert|SOURCE" },
+	  .decides = RSH_DECIDES_VALUE, .needs = "convert|SOURCE" },
 	{ "unwrap", NULL,
 	  "remove the words of DDP, FSDP, torch.compile and checkpointing, and "
 	  "the key of a training state, from names (default: only with "
 	  "--convert)", rsh_set_flag,
-	  RSH_AT(vfs.weights.unwrap), .commands = RSH_CONVERSIONS },
+	  RSH_AT(vfs.weights.unwrap), .decides = RSH_DECIDES_VALUE,
+	  .commands = RSH_CONVERSIONS },
 	{ "lora", "DIR[:SCALE]",
 	  "merge a PEFT adapter, times SCALE; may be given several times "
 	  "(default: none)", set_lora, RSH_AT(vfs.weights.n_loras),
@@ -138,6 +140,7 @@ const struct rsh_option rsh_weights_rows[] = {
 	  "merge the LoRA adapter that SOURCE has beside its weights, trained "
 	  "with lora_alpha N (default: not merged)", rsh_set_number, .min = 1,
 	  .max = 1u << 24, RSH_AT(vfs.weights.lora_alpha),
+	  .decides = RSH_DECIDES_VALUE,
 	  .commands = RSH_CONVERSIONS, .excludes = "lora" },
 	{ .name = NULL },
 };
