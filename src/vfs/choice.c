@@ -17,7 +17,7 @@
 
 #define AT(member)                                          \
 	RSH_OPTION_AT(struct rsh_choice_at, member), \
-	.decides = RSH_DECIDES_TEXT
+	.decides = RSH_DECIDES_TEXT, .once = true
 
 const struct rsh_option rsh_choice_rows[] = {
 	{ "only", "REGEX", "use only parameters whose name matches",

@@ -349,6 +349,8 @@ def test_library(tap, t):
         error = refused("only", reshardfs.files, t.source, **options, only=["("])
         check(error.errno == 22, error)
         refused("(both_ways", reshardfs.files, t.source, **options, only=["up", "(both_ways"])
+        for given in {"drop": ["up", "down"]}, {"rename": [t.src, t.dst]}:
+            refused("is given twice", reshardfs.files, t.source, **{**options, **given})
     with tap.test("a rank as environments have it"):
         with reshardfs.Source(t.source, **t.both) as s:
             buffer = bytearray(9)

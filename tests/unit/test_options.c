@@ -305,6 +305,10 @@ TEST(test_resume)
 	accept("src mnt -oresume,ro");
 	assert_true(o.resume);
 	refuse("a b --resume --src-strategy=none", "--src-strategy");
+	refuse("a b --drop=x --drop=y", "drop is given twice, as \"x\" and as \"y\"");
+	refuse("a b -odrop=x,prefix=p --drop=y", "drop is given twice");
+	accept("a b --drop=x --drop=x --prefix=p --prefix=q --log-level=debug "
+	       "--log-level=info -osrc_strategy=none,dst_strategy=none");
 	refuse("a b --resume --dst-strategy=x", "--dst-strategy");
 	refuse("a b --resume --prefix=checkpoint_", "--prefix");
 	refuse("a b --resume --format=ckpt", "--format");

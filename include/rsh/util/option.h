@@ -76,6 +76,8 @@ struct rsh_option {
 	unsigned takes;
 
 	bool first;    /* --help lists it, not only --help-all */
+	bool once;     /* two values are refused, since they look as if they
+			* added up; of other options the last one counts */
 	bool aside;    /* it does not change what a mount shows */
 	bool converts; /* it is for conversions, not for `mount --resume` */
 	enum rsh_decides decides;

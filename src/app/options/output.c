@@ -72,7 +72,7 @@ const struct rsh_option rsh_output_rows[] = {
 	{ "rename", "FILE",
 	  "JSON file that maps old parameter names to new ones", rsh_set_text,
 	  RSH_AT(vfs.rename), .decides = RSH_DECIDES_FILE, .opens = true,
-	  .may_be_empty = true },
+	  .may_be_empty = true, .once = true },
 	{ "cast", "bfloat16|float16|float32",
 	  "convert weights to this type (default: keep the type)", rsh_set_type,
 	  .values = rsh_types_of_words, .decides = RSH_DECIDES_VALUE,

@@ -218,6 +218,20 @@ static char *next_listed(char **list)
 	return start;
 }
 
+/* Refuses an option that was given before with another value. */
+static int refuse_another_value(const struct rsh_options *o,
+				const struct rsh_setting *s)
+{
+	for (size_t i = 0; s->value && i < o->n_given; i++)
+		if (strcmp(o->given[i].name, s->def->name) == 0 &&
+		    strcmp(o->given[i].value, s->value) != 0)
+			return rsh_error_set(s->err, EINVAL, "%s is given "
+					     "twice, as \"%s\" and as \"%s\"",
+					     s->def->name, o->given[i].value,
+					     s->value);
+	return 0;
+}
+
 static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
 			char *value, struct rsh_error *err)
 {
@@ -231,6 +245,10 @@ static int parse_option(struct rsh_options *o, const struct rsh_option_at *at,
 
 	/* -o itself is not recorded as given; the options in its list are. */
 	if (rc == 0 && def->set) {
+		if (def->once)
+			rc = refuse_another_value(o, &s);
+		if (rc)
+			return rc;
 		if (rsh_room(o->given, o->cap_given, o->n_given + 1))
 			return rsh_error_nomem(err);
 		o->given[o->n_given] = (struct rsh_given){ def->name, value,
