@@ -29,11 +29,16 @@ Want = Tuple[int, int, int, Any]
 _ADDRESS = re.compile("(s3|https?)://")
 
 
+def is_address(text: str) -> bool:
+    """Whether it is in object storage."""
+    return bool(_ADDRESS.match(text))
+
+
 def placed(source: Path) -> str:
     """A source as an absolute path, which stays valid if the program changes its
     directory; an address, or the name of a model on the Hugging Face Hub, as it is."""
     text = os.fspath(source)
-    known = _ADDRESS.match(text) or not os.path.lexists(text)
+    known = is_address(text) or not os.path.lexists(text)
     return text if known else os.path.abspath(text)
 
 

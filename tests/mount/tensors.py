@@ -9,10 +9,12 @@ parts, for programs of safetensors too; faults, cancelling, forks and threads.
 import argparse
 import contextlib
 import io
+import json
 import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,7 +35,7 @@ from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import (Mounted, Skipped, Tap, Tests, require_mount, reshardfs_program,  # noqa: E402
                        skip_all)
 from run_seed import run_seed  # noqa: E402
-from safetensors_format import Tensors as SafetensorsFile  # noqa: E402
+from safetensors_format import Tensors as SafetensorsFile, safetensors_head  # noqa: E402
 from small_job import Job  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
@@ -936,6 +938,66 @@ def a_source_that_changed_is_opened_anew(case):
     check(step(old) == 10 and opened()._open() is old._open(), "two sources")
     job.save(1, 20)
     check((step(old), step(opened())) == (10, 20), "the step before")
+
+
+def write_model(path, **tensors):
+    """Each has one value in all elements.  The file is another one than before."""
+    head = safetensors_head({n: ("F32", shape, 4 * shape[0] * shape[1])
+                             for n, (shape, _) in tensors.items()})
+    write(path + ".new", head + b"".join(struct.pack("<f", value) * (shape[0] * shape[1])
+                                         for shape, value in tensors.values()))
+    os.rename(path + ".new", path)
+
+
+def adapter(at, value):
+    name = "base_model.model.a.q_proj.lora_"
+    write(os.path.join(at, "adapter_config.json"), json.dumps(
+        {"peft_type": "LORA", "r": 1, "lora_alpha": 1, "target_modules": ["q_proj"]}).encode())
+    write_model(os.path.join(at, "adapter_model.safetensors"),
+                **{name + "A.weight": ((1, 4), 1), name + "B.weight": ((4, 1), value)})
+
+
+@test
+def another_adapter_revision_or_file_is_opened_anew(case):
+    """Each of these decides what is shown, and is not among the files of SOURCE."""
+    at = os.path.join(case.directory, "anew")
+    base, lora, deep, mapped = (os.path.join(at, name)
+                                for name in ("base", "lora", "deep", "mapped"))
+    hub = os.path.join(at, "hub", "models--o--m")
+    for path in (base, lora, mapped, os.path.join(deep, "a/b/c/d/e/f/rank_0"),
+                 *(os.path.join(hub, "snapshots", r) for r in ("1", "2")),
+                 os.path.join(hub, "refs")):
+        os.makedirs(path)
+    weight = {"a.q_proj.weight": ((4, 4), 0)}
+    write_model(os.path.join(base, "model.safetensors"), **weight)
+    for r in (1, 2):
+        write_model(os.path.join(hub, "snapshots", str(r), "model.safetensors"), w=((1, 1), r))
+    write(os.path.join(mapped, "map.json"), json.dumps(
+        {"0": os.path.join(at, "elsewhere.safetensors")}).encode())
+    none = {"src_strategy": "none", "dst_strategy": "none"}
+    template = "a/b/c/d/e/f/rank_{rank}"
+    ways = {
+        "adapter with a scale": (lambda n: adapter(lora, n), (base,), {"lora": lora + ":2"}, 2),
+        "name of a model": (lambda n: write(os.path.join(hub, "refs", "main"), b"%d" % n),
+                            ("o/m",), {}, 1),
+        "deep directory": (lambda n: write_model(
+            os.path.join(deep, template.format(rank=0), f"net-1_{n}.safetensors"),
+            w=((1, 1), n)), (deep, 0), {"rank_dir": template, **none}, 1),
+        "file of a map": (lambda n: write_model(os.path.join(at, "elsewhere.safetensors"),
+                                                w=((1, 1), n)),
+                          (mapped, 0), {"source_map": os.path.join(mapped, "map.json"), **none},
+                          1),
+    }
+    with mock.patch.dict(os.environ, HF_HUB_CACHE=os.path.dirname(hub)):
+        for what, (change, words, options, scale) in ways.items():
+            tensors = []
+            for n in (1, 2):
+                change(n)
+                tensors.append(rfs.tensors(*words, **options))
+            values = [float(next(iter(t.load().values())).ravel()[0]) for t in tensors]
+            check(values == [scale, 2 * scale], f"{what}: {values}")
+    with mock.patch.dict(os.environ, HF_HUB_CACHE=os.path.join(at, "none")):
+        refused("o/m", rfs.tensors, "o/m")
 
 
 def main():
