@@ -7,7 +7,7 @@ import json
 import os
 import struct
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, KeysView, List,
-                    Mapping, Optional, Tuple)
+                    Mapping, NamedTuple, Optional, Tuple)
 
 from ._kinds import (Kind, as_numpy, as_torch, is_text, is_wide, kind,
                      narrow)
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 _FRAMEWORKS: Dict[str, Callable[[Any, Tuple[int, ...], Kind], Any]] = {
     "numpy": as_numpy, "np": as_numpy, "torch": as_torch, "pt": as_torch}
 _AT_ONCE = 1 << 18  # runs of a slice in one call of the library
+
+
+class Opened(NamedTuple):
+    """What one process has open.  It never changes, so threads need no lock."""
+
+    process: int
+    source: Source
+    places: Dict[str, Tuple[int, int]]  # file and number of each record
+    records: Dict[str, Record]
 
 
 class Names(KeysView[str]):
@@ -83,9 +92,9 @@ class TensorSlice:
         return self._tensors._make(content, part.shape, self._kind)
 
     def _load(self, runs: Runs, begin: int, end: int, content: Any) -> None:
-        wants = runs.wants(begin, end, self._tensors._places[self._name],
-                           content.ctypes.data)
-        self._tensors._open()._load_wants(
+        opened = self._tensors._open()
+        wants = runs.wants(begin, end, opened.places[self._name], content.ctypes.data)
+        opened.source._load_wants(
             wants.ctypes.data, end - begin, runs.bytes * (end - begin),
             kept=(wants, content))
 
@@ -112,35 +121,32 @@ class Tensors(Mapping[str, Any]):
         self._make = _FRAMEWORKS[to]
         self._opened = placed(source), options
         self._rank = None if rank is None else number_of(rank)
-        self._source: Optional[Source] = None
-        self._process = 0
-        self._places: Dict[str, Tuple[int, int]] = {}
-        self._records: Dict[str, Record] = {}
-        self._open()
+        self._now: Optional[Opened] = self._list()
+        self._records = self._now.records
 
-    def _open(self) -> Source:
-        """The source.  A child of a fork opens it again."""
-        if self._process and self._source is None:
+    def _open(self) -> Opened:
+        """What is open.  A child of a fork opens it again."""
+        now = self._now
+        if now is None:
             raise ValueError("the tensors are closed")
-        if self._source is None or self._process != os.getpid():
-            path, options = self._opened
-            source = shared(path, **options)
-            self._list(source)
-            self._source, self._process = source, os.getpid()
-        return self._source
+        if now.process != os.getpid():
+            now = self._list()
+            if now.records != self._records:
+                raise Error("the source has changed since the fork")
+            self._now = now
+        return now
 
-    def _list(self, source: Source) -> None:
-        known, self._places, self._records = self._records, {}, {}
-        for file in self._files(source):
-            for number, record in enumerate(source.records(file)):
-                if record.name in self._places:
+    def _list(self) -> Opened:
+        path, options = self._opened
+        now = Opened(os.getpid(), shared(path, **options), {}, {})
+        for file in self._files(now.source):
+            for number, record in enumerate(now.source.records(file)):
+                if record.name in now.places:
                     raise Error(f"{record.name} is in files {file} and "
-                                f"{self._places[record.name][0]}: choose a "
-                                "rank")
-                self._places[record.name] = file, number
-                self._records[record.name] = record
-        if known and known != self._records:
-            raise Error("the source has changed since the fork")
+                                f"{now.places[record.name][0]}: choose a rank")
+                now.places[record.name] = file, number
+                now.records[record.name] = record
+        return now
 
     def _files(self, source: Source) -> Iterable[int]:
         return (range(len(source.files())) if self._rank is None
@@ -171,12 +177,12 @@ class Tensors(Mapping[str, Any]):
     def load(self, names: Optional[Iterable[str]] = None,
              progress: Progress = None, threads: int = 0) -> Dict[str, Any]:
         """All arrays, or those in `names`, as a dict.  Several threads read them."""
-        source = self._open()
+        now = self._open()
         wanted = list(self._records if names is None else names)
         contents = [fresh(self._records[name].bytes) for name in wanted]
-        source._load_into(((*self._places[name], 0, content)
-                           for name, content in zip(wanted, contents)),
-                          progress, threads)
+        now.source._load_into(((*now.places[name], 0, content)
+                               for name, content in zip(wanted, contents)),
+                              progress, threads)
         return {name: self._array(self._records[name], content)
                 for name, content in zip(wanted, contents)}
 
@@ -206,7 +212,7 @@ class Tensors(Mapping[str, Any]):
     def metadata(self) -> Optional[Dict[str, str]]:
         """The metadata in the headers of safetensors files; None for other
         files."""
-        source = self._open()
+        source = self._open().source
         files = source.files()
         found: Optional[Dict[str, str]] = None
         for number in self._files(source):
@@ -219,7 +225,7 @@ class Tensors(Mapping[str, Any]):
     def __repr__(self) -> str:
         path, options = self._opened
         return described("Tensors", (path, {"rank": self._rank, **dict(options)}),
-                         None if self._source is None else f"{len(self)} tensors")
+                         None if self._now is None else f"{len(self)} tensors")
 
     def __enter__(self) -> "Tensors":
         return self
@@ -229,7 +235,7 @@ class Tensors(Mapping[str, Any]):
 
     def close(self) -> None:
         """Close the source.  Arrays stay valid."""
-        self._source = None
+        self._now = None
 
 
 def tensors(source: Path, rank: Optional[Rank] = None, to: str = "numpy",

@@ -105,15 +105,15 @@ class _Reader:
     def _read(self, group: List[_Wanted], done: Future[List[Any]]) -> None:
         np, t = numpy(), self._tensors
         try:
-            source = t._open()
+            opened = t._open()
             contents = [fresh(w.size()) for w in group]
             wants = np.concatenate([
-                w.runs.wants(0, w.runs.n if content.size else 0, t._places[w.record.name],
+                w.runs.wants(0, w.runs.n if content.size else 0, opened.places[w.record.name],
                              content.ctypes.data)
                 for w, content in zip(group, contents)])
             for begin in range(0, len(wants), _RUNS):
                 some = wants[begin:begin + _RUNS]
-                source._load_wants(some.ctypes.data, len(some), int(some["bytes"].sum()),
+                opened.source._load_wants(some.ctypes.data, len(some), int(some["bytes"].sum()),
                                    self._check, self._threads, (wants, contents))
             done.set_result([t._make(content, w.shape, kind(w.record))
                              for w, content in zip(group, contents)])

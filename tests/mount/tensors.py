@@ -829,6 +829,39 @@ def a_child_of_a_fork_opens_anew(case):
 
 
 @test
+def threads_of_a_child_open_anew_at_once(case):
+    at = os.path.join(case.directory, "children")
+    os.makedirs(os.path.join(at, "other"))
+    write_model(os.path.join(at, "model.safetensors"),
+                **{f"t{i}": ((1, 1), i) for i in range(300)})
+    # So many that each thread looks at the directory while others list tensors.
+    for i in range(50):
+        write(os.path.join(at, "other", str(i)), b"")
+    t = rfs.tensors(at, model_files="none")
+    expected = {name: array.tobytes() for name, array in t.load().items()}
+    check(len(expected) == 300, len(expected))
+
+    def load(go, wrong):
+        try:
+            go.wait()
+            demand_same(t.load(), expected)
+        except BaseException as error:  # pylint: disable=broad-except
+            wrong.append(error)
+
+    for _ in range(30):
+        child = os.fork()
+        if not child:
+            go, wrong = threading.Barrier(8), []
+            threads = [threading.Thread(target=load, args=(go, wrong)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            os._exit(bool(wrong))  # pylint: disable=protected-access
+        check(os.waitpid(child, 0)[1] == 0, "a thread of the child failed")
+
+
+@test
 def a_child_of_a_fork_does_not_wait_for_imports(case):
     """Threads of the parent look for ml_dtypes, which may not be there, load the library
     and share a source."""
@@ -867,7 +900,7 @@ def threads_share_one_source(case):
 
     def load(rank):
         t = case.of_job(rank)
-        opened.append(t._open())  # pylint: disable=protected-access
+        opened.append(t._open().source)  # pylint: disable=protected-access
         try:
             demand_same(t.load(threads=rank % 3), case.expected(rank))
             demand_same({n: t.get_slice(n)[...] for n in t}, case.expected(rank))
@@ -935,7 +968,7 @@ def a_source_that_changed_is_opened_anew(case):
                            dst_strategy=job.strategy)
 
     old = opened()
-    check(step(old) == 10 and opened()._open() is old._open(), "two sources")
+    check(step(old) == 10 and opened()._open().source is old._open().source, "two sources")
     job.save(1, 20)
     check((step(old), step(opened())) == (10, 20), "the step before")
 
