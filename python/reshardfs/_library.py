@@ -84,6 +84,7 @@ class Record(NamedTuple):
 
 
 _NO_RANK = 2**32 - 1
+_NO_OFFSET = 2**64 - 1  # of a C uint64_t
 
 
 def number_of(rank: Rank) -> int:
@@ -358,7 +359,8 @@ class Source:
         held, found = [], []
         whole = 0
         for file, number, offset, buffer in wants:
-            if min(file, number, offset) < 0 or max(file, number) > _NO_RANK:
+            if min(file, number, offset) < 0 or max(file, number) > _NO_RANK or \
+                    offset > _NO_OFFSET:
                 raise ValueError("a want has numbers that no record can have")
             view = memoryview(buffer).cast("B")
             # An empty array: any other size would need its own type.

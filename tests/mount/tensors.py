@@ -895,6 +895,14 @@ sys.exit(os.waitpid(pid, 0)[1] != 0)
 
 
 @test
+def numbers_that_no_record_can_have(case):
+    with rfs.Source(case.source, **case.both) as s:
+        for want in (-1, 0, 0), (0, -1, 0), (0, 0, -1), (2**32, 0, 0), (0, 2**32, 0), \
+                (0, 0, 2**64):
+            refused("no record can have", s.load_into, [(*want, bytearray(1))], kind=ValueError)
+
+
+@test
 def threads_share_one_source(case):
     wrong, opened = [], []
 
