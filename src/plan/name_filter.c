@@ -30,6 +30,13 @@ static bool filter_is_of_strategy(const struct rsh_name_filter *c,
 	       (name >= cat->n_ends || cat->first[name] == UINT32_MAX);
 }
 
+int rsh_name_filter_refuse_listed(const char *renamed, struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "a strategy has %s, a new name of "
+			     "--rename; strategies need the names in SOURCE",
+			     renamed);
+}
+
 /* Two parameters must not be written under one name. */
 static int filter_check_renamed(const struct rsh_name_filter *c,
 				const struct rsh_catalogue *cat,
@@ -59,10 +66,7 @@ static int filter_check_renamed(const struct rsh_name_filter *c,
 			continue;
 		if (filter_is_of_strategy(c, cat, all[i - 1].name) ||
 		    filter_is_of_strategy(c, cat, all[i].name))
-			return rsh_error_set(err, EINVAL, "a strategy has %s, "
-					     "a new name of --rename; "
-					     "strategies need the names in "
-					     "SOURCE", text);
+			return rsh_name_filter_refuse_listed(text, err);
 		return rsh_error_set(err, EINVAL, "renaming gives two "
 				     "parameters the name %s", text);
 	}

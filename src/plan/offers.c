@@ -415,6 +415,25 @@ static int offers_end(void *ctx)
 
 /* ---- making ---- */
 
+/* The filter knows the names of offers alone, not those that only the strategy
+ * lists. */
+static int offers_check_renamed(const struct offering *s, struct rsh_error *err)
+{
+	for (uint32_t i = 0; s->dst && i < s->n; i++) {
+		const uint32_t name = s->offers[i].name;
+		const char *text = rsh_name_filter_name(s->w->filter, name);
+		uint32_t listed;
+
+		if (!text || s->w->filter->unwanted[name])
+			continue;
+		listed = rsh_names_find(s->w->cat->names, text, strlen(text));
+		if (listed != RSH_NAME_NONE && !s->offered[listed] &&
+		    rsh_strategy_find(s->dst, listed))
+			return rsh_name_filter_refuse_listed(text, err);
+	}
+	return 0;
+}
+
 static int offers_begin(void *ctx, struct rsh_writer_state *w,
 			struct rsh_error *err)
 {
@@ -431,7 +450,7 @@ static int offers_begin(void *ctx, struct rsh_writer_state *w,
 		s->whole[i] = RSH_COPIED;
 	}
 	if (!s->placement)
-		return 0;
+		return offers_check_renamed(s, err);
 	s->blocks = rsh_alloc_array(s->n, sizeof(*s->blocks));
 	s->here = rsh_alloc_array(s->n, sizeof(*s->here));
 	a->written = rsh_alloc_array((size_t)w->cat->n_names + 1,

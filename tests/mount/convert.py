@@ -352,6 +352,16 @@ def names(directory):
     with forward(model_of("qwen3"), extra=["--rename", renames]) as mount:
         found = hashes(values_in(mount.path))
         check(found["e"] == expected["embedding.word_embeddings.weight"], "--rename")
+    # A strategy of the new names would leave e whole on each rank.
+    words = ["--convert", "auto", "--from", "hf", "--rename", renames, model_of("qwen3")]
+    made, strategy = (os.path.join(directory, name) for name in ("renamed", "new_names.ckpt"))
+    got = run("export", "--dst-strategy", "none", "--format", "safetensors", *words, made)
+    check(got.status == 0, got)
+    got = run("strategy", "derive", "none", "--checkpoint", made, "--mesh", "dp=1,mp=2",
+              "--split", "^e$=0:mp", "--split", "linear_qkv=0:mp", "-o", strategy)
+    check(got.status == 0, got)
+    refused(run("plan", "--dst-strategy", strategy, *words), INPUT,
+            "a strategy has e, a new name of --rename")
     with forward(model_of("qwen3")) as plain, \
             forward(model_of("qwen3"), extra=["--cast", "float32"]) as mount:
         for name, (dtype, shape, data) in values_in(plain.path).items():

@@ -27,6 +27,9 @@ int rsh_name_filter_fill(struct rsh_name_filter *c,
 			 const struct rsh_catalogue *cat, const uint32_t *which,
 			 uint32_t n, const struct rsh_plan_options *o,
 			 struct rsh_error *err);
+/* Sets the error of a strategy that lists the name that --rename gives to a
+ * parameter.  Returns -EINVAL. */
+int rsh_name_filter_refuse_listed(const char *renamed, struct rsh_error *err);
 void rsh_name_filter_clear(struct rsh_name_filter *c);
 
 /* Returns the name that is written for a name; NULL: the name itself. */
