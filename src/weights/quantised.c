@@ -278,9 +278,10 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 	if (rc == 0 && o->type && !w.says)
 		rc = rsh_error_set(err, EINVAL, "--dequantize needs a "
 				   "config.json with \"quantization_config\", "
-				   "but %s", o->config ?
+				   "but %s%s", o->config ?
 				   rsh_model_config_path(o->config) :
-				   "there is none: use --config");
+				   "there is none",
+				   o->config ? " has none" : ": use --config");
 	rc = rc ?: quantised_check_config(&w) ?:
 		   quantised_run(&w) ?:
 		   quantised_finish(&w, &scratch, io);

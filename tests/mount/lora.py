@@ -150,6 +150,16 @@ def links_and_colons(directory):
                 directory + "/a:b" + words]) as mount:
             same_values(values_in(mount.path), merged(model, [(adapter, scale)]))
             check("1 tensors are merged, 0 are replaced" in mount.log(), mount.log())
+    timed = adapter.write(directory + "/run-12:30")
+    for words, scale in ("", 1), (":2", 2):
+        same_values(exported(directory, source, "--overwrite", "--lora", timed + words),
+                    merged(model, [(adapter, scale)]))
+    other = adapter.write(directory + "/run-12")
+    refused(run("plan", source, "--lora", timed), USAGE,
+            f'"{timed}" and "{other}" are both there', f"give {timed}:1 or {other}/:30")
+    for words, scale in ((timed + ":1", 1), (other + "/:30", 30)):
+        same_values(exported(directory, source, "--overwrite", "--lora", words),
+                    merged(model, [(adapter, scale)]))
     # In the cache of Hugging Face the links lead to blobs of the same adapter.
     cache = directory + "/models--me--lora"
     os.makedirs(cache + "/snapshots/1234")

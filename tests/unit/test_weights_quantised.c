@@ -196,7 +196,7 @@ TEST(test_config_wrong)
 		WRONG(NULL, "--dequantize needs a config.json with "
 		      "\"quantization_config\", but there is none: use "
 		      "--config", { "a", BF16, { 1 } }),
-		WRONG("{}", "\"quantization_config\", but C",
+		WRONG("{}", "\"quantization_config\", but C has none",
 		      { "a", BF16, { 1 } }),
 		WRONG(QUANTISED("\"x\":1"),
 		      "\"quantization_config\" has no \"quant_method\"",

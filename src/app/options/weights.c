@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "options_i.h"
 #include "rsh/formats/torch.h"
@@ -29,22 +30,37 @@ static int set_config(const struct rsh_setting *s)
 	return file.value ? rsh_set_text(&file) : rsh_error_nomem(s->err);
 }
 
-/* Returns the end of the directory in DIR[:SCALE].  A part after ':' that is no
- * number belongs to the directory. */
-static size_t parse_scale(const char *value, double *scale)
+/* Gives the length of the directory in DIR[:SCALE].  A part after ':' belongs
+ * to it if it is no number, or if only such a directory is there. */
+static int parse_scale(const struct rsh_setting *s, size_t *len, double *scale)
 {
-	const char *colon = strrchr(value, ':');
+	const char *colon = strrchr(s->value, ':');
+	cleanup_free char *before = NULL;
 	double n;
 	char *end;
 
 	*scale = 1;
+	*len = strlen(s->value);
 	if (!colon || !colon[1] || colon[1] == ' ')
-		return strlen(value);
+		return 0;
 	n = strtod(colon + 1, &end);
 	if (*end)
-		return strlen(value);
+		return 0;
+	before = strndup(s->value, (size_t)(colon - s->value));
+	if (!before)
+		return rsh_error_nomem(s->err);
+	if (access(s->value, F_OK) == 0) {
+		if (access(before, F_OK) == 0)
+			return rsh_error_set(s->err, EINVAL, "%s: \"%s\" and "
+					     "\"%s\" are both there: give %s:1 "
+					     "or %s/:%s", s->def->name,
+					     s->value, before, s->value,
+					     before, colon + 1);
+		return 0;
+	}
 	*scale = n;
-	return (size_t)(colon - value);
+	*len = (size_t)(colon - s->value);
+	return 0;
 }
 
 /* The option may be given several times.  Of addresses, only s3:// has a
@@ -58,11 +74,14 @@ static int set_lora(const struct rsh_setting *s)
 	const char *name = s->def->name;
 	double scale;
 	size_t n;
+	int rc;
 
 	if (w->n_loras == RSH_LORAS_MAX)
 		return rsh_error_set(s->err, EINVAL, "%s: more than %d "
 				     "adapters", name, RSH_LORAS_MAX);
-	n = parse_scale(s->value, &scale);
+	rc = parse_scale(s, &n, &scale);
+	if (rc)
+		return rc;
 	if (!isfinite(scale))
 		return rsh_error_set(s->err, EINVAL, "%s: the scale of \"%s\" "
 				     "is not a finite number", name, s->value);
