@@ -14,8 +14,8 @@
 # where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.  So it is
 # with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.
 #
-# Without --all: the unit tests and the mounts of a build with the address and undefined
-# behaviour sanitizers, and what the fuzz targets found before; by a plain build those mounts
+# Without --all: the unit tests, with a quarter of their rounds, and the mounts of a build with the
+# address and undefined behaviour sanitizers, and what the fuzz targets found before; by a plain build those mounts
 # that tell most, what a sanitizer does not let run, and a quarter of the comparisons with the
 # oracle.
 #
@@ -478,6 +478,8 @@ run_gate()
 	wait "$ahead" || :
 	trap - EXIT
 	use_sanitizers
+	# Rounds and cases of unit tests: a quarter, as of the oracle's.
+	export RSH_FEWER="${RSH_FEWER:-4}"
 	leg asan 'unit tests, mounts and inputs of fuzzers' "$(longest_first '$(GATE_ASAN)')"
 }
 
