@@ -18,17 +18,21 @@ the environment says otherwise.  To try all changes of one line with all rounds:
     RSH_FEWER=1 tests/mutate.py --at src/plan/pieces.c:120 --verbose
 
 What the unit tests did not see can be tried by mounts: --again FILE, which has what was
-printed, tries only the changes that lived or were not reached.
+printed, tries only the changes that lived or were not reached.  Tests that mount wait more
+than they compute: --jobs N runs N of them at a time, each with a directory of its own.  What
+fails among others counts if it fails alone too.
 """
 
 import argparse
 import ast
 import bisect
 import collections
+import concurrent.futures
 import fcntl
 import hashlib
 import json
 import os
+import queue
 import re
 import resource
 import shlex
@@ -44,6 +48,7 @@ sys.path.insert(0, os.path.join(TOP, "tests", "lib"))
 from reached import Object, objects  # noqa: E402
 
 KINDS = {"unit": "UNIT", "mount": "MOUNT", "oracle": "ORACLE HUGGING_FACE"}
+HELPERS = ["mount/libreshard", "mount/made_up_format", "mount/mirror"]  # programs of mounts
 TOKEN = re.compile(r"""
     (?P<skip>\s+|//[^\n]*|/\*.*?\*/|(?m:^[ \t]*\#(?:\\\n|[^\n])*))
   | (?P<text>L?"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
@@ -296,7 +301,6 @@ class Reached:
     def __init__(self, build, limits):
         self.build, self.limits = build, limits
         self.trace = os.path.join(build, "trace")
-        self.marks = os.path.join(self.trace, "reached")
         self.file = os.path.join(build, "reached.json")
         self.known = {}
         try:
@@ -310,36 +314,32 @@ class Reached:
             json.dump(self.tests, f)
         os.rename(self.file + ".new", self.file)
 
-    def find(self, tests):
+    def find(self, tests, jobs):
         paths = objects(self.trace)
         ids = {path: build_id for build_id, path in paths.items()}
-        done = {}
-        for i, test in enumerate(tests):
+        done, of = {}, {}
+        for test in tests:
             mine = os.path.join(self.trace, "tests", test)
-            needs = ids.get(mine) or hashlib.sha256("".join(sorted(
-                paths)).encode() + open(os.path.join(TOP, "tests", test), "rb").read()).hexdigest()
-            if self.tests.get(test, {}).get("of") != needs:
-                say(f"{i + 1}/{len(tests)} which lines does {test} reach?")
-                shutil.rmtree(self.marks, ignore_errors=True)
-                os.mkdir(self.marks)
-                os.chmod(self.marks, 0o1777)
-                run_test(self.trace, test, 600, self.limits)
-                pairs = set()
-                for build_id in os.listdir(self.marks):
-                    if build_id not in paths:
-                        continue
-                    if build_id not in done:
-                        calls = Object(paths[build_id]).load().calls
-                        done[build_id] = rows_of(paths[build_id], calls)
-                    with open(os.path.join(self.marks, build_id), "rb") as f:
-                        marks = f.read()
-                    for at, lines in done[build_id].items():
-                        if marks[at]:
-                            pairs |= lines
-                    if "/tests/" in paths[build_id]:
-                        del done[build_id]
-                self.tests[test] = {"of": needs, "lines": lines_of(pairs)}
-                self.save()
+            of[test] = ids.get(mine) or hashlib.sha256("".join(sorted(paths)).encode() + open(
+                os.path.join(TOP, "tests", test), "rb").read()).hexdigest()
+        for test, _, _, marks in side_by_side(
+                self.trace, [t for t in tests if self.tests.get(t, {}).get("of") != of[t]],
+                jobs, lambda test: 900, self.limits):
+            say(f"which lines does {test} reach?")
+            pairs = set()
+            for build_id, called in marks.items():
+                if build_id not in paths:
+                    continue
+                if build_id not in done:
+                    calls = Object(paths[build_id]).load().calls
+                    done[build_id] = rows_of(paths[build_id], calls)
+                for at, lines in done[build_id].items():
+                    if called[at]:
+                        pairs |= lines
+                if "/tests/" in paths[build_id]:
+                    del done[build_id]
+            self.tests[test] = {"of": of[test], "lines": lines_of(pairs)}
+            self.save()
         by_line = collections.defaultdict(list)
         for test in tests:
             for path, lines in self.tests[test]["lines"].items():
@@ -366,19 +366,24 @@ def say(text):
 def environment(build, work):
     return {**os.environ, "CMOCKA_MESSAGE_OUTPUT": "tap", "TMPDIR": work,
             "RESHARDFS": os.path.join(build, "src", "reshardfs"),
+            "LIBRESHARD": os.path.join(build, "src", ".libs", "libreshard.so.0"),
             "RESHARDFS_TABLES": os.path.join(TOP, "tables"), "SANITIZER_FLAGS": "",
+            "RSH_REACHED": work + ".reached", "top_builddir": build,
             "srcdir": os.path.join(TOP, "tests"), "top_srcdir": TOP}
 
 
-def run_test(build, test, seconds, limits, program=None):
-    """(what failed or "", seconds) of one test."""
-    work = os.path.join(build, "tmp")
+def run_test(build, test, seconds, limits, program=None, place=0):
+    """(what failed or "", seconds, marks of what it reached) of one test.  Those that run at
+    a time have other places."""
+    work = os.path.join(build, f"tmp{place}")
     clean(build, work)
     os.makedirs(work)
+    os.makedirs(work + ".reached")
+    os.chmod(work + ".reached", 0o1777)
     if program is None:
         own = os.path.join(build, "tests", test)
         program = own if os.access(own, os.X_OK) else os.path.join(TOP, "tests", test)
-    out = os.path.join(build, "output")
+    out = os.path.join(build, f"output{place}")
     began = time.monotonic()
     with open(out, "wb") as f:
         got = subprocess.Popen([program], cwd=os.path.join(build, "tests"), stdout=f,
@@ -394,6 +399,10 @@ def run_test(build, test, seconds, limits, program=None):
             pass
         got.wait()
     took = time.monotonic() - began
+    marks = {}
+    for build_id in os.listdir(work + ".reached"):
+        with open(os.path.join(work + ".reached", build_id), "rb") as f:
+            marks[build_id] = f.read()
     clean(build, work)
     with open(out, encoding="utf-8", errors="replace") as f:
         text = f.read()
@@ -404,17 +413,47 @@ def run_test(build, test, seconds, limits, program=None):
         failed = ["time"]
     elif not failed and (status != 0 or not plan or int(plan[1]) != count):
         failed = [f"status {status}"]
-    return failed, took
+    return failed, took, marks
+
+
+def side_by_side(build, tests, jobs, seconds, limits):
+    """Yields (test, *run_test()) of each as it ends; seconds(test) is its limit.  Whoever
+    takes no more of them waits for those that run."""
+    places = queue.SimpleQueue()
+    for place in range(jobs):
+        places.put(place)
+
+    def run(test):
+        place = places.get()
+        try:
+            return (test, *run_test(build, test, seconds(test), limits, place=place))
+        finally:
+            places.put(place)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        runs = [pool.submit(run, test) for test in tests]
+        try:
+            for done in concurrent.futures.as_completed(runs):
+                yield done.result()
+        finally:
+            for waits in runs:
+                waits.cancel()
+
+
+def is_left(pid, build, work):
+    """Is this a program of the build that a test with that directory started?"""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            return os.readlink(f"/proc/{pid}/exe").startswith(build + "/") and \
+                b"TMPDIR=" + work.encode() in f.read().split(b"\0")
+    except OSError:
+        return False
 
 
 def clean(build, work):
-    """Ends what a test left: daemons of this build, mounts, files."""
+    """Ends what a test left: daemons, mounts, files."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            exe = os.readlink(f"/proc/{pid}/exe")
-        except OSError:
-            continue
-        if exe.startswith(build + "/"):
+        if is_left(pid, build, work):
             try:
                 os.kill(int(pid), signal.SIGKILL)
             except ProcessLookupError:
@@ -425,6 +464,7 @@ def clean(build, work):
         if place.startswith(work + "/"):
             subprocess.run(["umount", "-l", place], check=False, stderr=subprocess.DEVNULL)
     shutil.rmtree(work, ignore_errors=True)
+    shutil.rmtree(work + ".reached", ignore_errors=True)
 
 
 class Builds:
@@ -440,7 +480,9 @@ class Builds:
 
     def make(self, tests):
         """Both builds as the sources are now."""
-        units = [t for t in tests if t.startswith("unit/test_")]
+        programs = [t for t in tests if t.startswith("unit/test_")]
+        if len(programs) < len(tests):
+            programs += HELPERS
         os.makedirs(os.path.join(self.trace, "reached"), exist_ok=True)
         os.makedirs(self.plain, exist_ok=True)
         cc = os.environ.get("CC", "gcc")
@@ -456,8 +498,8 @@ class Builds:
             self._run(self.plain, f"{TOP}/configure", "--quiet", f"CC={cc}", "CFLAGS=-O1 -w")
         for build in self.trace, self.plain:
             self._run(build, "make", "-s")
-            if units:
-                self._run(os.path.join(build, "tests"), "make", "-s", "-k", *units)
+            if programs:
+                self._run(os.path.join(build, "tests"), "make", "-s", "-k", *programs)
 
     @staticmethod
     def _run(at, *command):
@@ -622,21 +664,22 @@ class Run:
             self.builds.make([])
         tests = self.builds.tests(wanted)
         self.builds.make(tests)
-        reached = Reached(self.build, self.limits)
-        self.reached, self.known = reached.find(tests), reached.known
+        reached, jobs = Reached(self.build, self.limits), self.options.jobs
+        self.reached, self.known = reached.find(tests, jobs), reached.known
+        rounds = f"{os.environ['RSH_FEWER']} {os.environ.get('RSH_SHARE', '')} {jobs}"
+        measured = [t for t in tests if reached.tests[t].get("rounds") != rounds]
+        for test, failed, seconds, _ in side_by_side(self.builds.plain, measured, jobs,
+                                                     lambda test: 600, self.limits):
+            say(f"{test} takes {seconds:.0f} s")
+            reached.tests[test].update(rounds=rounds, seconds=seconds, failed=failed)
         self.seconds = {}
         for test in tests:
-            say(f"how long does {test} take?")
-            key = reached.tests[test]
-            fewer = os.environ["RSH_FEWER"]
-            if key.get("fewer") != fewer or self.options.kinds - {"unit"}:
-                failed, key["seconds"] = run_test(self.builds.plain, test, 600, self.limits)
-                key["fewer"] = fewer
-                if failed:
-                    print(f"{test} is left out, it fails without a change: {failed[0]}")
-                    del key["seconds"], key["fewer"]
-            if key.get("seconds", self.options.longest) < self.options.longest:
-                self.seconds[test] = key["seconds"]
+            kept = reached.tests[test]
+            if kept["failed"]:
+                print(f"{test} is left out, it fails without a change: {kept['failed'][0]}")
+                del kept["rounds"]
+            elif kept["seconds"] < self.options.longest:
+                self.seconds[test] = kept["seconds"]
         reached.save()
 
     def draw(self):
@@ -669,23 +712,44 @@ class Run:
                        key=self.seconds.get)
         if not tests:
             return "unreached", ""
-        placed, by = False, ""
+        by = ""
         for test in tests:
-            program = None
-            if test.startswith("unit/"):
-                program = self.builds.link(test)
-            elif not placed:
-                self.builds.put_programs()
-                placed = True
-            failed, _ = run_test(self.builds.plain, test, 5 + 3 * self.seconds[test],
-                                 self.limits, program)
-            for what in failed:
-                self.kills[test, what].append(change)
-            if failed:
-                by = by or f"{test}: {failed[0]}"
-                if not self.options.every:
-                    break
+            if test.startswith("unit/") and (self.options.every or not by):
+                found = self.kill(change, test, self.builds.link(test))
+                by = by or found
+        mounts = [test for test in tests if not test.startswith("unit/")]
+        if mounts and (self.options.every or not by):
+            self.builds.put_programs()
+            found = self.kill_by_mounts(change, mounts)
+            by = by or found
         return ("killed" if by else "lived"), by
+
+    def limit(self, test):
+        return 5 + 3 * self.seconds[test]
+
+    def kill(self, change, test, program=None):
+        """What of this test fails, or ""."""
+        failed, _, _ = run_test(self.builds.plain, test, self.limit(test), self.limits, program)
+        for what in failed:
+            self.kills[test, what].append(change)
+        return f"{test}: {failed[0]}" if failed else ""
+
+    def kill_by_mounts(self, change, tests):
+        by, left = "", list(tests)
+        while left and (self.options.every or not by):
+            runs = side_by_side(self.builds.plain, left, self.options.jobs, self.limit,
+                                self.limits)
+            suspect = None
+            for test, failed, _, _ in runs:
+                left.remove(test)
+                if failed:
+                    suspect = test
+                    break
+            runs.close()
+            if suspect:
+                found = self.kill(change, suspect)
+                by = by or found
+        return by
 
     def main(self):
         self.prepare()
@@ -756,6 +820,7 @@ def main():
                         help="only those that lived or were not reached in this output")
     parser.add_argument("--tests", default="unit",
                         help="kinds or names: unit,mount,oracle,mount/read.sh (unit)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many mounts at a time (1)")
     parser.add_argument("--longest", type=float, default=600,
                         help="leave out tests that take more seconds")
     parser.add_argument("--list", action="store_true", help="print the changes, run nothing")

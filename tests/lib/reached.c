@@ -3,8 +3,8 @@
  * Which code ran, for tests/reached.sh: gcc's -fsanitize-coverage=trace-pc calls
  * __sanitizer_cov_trace_pc() at the begin of each basic block.  A byte for each byte of
  * code says which of these calls returned.  The bytes are a file in REACHED_DIRECTORY,
- * named by the build ID, which all processes map: they survive SIGKILL, and need no file
- * to be opened later, when a sandbox would refuse it.
+ * or in RSH_REACHED of the environment, named by the build ID, which all processes map:
+ * they survive SIGKILL, and need no file to be opened later, when a sandbox would refuse it.
  *
  * Each program and library has its own copy of this file.
  */
@@ -13,6 +13,7 @@
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -62,12 +63,13 @@ static int reached_build_id(char *text, size_t size)
 __attribute__((constructor(101))) static void reached_map(void)
 {
 	size_t size = (uintptr_t)etext - reached_begin();
-	char path[4096] = REACHED_DIRECTORY "/";
-	size_t n = strlen(path);
+	const char *directory = getenv("RSH_REACHED") ?: REACHED_DIRECTORY;
+	char path[4096];
+	size_t n = (size_t)snprintf(path, sizeof(path), "%s/", directory);
 	void *map;
 	int fd;
 
-	if (reached_build_id(path + n, sizeof(path) - n) < 0)
+	if (n >= sizeof(path) || reached_build_id(path + n, sizeof(path) - n) < 0)
 		return;
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (fd < 0)
