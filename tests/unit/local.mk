@@ -26,6 +26,7 @@ UNIT += \
 	unit/test_formats_names \
 	unit/test_formats_output \
 	unit/test_formats_ranks \
+	unit/test_formats_shown_ranks \
 	unit/test_formats_torch \
 	unit/test_formats_torch_item \
 	unit/test_formats_torch_ranks \
@@ -125,6 +126,8 @@ unit_libsupport_a_SOURCES = \
 	unit/plan_support.h \
 	unit/recipe_support.c \
 	unit/recipe_support.h \
+	unit/shown_support.c \
+	unit/shown_support.h \
 	unit/source_support.c \
 	unit/source_support.h \
 	unit/strategy_support.c \
@@ -133,6 +136,8 @@ unit_libsupport_a_SOURCES = \
 	unit/support.h \
 	unit/tests.c \
 	unit/tests.h \
+	unit/torch_support.c \
+	unit/torch_support.h \
 	unit/weights_support.c \
 	unit/weights_support.h \
 	unit/wire_support.c \
@@ -144,6 +149,7 @@ L_converter = $(L_plan)
 L_writer = $(L_plan)
 L_weights = $(L_plan)
 unit_test_formats_output_LDADD = unit/libsupport.a $(L_vfs)
+unit_test_formats_shown_ranks_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_plan_property_LDADD = unit/libsupport.a $(L_formats)
 unit_test_tensor_cut_LDADD = unit/libsupport.a $(L_strategy)
 # Automake does not know which libraries a name means.

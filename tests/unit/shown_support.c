@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/shown_support.c - see shown_support.h. */
+#include "config.h"
+
+#include "shown_support.h"
+
+#include <jansson.h>
+
+#include "rsh/formats/formats.h"
+#include "rsh/util/log.h"
+
+/* Elements of the types of torch_support.h. */
+static void put_element(FILE *to, const char *type, const uint8_t *p)
+{
+	union {
+		uint32_t bits;
+		float v;
+	} f = { 0 };
+	double d;
+	int64_t i = 0;
+
+	if (strcmp(type, "F32") == 0)
+		memcpy(&f, p, 4);
+	else if (strcmp(type, "BF16") == 0)
+		f.bits = (uint32_t)(p[0] | p[1] << 8) << 16;
+	if (strcmp(type, "F64") == 0) {
+		memcpy(&d, p, 8);
+		fprintf(to, " %g", d);
+	} else if (*type == 'I' || *type == 'U') {
+		memcpy(&i, p, *type == 'U' ? 1 : (size_t)atoi(type + 1) / 8);
+		fprintf(to, " %lld", (long long)i);
+	} else {
+		fprintf(to, " %g", (double)f.v);
+	}
+}
+
+static unsigned width_of(const char *type)
+{
+	return *type == 'U' ? 1 : (unsigned)atoi(type + (*type == 'B' ? 2 : 1)) /
+				  8;
+}
+
+static void put_tensors(FILE *to, const uint8_t *data, size_t n)
+{
+	uint64_t header;
+	const char *name;
+	json_t *all, *t, *v;
+	size_t i;
+
+	assert_true(n > 8);
+	memcpy(&header, data, 8);
+	assert_true(header <= n - 8);
+	all = json_loadb((const char *)data + 8, header, 0, NULL);
+	assert_non_null(all);
+	json_object_foreach(all, name, t) {
+		const char *type = json_string_value(json_object_get(t,
+								     "dtype"));
+		const json_t *at = json_object_get(t, "data_offsets");
+		const uint64_t from = (uint64_t)json_integer_value(
+			json_array_get(at, 0)) + 8 + header;
+		const uint64_t end = (uint64_t)json_integer_value(
+			json_array_get(at, 1)) + 8 + header;
+
+		if (strcmp(name, "__metadata__") == 0)
+			continue;
+		assert_true(from <= end && end <= n);
+		fprintf(to, "%s %s[", name, type);
+		json_array_foreach(json_object_get(t, "shape"), i, v)
+			fprintf(to, "%s%lld", i ? "," : "",
+				(long long)json_integer_value(v));
+		fputc(']', to);
+		for (uint64_t k = from; k < end; k += width_of(type))
+			put_element(to, type, data + k);
+		fputc('\n', to);
+	}
+	json_decref(all);
+}
+
+static void put_file(FILE *to, const struct rsh_vfs *v, uint64_t node)
+{
+	uint8_t *data;
+	struct stat st;
+	ssize_t n;
+
+	assert_int_equal(rsh_vfs_stat(v, node, &st), 0);
+	data = malloc((size_t)st.st_size + 1);
+	assert_non_null(data);
+	n = rsh_vfs_read(v, node, data, (size_t)st.st_size + 1, 0);
+	if (n < 0)
+		fprintf(to, "cannot be read: %s\n", strerror((int)-n));
+	else
+		assert_int_equal(n, st.st_size);
+	if (n >= 0)
+		put_tensors(to, data, (size_t)n);
+	free(data);
+}
+
+static void put_model(FILE *to, const struct rsh_vfs *v)
+{
+	uint64_t node;
+	char name[256];
+
+	for (uint64_t i = 2; rsh_vfs_entry(v, RSH_VFS_ROOT, i, &node, name,
+					   sizeof(name)) == 0; i++) {
+		const char *end = strrchr(name, '.');
+
+		if (end && strcmp(end, ".safetensors") == 0)
+			put_file(to, v, node);
+	}
+}
+
+static void put_sentence(FILE *to, const char *tree, const char *text)
+{
+	const char *at;
+
+	while ((at = strstr(text, tree)) != NULL) {
+		fprintf(to, "%.*sSOURCE", (int)(at - text), text);
+		text = at + strlen(tree);
+	}
+	fputs(text, to);
+}
+
+char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
+	    int *rc)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	char path[4096], *text = NULL;
+	struct rsh_vfs *v;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	assert_non_null(to);
+	snprintf(path, sizeof(path), "%s%s%s", tree, *below ? "/" : "", below);
+	cfg.source = path;
+	cfg.files.formats = rsh_formats;
+	cfg.output = &rsh_output_hf;
+	cfg.plan.part_bytes = cfg.plan.part_bytes ? cfg.plan.part_bytes :
+						    1 << 30;
+	*rc = rsh_vfs_open(&cfg, &v, &err);
+	if (*rc) {
+		put_sentence(to, tree, err.text);
+	} else {
+		put_model(to, v);
+		rsh_vfs_free(v);
+	}
+	assert_int_equal(fclose(to), 0);
+	return text;
+}
+
+void assert_shown(const char *tree, const char *below, const char *want)
+{
+	int rc;
+	char *text = shown(tree, below, (struct rsh_vfs_config){ 0 }, &rc);
+
+	assert_string_equal(text, want);
+	assert_int_equal(rc, 0);
+	free(text);
+}
+
+void assert_not_shown(const char *tree, const char *below, int code,
+		      const char *words)
+{
+	int rc;
+	char *text = shown(tree, below, (struct rsh_vfs_config){ 0 }, &rc);
+
+	if (rc != -code || !strstr(text, words))
+		fail_msg("rc %d, \"%s\"; wanted %d and \"%s\"", rc, text, -code,
+			 words);
+	free(text);
+}

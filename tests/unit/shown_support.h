@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/shown_support.h - the whole model that a source shows, as text. */
+#ifndef SHOWN_SUPPORT_H
+#define SHOWN_SUPPORT_H
+
+#include "rsh/vfs/vfs.h"
+#include "support.h"
+
+/* Opens what is at `below` in a tree ("": the tree), and gives a line for each
+ * tensor of the model, in the order of its file: "w F32[2,3] 5 6 7 8 9 10"; or
+ * the sentence of its failure, in which the tree is called SOURCE.  The source
+ * and the output of *cfg are set here.  Sets *rc; the caller frees the text. */
+char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
+	    int *rc);
+/* Without options it is `want`. */
+void assert_shown(const char *tree, const char *below, const char *want);
+/* It fails with -code, and its sentence has the words. */
+void assert_not_shown(const char *tree, const char *below, int code,
+		      const char *words);
+
+#endif

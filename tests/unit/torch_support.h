@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/torch_support.h - files of torch.save(), written from a text that looks
+ * like Python:
+ *
+ *	{'w': F32[2,3]=5, 'step': 7, 'args': argparse.Namespace<>!{'n': 1.5}}
+ *
+ *	'text'  7  -1.5  True  False  None  [..]  (..)  {key: value, ..}
+ *	a.b.C		the name of a class or function
+ *	a.b.C(x, y)	what a call of it gives (REDUCE)
+ *	a.b.C<x, y>	what its __new__() gives (NEWOBJ)
+ *	X!y		X with the state y (BUILD)
+ *	&1 X, *1	X, and the same object once more
+ *	F32[2,3]=5	a tensor with a storage of its own, whose elements are 5,
+ *			6, 7 and so on; without "=5" from 0 on.  F32 F64 BF16
+ *			I64 I32 U8
+ *	F32[3]@0+2	a tensor of 3 elements of storage 0, from element 2 on
+ *	F32[2,3]:[1,2]	a tensor with these strides
+ *
+ * Storages have numbers in the order of the text. */
+#ifndef TORCH_SUPPORT_H
+#define TORCH_SUPPORT_H
+
+#include "wire_support.h"
+
+/* Appends the pickle of a text. */
+void append_pickle(struct buffer *b, const char *text);
+/* Makes the archive around it, with checksums. */
+struct buffer torch_file(const char *text);
+/* Writes that to a file below `tree`, making its directory. */
+__attribute__((format(printf, 3, 4)))
+void torch_write(const char *tree, const char *name, const char *fmt, ...);
+
+#endif
