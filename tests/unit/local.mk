@@ -26,6 +26,7 @@ UNIT += \
 	unit/test_formats_names \
 	unit/test_formats_output \
 	unit/test_formats_ranks \
+	unit/test_formats_shown_megatron \
 	unit/test_formats_shown_ranks \
 	unit/test_formats_torch \
 	unit/test_formats_torch_item \
@@ -149,6 +150,7 @@ L_converter = $(L_plan)
 L_writer = $(L_plan)
 L_weights = $(L_plan)
 unit_test_formats_output_LDADD = unit/libsupport.a $(L_vfs)
+unit_test_formats_shown_megatron_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_ranks_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_plan_property_LDADD = unit/libsupport.a $(L_formats)
 unit_test_tensor_cut_LDADD = unit/libsupport.a $(L_strategy)

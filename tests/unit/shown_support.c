@@ -120,11 +120,40 @@ static void put_sentence(FILE *to, const char *tree, const char *text)
 	fputs(text, to);
 }
 
+/* Adds the last n lines of the log of warnings, without what is before the
+ * level, and of equal ones in a row one. */
+static void put_warnings(FILE *to, const char *tree, uint64_t n)
+{
+	char *all = rsh_log_recent(), *at = all + strlen(all), *level, *last = NULL;
+
+	while (at > all && (at[-1] != '\n' || n-- > 0))
+		at--;
+	for (char *line = strtok(at, "\n"); line; line = strtok(NULL, "\n")) {
+		level = strstr(line, "warning: ");
+		level = level ? level : line;
+		if (last && strcmp(level, last) == 0)
+			continue;
+		last = level;
+		put_sentence(to, tree, level);
+		fputc('\n', to);
+	}
+	free(all);
+}
+
+static uint64_t warnings(void)
+{
+	uint64_t errors, n;
+
+	rsh_log_counts(&errors, &n);
+	return errors + n;
+}
+
 char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	    int *rc)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	char path[4096], *text = NULL;
+	const uint64_t before = warnings();
 	struct rsh_vfs *v;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
@@ -142,6 +171,7 @@ char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	} else {
 		put_model(to, v);
 		rsh_vfs_free(v);
+		put_warnings(to, tree, warnings() - before);
 	}
 	assert_int_equal(fclose(to), 0);
 	return text;

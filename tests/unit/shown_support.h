@@ -7,9 +7,9 @@
 #include "support.h"
 
 /* Opens what is at `below` in a tree ("": the tree), and gives a line for each
- * tensor of the model, in the order of its file: "w F32[2,3] 5 6 7 8 9 10"; or
- * the sentence of its failure, in which the tree is called SOURCE.  The source
- * and the output of *cfg are set here.  Sets *rc; the caller frees the text. */
+ * tensor of the model, in the order of its file: "w F32[2,3] 5 6 7 8 9 10",
+ * and then the warnings: "warning: .."; or the sentence of its failure.  In both
+ * the tree is called SOURCE.  The source and the output of cfg are set here.  Sets *rc; the caller frees the text. */
 char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	    int *rc);
 /* Without options it is `want`. */

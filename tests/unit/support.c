@@ -44,10 +44,12 @@ void tree_write(const char *tree, const char *name, const void *data,
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", tree, name);
-	slash = strrchr(path, '/');
-	*slash = '\0';
-	mkdir(path, 0755);
-	*slash = '/';
+	for (slash = path + strlen(tree) + 1; (slash = strchr(slash, '/'));
+	     slash++) {
+		*slash = '\0';
+		mkdir(path, 0755);
+		*slash = '/';
+	}
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, data, len), (ssize_t)len);

@@ -11,7 +11,7 @@ void tree_remove(char *path);
 UNIT_GUARD(cleanup_tree_, char, tree_remove)
 #define cleanup_tree __attribute__((cleanup(cleanup_tree_)))
 
-/* Writes a file below `tree`, making its directory. */
+/* Writes a file below `tree`, making its directories. */
 void tree_write(const char *tree, const char *name, const void *data,
 		size_t len);
 

@@ -71,19 +71,9 @@
 
 /* ---- what is shown ---- */
 
-struct file {
-	const char *name, *text;
-};
-
-static void write_files(const char *tree, const struct file *files)
-{
-	for (; files->name; files++)
-		torch_write(tree, files->name, "%s", files->text);
-}
-
 static const struct tree {
 	const char *name;
-	struct file files[5];
+	struct torch_text files[5];
 	const char *want;
 } trees[] = {
 	{ "rows", {
@@ -261,7 +251,8 @@ static const struct tree {
 	  { NAME("1", "0"), W("F32[1]=5") },
 	  { NAME("3", "0"), W("F32[1]=6") },
 	  { NAME("3", "2"), W("F32[1]=6") } },
-	  "w F32[1] 5\n" },
+	  "w F32[1] 5\nwarning: SOURCE: files of several jobs are side by side; "
+	  "those of 1 ranks are taken\n" },
 	{ "states_get_names", {
 	  { NAME("2", "0"), "{'a': " DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))
 	    ", 'b': " DT("4,", "F32[2]=5", TWO("0"), SHARD("0")) "}" },
@@ -288,7 +279,7 @@ TEST_ROWS(trees)
 	const struct tree *t = *state;
 	cleanup_tree char *tree = tree_make();
 
-	write_files(tree, t->files);
+	torch_write_all(tree, t->files);
 	assert_shown(tree, "", t->want);
 }
 
@@ -296,7 +287,7 @@ TEST_ROWS(trees)
 
 static const struct refused {
 	const char *name;
-	struct file files[5];
+	struct torch_text files[5];
 	int code;
 	const char *words;
 } refused[] = {
@@ -405,7 +396,7 @@ TEST_ROWS(refused)
 	const struct refused *w = *state;
 	cleanup_tree char *tree = tree_make();
 
-	write_files(tree, w->files);
+	torch_write_all(tree, w->files);
 	assert_not_shown(tree, "", w->code, w->words);
 }
 
@@ -416,8 +407,12 @@ TEST(config_says_the_world)
 		const char *json, *want;
 		int code;
 	} v[] = {
-		{ "{\"world_size\": 2}", "w F32[1] 2\n", 0 },
-		{ "{\"world_size\": 3}", "w F32[1] 3\n", 0 },
+		{ "{\"world_size\": 2}", "w F32[1] 2\nwarning: SOURCE: files "
+		  "of several jobs are side by side; those of 2 ranks are "
+		  "taken\n", 0 },
+		{ "{\"world_size\": 3}", "w F32[1] 3\nwarning: SOURCE: files "
+		  "of several jobs are side by side; those of 3 ranks are "
+		  "taken\n", 0 },
 		{ "{\"world_size\": 4}", "side by side", EINVAL },
 		{ "{\"world_size\": -1}", "side by side", EINVAL },
 		{ "{\"world_size\": 65537}", "side by side", EINVAL },
@@ -427,10 +422,10 @@ TEST(config_says_the_world)
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		cleanup_tree char *tree = tree_make();
 
-		torch_write(tree, NAME("2", "0"), W("F32[1]=2"));
-		torch_write(tree, NAME("3", "0"), W("F32[1]=3"));
-		tree_write(tree, "./fsdp_config.json", v[i].json,
-			   strlen(v[i].json));
+		torch_write_all(tree, (const struct torch_text[]){
+			{ NAME("2", "0"), W("F32[1]=2") },
+			{ NAME("3", "0"), W("F32[1]=3") },
+			{ "./fsdp_config.json", v[i].json }, { NULL } });
 		if (v[i].code)
 			assert_not_shown(tree, "", v[i].code, v[i].want);
 		else
@@ -440,11 +435,11 @@ TEST(config_says_the_world)
 
 TEST(config_contradicts_the_names)
 {
-	static const char json[] = "{\"world_size\": 2}";
 	cleanup_tree char *tree = tree_make();
 
-	torch_write(tree, NAME("3", "0"), W("F32[1]=3"));
-	tree_write(tree, "./fsdp_config.json", json, sizeof(json) - 1);
+	torch_write_all(tree, (const struct torch_text[]){
+		{ NAME("3", "0"), W("F32[1]=3") },
+		{ "./fsdp_config.json", "{\"world_size\": 2}" }, { NULL } });
 	assert_not_shown(tree, "", EBADMSG, "SOURCE/fsdp_config.json says that "
 			 "there are 2 ranks, and the files are of 3");
 }
@@ -579,7 +574,7 @@ static const struct {
 static void read_file(const char *text, struct rsh_source_ranks *st,
 		      int *rc, struct rsh_ranks_file **f, struct rsh_error *err)
 {
-	struct buffer b = torch_file(text);
+	struct buffer b = torch_file(text, "a", 1);
 	struct rsh_byte_source src = buffer_source(&b);
 	void *read = NULL;
 

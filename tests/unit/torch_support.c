@@ -203,6 +203,10 @@ static void put_tensor(struct writing *w, const struct type *t)
 		if (*w->at == '+')
 			from = take_int(w);
 	} else {
+		if (*w->at == '/') {
+			w->at++;
+			step = take_int(w);
+		}
 		w->at += *w->at == '=';
 		storage = add_storage(w, t, (uint64_t)step,
 				      w->at[-1] == '=' ? take_int(w) : 0);
@@ -367,24 +371,28 @@ static void put_entry(struct buffer *b, struct buffer *directory,
 	buffer_append(b, data, n);
 }
 
-struct buffer torch_file(const char *text)
+struct buffer torch_file(const char *text, const char *root, size_t n_root)
 {
 	struct buffer pickle = { NULL, 0 }, directory = { NULL, 0 };
 	struct buffer b = { NULL, 0 };
 	struct writing w = { .at = text, .text = text, .to = &pickle };
 	uint64_t at;
-	char name[32];
+	char name[256];
 
 	write_text(&w);
-	put_entry(&b, &directory, "a/data.pkl", pickle.data, pickle.len);
-	put_entry(&b, &directory, "a/byteorder", "little", 6);
+	snprintf(name, sizeof(name), "%.*s/data.pkl", (int)n_root, root);
+	put_entry(&b, &directory, name, pickle.data, pickle.len);
+	snprintf(name, sizeof(name), "%.*s/byteorder", (int)n_root, root);
+	put_entry(&b, &directory, name, "little", 6);
 	for (uint32_t i = 0; i < w.n; i++) {
-		snprintf(name, sizeof(name), "a/data/%u", i);
+		snprintf(name, sizeof(name), "%.*s/data/%u", (int)n_root, root,
+			 i);
 		put_entry(&b, &directory, name, w.storages[i].bytes.data,
 			  w.storages[i].bytes.len);
 		buffer_free(&w.storages[i].bytes);
 	}
-	put_entry(&b, &directory, "a/version", "3\n", 2);
+	snprintf(name, sizeof(name), "%.*s/version", (int)n_root, root);
+	put_entry(&b, &directory, name, "3\n", 2);
 	at = b.len;
 	buffer_append(&b, directory.data, directory.len);
 	put_le(&b, 0x06054b50, 4);
@@ -399,17 +407,29 @@ struct buffer torch_file(const char *text)
 	return b;
 }
 
-void torch_write(const char *tree, const char *name, const char *fmt, ...)
+void torch_write(const char *tree, const struct torch_text *file)
 {
+	const char *base = strrchr(file->name, '/'), *suffix;
 	struct buffer b;
-	va_list args;
-	char *text;
 
-	va_start(args, fmt);
-	assert_true(vasprintf(&text, fmt, args) >= 0);
-	va_end(args);
-	b = torch_file(text);
-	tree_write(tree, name, b.data, b.len);
+	base = file->root ? file->root : base ? base + 1 : file->name;
+	suffix = file->root ? NULL : strrchr(base, '.');
+	b = torch_file(file->text, base, suffix ? (size_t)(suffix - base) :
+						  strlen(base));
+	tree_write(tree, file->name, b.data, b.len);
 	buffer_free(&b);
-	free(text);
+}
+
+void torch_write_all(const char *tree, const struct torch_text *files)
+{
+	for (; files->name; files++) {
+		const char *suffix = strrchr(files->name, '.');
+
+		if (strchr(suffix ? suffix : "/", '/') ||
+		    strcmp(suffix, ".json") == 0 || strcmp(suffix, ".txt") == 0)
+			tree_write(tree, files->name, files->text,
+				   strlen(files->text));
+		else
+			torch_write(tree, files);
+	}
 }

@@ -13,6 +13,7 @@
  *	F32[2,3]=5	a tensor with a storage of its own, whose elements are 5,
  *			6, 7 and so on; without "=5" from 0 on.  F32 F64 BF16
  *			I64 I32 U8
+ *	F32[3]/8=5	the same in a storage of 8 elements
  *	F32[3]@0+2	a tensor of 3 elements of storage 0, from element 2 on
  *	F32[2,3]:[1,2]	a tensor with these strides
  *
@@ -24,10 +25,17 @@
 
 /* Appends the pickle of a text. */
 void append_pickle(struct buffer *b, const char *text);
-/* Makes the archive around it, with checksums. */
-struct buffer torch_file(const char *text);
-/* Writes that to a file below `tree`, making its directory. */
-__attribute__((format(printf, 3, 4)))
-void torch_write(const char *tree, const char *name, const char *fmt, ...);
+/* Makes the archive around it, with checksums; the entries are below `root`. */
+struct buffer torch_file(const char *text, const char *root, size_t n_root);
+
+struct torch_text {
+	const char *name, *text;
+	const char *root; /* NULL: the name without its suffix, as in torch */
+};
+/* Writes it to a file below `tree`, making its directories. */
+void torch_write(const char *tree, const struct torch_text *file);
+/* Writes files up to one without a name.  Those whose names end with .json or
+ * .txt, or have no suffix, have the text itself. */
+void torch_write_all(const char *tree, const struct torch_text *files);
 
 #endif
