@@ -105,6 +105,7 @@ UNIT += \
 	unit/test_wire_strategy \
 	unit/test_wire_strategy_emit \
 	unit/test_wire_weight_map \
+	unit/test_wire_zip_emit \
 	unit/test_writer
 if S3
 UNIT += \

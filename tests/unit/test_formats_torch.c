@@ -614,7 +614,9 @@ static const struct made made[] = {
 	     "without an end"),
 	MADE("a dictionary that holds itself", "\x80\2}q\0" KEY("\1", "w")
 	     "h\0s.", EBADMSG, ""),
-	MADE("no pickle", "{}", EBADMSG, "no pickle"),
+	MADE("no instruction", "{}", EBADMSG, "no pickle instruction"),
+	MADE("a pickle without a protocol", "}.", EBADMSG,
+	     "damaged at offset 40: no pickle"),
 	MADE("a protocol that is not known", "\x80\x22}.", EBADMSG,
 	     "a pickle of a later protocol than 5"),
 	MADE("a number", "\x80\2K\1.", ENOTSUP, "neither"),

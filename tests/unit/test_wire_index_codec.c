@@ -200,6 +200,22 @@ TEST(test_every_truncation)
 	}
 }
 
+/* No memory is taken for records that are not there. */
+TEST(test_counts_too_large)
+{
+	static const unsigned at[] = { 8, 12, 16 };
+	cleanup_names struct rsh_names *names = rsh_names_new();
+	struct rsh_ckpt_index *ix;
+
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		cleanup_buffer struct buffer b = encode_fixture(fixtures[0]);
+
+		memset(b.data + at[i], 0xff, 4);
+		sign(&b);
+		assert_int_equal(decode(&b, b.len, names, &ix), -EBADMSG);
+	}
+}
+
 TEST(test_bytes_too_many)
 {
 	cleanup_buffer struct buffer b = encode_fixture(fixtures[0]);

@@ -2,6 +2,8 @@
 /* unit/test_wire_manifest.c - lines of manifests, to text and back. */
 #include "config.h"
 
+#include <jansson.h>
+
 #include "rsh/wire/manifest.h"
 #include "tests.h"
 
@@ -200,5 +202,133 @@ TEST(test_paths_stay_in_the_tree)
 		assert_int_equal(rsh_manifest_parse(text, strlen(text), "m", 1,
 						    &out, &err), -EBADMSG);
 		assert_non_null(strstr(err.text, "below the tree"));
+	}
+}
+
+/* ---- lines that lack something ---- */
+
+static const int64_t one_dim[] = { 4 };
+static const struct rsh_manifest_record one_record = {
+	"w", RSH_DTYPE_INT8, 1, one_dim, 2, 4, 7,
+};
+
+/* A line of each kind, with everything that it may have. */
+static const struct rsh_manifest_line whole[] = {
+	{ .kind = RSH_MANIFEST_HEAD,
+	  .head = { .program = "1", .source = "/s", .step = "x",
+		    .src = { "s.ckpt", 1 }, .dst = { "d.ckpt", 2 },
+		    .conversion = 3, .n_files = 4, .bytes = 5 } },
+	{ .kind = RSH_MANIFEST_SOURCE,
+	  .source = { 3, "rank_3/x.ckpt", 10, 11, 12, 13 } },
+	{ .kind = RSH_MANIFEST_FILE,
+	  .file = { .path = "a", .size = 6, .xxh3 = 1, .written = true,
+		    .inode = 2, .mtime_s = 3, .mtime_ns = 4, .n_records = 1,
+		    .records = &one_record } },
+	{ .kind = RSH_MANIFEST_END, .n_files = 12 },
+};
+
+static int parse_json(const json_t *line)
+{
+	char *text = json_dumps(line, JSON_COMPACT);
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_manifest_line out;
+	int rc;
+
+	assert_non_null(text);
+	rc = rsh_manifest_parse(text, strlen(text), "m", 1, &out, &err);
+	rsh_manifest_line_clear(&out);
+	free(text);
+	return rc;
+}
+
+/* A line without this key is refused, and one in which it is an object without
+ * keys; then it is put back. */
+static void check_key(const json_t *line, json_t *of, const char *key)
+{
+	json_t *value = json_incref(json_object_get(of, key));
+
+	json_object_set_new(of, key, json_object());
+	/* The value of "end" is not looked at. */
+	if (strcmp(key, "end") != 0 && parse_json(line) != -EBADMSG)
+		fail_msg("\"%s\" may be {}", key);
+	json_object_del(of, key);
+	/* A file need not have been written. */
+	if (strcmp(key, "written") != 0 && parse_json(line) != -EBADMSG)
+		fail_msg("\"%s\" may be absent", key);
+	json_object_set_new(of, key, value);
+	assert_int_equal(parse_json(line), 0);
+}
+
+static void check_keys(const json_t *line, json_t *of)
+{
+	char *keys[16];
+	unsigned n = 0;
+	json_t *value;
+	size_t i;
+
+	for (void *at = json_object_iter(of); at;
+	     at = json_object_iter_next(of, at)) {
+		assert_true(n < sizeof(keys) / sizeof(*keys));
+		keys[n++] = strdup(json_object_iter_key(at));
+	}
+	for (unsigned k = 0; k < n; k++) {
+		json_t *inner = json_object_get(of, keys[k]);
+
+		check_keys(line, inner);
+		json_array_foreach(inner, i, value)
+			check_keys(line, value);
+		check_key(line, of, keys[k]);
+		free(keys[k]);
+	}
+}
+
+TEST(test_every_key_is_needed)
+{
+	for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
+		json_t *line;
+		char *text;
+		size_t len;
+
+		assert_int_equal(rsh_manifest_emit(&whole[i], &text, &len), 0);
+		line = json_loadb(text, len, 0, NULL);
+		assert_non_null(line);
+		assert_int_equal(parse_json(line), 0);
+		check_keys(line, line);
+		json_decref(line);
+		free(text);
+	}
+}
+
+/* ---- records in their file ---- */
+
+TEST(test_places_of_records)
+{
+	static const struct {
+		const char *first, *second;
+		bool good;
+	} cases[] = {
+		{ RECORD("0", "0"), RECORD("0", "0"), true },
+		{ RECORD("0", "10"), RECORD("10", "0"), true },
+		{ RECORD("3", "4"), RECORD("7", "3"), true },
+		{ RECORD("3", "4"), RECORD("9", "1"), true },
+		{ RECORD("3", "4"), RECORD("6", "1"), false },
+		{ RECORD("3", "4"), RECORD("7", "4"), false },
+		{ RECORD("3", "4"), RECORD("11", "0"), false },
+		{ RECORD("3", "9223372036854775807"), RECORD("0", "0"), false },
+		{ RECORD("-1", "1"), RECORD("5", "0"), false },
+		{ RECORD("0", "-1"), RECORD("5", "0"), false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_manifest_line out;
+		char text[512];
+		int rc;
+
+		snprintf(text, sizeof(text), FILE_HEAD "\"records\":[%s,%s]}",
+			 cases[i].first, cases[i].second);
+		rc = rsh_manifest_parse(text, strlen(text), "m", 1, &out, &err);
+		assert_int_equal(rc, cases[i].good ? 0 : -EBADMSG);
+		rsh_manifest_line_clear(&out);
 	}
 }

@@ -168,7 +168,7 @@ TEST(test_refused)
 		{ "skip a = b", "the end of the line" },
 		{ "skip a[x]", "only names" },
 		{ "also a + b = c", "several names" },
-		{ "also a = b.{i}", "on the right alone" },
+		{ "also a = b.{i}", "{i} is on the right alone" },
 		{ "state a.{l} = b", "a hole in what" },
 		{ "for 7", "letter or word" },
 		{ "when .a = .b", "T:1: no `under` says in which layers" },
@@ -215,6 +215,8 @@ TEST(test_refused)
 		assert_refused_bytes(cases[i].text, strlen(cases[i].text),
 				     cases[i].words);
 	assert_refused_bytes("a = b\0c", 7, "control character");
+	/* What is after the end does not count. */
+	assert_refused_bytes("a[12] = b[x]", 3, "T:1: the line ends where");
 }
 
 /* Writes a text `n` times behind another one. */
@@ -387,6 +389,32 @@ TEST(test_config_quantised)
 	assert_int_equal(q->n_blocks, 1);
 	assert_int_equal(q->blocks[0][1], 3);
 	rsh_model_config_free(c);
+}
+
+/* Only widths that are some count. */
+TEST(test_config_widths)
+{
+	static const struct {
+		const char *bits;
+		uint32_t widths;
+	} cases[] = {
+		{ "1", 1u << 1 }, { "31", 1u << 31 }, { "32", 0 }, { "0", 0 },
+		{ "-1", 0 }, { "null", 0 }, { "\"4\"", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rsh_model_config *c;
+		char text[160];
+
+		snprintf(text, sizeof(text), "{\"quantization_config\":{"
+			 "\"quant_method\":\"awq\",\"config_groups\":{\"a\":{"
+			 "\"weights\":{\"num_bits\":%s}}}}}", cases[i].bits);
+		assert_int_equal(rsh_model_config_parse(text, strlen(text), "C",
+							&c, NULL), 0);
+		assert_int_equal(rsh_model_config_quantisation(c)->widths,
+				 cases[i].widths);
+		rsh_model_config_free(c);
+	}
 }
 
 TEST(test_config_too_large)

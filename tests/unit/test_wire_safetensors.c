@@ -519,7 +519,8 @@ TEST(test_bad_tensors)
 		  "beyond the end" },
 		{ W("\"I8\"", "[1]", "[1,2]"), 2, "begin at 1" },
 		{ W("\"I8\"", "[1]", "[1,0]"), 1, "begin at 1" },
-		{ W("\"I8\"", "[4]", "[0,4]"), 3, "beyond the end" },
+		{ W("\"I8\"", "[4]", "[0,4]"), 3,
+		  "its 4 bytes reach beyond the end of the file at " },
 		{ W("\"I8\"", "[4]", "[0,4]"), 5, "the file has" },
 		{ W("\"I8\"", "[4]", "[0,5]"), 5, "shape and type make 4" },
 		{ W("\"I16\"", "[2,2]", "[0,4]"), 4, "shape and type make 8" },
@@ -541,6 +542,9 @@ TEST(test_bad_tensors)
 		{ "{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[4],"
 		  "\"data_offsets\":[0,4]}}",
 		  4, "\"c\"" },
+		{ "{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[1],"
+		  "\"data_offsets\":[2,1]}}",
+		  4, "its data_offsets are 2 and 1" },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
