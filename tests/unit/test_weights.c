@@ -86,6 +86,34 @@ TEST(test_copy_alone)
 		       "becomes c, which is not there");
 }
 
+/* Each source is a part, at its place: of the experts and of a and b. */
+TEST(test_parts_of_several_sources)
+{
+	FREED_BY(model_end) struct model m;
+	bool seen[4] = { false };
+
+	model_begin(&m, table, config);
+	model_add_lines(&m, "m.0.x.1.a 3,5 m.0.x.0.a 3,5 m.0.x.0.b 3,5 "
+			"m.0.x.1.b 3,5");
+	assert_good(model_convert(&m, HF), m.err);
+	assert_int_equal(m.n_out, 1);
+	assert_int_equal(m.out[0].n_parts, 4);
+	for (uint32_t i = 0; i < 4; i++) {
+		const struct rsh_recipe_part *p = &m.out[0].parts[i];
+		const char *name = rsh_names_text(
+			m.names, m.cat->tensors[p->tensor]->name);
+		const unsigned e = (unsigned)(name[6] - '0'), b = name[8] == 'b';
+
+		assert_false(seen[2 * e + b]);
+		seen[2 * e + b] = true;
+		assert_int_equal(p->from[0], 0);
+		assert_int_equal(p->from[1], 0);
+		/* Rows of the result are those of the experts. */
+		assert_int_equal(p->shown_from[0], 5 * e);
+		assert_int_equal(p->shown_from[1], 3 * b);
+	}
+}
+
 TEST(test_odd_numbers)
 {
 	assert_refused(table, config, HF, "m.01.n 3", "no rule of T names");
@@ -202,6 +230,43 @@ TEST(test_unlisted)
 			    "(adam_m.a and others)\n");
 }
 
+/* What has the place of tensors that a rule names is not left out, unless such
+ * ones are there. */
+TEST(test_unlisted_in_a_place)
+{
+	static const char t[] = "m.{l}.e.{k}.w = d.{l}.{k}\n"
+		"m.{l}.n = d.{l}.n\nq = p\n";
+	static const struct {
+		const char *in, *words; /* NULL: it is left out */
+	} cases[] = {
+		{ "m.0.n 1 m.0.e.w 2", "T:1: nothing that the rule names is "
+		  "below m.0.e, and m.0.e.w has its place: --unlisted drop "
+		  "would leave it out" },
+		{ "m.0.n 1 m.0.e.w 2 m.0.e.1.w 1", NULL },
+		{ "m.0.n 1 m.0.e.w 2 m.1.e.1.w 1", "below m.0.e" },
+		{ "m.0.n 1 m.0.e.w 2 m.0.ee.1.w 1", "below m.0.e" },
+		{ "m.0.n 1 m.1.e.3.b 2", "below m.1.e.3" },
+		{ "q 1 m.w 2", "below m," }, { "m.0.n 1 m.w 2", NULL },
+		{ "m.0.n 1 m.0.f.w 2", NULL }, { "m.0.n 1 m.0.ee.w 2", NULL },
+		{ "m.0.n 1 m.0.7.w 2", NULL }, { "m.0.n 1 m.e.w 2", NULL },
+		{ "m.0.n 1 m.0.e.1.w.b 2", NULL }, { "m.0.n 1 x.b 2", NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		FREED_BY(model_end) struct model m;
+		int rc;
+
+		model_begin(&m, t, NULL);
+		model_add_lines(&m, cases[i].in);
+		m.unlisted = RSH_UNLISTED_DROP;
+		rc = model_convert(&m, HF);
+		if (rc != (cases[i].words ? -EINVAL : 0) ||
+		    (rc && !strstr(m.err.text, cases[i].words)))
+			fail_msg("%s: rc %d, \"%s\"", cases[i].in, rc,
+				 m.err.text);
+	}
+}
+
 TEST(test_state)
 {
 	static const char in[] = "b 1 adam_m.b 1 adam_v.b 1 global_step";
@@ -293,6 +358,10 @@ TEST(test_when_config)
 	assert_refused(t, c, HF, "m.2.k 3", "m.2.k may be meant, but config.json "
 		       "does not say what \"kinds\" is there");
 	assert_refused("let k = a.*.n | n\nx[k] = y[k]\n",
+		       "{\"a\": {\"1\": {\"n\": 1}, \"2\": {\"n\": 2}}, \"n\": 3}", HF,
+		       "x 3", "T:1: C has several numbers for "
+		       "a.*.n, of which k is one");
+	assert_refused("let k = n + a.*.n | n\nx[k] = y[k]\n",
 		       "{\"a\": {\"1\": {\"n\": 1}, \"2\": {\"n\": 2}}, \"n\": 3}", HF,
 		       "x 3", "T:1: C has several numbers for "
 		       "a.*.n, of which k is one");
@@ -449,7 +518,8 @@ TEST(test_scaled)
 
 /* ---- direction ---- */
 
-static int side_of(const char *t, const char *lines, struct rsh_error *err)
+static int side_given(const char *t, int given, const char *lines, bool *told,
+		      struct rsh_error *err)
 {
 	struct model m;
 	enum rsh_side side;
@@ -457,9 +527,41 @@ static int side_of(const char *t, const char *lines, struct rsh_error *err)
 
 	model_begin(&m, t, NULL);
 	model_add_lines(&m, lines);
-	rc = rsh_weights_side(m.table, 0, m.in, m.n, m.names, &side, NULL, err);
+	rc = rsh_weights_side(m.table, given, m.in, m.n, m.names, &side, told,
+			      err);
 	model_end(&m);
 	return rc ? rc : (int)side;
+}
+
+static int side_of(const char *t, const char *lines, struct rsh_error *err)
+{
+	return side_given(t, 0, lines, NULL, err);
+}
+
+/* One that is given counts, whatever the names say. */
+TEST(test_side_given)
+{
+	static const char loose[] = "a = b\nrest x = y\n";
+	struct rsh_error err = RSH_ERROR_INIT;
+	bool told;
+
+	for (enum rsh_side s = HF; s < RSH_N_SIDES; s++) {
+		assert_int_equal(side_given("a = b\n", 1 + (int)s, "a 1",
+					    &told, &err), s);
+		assert_int_equal(side_given("a = b\n", 1 + (int)s, "c 1", NULL,
+					    &err), s);
+	}
+	assert_int_equal(side_given("a = b\n", 0, "a 1", &told, &err), HF);
+	assert_true(told);
+	/* With `rest` the names must not be those of the other side. */
+	assert_int_equal(side_given(loose, 1 + HF, "a 1 x.c 1", NULL, &err),
+			 HF);
+	assert_int_equal(side_given(loose, 1 + MS, "b 1 y.c 1", NULL, &err),
+			 MS);
+	assert_int_equal(side_given(loose, 1 + HF, "b 1 y.c 1", NULL, &err),
+			 -EINVAL);
+	assert_string_equal(err.text, "2 of the tensors have names of the "
+			    "other side of T: --from is wrong");
 }
 
 TEST(test_side)
