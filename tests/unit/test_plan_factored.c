@@ -209,6 +209,11 @@ struct scaled {
 	struct rsh_recipe_part parts[2];
 	uint64_t dims[2];
 	uint32_t shown;
+	/* A factor that is another one; n is 0: none is. */
+	struct {
+		uint32_t n, part, factor;
+		uint8_t shown_dim, dim;
+	} wrong;
 };
 
 static uint32_t scaled_add(struct scaled *s, const char *name,
@@ -294,6 +299,11 @@ static int scaled_show(struct scaled *s)
 		s->parts[i] = (struct rsh_recipe_part){
 			i, 2, s->factors[i], i ? s->one : s->zero, s->zero,
 		};
+	}
+	if (s->wrong.n) {
+		s->factors[s->wrong.part][s->wrong.factor].shown_dim =
+			s->wrong.shown_dim;
+		s->factors[s->wrong.part][s->wrong.factor].dim = s->wrong.dim;
 	}
 	rc = rsh_blueprint_show(s->j->c, &t, &slot.shown, &s->j->err);
 	if (rc)
@@ -392,6 +402,25 @@ TEST(scales_that_do_not_fit_are_refused)
 		if (i == 4)
 			q->scales = NULL;
 		assert_int_equal(scaled_show(s), -EINVAL);
+		assert_string_equal(s->j->err.text, words);
+		scaled_free(s);
+	}
+}
+
+TEST(dimensions_that_are_not_there_are_refused)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		struct scaled *s = scaled_new(1);
+		char words[64];
+
+		s->wrong.n = 1;
+		s->wrong.part = i & 1;
+		s->wrong.factor = i >> 1 & 1;
+		s->wrong.shown_dim = i & 4 ? 2 : 1;
+		s->wrong.dim = i & 4 ? 1 : 2;
+		assert_int_equal(scaled_show(s), -EINVAL);
+		snprintf(words, sizeof(words), "its part follows dimension %u",
+			 s->wrong.shown_dim);
 		assert_string_equal(s->j->err.text, words);
 		scaled_free(s);
 	}

@@ -117,6 +117,38 @@ TEST(headers_differ_where_types_do)
 			    TENSOR("x", "I32", "1", "8", "12") "}");
 }
 
+/* Offsets in a file are signed numbers of 64 bits. */
+TEST(files_have_less_than_2_63_bytes)
+{
+	uint64_t header = 0;
+
+	for (int more = -1; more <= 1; more++) {
+		const uint64_t n = (uint64_t)INT64_MAX - header - 1000 * !header +
+				   (uint64_t)(header ? more : 0);
+		const int64_t dims[] = { (int64_t)n };
+		struct rsh_record_shape shape = {
+			.name = "w", .name_len = 1, .dtype = RSH_DTYPE_INT8,
+			.n_dims = 1, .dims = dims, .content_bytes = n,
+		};
+		struct rsh_slot slot = { .name = 0 };
+		struct rsh_file_layout f = {
+			.n = 1, .slots = &slot, .shapes = &shape,
+		};
+		struct rsh_error err = RSH_ERROR_INIT;
+		int rc = rsh_safetensors_framing.lay_out(&f, &err);
+
+		assert_int_equal(rc, more > 0 ? -EFBIG : 0);
+		if (rc == 0) {
+			header = f.header_bytes;
+			assert_int_equal(slot.offset, header);
+			assert_int_equal(f.bytes, n + header);
+			free(f.header);
+		} else {
+			assert_null(f.header);
+		}
+	}
+}
+
 TEST(large_tensors_are_one_piece)
 {
 	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0,-1]"),

@@ -370,6 +370,36 @@ TEST(sources_of_all_kinds)
 	assert_in_range(poor, 0, SOURCES / 20);
 }
 
+/* The first load also measures the source, and one that failed says nothing:
+ * what was counted of the stretch begins anew. */
+TEST(failed_loads_are_not_counted)
+{
+	struct rsh_depth d;
+	uint64_t now = 0;
+
+	rsh_depth_init(&d, MOST);
+	for (unsigned i = 0; i < 3; i++) {
+		const uint64_t begun = rsh_depth_begin(&d, 9, now);
+
+		now += 10 * MS;
+		rsh_depth_end(&d, begun, MIB, 9, now);
+		if (i == 0) {
+			assert_int_equal(d.n_ended, 0);
+			assert_int_equal(d.work, 0);
+		}
+	}
+	/* Failures of a source that has a faster one beside it. */
+	for (unsigned i = 0; i < 1000; i++) {
+		const uint64_t begun = rsh_depth_begin(&d, 9, now);
+
+		now += 1000;
+		rsh_depth_end(&d, begun, 0, 9, now);
+		assert_int_equal(d.n_ended, 0);
+		assert_int_equal(d.work, 0);
+		assert_int_equal(d.level, 0);
+	}
+}
+
 /* ---- what hangs ---- */
 
 TEST(hung_loads_let_others_by)

@@ -231,6 +231,26 @@ TEST_OF_FIXTURE(test_from_front_to_back)
 	}
 }
 
+/* Two requests in a row may change places, also where a window ends. */
+TEST_OF_FIXTURE(test_slightly_out_of_order)
+{
+	const uint64_t n = RSH_STREAM_MAX / 4;
+	struct rsh_stream *st;
+	uint64_t at;
+
+	assert_int_equal(open_file(f, 2, &st), 0);
+	atomic_store(&f->fake.bytes_read, 0);
+	assert_int_equal(check(st, 2, 0, n), (int)n);
+	for (at = n; at + 2 * n <= FILE_BYTES; at += 2 * n) {
+		assert_int_equal(check(st, 2, at + n, n), (int)n);
+		assert_int_equal(check(st, 2, at, n), (int)n);
+	}
+	for (; at < FILE_BYTES; at += n)
+		assert_true(check(st, 2, at, n) > 0);
+	rsh_stream_close(st);
+	assert_int_equal(f->fake.bytes_read, FILE_BYTES);
+}
+
 /* As files that are open when the mount ends; teardown frees the rest, and the
  * leak sanitizer looks. */
 TEST_OF_FIXTURE(test_left_open)
