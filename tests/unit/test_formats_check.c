@@ -383,6 +383,45 @@ TEST(test_other_things)
 	}
 }
 
+/* The sentence says what the file is, or that it has too few bytes. */
+TEST(test_sentences)
+{
+	static const struct {
+		const char *bytes;
+		size_t n;
+		check_fn *check;
+		const char *words;
+	} cases[] = {
+		{ "", 0, check_tf, "too short for an index" },
+		{ "\x57\xfb\x80\x8b\x24\x75\x47\xdb", 8, check_tf,
+		  "too short for an index" },
+		{ "12345678901234567890123456789012345678901234567", 47,
+		  check_tf, "too short for an index" },
+		{ "123456789012345678901234567890123456789012345678", 48,
+		  check_tf, "truncated, or not an index of TensorFlow: no "
+		  "footer" },
+		{ "\x80", 1, check_torch, "a pickle that torch.save() did not "
+		  "write" },
+		{ "\x80\2", 2, check_torch, "a pickle that torch.save() did not "
+		  "write" },
+		{ "PK\3", 3, check_torch, "no file of torch.save()" },
+		{ "", 0, check_torch, "it is empty" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buffer b = { NULL, 0 };
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_byte_source src;
+
+		buffer_append(&b, cases[i].bytes, cases[i].n);
+		src = buffer_source(&b);
+		assert_int_equal(cases[i].check(&src, &err), -EBADMSG);
+		if (!strstr(err.text, cases[i].words))
+			fail_msg("%zu: %s", i, err.text);
+		buffer_free(&b);
+	}
+}
+
 static ssize_t pread_fails(void *ctx, void *buf, size_t len, uint64_t offset)
 {
 	(void)ctx, (void)buf, (void)len, (void)offset;

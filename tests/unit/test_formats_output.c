@@ -3,6 +3,8 @@
  * has. */
 #include "config.h"
 
+#include <limits.h>
+
 #include "rsh/formats/formats.h"
 #include "rsh/formats/outputs.h"
 #include "rsh/vfs/inspect.h"
@@ -61,6 +63,21 @@ TEST(names_say_who_takes_what)
 	rsh_output_names(RSH_TAKES_RANKS, names, 4);
 	assert_string_equal(names, "ckp");
 	assert_ptr_equal(rsh_output_of_models(), rsh_output_find("hf"));
+}
+
+/* Only a model in parts has a limit of them. */
+TEST(options_follow_from_the_output)
+{
+	for (size_t i = 0; i < N_ALL; i++) {
+		struct rsh_plan_options o = { .part_bytes = 7 };
+
+		rsh_output_set(all[i], 1000, &o);
+		assert_ptr_equal(o.framing, all[i]->framing);
+		assert_int_equal(o.division, all[i]->division);
+		assert_int_equal(o.part_bytes,
+				 all[i]->division == RSH_DIVIDE_PARTS ? 1000 :
+									0);
+	}
 }
 
 /* ---- one that is made up: contents behind four letters, in the root ---- */
@@ -214,4 +231,33 @@ TEST_WITH(what_was_built_is_freed_after_a_failure, setup, teardown)
 	assert_int_equal(rsh_vfs_open(&f->cfg, &v, &err), -EINVAL);
 	assert_string_equal(err.text, "a bad prefix");
 	assert_int_equal(flat_freed, 1);
+}
+
+/* The name of the last of eleven ranks has a digit more than others. */
+TEST_WITH(prefixes_may_be_too_long, setup, teardown)
+{
+	struct fixture *f = *state;
+	const size_t most = NAME_MAX - strlen("10.ckpt");
+	char prefix[NAME_MAX + 1];
+
+	memset(prefix, 'p', sizeof(prefix));
+	for (size_t n = most - 1; n <= most + 2; n++) {
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_vfs *v;
+		int rc;
+
+		prefix[n] = '\0';
+		f->cfg.output = &rsh_output_ckpt;
+		f->cfg.tree.prefix = prefix;
+		f->cfg.plan.n_shown_ranks = 11;
+		f->cfg.plan.replicas = true;
+		rc = rsh_vfs_open(&f->cfg, &v, &err);
+		assert_int_equal(rc, n > most ? -ENAMETOOLONG : 0);
+		if (rc)
+			assert_non_null(strstr(err.text, "makes file names too "
+					       "long"));
+		else
+			rsh_vfs_free(v);
+		prefix[n] = 'p';
+	}
 }

@@ -246,6 +246,8 @@ static const struct refusal {
 	  -EINVAL,
 	  "rank_0.ckpt: parameter w: a chunk at offset 100 ends within an "
 	  "element" },
+	{ "no_records", NULL, { { 0, 1, FILE_WITH({ .name = NULL }) } }, -ENOENT,
+	  "no file holds a tensor" },
 	{ "nothing_to_offer", NULL, { { 0, 0, FILE_WITH(NOTE(8)) } }, -ENOENT,
 	  "no file holds a tensor" },
 };

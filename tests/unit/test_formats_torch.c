@@ -585,6 +585,21 @@ static const struct made made[] = {
 	MADE("a type alone", IN_DICT("ctorch._tensor\n_rebuild_from_type_v2\n("
 		"ctorch._utils\n_rebuild_tensor_v2\ntR"), EBADMSG,
 	     "a tensor that is built of nothing"),
+	MADE("a parameter of nothing", IN_DICT(
+		"ctorch._utils\n_rebuild_parameter\n)R"), EBADMSG,
+	     "a parameter without a tensor"),
+	MADE("a parameter of a pair", IN_DICT(
+		"ctorch._utils\n_rebuild_parameter\nK\1K\2\x86R"), EBADMSG,
+	     "a parameter without a tensor"),
+	MADE("a dictionary of triples", IN_DICT(
+		"ccollections\nOrderedDict\n]K\1K\2K\3\x87" "a\x85R"), EBADMSG,
+	     "a dictionary of values that are not pairs"),
+	MADE("a dictionary of single values", IN_DICT(
+		"ccollections\nOrderedDict\n]K\1\x85" "a\x85R"), EBADMSG,
+	     "a dictionary of values that are not pairs"),
+	MADE("a dictionary of pairs", IN_DICT(
+		"ccollections\nOrderedDict\n]" TEXT("\1", "a") "K\2\x86" "a\x85R"),
+	     0, ""),
 	MADE("a dictionary of numbers", IN_DICT(
 		"ccollections\nOrderedDict\n]K\1a\x85R"), EBADMSG,
 	     "a dictionary of values that are not pairs"),
@@ -705,6 +720,37 @@ TEST(test_not_shown)
 	assert_non_null(strstr(err.text, "a name of more than 4096 bytes"));
 	buffer_free(&p);
 	buffer_free(&b);
+}
+
+/* A full scan says whether all records have checksums. */
+TEST(test_summed)
+{
+	static const struct {
+		const char *path;
+		bool full, summed;
+		uint32_t n_unsummed;
+	} cases[] = {
+		{ "data/torch/flat-2.15.pt", true, true, 0 },
+		{ "data/torch/flat-2.15.pt", false, false, 0 },
+		{ "data/torch/crc0-2.15.pt", true, false, 1 },
+		{ "data/torch/crc0-2.15.pt", false, false, 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		cleanup_buffer struct buffer b = load_file(cases[i].path);
+		cleanup_names struct rsh_names *names = rsh_names_new();
+		const struct rsh_byte_source src = buffer_source(&b);
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_ckpt_index *ix;
+
+		assert_good(rsh_torch_scan_by_name(&src, cases[i].full, names,
+						   &ix, &err), err);
+		assert_int_equal(ix->summed, cases[i].summed);
+		if (cases[i].full)
+			assert_int_equal(ix->n_unsummed != 0,
+					 cases[i].n_unsummed != 0);
+		rsh_ckpt_index_free(ix);
+	}
 }
 
 /* A list is one value, unless there is a tensor anywhere in it. */
