@@ -22,6 +22,7 @@ UNIT += \
 	unit/test_formats_dcp \
 	unit/test_formats_dcp_damage \
 	unit/test_formats_deepspeed \
+	unit/test_formats_hf_config \
 	unit/test_formats_megatron \
 	unit/test_formats_names \
 	unit/test_formats_output \
