@@ -30,6 +30,7 @@ UNIT += \
 	unit/test_formats_shown_deepspeed \
 	unit/test_formats_shown_megatron \
 	unit/test_formats_shown_ranks \
+	unit/test_formats_shown_versions \
 	unit/test_formats_torch \
 	unit/test_formats_torch_item \
 	unit/test_formats_torch_ranks \
@@ -156,6 +157,7 @@ unit_test_formats_output_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_deepspeed_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_megatron_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_ranks_LDADD = unit/libsupport.a $(L_vfs)
+unit_test_formats_shown_versions_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_plan_property_LDADD = unit/libsupport.a $(L_formats)
 unit_test_tensor_cut_LDADD = unit/libsupport.a $(L_strategy)
 # Automake does not know which libraries a name means.

@@ -129,8 +129,8 @@ static void put_warnings(FILE *to, const char *tree, uint64_t n)
 	while (at > all && (at[-1] != '\n' || n-- > 0))
 		at--;
 	for (char *line = strtok(at, "\n"); line; line = strtok(NULL, "\n")) {
-		level = strstr(line, "warning: ");
-		level = level ? level : line;
+		level = strstr(line, "reshardfs: ");
+		level = level ? level + strlen("reshardfs: ") : line;
 		if (last && strcmp(level, last) == 0)
 			continue;
 		last = level;

@@ -8,7 +8,7 @@
 
 /* Opens what is at `below` in a tree ("": the tree), and gives a line for each
  * tensor of the model, in the order of its file: "w F32[2,3] 5 6 7 8 9 10",
- * and then the warnings: "warning: .."; or the sentence of its failure.  In both
+ * and then what was logged: "warning: .."; or the sentence of its failure.  In both
  * the tree is called SOURCE.  The source and the output of cfg are set here.  Sets *rc; the caller frees the text. */
 char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	    int *rc);

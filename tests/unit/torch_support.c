@@ -420,6 +420,58 @@ void torch_write(const char *tree, const struct torch_text *file)
 	buffer_free(&b);
 }
 
+void append_safetensors(struct buffer *b, const char *text)
+{
+	struct buffer contents = { NULL, 0 };
+	char header[4096] = "{", name[256];
+	size_t n = 1;
+	int at = 0;
+
+	while (sscanf(text, " %255s %n", name, &at) == 1) {
+		struct writing w = { .at = text + at, .text = text };
+		const struct type *t = types;
+		int64_t dims[RSH_MAX_DIMS], count = 1, first = 0;
+		uint32_t n_dims;
+
+		while (strncmp(w.at, t->name, strlen(t->name)) != 0 ||
+		       w.at[strlen(t->name)] != '[')
+			assert_true(++t < types + N_TYPES);
+		w.at += strlen(t->name) + 1;
+		n_dims = take_ints(&w, dims);
+		if (take(&w, '='))
+			first = take_int(&w);
+		n += (size_t)snprintf(header + n, sizeof(header) - n,
+				      "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+				      n > 1 ? "," : "", name, t->name);
+		for (uint32_t d = 0; d < n_dims; count *= dims[d++])
+			n += (size_t)snprintf(header + n, sizeof(header) - n,
+					      "%s%lld", d ? "," : "",
+					      (long long)dims[d]);
+		n += (size_t)snprintf(header + n, sizeof(header) - n,
+				      "],\"data_offsets\":[%zu,", contents.len);
+		for (int64_t i = 0; i < count; i++)
+			put_element(&contents, t, first + i);
+		n += (size_t)snprintf(header + n, sizeof(header) - n, "%zu]}",
+				      contents.len);
+		text = w.at + strspn(w.at, " ;");
+	}
+	assert_true(n + 1 < sizeof(header) && !*text);
+	header[n++] = '}';
+	put_le(b, n, 8);
+	buffer_append(b, header, n);
+	buffer_append(b, contents.data, contents.len);
+	buffer_free(&contents);
+}
+
+static void write_safetensors(const char *tree, const struct torch_text *file)
+{
+	struct buffer b = { NULL, 0 };
+
+	append_safetensors(&b, file->text);
+	tree_write(tree, file->name, b.data, b.len);
+	buffer_free(&b);
+}
+
 void torch_write_all(const char *tree, const struct torch_text *files)
 {
 	for (; files->name; files++) {
@@ -429,6 +481,8 @@ void torch_write_all(const char *tree, const struct torch_text *files)
 		    strcmp(suffix, ".json") == 0 || strcmp(suffix, ".txt") == 0)
 			tree_write(tree, files->name, files->text,
 				   strlen(files->text));
+		else if (strcmp(suffix, ".safetensors") == 0)
+			write_safetensors(tree, files);
 		else
 			torch_write(tree, files);
 	}

@@ -34,8 +34,12 @@ struct torch_text {
 };
 /* Writes it to a file below `tree`, making its directories. */
 void torch_write(const char *tree, const struct torch_text *file);
+/* Appends a safetensors file of the tensors "w F32[2,3]=5; v U8[2]", in this
+ * order. */
+void append_safetensors(struct buffer *b, const char *text);
 /* Writes files up to one without a name.  Those whose names end with .json or
- * .txt, or have no suffix, have the text itself. */
+ * .txt, or have no suffix, have the text itself, and .safetensors its
+ * tensors. */
 void torch_write_all(const char *tree, const struct torch_text *files);
 
 #endif
