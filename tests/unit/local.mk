@@ -36,6 +36,7 @@ UNIT += \
 	unit/test_formats_torch_ranks \
 	unit/test_formats_tree \
 	unit/test_formats_versions \
+	unit/test_formats_written \
 	unit/test_options \
 	unit/test_plan_conversion \
 	unit/test_plan_dialect \
@@ -158,6 +159,7 @@ unit_test_formats_shown_deepspeed_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_megatron_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_ranks_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_versions_LDADD = unit/libsupport.a $(L_vfs)
+unit_test_formats_written_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_plan_property_LDADD = unit/libsupport.a $(L_formats)
 unit_test_tensor_cut_LDADD = unit/libsupport.a $(L_strategy)
 # Automake does not know which libraries a name means.

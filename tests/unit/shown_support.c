@@ -9,6 +9,9 @@
 #include "rsh/formats/formats.h"
 #include "rsh/util/log.h"
 
+/* What has the values. */
+#define VALUES "extra_state.json"
+
 /* Elements of the types of torch_support.h. */
 static void put_element(FILE *to, const char *type, const uint8_t *p)
 {
@@ -76,21 +79,29 @@ static void put_tensors(FILE *to, const uint8_t *data, size_t n)
 	json_decref(all);
 }
 
-static void put_file(FILE *to, const struct rsh_vfs *v, uint64_t node)
+/* Gives what rsh_vfs_read() does, and all bytes. */
+static ssize_t read_node(const struct rsh_vfs *v, uint64_t node, uint8_t **data)
 {
-	uint8_t *data;
 	struct stat st;
 	ssize_t n;
 
 	assert_int_equal(rsh_vfs_stat(v, node, &st), 0);
-	data = malloc((size_t)st.st_size + 1);
-	assert_non_null(data);
-	n = rsh_vfs_read(v, node, data, (size_t)st.st_size + 1, 0);
+	*data = malloc((size_t)st.st_size + 1);
+	assert_non_null(*data);
+	n = rsh_vfs_read(v, node, *data, (size_t)st.st_size + 1, 0);
+	if (n >= 0)
+		assert_int_equal(n, st.st_size);
+	return n;
+}
+
+static void put_file(FILE *to, const struct rsh_vfs *v, uint64_t node)
+{
+	uint8_t *data;
+	const ssize_t n = read_node(v, node, &data);
+
 	if (n < 0)
 		fprintf(to, "cannot be read: %s\n", strerror((int)-n));
 	else
-		assert_int_equal(n, st.st_size);
-	if (n >= 0)
 		put_tensors(to, data, (size_t)n);
 	free(data);
 }
@@ -177,6 +188,46 @@ char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	return text;
 }
 
+static void write_dir(const struct rsh_vfs *v, uint64_t dir, const char *to,
+		      const char *path)
+{
+	char name[256], below[1024];
+	uint64_t node;
+
+	for (uint64_t i = 2; rsh_vfs_entry(v, dir, i, &node, name,
+					   sizeof(name)) == 0; i++) {
+		uint8_t *data;
+		struct stat st;
+
+		snprintf(below, sizeof(below), "%s%s%s", path,
+			 *path ? "/" : "", name);
+		assert_int_equal(rsh_vfs_stat(v, node, &st), 0);
+		if (S_ISDIR(st.st_mode)) {
+			write_dir(v, node, to, below);
+			continue;
+		}
+		assert_true(S_ISREG(st.st_mode));
+		assert_int_equal(read_node(v, node, &data), st.st_size);
+		tree_write(to, below, data, (size_t)st.st_size);
+		free(data);
+	}
+}
+
+void shown_write(const char *tree, const char *below, struct rsh_vfs_config cfg,
+		 const char *to)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_vfs *v;
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s%s%s", tree, *below ? "/" : "", below);
+	cfg.source = path;
+	cfg.files.formats = rsh_formats;
+	assert_good(rsh_vfs_open(&cfg, &v, &err), err);
+	write_dir(v, RSH_VFS_ROOT, to, "");
+	rsh_vfs_free(v);
+}
+
 void assert_shown(const char *tree, const char *below, const char *want)
 {
 	int rc;
@@ -197,4 +248,23 @@ void assert_not_shown(const char *tree, const char *below, int code,
 		fail_msg("rc %d, \"%s\"; wanted %d and \"%s\"", rc, text, -code,
 			 words);
 	free(text);
+}
+
+void assert_values(const char *tree, const char *below, const char *want)
+{
+	cleanup_tree char *to = tree_make();
+	const struct rsh_vfs_config cfg = {
+		.output = &rsh_output_hf, .plan.part_bytes = 1 << 30,
+	};
+	char path[4096], text[8192] = "";
+	FILE *f;
+
+	shown_write(tree, below, cfg, to);
+	snprintf(path, sizeof(path), "%s/" VALUES, to);
+	f = fopen(path, "r");
+	if (f) {
+		text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+		fclose(f);
+	}
+	assert_string_equal(text, want);
 }

@@ -12,8 +12,15 @@
  * the tree is called SOURCE.  The source and the output of cfg are set here.  Sets *rc; the caller frees the text. */
 char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	    int *rc);
+/* Writes all that the tree of *cfg, whose output is set, shows of a source into
+ * the directory `to`; the test fails where this does. */
+void shown_write(const char *tree, const char *below, struct rsh_vfs_config cfg,
+		 const char *to);
 /* Without options it is `want`. */
 void assert_shown(const char *tree, const char *below, const char *want);
+/* The values that are not tensors are `want`: the file beside the weights; "":
+ * there is none. */
+void assert_values(const char *tree, const char *below, const char *want);
 /* It fails with -code, and its sentence has the words. */
 void assert_not_shown(const char *tree, const char *below, int code,
 		      const char *words);

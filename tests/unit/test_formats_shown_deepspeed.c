@@ -233,6 +233,26 @@ TEST(the_file_of_a_module_alone)
 			 "with the files of all ranks");
 }
 
+/* Those of rank 0, without what says where tensors are. */
+TEST(values_are_those_of_rank_0)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ STATES, TWO_MODEL(", 'buffer_names': [], 'client': {'a': 1}, "
+		  "'lr_scheduler': None, 'ds_config': {'x': 1}") },
+		{ OPTIM("0"), ZERO("1", "2", "F32[3]", ", "
+		  "'base_optimizer_state': {'state': {}, 'param_groups': [{'lr':"
+		  " 0.5, 'params': [0]}]}") },
+		{ OPTIM("1"), ZERO("1", "2", "F32[3]", ", "
+		  "'base_optimizer_state': {'state': {}, 'param_groups': [{'lr':"
+		  " 0.75, 'params': [0]}]}") },
+		{ NULL } });
+	assert_values(tree, "", "{\n\"global_steps\": 7,\n\"client.a\": 1,\n"
+		      "\"lr_scheduler\": null,\n"
+		      "\"optimizer.param_groups.0.lr\": 0.5\n}\n");
+}
+
 /* ---- what is refused ---- */
 
 /* One parameter of one rank, with another file of the model or optimizer. */

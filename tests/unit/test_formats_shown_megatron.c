@@ -48,6 +48,9 @@
 #define STATE(name, layer) \
 	"optimizer.state." name ".decoder.layers." layer \
 	".input_layernorm.weight F32[1]"
+#define STATE_OF_EXPERT(name) \
+	"optimizer.state." name ".decoder.layers.0.mlp.experts.linear_fc2." \
+	"weight0 F32[1,1]"
 #define OPTIMIZER(buffers) "{" buffers ", 'buckets_coalesced': True}"
 
 static const struct tree {
@@ -294,6 +297,20 @@ static const struct tree {
 	  STATE("exp_avg", "0") " 20\n" STATE("exp_avg", "1") " 21\n"
 	  STATE("exp_avg_sq", "0") " 30\n" STATE("exp_avg_sq", "1") " 31\n"
 	  STATE("param", "0") " 10\n" STATE("param", "1") " 11\n" },
+	/* Experts have an optimizer of their own. */
+	{ "states_of_two_optimizers", {
+	  { RANK("0"), EXPERTS("1", "1", "1", "", NORM "=1, "
+		L0 "mlp.experts.linear_fc2.weight0': F32[1,1]=2") },
+	  { "iter_0000005/mp_rank_00/distrib_optim.pt", "[{"
+	    BUFFER("0", "1", "1") ", 'buckets_coalesced': True}, {"
+	    "0: {'t': {'param': F32[1]=44, 'exp_avg': F32[1]=45, 'exp_avg_sq': "
+	    "F32[1]=46, 'numel_unpadded': 1}}, 'buckets_coalesced': True}]" } },
+	  "decoder.layers.0.input_layernorm.weight F32[1] 1\n"
+	  "decoder.layers.0.mlp.experts.linear_fc2.weight0 F32[1,1] 2\n"
+	  STATE("exp_avg", "0") " 20\n" STATE_OF_EXPERT("exp_avg") " 45\n"
+	  STATE("exp_avg_sq", "0") " 30\n" STATE_OF_EXPERT("exp_avg_sq")
+	  " 46\n" STATE("param", "0") " 10\n" STATE_OF_EXPERT("param")
+	  " 44\n" },
 #define NO_STATES(name, buffers, coalesced, why)                              \
 	{ name, {                                                             \
 	  { RANK("0"), TP1(NORM) },                                           \
@@ -349,6 +366,15 @@ static const struct refused {
 	  "and the number of layers" },
 	{ "args_of_an_unknown_form", {
 	  { RANK("0"), FILE_OF(ARGS("'a'", "1", "1", ""), MODEL(NORM)) } },
+	  ENOTSUP, "its args have an unknown form of "
+	  "tensor_model_parallel_size" },
+	{ "a_size_that_cannot_be", {
+	  { RANK("0"), FILE_OF(ARGS("2147483648", "1", "1", ""),
+			       MODEL(NORM)) } },
+	  EBADMSG, "its args have a tensor_model_parallel_size that cannot be" },
+	{ "a_larger_size", {
+	  { RANK("0"), FILE_OF(ARGS("2147483649", "1", "1", ""),
+			       MODEL(NORM)) } },
 	  ENOTSUP, "its args have an unknown form of "
 	  "tensor_model_parallel_size" },
 	{ "a_negative_size", {
@@ -526,4 +552,25 @@ TEST_ROWS(refused)
 
 	torch_write_all(tree, w->files);
 	assert_not_shown(tree, "", w->code, w->words);
+}
+
+/* Those of the first file that belong to the training. */
+TEST(values_are_those_of_the_first_file)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ RANK("0"), FILE_OF(ARGS("2", "1", "1", ""), MODEL(NORM)
+		  ", 'num_floating_point_operations_so_far': 9, 'rng_state': 3, "
+		  "'opt_param_scheduler': {'max_lr': 0.5, 'n': None}, "
+		  "'optimizer': {'param_groups': [{'wd': 0.25, 'params': [1]}]}"
+		  ) },
+		{ RANK("1"), FILE_OF(ARGS("2", "1", "1", ""), MODEL(NORM)
+		  ", 'opt_param_scheduler': {'max_lr': 0.75}") },
+		{ NULL } });
+	assert_values(tree, "", "{\n\"iteration\": 5,\n"
+		      "\"num_floating_point_operations_so_far\": 9,\n"
+		      "\"opt_param_scheduler.max_lr\": 0.5,\n"
+		      "\"opt_param_scheduler.n\": null,\n"
+		      "\"optimizer.param_groups.0.wd\": 0.25\n}\n");
 }

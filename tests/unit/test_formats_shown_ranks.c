@@ -69,6 +69,19 @@
 		"ShardedTensorMetadata<>!{'shards_metadata': [" boxes "]}, " \
 		TD "Group<>!{'global_rank': " rank "}, None, False)")
 
+/* What torch_checkpointing says of two files of one tensor of 3 elements. */
+#define SAID(ranks, data) \
+	"{'ranks': [" ranks "], 'sharding_metadata': {'type': " \
+	"'DTensorShardingMetadata', 'data': {" data "}}}"
+#define OF_W "'mesh_spec': {'mesh_shape': [2], 'mesh_data': [0, 1], " \
+	"'mesh_dim_names': None}, 'global_shape': [3], 'dtype': torch.float32, " \
+	"'placements': [{'type': 'Shard', 'dim': 0}]"
+#define DESCRIBED(first, second, more, names) \
+	"{'version': '2.0', 'world_size': 2, 'metadata': {'model': {" \
+	"'rank_to_layout_info': {0: {'file_path': " first "}, 1: {'file_path': "\
+	second "}}, 'nested_path_to_metadata': {'[\"w\"]': [" SAID("0, 1", OF_W) \
+	"]" names "}}" more "}}"
+
 /* ---- what is shown ---- */
 
 static const struct tree {
@@ -230,6 +243,14 @@ static const struct tree {
 	  { "0/a.bin", W(DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))) },
 	  { "1/a.bin", W(DT("2,", "F32[1]=6", TWO("1"), SHARD("0"))) } },
 	  "w F32[2] 5 6\n" },
+	/* The first one may lack what the others have. */
+	{ "an_empty_first_directory", {
+	  { "rank0/log.txt", "" },
+	  { "rank1/a.bin", W(DT("2,", "F32[2]=5", OLD_MESH("3", "0, 1, 2",
+		"[1]"), REPLICATE)) },
+	  { "rank2/a.bin", W(DT("2,", "F32[2]=5", OLD_MESH("3", "0, 1, 2",
+		"[2]"), REPLICATE)) } },
+	  "w F32[2] 5 6\n" },
 	{ "two_groups_of_files", {
 	  { "./model_0.pt", W(DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))) },
 	  { "./model_1.pt", W(DT("2,", "F32[1]=6", TWO("1"), SHARD("0"))) },
@@ -253,6 +274,12 @@ static const struct tree {
 	  { NAME("3", "2"), W("F32[1]=6") } },
 	  "w F32[1] 5\nwarning: SOURCE: files of several jobs are side by side; "
 	  "those of 1 ranks are taken\n" },
+	/* ---- torch_checkpointing, whose metadata.pkl describes files ---- */
+	{ "described_files", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
+					"'model_1.safetensors'", "", "") },
+	  { "./model_0.safetensors", "w F32[2]=5" },
+	  { "./model_1.safetensors", "w F32[1]=7" } }, "w F32[3] 5 6 7\n" },
 	{ "states_get_names", {
 	  { NAME("2", "0"), "{'a': " DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))
 	    ", 'b': " DT("4,", "F32[2]=5", TWO("0"), SHARD("0")) "}" },
@@ -359,6 +386,62 @@ static const struct refused {
 	  { NAME("2", "0"), W(DT("4,", "F32[2]", TWO("1"), SHARD("0"))) } },
 	  EBADMSG, "SOURCE/model_world_size_2_rank_0.pt: the file is of rank 1, "
 	  "not 0" },
+	{ "another_rank_of_shards_than_its_name", {
+	  { NAME("2", "0"), W(SHARDED("2,", PIECE("F32[2]", BOX("0", "2", "1")),
+				      BOX("0", "2", "1"), "1")) } },
+	  EBADMSG, "SOURCE/model_world_size_2_rank_0.pt: the file is of rank 1, "
+	  "not 0" },
+	/* The lost one has as many digits. */
+	{ "a_part_of_any_program_is_lost", {
+	  { "./rank_00.pt", W(DT("4,", "F32[2]", TWO("0"), SHARD("0"))) } },
+	  ENOENT, "tensor w lacks its box [2] at [2], which is in rank_01.pt, "
+	  "which is missing" },
+	{ "an_earlier_part_of_any_program_is_lost", {
+	  { "./rank_1.pt", W(DT("4,", "F32[2]", TWO("1"), SHARD("0"))) } },
+	  ENOENT, "tensor w lacks its box [2] at [0], which is in rank_0.pt, "
+	  "which is missing" },
+	{ "a_described_file_has_more", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
+					"'model_1.safetensors'", "", "") },
+	  { "./model_0.safetensors", "w F32[2]=5; p F32[1]=9" },
+	  { "./model_1.safetensors", "w F32[1]=7" } },
+	  EBADMSG, "tensor p: model_0.safetensors has it, and metadata.pkl does "
+	  "not say how it is distributed" },
+	{ "a_described_file_has_less", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
+					"'model_1.safetensors'", "", "") },
+	  { "./model_0.safetensors", "p F32[2]=5" },
+	  { "./model_1.safetensors", "w F32[1]=7" } },
+	  ENOENT, "SOURCE/model_0.safetensors: it lacks tensor w, which "
+	  "metadata.pkl says is in it" },
+	{ "a_described_file_is_lost", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
+					"'model_1.safetensors'", "", "") },
+	  { "./model_0.safetensors", "w F32[2]=5" } },
+	  ENOENT, "which is in model_1.safetensors, which is missing" },
+	{ "a_described_file_outside", {
+	  { "./metadata.pkl", DESCRIBED("'../model_0.safetensors'",
+					"'model_1.safetensors'", "", "") },
+	  { "./model_1.safetensors", "w F32[2]=5" } },
+	  EXDEV, "the file ../model_0.safetensors is outside of the directory" },
+	{ "a_described_file_of_another_form", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.ckpt'",
+					"'model_1.safetensors'", "", "") },
+	  { "./model_1.safetensors", "w F32[2]=5" } },
+	  ENOTSUP, "the file model_0.ckpt is neither one of torch.save() nor of "
+	  "safetensors" },
+	{ "a_description_of_another_version", {
+	  { "./metadata.pkl", "{'version': '3.0', 'world_size': 2, 'metadata': "
+	    "{}}" } },
+	  ENOTSUP, "metadata.pkl: its version is not 2.0, the only one that is "
+	  "known" },
+	{ "no_optimizer_can_be_read", {
+	  { NAME("1", "0"), W("F32[1]") }, { OPTIM("1", "0"), "#no archive" } },
+	  ENOENT, "no file such as optim_world_size_1_rank_0.pt can be read "
+	  "(--drop '^optimizer\\.' leaves it out)" },
+	{ "an_optimizer_alone", { { OPTIM("1", "0"), W("F32[1]") } },
+	  ENOENT, "optim_world_size_1_rank_0.pt is a file of one rank, which may "
+	  "have slices: give the directory of all ranks" },
 	{ "a_mesh_of_more_ranks", {
 	  { NAME("1", "0"), W(DT("4,", "F32[2]", TWO("0"), SHARD("0"))) } },
 	  EBADMSG, "tensor w: rank 1 is in its mesh, and the names of the files "
@@ -398,6 +481,29 @@ TEST_ROWS(refused)
 
 	torch_write_all(tree, w->files);
 	assert_not_shown(tree, "", w->code, w->words);
+}
+
+/* Those of the lowest rank, without random states and numbers of weights. */
+TEST(values_are_those_of_the_lowest_rank)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ NAME("2", "0"), "{'w': F32[1], 'n': 5}" },
+		{ NAME("2", "1"), "{'w': F32[1], 'n': 6}" },
+		{ OPTIM("2", "0"), "{'state': {0: {'m': F32[1], 'k': 3}}, "
+		  "'param_groups': [{'lr': 0.5, 'params': [0]}]}" },
+		{ OPTIM("2", "1"), "{'state': {0: {'m': F32[1], 'k': 4}}, "
+		  "'param_groups': [{'lr': 0.25, 'params': [0]}]}" },
+		{ "./extra_state_world_size_2_rank_0.pt", "{'lr_scheduler': {"
+		  "'last_epoch': 7, 'x': [True, None]}, 'rng': {'cpu': 1}, "
+		  "'ring': 2}" },
+		{ "./extra_state_world_size_2_rank_1.pt", "{'ring': 3}" },
+		{ NULL } });
+	assert_values(tree, "", "{\n\"n\": 5,\n\"optimizer.state.0.k\": 3,\n"
+		      "\"optimizer.param_groups.0.lr\": 0.5,\n"
+		      "\"lr_scheduler.last_epoch\": 7,\n"
+		      "\"lr_scheduler.x\": [true, null],\n\"ring\": 2\n}\n");
 }
 
 /* fsdp_config.json says which of two worlds is the newer one. */
@@ -473,6 +579,7 @@ static const struct {
 	{ MESHED(OLD_MESH("1", "-1,", "[0]")),
 	  "damaged: its mesh has no list of ranks" },
 	{ MESHED(OLD_MESH("0", "0,", "[0]")), "damaged: its mesh has no shape" },
+	{ MESHED(OLD_MESH("", "0,", "[]")), "damaged: its mesh has no shape" },
 	{ MESHED(OLD_MESH("2", "0,", "[0]")), "damaged: its mesh has another "
 	  "number of ranks than its shape" },
 	{ MESHED(OLD_MESH("2", "1, 1", "[0]")),
@@ -562,6 +669,11 @@ static const struct {
 		  BOX("0", "2", "0"), "0"), "damaged: a shard outside the tensor" },
 	{ SHARDED("2,", PIECE("F32[2]", BOX("0", "2", "0")),
 		  BOX("0", "3", "0"), "0"), "damaged: a shard outside the tensor" },
+	{ SHARDED("2, 2", PIECE("F32[2,2]", BOX("0, 1", "2, 2", "0")),
+		  BOX("0, 0", "2, 2", "0"), "0"),
+	  "damaged: a shard outside the tensor" },
+	{ SHARDED("2, 2", PIECE("F32[2,2]", BOX("0, 1", "2, 1", "0")),
+		  BOX("0, 0", "2, 2", "0"), "0"), "" },
 	{ SHARDED("2,", PIECE("F32[2]", BOX("0", "2", "0")),
 		  BOX("0, 0", "2, 1", "0"), "0"),
 	  "damaged: it has no whole shape" },

@@ -477,13 +477,24 @@ void torch_write_all(const char *tree, const struct torch_text *files)
 	for (; files->name; files++) {
 		const char *suffix = strrchr(files->name, '.');
 
-		if (strchr(suffix ? suffix : "/", '/') ||
-		    strcmp(suffix, ".json") == 0 || strcmp(suffix, ".txt") == 0)
+		if (*files->text == '#') {
+			tree_write(tree, files->name, files->text + 1,
+				   strlen(files->text + 1));
+		} else if (suffix && strcmp(suffix, ".pkl") == 0) {
+			struct buffer b = { NULL, 0 };
+
+			append_pickle(&b, files->text);
+			tree_write(tree, files->name, b.data, b.len);
+			buffer_free(&b);
+		} else if (strchr(suffix ? suffix : "/", '/') ||
+			   strcmp(suffix, ".json") == 0 ||
+			   strcmp(suffix, ".txt") == 0) {
 			tree_write(tree, files->name, files->text,
 				   strlen(files->text));
-		else if (strcmp(suffix, ".safetensors") == 0)
+		} else if (strcmp(suffix, ".safetensors") == 0) {
 			write_safetensors(tree, files);
-		else
+		} else {
 			torch_write(tree, files);
+		}
 	}
 }

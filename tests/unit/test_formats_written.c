@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_formats_written.c - what an output shows, its format reads: the same
+ * tensors come back, whatever the mesh or the number of files. */
+#include "config.h"
+
+#include "rsh/formats/formats.h"
+#include "rsh/formats/outputs.h"
+#include "shown_support.h"
+#include "torch_support.h"
+
+struct case_of {
+	const char *name;
+	struct torch_text files[4];
+	const struct rsh_output *output;
+	const char *prefix, *mesh;
+	uint64_t part_bytes;
+	uint32_t n_ranks; /* 0: one */
+	const char *has; /* a file that is written */
+};
+
+static void check(const struct case_of *c)
+{
+	cleanup_tree char *tree = tree_make(), *to = tree_make();
+	const struct rsh_vfs_config cfg = {
+		.output = c->output, .mesh = c->mesh,
+		.plan = { .part_bytes = c->part_bytes, .replicas = true,
+			  .n_shown_ranks = c->n_ranks },
+		.tree.prefix = c->prefix ? c->prefix : "",
+	};
+	char path[4096], *before, *after;
+	struct stat st;
+	int rc;
+
+	torch_write_all(tree, c->files);
+	before = shown(tree, "", (struct rsh_vfs_config){ 0 }, &rc);
+	if (rc)
+		fail_msg("%s", before);
+	shown_write(tree, "", cfg, to);
+	snprintf(path, sizeof(path), "%s/%s", to, c->has);
+	if (stat(path, &st))
+		fail_msg("%s is not there", c->has);
+	after = shown(to, "", (struct rsh_vfs_config){ 0 }, &rc);
+	assert_string_equal(after, before);
+	free(before);
+	free(after);
+}
+
+/* ---- any names ---- */
+
+#define MODEL \
+	{ "./model.safetensors", \
+	  "a.weight F32[3,5]=1; b.weight BF16[4]=7; c I64[2]=3; d U8[0]; " \
+	  "e F64[]=9; f.bias I32[1,2,3]=4" }
+
+static const struct case_of any[] = {
+	{ "ckpt", { MODEL }, &rsh_output_ckpt, "n-1_1_", NULL, 0, 0,
+	  "rank_0/n-1_1_0.ckpt" },
+	{ "ckpt_of_three_ranks", { MODEL }, &rsh_output_ckpt, "n", NULL, 0, 3,
+	  "rank_2/n2.ckpt" },
+	{ "safetensors", { MODEL }, &rsh_output_safetensors, "n", NULL, 0, 0,
+	  "rank_0/n0.safetensors" },
+	{ "hf_in_one_part", { MODEL }, &rsh_output_hf, NULL, NULL, 1 << 20, 0,
+	  "model-00001-of-00001.safetensors" },
+	{ "hf_in_parts", { MODEL }, &rsh_output_hf, NULL, NULL, 24, 0,
+	  "model.safetensors.index.json" },
+	{ "dcp", { MODEL }, &rsh_output_dcp, NULL, NULL, 1 << 20, 0,
+	  "__0_0.distcp" },
+	{ "dcp_in_parts", { MODEL }, &rsh_output_dcp, NULL, NULL, 24, 0,
+	  "__0_1.distcp" },
+	{ "hyperparallel", { MODEL }, &rsh_output_hyperparallel, NULL, NULL,
+	  1 << 20, 0, "_rank0_.safetensors" },
+};
+
+TEST_ROWS(any)
+{
+	check(*state);
+}
+
+/* ---- Megatron-LM ---- */
+
+#define TP(n, layers, more) \
+	"{'checkpoint_version': 3.0, 'args': argparse.Namespace<>!{" \
+	"'tensor_model_parallel_size': 1, 'pipeline_model_parallel_size': 1, " \
+	"'num_layers': " layers ", 'num_attention_heads': 4, " \
+	"'num_query_groups': 2" more "}, 'model': {" n "}}"
+#define RANK_0 "iter_0000005/mp_rank_00/model_optim_rng.pt"
+#define LAYER(n, base) \
+	"'decoder.layers." n ".input_layernorm.weight': F32[4]=" base "0, " \
+	"'decoder.layers." n ".self_attention.linear_qkv.weight': F32[8,4]=" \
+	base "1, 'decoder.layers." n ".self_attention.linear_proj.weight': " \
+	"F32[4,4]=" base "2, 'decoder.layers." n ".mlp.linear_fc1.weight': " \
+	"F32[8,4]=" base "3, 'decoder.layers." n ".mlp.linear_fc2.weight': " \
+	"F32[4,4]=" base "4"
+#define ENDS "'embedding.word_embeddings.weight': F32[8,4]=500, " \
+	"'decoder.final_layernorm.weight': F32[4]=600"
+#define HEAD ", 'output_layer.weight': F32[8,4]=700"
+#define UNTIED ", 'untie_embeddings_and_output_weights': True"
+#define EXPERT(l, e, base) \
+	", 'decoder.layers." l ".mlp.experts.linear_fc1.weight" e "': " \
+	"F32[8,4]=" base "5, 'decoder.layers." l ".mlp.experts.linear_fc2." \
+	"weight" e "': F32[4,4]=" base "6"
+
+/* Latent attention: queries and keys have ranks. */
+#define LATENT { RANK_0, TP(ENDS HEAD ", 'decoder.layers.0.input_layernorm." \
+	"weight': F32[4], 'decoder.layers.0.self_attention.linear_q_down_proj." \
+	"weight': F32[4,4]=1, 'decoder.layers.0.self_attention.linear_q_up_proj" \
+	".weight': F32[8,4]=2, 'decoder.layers.0.self_attention." \
+	"linear_kv_down_proj.weight': F32[6,4]=3, 'decoder.layers.0." \
+	"self_attention.linear_kv_up_proj.weight': F32[8,4]=4", "1", UNTIED \
+	", 'multi_latent_attention': True, 'q_lora_rank': 4, 'kv_lora_rank': 4, " \
+	"'qk_pos_emb_head_dim': 2") }
+#define GROUPED { RANK_0, TP(ENDS HEAD ", " LAYER("0", "10") \
+	", 'decoder.layers.0.mlp.router.weight': F32[2,4]=3, " \
+	"'decoder.layers.0.mlp.experts.weight1': F32[4,16]=7, " \
+	"'decoder.layers.0.mlp.experts.weight2': F32[8,4]=8", "1", UNTIED \
+	", 'num_experts': 2") }
+/* Biases, and an MLP without a gate. */
+#define BIASES { RANK_0, TP(ENDS HEAD ", 'decoder.layers.0.mlp.linear_fc1." \
+	"weight': F32[8,4]=1, 'decoder.layers.0.mlp.linear_fc1.bias': F32[8]=2, "\
+	"'decoder.layers.0.mlp.linear_fc2.weight': F32[4,8]=3, " \
+	"'decoder.layers.0.mlp.linear_fc2.bias': F32[4]=4, 'decoder.layers.0." \
+	"self_attention.linear_qkv.bias': F32[8]=5, 'output_layer.bias': " \
+	"F32[8]=6", "1", UNTIED) }
+#define DENSE { RANK_0, TP(ENDS HEAD ", " LAYER("0", "10") ", " \
+	LAYER("1", "20") ", " LAYER("2", "30") ", " LAYER("3", "40"), "4", \
+	UNTIED) }
+#define TIED { RANK_0, TP(ENDS ", " LAYER("0", "10") ", " \
+	LAYER("1", "20"), "2", "") }
+#define MOE { RANK_0, TP(ENDS HEAD ", " LAYER("0", "10") EXPERT("0", "0", \
+	"20") EXPERT("0", "1", "30") EXPERT("0", "2", "40") EXPERT("0", "3", \
+	"50"), "1", UNTIED ", 'num_experts': 4") }
+#define OF(dir) "release/mp_rank_" dir "/model_optim_rng.pt"
+
+static const struct case_of megatron[] = {
+	{ "one_rank", { DENSE }, &rsh_output_megatron, "release", NULL, 0, 0,
+	  OF("00") },
+	{ "an_iteration", { DENSE }, &rsh_output_megatron, "iter_0000007",
+	  NULL, 0, 0, "iter_0000007/mp_rank_00/model_optim_rng.pt" },
+	{ "tensor_ranks", { DENSE }, &rsh_output_megatron, "release", "mp=4", 0,
+	  0, OF("03") },
+	{ "stages", { DENSE }, &rsh_output_megatron, "release", "pp=4", 0, 0,
+	  OF("00_003") },
+	{ "virtual_stages", { DENSE }, &rsh_output_megatron, "release",
+	  "pp=2,vp=2", 0, 0, OF("00_001") },
+	{ "tensor_ranks_and_stages", { DENSE }, &rsh_output_megatron,
+	  "release", "mp=2,pp=2", 0, 0, OF("01_001") },
+	{ "a_head_that_is_the_embedding", { TIED }, &rsh_output_megatron,
+	  "release", "mp=2,pp=2", 0, 0, OF("01_001") },
+	{ "latent_attention", { LATENT }, &rsh_output_megatron, "release",
+	  "mp=2", 0, 0, OF("01") },
+	{ "biases", { BIASES }, &rsh_output_megatron, "release", "mp=4", 0, 0,
+	  OF("03") },
+	{ "grouped_experts", { GROUPED }, &rsh_output_megatron, "release",
+	  "ep=2", 0, 0, OF("00_001") },
+	{ "grouped_experts_on_tensor_ranks", { GROUPED }, &rsh_output_megatron,
+	  "release", "mp=2", 0, 0, OF("01") },
+	{ "expert_ranks", { MOE }, &rsh_output_megatron, "release", "ep=2", 0,
+	  0, OF("00_001") },
+	{ "expert_and_tensor_ranks", { MOE }, &rsh_output_megatron, "release",
+	  "mp=2,ep=2", 0, 0, OF("01_001") },
+	{ "experts_on_fewer_tensor_ranks", { MOE }, &rsh_output_megatron,
+	  "release", "mp=2,ep=2,etp=1", 0, 0, OF("01_001") },
+};
+
+TEST_ROWS(megatron)
+{
+	check(*state);
+}
+
+/* ---- meshes that are refused ---- */
+
+TEST(meshes_that_cannot_be)
+{
+	static const struct torch_text dense[] = { DENSE, { NULL } };
+	static const struct torch_text moe[] = { MOE, { NULL } };
+	static const struct {
+		const struct torch_text *files;
+		const char *mesh, *prefix, *layers, *words;
+	} v[] = {
+		{ dense, "pp=3", "release", NULL, "the model has 4 layers, "
+		  "which cannot be divided equally over 3 chunks (pp=3, vp=1)" },
+		{ dense, "vp=2", "release", NULL, "--dst-mesh: vp=2 needs pp" },
+		{ dense, "mp=2,etp=3", "release", NULL, "etp=3 does not divide "
+		  "tp=2" },
+		{ dense, "mp=3", "release", NULL, "tensor decoder.layers.0."
+		  "mlp.linear_fc1.weight: 4 rows of the gate cannot be divided "
+		  "over tensor parallel size 3" },
+		{ dense, "zz=2", "release", NULL, "--dst-mesh: --format "
+		  "megatron has no axis zz, but tp, pp, ep, etp, vp, dp and "
+		  "cp" },
+		{ dense, "pp=2", "release", "1,2", "--pipeline-layers: \"1,2\" "
+		  "has 3 layers, and the model has 4" },
+		{ dense, "pp=2", "release", "1,3,0", "--pipeline-layers: "
+		  "\"1,3,0\" is not a list of 2 numbers" },
+		{ dense, "pp=2", "release", "4", "is not a list of 2 numbers" },
+		{ dense, NULL, "iter_5", NULL, "--prefix: Megatron-LM calls "
+		  "this step iter_0000005" },
+		{ dense, NULL, "x", NULL, "--prefix: \"x\" is not the name of "
+		  "a step of Megatron-LM" },
+		{ moe, "ep=3", "release", NULL, "4 experts cannot be divided "
+		  "over expert parallel size 3" },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		cleanup_tree char *tree = tree_make();
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_vfs_config cfg = {
+			.source = tree, .output = &rsh_output_megatron,
+			.mesh = v[i].mesh, .pipeline_layers = v[i].layers,
+			.files.formats = rsh_formats,
+			.tree.prefix = v[i].prefix,
+		};
+		struct rsh_vfs *vfs;
+
+		torch_write_all(tree, v[i].files);
+		if (rsh_vfs_open(&cfg, &vfs, &err) == 0)
+			fail_msg("%s, %s is shown", v[i].mesh, v[i].prefix);
+		if (!strstr(err.text, v[i].words))
+			fail_msg("%s, %s: %s", v[i].mesh, v[i].prefix,
+				 err.text);
+	}
+}
+
+/* Models whose weights have other names, sizes or gaps. */
+TEST(models_that_cannot_be)
+{
+#define L "decoder.layers."
+#define NORM(n) L n ".input_layernorm.weight F32[2]; "
+	static const struct {
+		const char *model, *mesh;
+		int code;
+		const char *words;
+	} v[] = {
+		{ "a.weight F32[1]", NULL, EINVAL, "no tensor has a name of "
+		  "Megatron's, but names such as a.weight: --convert makes "
+		  "them" },
+		{ NORM("0") NORM("3"), NULL, EINVAL,
+		  "the model has a layer 3, and only 2 tensors" },
+		{ NORM("0") NORM("2") "x F32[1]", NULL, EINVAL,
+		  "the model has a layer 2, and no tensor of layer 1" },
+		{ NORM("0") NORM("1") "x F32[1]", "pp=2", ENOTSUP,
+		  "tensor x: nothing says which stage has it (--drop leaves it "
+		  "out)" },
+		{ NORM("0") "x F32[2]", "mp=2", ENOTSUP,
+		  "tensor x: nothing says how it is divided over ranks" },
+		{ NORM("0") "output_layer.weight F32[3,2]", "mp=2", EINVAL,
+		  "tensor output_layer.weight: 3 rows cannot be divided over "
+		  "tensor parallel size 2 (--vocab-multiple pads the "
+		  "vocabulary)" },
+		{ NORM("0") L "0.mlp.linear_fc2.weight F32[2,3]", "mp=2",
+		  EINVAL, "tensor decoder.layers.0.mlp.linear_fc2.weight: 3 "
+		  "columns cannot be divided over tensor parallel size 2" },
+		{ NORM("0") L "0.mlp.linear_fc2.weight F32[2]", "mp=2", EINVAL,
+		  "tensor decoder.layers.0.mlp.linear_fc2.weight: a shape of "
+		  "[2] is not that of Megatron's weight with this name" },
+		{ NORM("0") L "0.mlp.linear_fc1.weight F32[4,2]", "mp=2",
+		  ENOTSUP, "tensor decoder.layers.0.mlp.linear_fc1.weight: "
+		  "nothing says how it is divided over ranks" },
+		{ NORM("0") L "0.mlp.linear_fc1.weight F32[4,2]; "
+		  L "0.mlp.linear_fc2.weight F32[2,3]", "mp=2", ENOTSUP,
+		  "tensor decoder.layers.0.mlp.linear_fc1.weight: nothing says "
+		  "how it is divided over ranks" },
+		{ NORM("0") L "0.mlp.experts.linear_fc2.weight0 F32[2,2]; "
+		  L "0.mlp.experts.linear_fc2.weight2 F32[2,2]", NULL, EINVAL,
+		  "the model has decoder.layers.0.mlp.experts.linear_fc2."
+		  "weight2, and not decoder.layers.0.mlp.experts.linear_fc2."
+		  "weight1" },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		const struct torch_text files[] = {
+			{ "./model.safetensors", v[i].model }, { NULL },
+		};
+		cleanup_tree char *tree = tree_make();
+		struct rsh_error err = RSH_ERROR_INIT;
+		const struct rsh_vfs_config cfg = {
+			.source = tree, .output = &rsh_output_megatron,
+			.mesh = v[i].mesh, .files.formats = rsh_formats,
+			.tree.prefix = "release",
+		};
+		struct rsh_vfs *vfs;
+		int rc;
+
+		torch_write_all(tree, files);
+		rc = rsh_vfs_open(&cfg, &vfs, &err);
+		if (rc != -v[i].code || !strstr(err.text, v[i].words))
+			fail_msg("%zu: %d, %s", i, rc, rc ? err.text : "");
+	}
+}
+
+/* Stages of the sizes that are asked for. */
+TEST(stages_of_other_sizes)
+{
+	static const struct torch_text dense[] = { DENSE, { NULL } };
+	cleanup_tree char *tree = tree_make(), *to = tree_make();
+	const struct rsh_vfs_config cfg = {
+		.output = &rsh_output_megatron, .mesh = "pp=2",
+		.pipeline_layers = "3,1", .tree.prefix = "release",
+	};
+	char *before, *after;
+	int rc;
+
+	torch_write_all(tree, dense);
+	before = shown(tree, "", (struct rsh_vfs_config){ 0 }, &rc);
+	shown_write(tree, "", cfg, to);
+	after = shown(to, "", (struct rsh_vfs_config){ 0 }, &rc);
+	assert_string_equal(after, before);
+	free(before);
+	free(after);
+}
