@@ -140,6 +140,13 @@ static const struct tree {
 	  { OPTIM("1"), ZERO3("2", "F32[1]=9", "") } },
 	  "a F32[2] 8 9\nf BF16[3] 1 2 3\n" },
 
+	{ "a_frozen_parameter_of_nothing", {
+	  { PART("0"), MODEL("1", "'a': BF16[0]", "{'a': (2,)}", ", "
+		"'frozen_param_shapes': {'f': (0,), 'g': (1,)}, "
+		"'frozen_param_fragments': {'g': BF16[1]=3}") },
+	  { OPTIM("0"), ZERO3("1", "F32[2]=8", "") } },
+	  "a F32[2] 8 9\ng BF16[1] 3\n" },
+
 	/* ---- the universal form ---- */
 	{ "universal", {
 	  { STATES, MODEL("2", "'a': BF16[2]", "{'a': (2,)}, {'b': (1, 2)}",
@@ -150,6 +157,11 @@ static const struct tree {
 	  { TAG "zero/b/fp32.pt", "{'param': F32[2]=7}" } },
 	  "a F32[2] 3 4\nb F32[1,2] 7 8\noptimizer.state.a.exp_avg F32[2] 5 6\n"
 	},
+	{ "other_tensors_beside_the_parameter", {
+	  { STATES, MODEL("1", "'a': BF16[2]", "{'a': (2,)}", "") },
+	  { TAG "zero/a/fp32.pt", "{'vocab': F32[2]=8, 'param': F32[2]=3, "
+	    "'cat_dim': 0}" } },
+	  "a F32[2] 3 4\n" },
 	{ "a_tensor_without_a_dictionary", {
 	  { STATES, MODEL("1", "'a': BF16[2]", "{'a': (2,)}", "") },
 	  { TAG "zero/a/fp32.pt", "F32[2]=3" } },

@@ -143,6 +143,14 @@ static const struct tree {
 	  { NAME("2", "1"), W(DT("8,", "F32[4]=10", TWO("1"),
 				 STRIDED("0", "2"))) } },
 	  "w F32[8] 0 1 10 11 2 3 12 13\n" },
+	{ "strided_of_two_sizes", {
+	  { NAME("2", "0"), "{'a': " DT("8,", "F32[4]", TWO("0"),
+		STRIDED("0", "2")) ", 'b': " DT("4,", "F32[2]", TWO("0"),
+		STRIDED("0", "2")) "}" },
+	  { NAME("2", "1"), "{'a': " DT("8,", "F32[4]=10", TWO("1"),
+		STRIDED("0", "2")) ", 'b': " DT("4,", "F32[2]=10", TWO("1"),
+		STRIDED("0", "2")) "}" } },
+	  "a F32[8] 0 1 10 11 2 3 12 13\nb F32[4] 0 10 1 11\n" },
 	{ "replicas", {
 	  { NAME("2", "0"), W(DT("2,", "F32[2]=3", TWO("0"), REPLICATE)) },
 	  { NAME("2", "1"), W(DT("2,", "F32[2]=3", TWO("1"), REPLICATE)) } },
@@ -257,6 +265,14 @@ static const struct tree {
 	  { "./head_0.pt", W(DT("2,", "F32[1]=7", TWO("0"), SHARD("0"))) },
 	  { "./head_1.pt", W(DT("2,", "F32[1]=8", TWO("1"), SHARD("0"))) } },
 	  "head.w F32[2] 7 8\nw F32[2] 5 6\n" },
+	{ "a_group_of_the_optimizer", {
+	  { "./model_0.pt", W(DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))) },
+	  { "./model_1.pt", W(DT("2,", "F32[1]=6", TWO("1"), SHARD("0"))) },
+	  { "./optim_0.pt", "{'state': {0: {'m': " DT("2,", "F32[1]=7",
+		TWO("0"), SHARD("0")) "}}, 'param_groups': [{'params': [0]}]}" },
+	  { "./optim_1.pt", "{'state': {0: {'m': " DT("2,", "F32[1]=8",
+		TWO("1"), SHARD("0")) "}}, 'param_groups': [{'params': [0]}]}" }
+	  }, "optim.state.w.m F32[2] 7 8\nw F32[2] 5 6\n" },
 	{ "below_actor", {
 	  { "actor/model_world_size_2_rank_0.pt",
 	    W(DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))) },
