@@ -89,6 +89,7 @@ UNIT += \
 	unit/test_vfs \
 	unit/test_vfs_backing \
 	unit/test_vfs_medium \
+	unit/test_vfs_weights \
 	unit/test_weights \
 	unit/test_weights_peft \
 	unit/test_weights_property \

@@ -22,6 +22,8 @@ static const struct type {
 	{ "I64", "LongStorage", 8, false },
 	{ "I32", "IntStorage", 4, false },
 	{ "U8", "ByteStorage", 1, false },
+	{ "F16", "HalfStorage", 2, true },
+	{ "F8_E4M3", "Float8_e4m3fnStorage", 1, false },
 };
 #define N_TYPES (sizeof(types) / sizeof(types[0]))
 
@@ -161,7 +163,12 @@ static void put_element(struct buffer *b, const struct type *t, int64_t v)
 	uint32_t bits;
 
 	memcpy(&bits, &narrow, sizeof(bits));
-	if (!t->is_float)
+	/* Numbers of the normal ones, without rounding. */
+	if (strcmp(t->name, "F16") == 0)
+		put_le(b, v == 0 ? 0 : (bits >> 16 & 0x8000) |
+		       (((bits >> 23 & 0xff) - 112) << 10) |
+		       (bits >> 13 & 0x3ff), 2);
+	else if (!t->is_float)
 		put_le(b, (uint64_t)v, t->width);
 	else if (t->width == 8)
 		buffer_append(b, &wide, 8);

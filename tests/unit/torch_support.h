@@ -12,7 +12,7 @@
  *	&1 X, *1	X, and the same object once more
  *	F32[2,3]=5	a tensor with a storage of its own, whose elements are 5,
  *			6, 7 and so on; without "=5" from 0 on.  F32 F64 BF16
- *			I64 I32 U8
+ *			F16 I64 I32 U8; F8_E4M3 has these bytes
  *	F32[3]/8=5	the same in a storage of 8 elements
  *	F32[3]@0+2	a tensor of 3 elements of storage 0, from element 2 on
  *	F32[2,3]:[1,2]	a tensor with these strides
