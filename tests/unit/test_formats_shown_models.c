@@ -56,8 +56,24 @@ static const struct model {
 	    IN("a", "pytorch_model-00001-of-00002.bin") ","
 	    IN("b", "pytorch_model-00002-of-00002.bin")) } }, "", 0,
 	  "a F32[2] 1 2\nb F32[1] 7\n" },
+	/* The map says which one counts. */
+	{ "a_copy_in_another_part", {
+	  { "./pytorch_model-00001-of-00002.bin", "{'a': F32[2]=1, 'b': "
+	    "F32[1]=9}" },
+	  { "./pytorch_model-00002-of-00002.bin", "{'a': F32[2]=5, 'b': "
+	    "F32[1]=7}" },
+	  { "./pytorch_model.bin.index.json", MAP(
+	    IN("a", "pytorch_model-00001-of-00002.bin") ","
+	    IN("b", "pytorch_model-00002-of-00002.bin")) } }, "", 0,
+	  "a F32[2] 1 2\nb F32[1] 7\nwarning: SOURCE: 2 copies of tensors are "
+	  "in other parts than the map says, and are not read\n" },
 	{ "consolidated", { { "./consolidated.00.pth", "{'a': F32[2]=1}" } },
 	  "", 0, "a F32[2] 1 2\n" },
+	{ "consolidated_of_two", {
+	  { "./consolidated.00.pth", "{'a': F32[2]=1}" },
+	  { "./consolidated.01.pth", "{'a': F32[2]=3}" } }, "", ENOTSUP,
+	  "consolidated.*.pth are slices of one model, of which it has 2, and "
+	  "nothing in them says how they are joined" },
 	{ "views_of_one_storage", { { "./x.pt", "{'a': F32[2,3], 'b': "
 	    "F32[3,2]@0:[1,3], 'c': F32[2]@0+4, 'd': F32[2,2]@0+1:[3,0]}" } },
 	  "", 0, "a F32[2,3] 0 1 2 3 4 5\nb F32[3,2] 0 3 1 4 2 5\n"

@@ -16,6 +16,7 @@ struct case_of {
 	uint64_t part_bytes;
 	uint32_t n_ranks; /* 0: one */
 	const char *has; /* a file that is written */
+	bool own; /* its strategy is in it */
 };
 
 static void check(const struct case_of *c)
@@ -39,7 +40,8 @@ static void check(const struct case_of *c)
 	snprintf(path, sizeof(path), "%s/%s", to, c->has);
 	if (stat(path, &st))
 		fail_msg("%s is not there", c->has);
-	after = shown(to, "", (struct rsh_vfs_config){ 0 }, &rc);
+	after = shown(to, "", (struct rsh_vfs_config){
+		.src.from = c->own ? RSH_FROM_SOURCE : RSH_FROM_NONE }, &rc);
 	assert_string_equal(after, before);
 	free(before);
 	free(after);
@@ -67,6 +69,10 @@ static const struct case_of any[] = {
 	  "__0_0.distcp" },
 	{ "dcp_in_parts", { MODEL }, &rsh_output_dcp, NULL, NULL, 24, 0,
 	  "__0_1.distcp" },
+	{ "checkpoint2", { MODEL }, &rsh_output_checkpoint2, "n", NULL, 0, 0,
+	  "latest_checkpointed_iteration.txt", true },
+	{ "checkpoint2_of_two_ranks", { MODEL }, &rsh_output_checkpoint2, "n",
+	  NULL, 0, 2, "latest_checkpointed_iteration.txt", true },
 	{ "hyperparallel", { MODEL }, &rsh_output_hyperparallel, NULL, NULL,
 	  1 << 20, 0, "_rank0_.safetensors" },
 };

@@ -156,17 +156,120 @@ TEST_ROWS(merged)
 }
 
 /* What SOURCE has beside its weights is merged with --lora-alpha. */
-TEST(adapters_in_the_source)
+static const struct own {
+	const char *name, *weights;
+	unsigned alpha;
+	int code;
+	const char *want;
+} own[] = {
+	{ "own_of_peft", "a.weight F32[3,2]=1; a.lora_A.weight F32[2,2]=1; "
+	  "a.lora_B.weight F32[3,2]=1; n F32[1]=9", 2, 0,
+	  "a.weight F32[3,2] 8 12 18 26 28 40\nn F32[1] 9\n" },
+	{ "own_of_mindpet", "a.weight F32[3,2]=1; a.mindpet_delta_lora_a "
+	  "F32[2,2]=1; a.mindpet_delta_lora_b F32[3,2]=1", 4, 0,
+	  "a.weight F32[3,2] 15 22 33 48 51 74\n" },
+	{ "own_of_two_ranks", "a.weight F32[3,2]=1; a.lora_a F32[1,2]=1; "
+	  "a.lora_b F32[3,1]=1; b.weight F32[1,1]=1; b.lora_a F32[2,1]=1; "
+	  "b.lora_b F32[1,2]=1", 2, 0,
+	  "a.weight F32[3,2] 3 6 7 12 11 18\nb.weight F32[1,1] 6\n" },
+	{ "own_half", "a.weight F32[3,2]=1; a.lora_A.weight F32[2,2]=1", 2,
+	  EINVAL, "a.lora_A.weight is there, but a.lora_B.weight is missing" },
+	{ "own_other_half", "a.weight F32[3,2]=1; a.lora_B.weight F32[3,2]=1",
+	  2, EINVAL, "a.lora_B.weight is there, but a.lora_A.weight is missing"
+	},
+	{ "own_without_a_weight", "b.weight F32[3,2]=1; a.lora_A.weight "
+	  "F32[2,2]=1; a.lora_B.weight F32[3,2]=1", 2, EINVAL, "a.lora_A" },
+	{ "own_of_other_ranks", "a.weight F32[3,2]=1; a.lora_A.weight "
+	  "F32[2,2]=1; a.lora_B.weight F32[3,1]=1", 2, EINVAL,
+	  "a.lora_A.weight has rank 2, and its other matrix 1" },
+	{ "own_of_doubles", "a.weight F32[3,2]=1; a.lora_A.weight F64[2,2]=1; "
+	  "a.lora_B.weight F32[3,2]=1", 2, ENOTSUP, "a.lora_A.weight is Float64, "
+	  "and not BFloat16, Float16 or Float32, or is transposed" },
+	{ "own_vector", "a.weight F32[3,2]=1; a.lora_A.weight F32[2]=1; "
+	  "a.lora_B.weight F32[3,2]=1", 2, ENOTSUP,
+	  "a.lora_A.weight is not a matrix" },
+	{ "own_none", "a.weight F32[3,2]=1", 2, EINVAL, "SOURCE has no adapter: "
+	  "no tensor has a name such as MODULE.mindpet_delta_lora_a" },
+};
+
+TEST_ROWS(own)
 {
+	const struct own *o = *state;
 	cleanup_tree char *tree = tree_make();
+	int rc;
+	char *text;
 
 	torch_write_all(tree, (const struct torch_text[]){
-		{ "./model.safetensors", "a.weight F32[3,2]=1; "
-		  "a.lora_A.weight F32[2,2]=1; a.lora_B.weight F32[3,2]=1" },
-		{ NULL } });
-	assert_shown_as(tree, (struct rsh_vfs_config){
-		.weights.lora_alpha = 2 },
-		"a.weight F32[3,2] 8 12 18 26 28 40\n");
+		{ "./model.safetensors", o->weights }, { NULL } });
+	text = shown(tree, "", (struct rsh_vfs_config){
+		.weights.lora_alpha = o->alpha }, &rc);
+	if (rc != -o->code ||
+	    (rc ? !strstr(text, o->want) : strcmp(text, o->want) != 0))
+		fail_msg("rc %d, \"%s\"", rc, text);
+	free(text);
+}
+
+/* ---- names without wrappers ---- */
+
+static const struct unwrapped {
+	const char *name;
+	struct torch_text file;
+	const char *want; /* names */
+	int code;
+} unwrapped[] = {
+#define T(names) { "./model.safetensors", names }
+	{ "ddp", T("module.a U8[1]; module.b U8[1]"), "a b", 0 },
+	{ "ddp_twice", T("module.module.a U8[1]"), "a", 0 },
+	/* A model may have a module of this name. */
+	{ "not_all", T("module.a U8[1]; b U8[1]"), "b module.a", 0 },
+	{ "nothing_else", T("module. U8[1]"), "module.", 0 },
+	{ "compiled", T("_orig_mod.a U8[1]; x._orig_mod.b U8[1]; c U8[1]"),
+	  "a c x.b", 0 },
+	{ "fsdp", T("_fsdp_wrapped_module.l._fsdp_wrapped_module.a U8[1]"),
+	  "l.a", 0 },
+	{ "checkpointed", T("l.0._checkpoint_wrapped_module.a U8[1]"), "l.0.a",
+	  0 },
+	{ "all_at_once", T("module._orig_mod.l._checkpoint_wrapped_module.a "
+	  "U8[1]"), "l.a", 0 },
+	{ "deepspeed", T("_forward_module.module.a U8[1]"), "a", 0 },
+	{ "a_key_of_the_model", T("model.model.a U8[1]; model.lm_head.w U8[1]"),
+	  "lm_head.w model.a", 0 },
+	{ "a_model_of_this_name", T("model.a U8[1]; model.b U8[1]"),
+	  "model.a model.b", 0 },
+	{ "a_dictionary", { "./x.pt", "{'model': {'a': U8[1], 'b': U8[1]}, "
+	  "'step': 7}" }, "a b", 0 },
+	{ "a_dictionary_of_states", { "./x.pt", "{'model_state_dict': {'a': "
+	  "U8[1]}}" }, "a", 0 },
+	{ "lightning", { "./x.pt", "{'state_dict': {'model.a': U8[1]}, "
+	  "'epoch': 3}" }, "model.a", 0 },
+	{ "two_of_one_name", T("_orig_mod.a U8[1]; a U8[1]"),
+	  "would both be a without the words of wrappers", EINVAL },
+};
+
+TEST_ROWS(unwrapped)
+{
+	const struct unwrapped *u = *state;
+	const struct torch_text files[] = { u->file, { NULL } };
+	cleanup_tree char *tree = tree_make();
+	char names[1024] = "", *text;
+	int rc;
+
+	torch_write_all(tree, files);
+	text = shown(tree, "", (struct rsh_vfs_config){
+		.weights.unwrap = true }, &rc);
+	assert_int_equal(rc, -u->code);
+	if (rc) {
+		assert_non_null(strstr(text, u->want));
+	} else {
+		for (char *l = strtok(text, "\n"); l; l = strtok(NULL, "\n")) {
+			if (strncmp(l, "warning: ", 9) == 0)
+				continue;
+			*strchr(l, ' ') = '\0';
+			strcat(strcat(names, *names ? " " : ""), l);
+		}
+		assert_string_equal(names, u->want);
+	}
+	free(text);
 }
 
 static const struct wrong {
