@@ -82,6 +82,72 @@ TEST_ROWS(any)
 	check(*state);
 }
 
+/* ---- ranks of a strategy ---- */
+
+#define ITEM(name, mesh, map, shape, shard) \
+	"\"" name "\":{\"dev_matrix\":[" mesh "],\"field\":0," \
+	"\"opt_weight_shard_size\":" shard ",\"opt_weight_shard_step\":0," \
+	"\"tensor_map\":[" map "],\"tensor_shape\":[" shape "]}"
+#define STRATEGY(items) \
+	"{\"current_stage\":1,\"parallel_layout_item\":{" items \
+	"},\"parallel_strategy_item\":{\"op\":{\"parallel_strategy\":[[1]]," \
+	"\"stage\":0}}}"
+#define CUT_MODEL \
+	{ "./model.safetensors", \
+	  "a F32[4,6]=1; b BF16[8]=7; c I64[2]=3; d F32[2,4,2]=50" }
+
+static const struct ranks {
+	const char *name, *strategy;
+	const struct rsh_output *output;
+	const char *has;
+} ranks[] = {
+	{ "rows", STRATEGY(ITEM("a", "2", "0,-1", "4,6", "0")),
+	  &rsh_output_ckpt, "rank_1/n1.ckpt" },
+	{ "columns", STRATEGY(ITEM("a", "2", "-1,0", "4,6", "0") ","
+			      ITEM("b", "2", "0", "8", "0")),
+	  &rsh_output_safetensors, "rank_1/n1.safetensors" },
+	{ "both", STRATEGY(ITEM("a", "2,2", "1,0", "4,6", "0") ","
+			   ITEM("b", "2,2", "0", "8", "0") ","
+			   ITEM("d", "2,2", "-1,1,0", "2,4,2", "0")),
+	  &rsh_output_ckpt, "rank_3/n3.ckpt" },
+	{ "both_the_other_way", STRATEGY(ITEM("a", "2,2", "0,1", "4,6", "0") ","
+			   ITEM("d", "2,2", "0,1,-1", "2,4,2", "0")),
+	  &rsh_output_ckpt, "rank_3/n3.ckpt" },
+	{ "shards_of_the_optimizer", STRATEGY(
+	  ITEM("a", "2,2", "0,-1", "4,6", "2") ","
+	  ITEM("b", "2,2", "-1", "8", "4")), &rsh_output_safetensors,
+	  "rank_3/n3.safetensors" },
+};
+
+TEST_ROWS(ranks)
+{
+	const struct ranks *c = *state;
+	cleanup_tree char *tree = tree_make(), *to = tree_make();
+	cleanup_tree char *beside = tree_make();
+	struct rsh_vfs_config cfg = {
+		.output = c->output, .tree.prefix = "n",
+	};
+	char strategy[4096], path[4096], *before, *after;
+	struct stat st;
+	int rc;
+
+	torch_write_all(tree, (const struct torch_text[]){ CUT_MODEL, { NULL } });
+	torch_write_all(beside, (const struct torch_text[]){
+		{ "./s.json", c->strategy }, { NULL } });
+	snprintf(strategy, sizeof(strategy), "%s/s.json", beside);
+	cfg.dst = (struct rsh_strategy_at){ strategy, RSH_FROM_FILE };
+	before = shown(tree, "", (struct rsh_vfs_config){ 0 }, &rc);
+	shown_write(tree, "", cfg, to);
+	snprintf(path, sizeof(path), "%s/%s", to, c->has);
+	if (stat(path, &st))
+		fail_msg("%s is not there", c->has);
+	after = shown(to, "", (struct rsh_vfs_config){
+		.src = { strategy, RSH_FROM_FILE } }, &rc);
+	assert_string_equal(after, before);
+	free(before);
+	free(after);
+}
+
 /* ---- Megatron-LM ---- */
 
 #define TP(n, layers, more) \
