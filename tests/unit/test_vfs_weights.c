@@ -209,6 +209,77 @@ TEST_ROWS(own)
 	free(text);
 }
 
+/* ---- which names are shown ---- */
+
+/* Gives the names of what was shown, with blanks between them. */
+static void names_of(char *text, char *names)
+{
+	*names = '\0';
+	for (char *l = strtok(text, "\n"); l; l = strtok(NULL, "\n")) {
+		if (strncmp(l, "warning: ", 9) == 0)
+			continue;
+		*strchr(l, ' ') = '\0';
+		strcat(strcat(names, *names ? " " : ""), l);
+	}
+}
+
+static const struct selected {
+	const char *name, *only, *drop, *rename;
+	bool leave_states;
+	int code;
+	const char *want; /* names */
+} selected[] = {
+	{ "all", NULL, NULL, NULL, false, 0, "a.x a.y adam_m.a.x b.x" },
+	{ "only", "^a\\.", NULL, NULL, false, 0, "a.x a.y" },
+	{ "only_some", "a|b", NULL, NULL, false, 0, "a.x a.y adam_m.a.x b.x" },
+	{ "drop", NULL, "y$|^b", NULL, false, 0, "a.x adam_m.a.x" },
+	{ "only_and_drop", "^a\\.", "x", NULL, false, 0, "a.y" },
+	{ "nothing_is_left", "^c", NULL, NULL, false, EINVAL,
+	  "no parameter is left" },
+	{ "all_is_dropped", NULL, ".", NULL, false, EINVAL,
+	  "no parameter is left" },
+	{ "states_are_left_out", NULL, NULL, NULL, true, 0, "a.x a.y b.x" },
+	{ "rename", NULL, NULL, "{\"a.x\": \"z\", \"none\": \"c\"}", false, 0,
+	  "a.y adam_m.a.x b.x z" },
+	{ "rename_in_a_circle", NULL, NULL, "{\"a.x\": \"a.y\", \"a.y\": "
+	  "\"a.x\"}", false, 0, "a.x a.y adam_m.a.x b.x" },
+	{ "rename_to_one_name", NULL, NULL, "{\"a.x\": \"z\", \"b.x\": \"z\"}",
+	  false, EINVAL, "renaming gives two parameters the name z" },
+	{ "rename_to_a_name_that_is_there", NULL, NULL, "{\"a.x\": \"b.x\"}",
+	  false, EINVAL, "renaming gives two parameters the name b.x" },
+	{ "rename_to_a_name_that_is_left_out", NULL, "^b", "{\"a.x\": "
+	  "\"b.x\"}", false, 0, "a.y adam_m.a.x b.x" },
+};
+
+TEST_ROWS(selected)
+{
+	const struct selected *c = *state;
+	cleanup_tree char *tree = tree_make(), *beside = tree_make();
+	struct rsh_vfs_config cfg = {
+		.choice.only = c->only, .choice.drop = c->drop,
+		.leave_states = c->leave_states,
+	};
+	char path[4096], names[1024], *text;
+	int rc;
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ "./model.safetensors", "a.x U8[1]=1; a.y U8[1]=2; adam_m.a.x "
+		  "U8[1]=3; b.x U8[1]=4" }, { NULL } });
+	if (c->rename) {
+		tree_write(beside, "./map.json", c->rename, strlen(c->rename));
+		snprintf(path, sizeof(path), "%s/map.json", beside);
+		cfg.rename = path;
+	}
+	text = shown(tree, "", cfg, &rc);
+	if (rc != -c->code || (rc && !strstr(text, c->want)))
+		fail_msg("rc %d, \"%s\"", rc, text);
+	if (rc == 0) {
+		names_of(text, names);
+		assert_string_equal(names, c->want);
+	}
+	free(text);
+}
+
 /* ---- names without wrappers ---- */
 
 static const struct unwrapped {
@@ -251,7 +322,7 @@ TEST_ROWS(unwrapped)
 	const struct unwrapped *u = *state;
 	const struct torch_text files[] = { u->file, { NULL } };
 	cleanup_tree char *tree = tree_make();
-	char names[1024] = "", *text;
+	char names[1024], *text;
 	int rc;
 
 	torch_write_all(tree, files);
@@ -261,12 +332,7 @@ TEST_ROWS(unwrapped)
 	if (rc) {
 		assert_non_null(strstr(text, u->want));
 	} else {
-		for (char *l = strtok(text, "\n"); l; l = strtok(NULL, "\n")) {
-			if (strncmp(l, "warning: ", 9) == 0)
-				continue;
-			*strchr(l, ' ') = '\0';
-			strcat(strcat(names, *names ? " " : ""), l);
-		}
+		names_of(text, names);
 		assert_string_equal(names, u->want);
 	}
 	free(text);
