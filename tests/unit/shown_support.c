@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "rsh/formats/formats.h"
+#include "rsh/source/format.h"
 #include "rsh/util/log.h"
 
 /* What has the values. */
@@ -267,4 +268,71 @@ void assert_values(const char *tree, const char *below, const char *want)
 		fclose(f);
 	}
 	assert_string_equal(text, want);
+}
+
+/* ---- lists ---- */
+
+static void put_dims(FILE *to, const uint64_t *v, uint32_t n)
+{
+	fputc('[', to);
+	for (uint32_t d = 0; v && d < n; d++)
+		fprintf(to, "%s%llu", d ? "," : "", (unsigned long long)v[d]);
+	fputc(']', to);
+}
+
+static int put_listed(void *ctx, const struct rsh_listed_tensor *t)
+{
+	FILE *to = ctx;
+
+	fprintf(to, "%s %s", t->name, rsh_dtype_name(t->dtype));
+	put_dims(to, t->dims, t->n_dims);
+	for (uint32_t i = 0; i < t->n_chunks; i++) {
+		const struct rsh_listed_chunk *c = &t->chunks[i];
+
+		fputs(i ? ", " : ": ", to);
+		put_dims(to, c->size, t->n_dims);
+		fputc('@', to);
+		for (uint32_t d = 0; c->from && d < t->n_dims; d++)
+			fprintf(to, "%s%llu", d ? "," : "",
+				(unsigned long long)c->from[d]);
+		fprintf(to, " in %s", c->file ? c->file : "no file");
+	}
+	if (t->shares)
+		fprintf(to, " shares %s", t->shares);
+	if (t->wrong)
+		fprintf(to, " wrong: %s", t->wrong);
+	fputc('\n', to);
+	return 0;
+}
+
+void assert_listed(const char *tree, const char *below, const char *want)
+{
+	const struct rsh_source_options opts = {
+		.formats = rsh_formats, .unsharded = true,
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_listed all = { .n_tensors = 0 };
+	struct rsh_arena arena = { NULL, 0 };
+	char path[4096], *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	struct rsh_list_job job = {
+		.part = RSH_LIST_CHUNKS, .arena = &arena, .take = put_listed,
+		.ctx = to,
+	};
+	struct rsh_source *s;
+
+	snprintf(path, sizeof(path), "%s%s%s", tree, *below ? "/" : "", below);
+	assert_good(rsh_source_open(path, 0, UINT32_MAX, &opts, &s, &err), err);
+	assert_good(rsh_source_choose(s, 0, &err), err);
+	job.source = s;
+	assert_good(rsh_source_each(&job, &all, &err), err);
+	fprintf(to, "%s\n", all.about ? all.about : "");
+	for (uint32_t i = 0; i < all.n_values; i++)
+		fprintf(to, "value %s\n", all.values[i]);
+	assert_int_equal(fclose(to), 0);
+	assert_string_equal(text, want);
+	free(text);
+	rsh_source_free(s);
+	rsh_arena_clear(&arena);
 }

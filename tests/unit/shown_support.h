@@ -18,6 +18,9 @@ void shown_write(const char *tree, const char *below, struct rsh_vfs_config cfg,
 		 const char *to);
 /* Without options it is `want`. */
 void assert_shown(const char *tree, const char *below, const char *want);
+/* What the format of a source lists is `want`: what it is, and a line for each
+ * tensor with its chunks: "w F32[4]: [2]@0 in a.pt, [2]@2 in b.pt". */
+void assert_listed(const char *tree, const char *below, const char *want);
 /* The values that are not tensors are `want`: the file beside the weights; "":
  * there is none. */
 void assert_values(const char *tree, const char *below, const char *want);

@@ -484,6 +484,13 @@ static const struct refused {
 	  EBADMSG, "tensor decoder.layers.0.input_layernorm.weight: it should "
 	  "be the same in iter_0000005/mp_rank_00/model_optim_rng.pt and "
 	  "iter_0000005/mp_rank_01/model_optim_rng.pt, and differs" },
+	/* A copy of the file of another rank. */
+	{ "twins", {
+	  { RANK("0"), TP2(NORM ", " EMBEDDING "F32[2,1]") },
+	  { RANK("1"), TP2(NORM ", " EMBEDDING "F32[2,1]") } },
+	  EBADMSG, "SOURCE/iter_0000005/mp_rank_01/model_optim_rng.pt: it has "
+	  "the weights of iter_0000005/mp_rank_00/model_optim_rng.pt, which is "
+	  "of another rank" },
 	{ "types_differ", {
 	  { RANK("0"), TP2(L0 "mlp.linear_fc2.bias': F32[1]") },
 	  { RANK("1"), TP2(L0 "mlp.linear_fc2.bias': BF16[1]") } },
@@ -573,4 +580,29 @@ TEST(values_are_those_of_the_first_file)
 		      "\"opt_param_scheduler.max_lr\": 0.5,\n"
 		      "\"opt_param_scheduler.n\": null,\n"
 		      "\"optimizer.param_groups.0.wd\": 0.25\n}\n");
+}
+
+TEST(slices_are_listed)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ RANK("0"), EXPERTS("2", "1", "2", "", L0 FC1 "F32[4,1], "
+		  L0 FC2 "F32[1,2], " L0 "mlp.experts.weight1': F32[2,4], "
+		  L0 "mlp.experts.weight2': F32[2,2]") },
+		{ RANK("1"), EXPERTS("2", "1", "2", "", L0 FC1 "F32[4,1]=9, "
+		  L0 FC2 "F32[1,2]=9, " L0 "mlp.experts.weight1': F32[2,4]=9, "
+		  L0 "mlp.experts.weight2': F32[2,2]=9") }, { NULL } });
+#define IN_0 " in iter_0000005/mp_rank_00/model_optim_rng.pt"
+#define IN_1 " in iter_0000005/mp_rank_01/model_optim_rng.pt"
+#define MLP "decoder.layers.0.mlp."
+	assert_listed(tree, "",
+		      MLP "experts.weight1 Float32[2,8]: []@" IN_0 ", []@" IN_1
+		      "\n" MLP "experts.weight2 Float32[4,2]: []@" IN_0 ", []@"
+		      IN_1 "\n" MLP "linear_fc1.weight Float32[8,1]: [2,1]@0,0"
+		      IN_0 ", [2,1]@4,0" IN_0 ", [2,1]@2,0" IN_1 ", [2,1]@6,0"
+		      IN_1 "\n" MLP "linear_fc2.weight Float32[1,4]: [1,2]@0,0"
+		      IN_0 ", [1,2]@0,2" IN_1 "\n"
+		      "mesh: tensor 2, pipeline 1, expert 1; 1 layer; "
+		      "optimizer: none\n");
 }

@@ -522,6 +522,32 @@ TEST(values_are_those_of_the_lowest_rank)
 		      "\"lr_scheduler.x\": [true, null],\n\"ring\": 2\n}\n");
 }
 
+TEST(parts_are_listed)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ "global_step_7/actor/model_world_size_2_rank_0.pt", "{'w': "
+		  DT("3, 2", "F32[2,2]", TWO("0"), SHARD("0"))
+		  ", 'p': BF16[2], 's': " DT("8,", "F32[4]", TWO("0"),
+					     STRIDED("0", "2")) "}" },
+		{ "global_step_7/actor/model_world_size_2_rank_1.pt", "{'w': "
+		  DT("3, 2", "F32[1,2]", TWO("1"), SHARD("0"))
+		  ", 'p': BF16[2], 's': " DT("8,", "F32[4]", TWO("1"),
+					     STRIDED("0", "2")) "}" },
+		{ "global_step_7/critic/model_world_size_1_rank_0.pt",
+		  W("F32[1]") }, { NULL } });
+#define IN_0 " in global_step_7/actor/model_world_size_2_rank_0.pt"
+#define IN_1 " in global_step_7/actor/model_world_size_2_rank_1.pt"
+	assert_listed(tree, "",
+		      "p BFloat16[2]: [2]@0" IN_0 ", [2]@0" IN_1 "\n"
+		      "s Float32[8]: [2]@0" IN_0 ", [2]@4" IN_0 ", [2]@2" IN_1
+		      ", [2]@6" IN_1 "\n"
+		      "w Float32[3,2]: [2,2]@0,0" IN_0 ", [1,2]@2,0" IN_1 "\n"
+		      "a file of torch.save() for each of 2 ranks (mesh 2), "
+		      "step 7; global_step_7/critic is another model\n");
+}
+
 /* fsdp_config.json says which of two worlds is the newer one. */
 TEST(config_says_the_world)
 {
