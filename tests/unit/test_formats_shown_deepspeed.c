@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "formats/deepspeed/deepspeed_i.h"
+#include "rsh/formats/formats.h"
 #include "shown_support.h"
 #include "torch_support.h"
 
@@ -527,4 +528,51 @@ TEST_ROWS(refused)
 
 	torch_write_all(tree, w->files);
 	assert_not_shown(tree, "", w->code, w->words);
+}
+
+/* ---- steps, for --resume ---- */
+
+TEST(steps_are_checked)
+{
+#define O(rank) "zero_pp_rank_" rank "_mp_rank_00_optim_states.pt"
+#define P(rank) "zero_pp_rank_" rank "_mp_rank_00_model_states.pt"
+#define M "mp_rank_00_model_states.pt"
+#define STEP(n) ZERO("1", "2", "F32[3]", BASE("0: {'step': F32[]=" n "}"))
+	static const struct {
+		struct torch_text files[6];
+		int code;
+		const char *words;
+	} v[] = {
+		{ { { M, TWO_MODEL("") }, { O("0"), STEP("3") },
+		    { O("1"), STEP("3") } }, 0, "" },
+		{ { { M, TWO_MODEL("") } }, 0, "" },
+		{ { { M, TWO_MODEL("") }, { O("0"), STEP("3") } }, ENOENT,
+		  O("0") ": rank 1 of 2 has no such file" },
+		{ { { M, TWO_MODEL("") }, { O("1"), STEP("3") } }, ENOENT,
+		  O("1") ": rank 0 of 2 has no such file" },
+		{ { { M, TWO_MODEL("") }, { O("0"), STEP("3") },
+		    { O("1"), STEP("4") } }, EBADMSG, O("1") ": it is of step "
+		  "4 of the optimizer, and " O("0") " is of step 3" },
+		{ { { O("0"), STEP("3") }, { O("1"), STEP("3") } }, ENOENT,
+		  O("0") ": no file of a model is beside it" },
+		{ { { P("0"), TWO_MODEL("") }, { P("1"), TWO_MODEL("") },
+		    { O("0"), ZERO3("2", "F32[3]", "") },
+		    { O("1"), ZERO3("2", "F32[3]", "") } }, 0, "" },
+		{ { { P("0"), TWO_MODEL("") },
+		    { O("0"), ZERO3("2", "F32[3]", "") },
+		    { O("1"), ZERO3("2", "F32[3]", "") } }, ENOENT,
+		  P("0") ": rank 1 of 2 has no such file" },
+		/* An optimizer that is not one of ZeRO is no concern. */
+		{ { { M, TWO_MODEL("") }, { O("0"), "{}" } }, 0, "" },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		for (int full = 0; full < 2; full++) {
+			struct rsh_error err;
+			int rc = torch_check_step(&rsh_deepspeed_format,
+						  v[i].files, full, &err);
+
+			if (rc != -v[i].code || !strstr(err.text, v[i].words))
+				fail_msg("%zu: rc %d, \"%s\"", i, rc, err.text);
+		}
 }

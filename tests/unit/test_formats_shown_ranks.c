@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "formats/torch_ranks/torch_ranks_i.h"
+#include "rsh/formats/formats.h"
 #include "shown_support.h"
 #include "torch_support.h"
 
@@ -799,4 +800,81 @@ TEST(ways_are_shared)
 	assert_non_null(strstr(err.text, "tensor b is of rank 0, and others are "
 			       "of rank 1"));
 	rsh_ranks_ways_clear(&st.ways);
+}
+
+/* ---- steps, for --resume ---- */
+
+#define M(world, rank) "model_world_size_" world "_rank_" rank ".pt"
+#define O(world, rank) "optim_world_size_" world "_rank_" rank ".pt"
+#define E(world, rank) "extra_state_world_size_" world "_rank_" rank ".pt"
+#define HALF(at) W(DT("2,", "F32[1]=" at, TWO(at), SHARD("0")))
+
+TEST(steps_are_checked)
+{
+	static const struct {
+		struct torch_text files[6];
+		int code;
+		const char *words;
+	} v[] = {
+		{ { { M("2", "0"), HALF("0") }, { M("2", "1"), HALF("1") } }, 0,
+		  "" },
+		{ { { M("2", "0"), HALF("0") } }, ENOENT,
+		  M("2", "0") ": rank 1 of 2 has no such file" },
+		{ { { M("2", "0"), HALF("0") }, { M("3", "1"), HALF("1") } },
+		  EINVAL, M("3", "1") ": files of 2 and of 3 ranks are side by "
+		  "side" },
+		{ { { M("2", "0"), HALF("0") }, { M("2", "1"), HALF("1") },
+		    { O("2", "0"), "{}" } }, ENOENT, "rank 1 of 2 has no such "
+		  "file" },
+		{ { { M("2", "0"), HALF("0") }, { M("2", "1"), HALF("1") },
+		    { E("2", "1"), "{}" } }, ENOENT, "rank 0 of 2 has no such "
+		  "file" },
+		{ { { M("2", "0"), HALF("0") }, { M("2", "1"), HALF("1") },
+		    { E("2", "0"), "{}" }, { E("2", "1"), "{'a': 1}" },
+		    { "data.pt", "{}" } }, 0, "" },
+		/* The file of another rank. */
+		{ { { M("2", "0"), HALF("1") }, { M("2", "1"), HALF("1") } },
+		  EBADMSG, "the file is of rank 1, not 0" },
+		{ { { M("2", "0"), W("F32[1]=1") }, { M("2", "1"),
+		    W("F32[1]=2") } }, EBADMSG, "tensor w: it is a plain "
+		  "tensor, and differs" },
+		{ { { "other.pt", "{}" } }, 0, "" },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		for (int full = 0; full < 2; full++) {
+			struct rsh_error err;
+			int rc = torch_check_step(&rsh_torch_ranks_format,
+						  v[i].files, full, &err);
+
+			if (rc != -v[i].code || !strstr(err.text, v[i].words))
+				fail_msg("%zu: rc %d, \"%s\"", i, rc, err.text);
+		}
+}
+
+TEST(names_of_steps)
+{
+	static const struct {
+		const char *path;
+		enum rsh_part part;
+	} v[] = {
+		{ "global_step_5/", RSH_PART_YES },
+		{ "global_step_5/actor/", RSH_PART_YES },
+		{ "global_step_5/policy/", RSH_PART_YES },
+		{ "global_step_5/other/", RSH_PART_NO },
+		{ "global_step_5/data.pt", RSH_PART_YES },
+		{ "global_step_5/x.pt", RSH_PART_MAYBE },
+		{ "global_step_5/actor/" M("2", "1"), RSH_PART_YES },
+		{ "global_step_5/actor/x", RSH_PART_MAYBE },
+		{ "global_step_x/", RSH_PART_NO }, { "actor/", RSH_PART_NO },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		struct rsh_step_name name = { .step = { .n = 0 } };
+
+		if (rsh_torch_ranks_format.part(v[i].path, &name) != v[i].part)
+			fail_msg("%s", v[i].path);
+		if (v[i].part != RSH_PART_NO)
+			assert_int_equal(name.step.numbers[0], 5);
+	}
 }

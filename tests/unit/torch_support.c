@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <zlib.h>
 
+#include "rsh/source/format.h"
 #include "support.h"
 
 #define STORAGES_MAX 64
@@ -504,4 +505,30 @@ void torch_write_all(const char *tree, const struct torch_text *files)
 			torch_write(tree, files);
 		}
 	}
+}
+
+int torch_check_step(const struct rsh_format *format,
+		     const struct torch_text *files, bool full,
+		     struct rsh_error *err)
+{
+	struct rsh_byte_source sources[16] = { { NULL } };
+	struct buffer b[16];
+	const char *names[16] = { NULL };
+	size_t n = 0;
+	int rc;
+
+	for (; files[n].name; n++) {
+		const char *root = files[n].root ? files[n].root :
+						   files[n].name;
+
+		assert_true(n < 16);
+		b[n] = torch_file(files[n].text, root, strcspn(root, "."));
+		sources[n] = buffer_source(&b[n]);
+		sources[n].path = names[n] = files[n].name;
+	}
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	rc = format->check(sources, names, n, full, err);
+	while (n-- > 0)
+		buffer_free(&b[n]);
+	return rc;
 }

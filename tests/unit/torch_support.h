@@ -42,4 +42,14 @@ void append_safetensors(struct buffer *b, const char *text);
  * .safetensors its tensors.  A text that begins with "#" is what follows. */
 void torch_write_all(const char *tree, const struct torch_text *files);
 
+
+/* ---- steps, for --resume ---- */
+
+struct rsh_format;
+/* Gives what the check of a format says of files up to one without a name, which
+ * are all of torch.save(); their paths are the names. */
+int torch_check_step(const struct rsh_format *format,
+		     const struct torch_text *files, bool full,
+		     struct rsh_error *err);
+
 #endif
