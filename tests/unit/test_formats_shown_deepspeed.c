@@ -101,6 +101,11 @@ static const struct tree {
 	  { OPTIM("0"), ZERO("1", "1", "F32[2]=5", BASE("0: {'m': F32[1]}")) }
 	  }, "a F32[2] 5 6\nwarning: SOURCE: m of the optimizer does not have "
 	  "the length of its group, and is not shown\n" },
+	/* An early DeepSpeed makes one step before those of the job. */
+	{ "one_step_more_than_the_job", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}", "") },
+	  { OPTIM("0"), ZERO("1", "1", "F32[1]=9", BASE("0: {'step': 8}")) } },
+	  "a F32[1] 9\n" },
 	/* What the module has, and no list of parameters. */
 	{ "buffers_and_frozen_parameters", {
 	  { STATES, MODEL("1", "'a': BF16[1], 'c': I64[1]=4, 'f': BF16[1]=6",

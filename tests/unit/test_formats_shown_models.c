@@ -80,6 +80,10 @@ static const struct model {
 	  "c F32[2] 4 5\nd F32[2,2] 1 1 4 4\n" },
 	{ "a_list_of_tensors", { { "./x.pt", "[F32[1]=5, {'b': F32[1]=6}]" } },
 	  "x.pt", 0, "0 F32[1] 5\n1.b F32[1] 6\n" },
+	{ "dictionaries_of_pairs", { { "./x.pt", "{'x': collections.OrderedDict("
+	    "[('a', F32[1]=5), ['b', F32[1]=6]]), 'y': collections.OrderedDict("
+	    "{'c': F32[1]=7})}" } }, "x.pt", 0,
+	  "x.a F32[1] 5\nx.b F32[1] 6\ny.c F32[1] 7\n" },
 	{ "keys_of_all_kinds", { { "./x.pt", "{1: F32[1]=5, True: F32[1]=6, "
 	    "None: F32[1]=7, (torch.float32, torch.int8): F32[1]=8}" } },
 	  "x.pt", 0, "(torch.float32, torch.int8) F32[1] 8\n1 F32[1] 5\n"

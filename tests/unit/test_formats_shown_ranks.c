@@ -297,6 +297,16 @@ static const struct tree {
 					"'model_1.safetensors'", "", "") },
 	  { "./model_0.safetensors", "w F32[2]=5" },
 	  { "./model_1.safetensors", "w F32[1]=7" } }, "w F32[3] 5 6 7\n" },
+	/* A name is a list of keys; two ranks may have it alone. */
+	{ "described_names", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
+		"'model_1.safetensors'", "", ", '[\"m\", 3, \"b\"]': ["
+		SAID("1", "'mesh_spec': {'mesh_shape': [1], 'mesh_data': [1]}, "
+		     "'global_shape': [2], 'dtype': torch.float32, "
+		     "'placements': [{'type': 'Replicate'}]") "]") },
+	  { "./model_0.safetensors", "w F32[2]=5" },
+	  { "./model_1.safetensors", "w F32[1]=7; m.3.b F32[2]=8" } },
+	  "m.3.b F32[2] 8 9\nw F32[3] 5 6 7\n" },
 	{ "states_get_names", {
 	  { NAME("2", "0"), "{'a': " DT("2,", "F32[1]=5", TWO("0"), SHARD("0"))
 	    ", 'b': " DT("4,", "F32[2]=5", TWO("0"), SHARD("0")) "}" },
