@@ -35,6 +35,7 @@
 #define TP1(tensors) FILE_OF(ARGS("1", "1", "1", ""), MODEL(tensors))
 /* Two layers on two stages. */
 #define PP2(more, tensors) FILE_OF(ARGS("1", "2", "2", more), MODEL(tensors))
+#define PP2_TP2(tensors) FILE_OF(ARGS("2", "2", "2", ""), MODEL(tensors))
 /* Experts. */
 #define EXPERTS(tensor, expert, n, more, tensors) \
 	FILE_OF(ARGS(tensor, "1", "1", ", 'expert_model_parallel_size': " \
@@ -266,6 +267,13 @@ static const struct tree {
 	  SHOWN_NORM },
 	/* Only copies are lost with the file. */
 	{ "a_lost_file_of_copies", { { RANK("1"), TP2(NORM) } }, SHOWN_NORM },
+	{ "a_lost_file_of_copies_of_a_stage", {
+	  { OF("00_000"), PP2_TP2(NORM "=1, " L0 FC2 "F32[1,1]=5") },
+	  { OF("01_000"), PP2_TP2(NORM "=1, " L0 FC2 "F32[1,1]=6") },
+	  { OF("01_001"), PP2_TP2(NORM "=2") } },
+	  "decoder.layers.0.input_layernorm.weight F32[1] 1\n"
+	  "decoder.layers.0.mlp.linear_fc2.weight F32[1,2] 5 6\n"
+	  "decoder.layers.1.input_layernorm.weight F32[1] 2\n" },
 
 	/* ---- the distributed optimizer ---- */
 	{ "states_are_where_their_weights_are", {
@@ -460,6 +468,11 @@ static const struct refused {
 	  { RANK("1"), TP2(NORM ", " EMBEDDING "F32[1,1]") } },
 	  ENOENT, "SOURCE/iter_0000005/mp_rank_00/model_optim_rng.pt is missing"
 	},
+	{ "a_slice_of_a_stage_is_lost", {
+	  { OF("00_000"), PP2_TP2(NORM) }, { OF("01_000"), PP2_TP2(NORM) },
+	  { OF("01_001"), PP2_TP2(NORM ", " L0 FC2 "F32[1,1]") } },
+	  ENOENT, "SOURCE/iter_0000005/mp_rank_00_001/model_optim_rng.pt is "
+	  "missing" },
 	{ "fewer_layers_than_args_say", {
 	  { RANK("0"), FILE_OF(ARGS("1", "1", "3", ""), MODEL(NORM)) } },
 	  EBADMSG, "SOURCE/iter_0000005/: the files have 1 layers, and args say "
