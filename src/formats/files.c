@@ -190,24 +190,6 @@ bool rsh_format_is_map(const char *name)
 	return of && rsh_file_type_of(of) != RSH_FILE_OTHER;
 }
 
-/* Returns whether a directory is called as that of one rank of a job may be:
- * rank_3, Rank-3, rank3, device_3. */
-static bool is_called_rank(const char *name, size_t n)
-{
-	static const char *const words[] = { "rank", "device" };
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		size_t k = strlen(words[i]);
-
-		if (n <= k || strncasecmp(name, words[i], k) != 0)
-			continue;
-		k += name[k] == '_' || name[k] == '-';
-		if (k < n && rsh_count_digits(name + k, n - k) == n - k)
-			return true;
-	}
-	return false;
-}
-
 static bool is_map_of_parts(const char *name)
 {
 	return rsh_format_is_map(name) ||
@@ -265,7 +247,7 @@ bool rsh_format_is_of_rank(const struct rsh_look *l, const char *name)
 		n = strcspn(at, "/");
 		if (rsh_rank_dir_is(at, n) ?
 		    *at == 'r' || (!whole && !at[n + strspn(at + n, "/")]) :
-		    !whole && is_called_rank(at, n))
+		    !whole && rsh_rank_dir_may_be(at, n))
 			return true;
 	}
 	return false;

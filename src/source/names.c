@@ -86,6 +86,22 @@ bool rsh_rank_dir_is(const char *name, size_t n)
 		strncmp(name, "ckpt_", k) == 0);
 }
 
+bool rsh_rank_dir_may_be(const char *name, size_t n)
+{
+	static const char *const words[] = { "rank", "device", "card", "npu" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t k = strlen(words[i]);
+
+		if (n <= k || strncasecmp(name, words[i], k) != 0)
+			continue;
+		k += name[k] == '_' || name[k] == '-';
+		if (k < n && rsh_count_digits(name + k, n - k) == n - k)
+			return true;
+	}
+	return false;
+}
+
 size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
 				struct rsh_step *out)
 {

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "rsh/source/failures.h"
@@ -235,8 +234,6 @@ static void hint_find_child(const struct hinting *k, const char *path,
 /* Directories such as rank0 or device_1 may be those of ranks. */
 static void hint_about_names(const struct rsh_look *l, const struct hinting *k)
 {
-	static const char *const words[] = { "rank", "device", "card", "npu" };
-
 	/* A directory of a file system lists "." and "..". */
 	bool any = false;
 
@@ -244,14 +241,10 @@ static void hint_about_names(const struct rsh_look *l, const struct hinting *k)
 		const char *name = l->names[i];
 		const size_t n = hint_series(name);
 		struct rsh_stat st;
-		bool of_ranks = false;
 
 		any |= strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-		for (size_t w = 0; w < sizeof(words) / sizeof(*words); w++)
-			of_ranks |= strncasecmp(name, words[w],
-						strlen(words[w])) == 0;
 		/* The usual name needs no option. */
-		if (of_ranks && name[n] && n < 32 &&
+		if (rsh_rank_dir_may_be(name, strlen(name)) && n < 32 &&
 		    (n != 5 || strncmp(name, "rank_", n) != 0) &&
 		    rsh_store_look(l->source->store, name, &st) == 0 &&
 		    st.kind == RSH_IS_DIR)

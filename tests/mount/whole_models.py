@@ -749,7 +749,8 @@ def names_that_only_look_like_those_of_ranks(directory):
             ("ckpt_1000", False, True),
             ("rank_0", False, False), ("rank_0/llama", False, False),
             ("rank3", False, True), ("Rank-3/llama", False, True),
-            ("device_3", False, True), ("ranks3", True, True), ("rank3b", True, True)):
+            ("device_3", False, True), ("card3", False, True), ("NPU_3", False, True),
+            ("ranks3", True, True), ("rank3b", True, True), ("cards/card", True, True)):
         at = os.path.join(place, "net.ckpt")
         write(os.path.join(directory, at), data)
         for source in place, at:

@@ -68,6 +68,10 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end);
 /* Returns whether the first n characters of a path are "rank_3" or "ckpt_3", as
  * the directory of a rank is called. */
 bool rsh_rank_dir_is(const char *name, size_t n);
+/* Returns whether a directory is called as that of one rank of a job may be,
+ * if nothing else is known of it: rank_3, Rank-3, rank3, device_3, card3,
+ * npu_3. */
+bool rsh_rank_dir_may_be(const char *name, size_t n);
 
 /* Parses <prefix>-<epoch>_<step>, or <prefix>_<K>-... of the K-th run that
  * found files with the same prefix, in the n characters before the suffix of a
