@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/counters.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
@@ -29,6 +30,7 @@ struct file {
 	XXH128_hash_t *sums;      /* [record] */
 	bool *compared;           /* [record]: it was compared with a record of
 				   * another file */
+	struct rsh_counters says;
 };
 
 struct job {
@@ -112,6 +114,28 @@ static int hash_records(const struct job *j, struct file *f,
 	return rc;
 }
 
+static ssize_t counters_pread(void *ctx, void *buf, size_t len,
+			      uint64_t offset)
+{
+	const struct content *c = ctx;
+
+	return rsh_source_file_pread(c->job->source,
+				     (uint32_t)(c->file - c->job->files),
+				     c->handle, buf, len, offset);
+}
+
+static void take_counters(const struct job *j, struct file *f,
+			  struct rsh_handle *h)
+{
+	struct content c = { .job = j, .file = f, .handle = h };
+	const struct rsh_byte_source bytes = {
+		.pread_fn = counters_pread, .ctx = &c,
+		.size = f->in.index->file_bytes, .path = f->info.path,
+	};
+
+	rsh_counters_read(&bytes, f->in.index, j->names, &f->says);
+}
+
 /* Checks a file.  If it is damaged, this is a problem in the answer.  If memory
  * is out, the work was stopped or a link is not allowed, this is an error of
  * the command. */
@@ -132,6 +156,8 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 		rc = hash_records(j, f, h);
 		if (rc)
 			rsh_error_file(&why, -rc, f->info.path);
+		else
+			take_counters(j, f, h);
 	}
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
@@ -472,6 +498,31 @@ static int judge_tensor(void *ctx, const struct rsh_listed_tensor *t)
 	return rc;
 }
 
+/* Checks that the files of ranks are of one save. */
+static int judge_save(struct job *j)
+{
+	const struct rsh_format *f = rsh_source_format(j->source);
+	cleanup_free struct rsh_counters *says =
+		rsh_alloc_array(j->n + 1, sizeof(*says));
+	cleanup_free const char **name =
+		rsh_alloc_array(j->n + 1, sizeof(*name));
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_candidate_step step;
+
+	if (!f->by_name || f->owner != RSH_OWNER_RANK)
+		return 0;
+	if (!says || !name)
+		return -ENOMEM;
+	for (size_t i = 0; i < j->n; i++) {
+		says[i] = j->files[i].says;
+		name[i] = j->files[i].info.name;
+	}
+	rsh_source_candidate_step(j->source, 0, &step);
+	return rsh_counters_compare(says, name, (uint32_t)j->n, step.stepped,
+				    &why) < 0 ?
+	       judge_problem(j, why.text) : 0;
+}
+
 /* Compares the files with what the format lists. */
 static int judge_by_list(struct job *j)
 {
@@ -538,6 +589,7 @@ static int verify(struct job *j, struct rsh_error *err)
 	rsh_answer_sort(j->out, 0);
 	if (rc == 0 && rsh_format_lists(rsh_source_format(j->source)))
 		rc = judge_by_list(j);
+	rc = rc ?: judge_save(j);
 	rc = rc ?: j->strategy ? by_strategy(j) : compare_same(j);
 	if (rc)
 		return rsh_error_nomem(err);

@@ -581,7 +581,8 @@ int rsh_source_check_whole(struct rsh_source *s, uint32_t candidate,
 	if (s->facts->n_absent)
 		return rsh_error_set(err, ENOENT, "%s: %s is missing", s->path,
 				     s->facts->absent[0].name);
-	return s->format->owner == RSH_OWNER_RANK ? whole_check_ranks(s, err) :
-						    rsh_source_judge(s, true,
-								     err);
+	if (s->format->owner != RSH_OWNER_RANK)
+		return rsh_source_judge(s, true, err);
+	return rsh_source_check_counters(s, names, err) ?:
+	       whole_check_ranks(s, err);
 }

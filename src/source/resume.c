@@ -317,7 +317,7 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 /* Checks the checkpoint of one unit.  Its files stay open in the store. */
 static int resume_check_saved(struct rsh_source *s,
 			      const struct rsh_saved *saved,
-			      struct rsh_error *err)
+			      struct rsh_counters *says, struct rsh_error *err)
 {
 	cleanup_free struct rsh_byte_source *bytes =
 		calloc(saved->n, sizeof(*bytes));
@@ -338,7 +338,7 @@ static int resume_check_saved(struct rsh_source *s,
 	}
 	if (rc == 0)
 		rc = s->format->check(bytes, saved->names, n,
-				      s->check == RSH_CHECK_FULL, err);
+				      s->check == RSH_CHECK_FULL, says, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (rsh_store_compare(s->store, first + i, bytes[i].ctx))
 			rc = rsh_error_set(err, EAGAIN, "%s: it is being "
@@ -349,6 +349,28 @@ static int resume_check_saved(struct rsh_source *s,
 		else
 			rsh_store_adopt(s->store, first + i, bytes[i].ctx);
 	return rc;
+}
+
+/* Checks the checkpoints of all units, and that they are of one save. */
+static int resume_check_all(const struct rsh_resume *r, struct rsh_error *err)
+{
+	cleanup_free struct rsh_counters *says =
+		calloc((size_t)r->n + 1, sizeof(*says));
+	cleanup_free const char **paths =
+		rsh_alloc_array((size_t)r->n + 1, sizeof(*paths));
+	int rc = says && paths ? 0 : rsh_error_nomem(err);
+
+	for (size_t k = 0; k < r->n && rc == 0; k++) {
+		rc = resume_check_saved(r->source, &r->saved[k], &says[k],
+					err);
+		paths[k] = rsh_store_path(r->source->store,
+					  r->saved[k].first_file);
+	}
+	if (rc || r->n == 0 || r->source->check == RSH_CHECK_STRUCTURE)
+		return rc;
+	rc = rsh_counters_compare(says, paths, (uint32_t)r->n,
+				  r->saved[0].step->n > 0, err);
+	return rc > 0 ? 0 : rc;
 }
 
 /* If a unit of a step lacks a file that another one has, it was not
@@ -426,9 +448,8 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 			return rc;
 		rc = resume_take_saved(r, i, &why) ?:
 		     resume_agree(r, &why) ?:
-		     rsh_source_choose(r->source, i, &why);
-		for (size_t k = 0; k < r->n && rc == 0; k++)
-			rc = resume_check_saved(r->source, &r->saved[k], &why);
+		     rsh_source_choose(r->source, i, &why) ?:
+		     resume_check_all(r, &why);
 		if (rc == 0) {
 			rsh_failures_log(f, i, label);
 			return 0;

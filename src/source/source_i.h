@@ -14,6 +14,7 @@
  *   resume.c                  --resume
  *   strategies.c, group_info.c, tables.c   other files that are read
  *   failures.c, options.c     why candidates were left; options
+ *   counters.c                numbers of steps in files of ranks
  */
 #pragma once
 

@@ -474,6 +474,11 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 		   rc == -ENOMEM || rc == -EXDEV;
 	if (rc)
 		return refuse_unread(p, i, rc, allow_missing);
+	rc = p->cfg->contents_later ? 0 :
+	     rsh_source_check_counters(v->source, v->names, p->err);
+	p->fatal = rc == -ENOMEM;
+	if (rc)
+		return rc;
 	rc = candidates_plan(p, allow_missing);
 	p->fatal = rc == -ENOMEM;
 	rc = refuse_unread(p, i, rc, allow_missing);

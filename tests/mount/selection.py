@@ -747,6 +747,87 @@ def ranks_in_names_of_files(job):
         demand(mount.log(), "has rank 4 in its name, and is in the directory of rank 0")
 
 
+# ---- what files say of their step ----
+
+TWO_SAVES = ["rank_3/", ": the files are not of one save: its step_num is 20, and that of ",
+             "rank_0/", " is 10"]
+
+
+def of_two_saves(job, name):
+    """Rank 3 has the file of another step under the name of the others."""
+    job.save(1, 10, name=name)
+    job.save(1, 20, ranks=[3], name=name)
+
+
+@test
+def names_without_a_step_of_two_saves(job):
+    of_two_saves(job, "net.ckpt")
+    refuses(job, words=TWO_SAVES)
+    refuses(job, "--check", "full", words=TWO_SAVES)
+    refuses(job, "--file", "net.ckpt", words=TWO_SAVES)
+    with mounted(job, "--check", "structure"):
+        pass
+    _, said = expect_failure(job.source, resume=True)
+    demand(said, *TWO_SAVES)
+    step = run_json("ls", job.source, status=NO)["steps"][0]
+    check(not step["whole"], "it is called complete")
+    demand(step["reason"], *TWO_SAVES)
+    got = run("verify", "--src-strategy", job.strategy, job.source)
+    check(got.status == NO, repr(got))
+    demand(got.out, *TWO_SAVES)
+    got = run("plan", "--src-strategy", "none", "--dst-strategy", "none", "--dst-ranks", "8",
+              job.source)
+    check(got.status == INPUT, repr(got))
+    demand(got.err, *TWO_SAVES)
+    job.save(1, 20, name="net.ckpt")
+    shows(job, (1, 20))
+
+
+@test
+def a_source_map_of_two_saves(job):
+    of_two_saves(job, "net.ckpt")
+    places = os.path.join(job.directory, "map.json")
+    with open(places, "w", encoding="utf-8") as f:
+        json.dump({str(r): job.path(r, "net.ckpt") for r in range(job.n_ranks)}, f)
+    got = run("plan", "--source-map", places, "--src-strategy", job.strategy,
+              "--dst-strategy", job.strategy, job.source)
+    check(got.status == INPUT, repr(got))
+    demand(got.err, *TWO_SAVES)
+
+
+@test
+def a_name_with_a_step_of_two_saves(job):
+    """The name counts, with a warning."""
+    job.save(1, 5)
+    of_two_saves(job, "net-1_10.ckpt")
+    said = [*TWO_SAVES, "; they are shown as one"]
+    for _ in range(2):
+        with mounted(job) as mount:
+            demand(mount.log(), *said)
+    with Mounted(job.source, resume=True) as mount:
+        demand(mount.log(), *said)
+    got = run("verify", "--src-strategy", job.strategy, job.source)
+    demand(got.err, *said)
+    check([step["whole"] for step in run_json("ls", job.source)["steps"]] == [True, True],
+          "ls")
+
+
+@test
+def a_lost_rank_and_a_rank_that_says_nothing(job):
+    """What is not there contradicts nothing, and the file's name may say another step."""
+    saved = job.save(1, 10, name="net.ckpt")
+    os.unlink(saved[2])
+    records = job.records(5, 1, 10)
+    del records["step_num"], records["epoch_num"]
+    with open(saved[5], "wb") as f:
+        f.write(checkpoint_bytes(records))
+    with mounted(job):
+        pass
+    shutil.rmtree(job.source)
+    job.save(7, 70, name="net-1_10.ckpt")
+    shows(job, (7, 70))
+
+
 if __name__ == "__main__":
     require_mount()
     sys.exit(test.run(lambda directory: Job(os.path.join(directory, "job"))))

@@ -21,11 +21,11 @@ static enum rsh_part toy_part(const char *file, struct rsh_step_name *out)
 
 static int toy_check(const struct rsh_byte_source *files,
 		     const char *const *names, size_t n, bool full,
-		     struct rsh_error *err)
+		     struct rsh_counters *says, struct rsh_error *err)
 {
 	char end[3] = "";
 
-	(void)names, (void)n, (void)full;
+	(void)names, (void)n, (void)full, (void)says;
 	if (files->size >= sizeof(end) &&
 	    files->pread_fn(files->ctx, end, sizeof(end),
 			    files->size - sizeof(end)) == sizeof(end) &&

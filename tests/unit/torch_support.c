@@ -511,6 +511,7 @@ int torch_check_step(const struct rsh_format *format,
 		     const struct torch_text *files, bool full,
 		     struct rsh_error *err)
 {
+	struct rsh_counters says = { .known = 0 };
 	struct rsh_byte_source sources[16] = { { NULL } };
 	struct buffer b[16];
 	const char *names[16] = { NULL };
@@ -527,7 +528,7 @@ int torch_check_step(const struct rsh_format *format,
 		sources[n].path = names[n] = files[n].name;
 	}
 	*err = (struct rsh_error)RSH_ERROR_INIT;
-	rc = format->check(sources, names, n, full, err);
+	rc = format->check(sources, names, n, full, &says, err);
 	while (n-- > 0)
 		buffer_free(&b[n]);
 	return rc;

@@ -124,10 +124,10 @@ const char *rsh_step_dir_read(const char *path, const char *prefix,
 size_t rsh_step_place(const char *const *names, size_t n, const char *name);
 
 /* Checks that a file of this type is complete.  If `full`, reads all of it.
- * Returns 0 or -errno with a sentence. */
+ * Sets *says, unless it is NULL.  Returns 0 or -errno with a sentence. */
 int rsh_step_check_file(enum rsh_file_type type,
 			const struct rsh_byte_source *file, bool full,
-			struct rsh_error *err);
+			struct rsh_counters *says, struct rsh_error *err);
 
 /* Logs that the content of a file is not verified, because torch wrote 0 for
  * each CRC.  Logs only once in a process, because all files of a job are

@@ -57,7 +57,7 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 /* This is a member of formats whose steps are such files. */
 int rsh_torch_check_files(const struct rsh_byte_source *files,
 			  const char *const *names, size_t n, bool full,
-			  struct rsh_error *err);
+			  struct rsh_counters *says, struct rsh_error *err);
 
 /* ---- the content of a file ---- */
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "rsh/plan/writer.h"
+#include "rsh/source/counters.h"
 #include "rsh/source/inspect.h"
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
@@ -380,11 +381,12 @@ struct rsh_format {
 	enum rsh_part (*part)(const char *path, struct rsh_step_name *out);
 	/* Checks whether the checkpoint of one unit, a rank or Megatron's
 	 * mp_rank, is complete: `names` are its n files, ascending; with `full`
-	 * the checksums must match as well.  Returns 0, or -errno such as
-	 * -EBADMSG. */
+	 * the checksums must match as well.  It may set *says, which is empty
+	 * before and is compared with that of other units.  Returns 0, or
+	 * -errno such as -EBADMSG. */
 	int (*check)(const struct rsh_byte_source *files,
 		     const char *const *names, size_t n, bool full,
-		     struct rsh_error *err);
+		     struct rsh_counters *says, struct rsh_error *err);
 };
 
 /* Returns whether the format lists tensors. */

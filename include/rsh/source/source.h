@@ -213,6 +213,12 @@ const char *rsh_source_other(const struct rsh_source *s);
  * sentence. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err);
+/* Checks that the indexed files of ranks are of one save, by the numbers of
+ * steps in them (counters.h).  If only the structure is checked, nothing is
+ * read.  A check that found nothing is remembered in the index cache.  Returns
+ * 0, -EBADMSG with a sentence that names two files, or -ENOMEM. */
+int rsh_source_check_counters(struct rsh_source *s, struct rsh_names *names,
+			      struct rsh_error *err);
 /* Chooses and indexes candidate i, and checks whether it was saved completely.
  * The names must outlive the source.  Returns 0, or -errno with a sentence: a
  * file is missing or damaged, or the format finds the save unfinished. */

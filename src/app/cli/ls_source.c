@@ -388,7 +388,8 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 	rsh_source_candidate_text(t->source, i, s.text, sizeof(s.text));
 	rsh_source_candidate_step(t->source, i, &s.number);
 	rc = rsh_source_choose(t->source, i, &s.why) ?:
-	     rsh_source_index(t->source, t->names, &s.why);
+	     rsh_source_index(t->source, t->names, &s.why) ?:
+	     rsh_source_check_counters(t->source, t->names, &s.why);
 	format = rsh_source_format(t->source);
 	if (rc == 0 && format->layout == RSH_LAYOUT_OWN) {
 		rsh_strategy_free(t->src);

@@ -339,7 +339,7 @@ static enum rsh_part checkpoint2_part(const char *path, struct rsh_step_name *ou
 /* A step of one card has no metadata.json; the names of its files show this. */
 static int checkpoint2_check(const struct rsh_byte_source *files,
 			     const char *const *names, size_t n, bool full,
-			     struct rsh_error *err)
+			     struct rsh_counters *says, struct rsh_error *err)
 {
 	const size_t at = rsh_step_place(names, n, METADATA);
 	struct rsh_ckpt2_name parts;
@@ -347,13 +347,14 @@ static int checkpoint2_check(const struct rsh_byte_source *files,
 	bool alone = false; /* the files are of one card */
 	int rc = 0;
 
+	(void)says;
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (rsh_file_type_of(names[i]) != RSH_FILE_SAFETENSORS)
 			continue;
 		alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
 			 parts.of == 1;
 		rc = rsh_step_check_file(RSH_FILE_SAFETENSORS, &files[i], full,
-					 err);
+					 NULL, err);
 	}
 	if (rc)
 		return rc;

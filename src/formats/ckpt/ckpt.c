@@ -154,7 +154,7 @@ static enum rsh_part ckpt_part(const char *file, struct rsh_step_name *out)
 
 static int ckpt_check(const struct rsh_byte_source *files,
 		      const char *const *names, size_t n, bool full,
-		      struct rsh_error *err)
+		      struct rsh_counters *says, struct rsh_error *err)
 {
 	const bool is_ckpt = rsh_has_suffix(names[0], mindspore_ckpt);
 	int rc = is_ckpt ? rsh_encrypted_check(files, err) : -ENOTSUP;
@@ -163,7 +163,7 @@ static int ckpt_check(const struct rsh_byte_source *files,
 	if (rc == -ENOTSUP) {
 		rc = rsh_step_check_file(is_ckpt ? RSH_FILE_CKPT :
 						   RSH_FILE_SAFETENSORS,
-					 files, full, err);
+					 files, full, says, err);
 		if (rc != -ENOTSUP)
 			return rc;
 		/* A file that cannot be converted can still be used for

@@ -71,7 +71,7 @@ int rsh_dcp_open(struct rsh_source *s, const struct rsh_source_options *opts,
 enum rsh_part rsh_dcp_part(const char *path, struct rsh_step_name *out);
 int rsh_dcp_check(const struct rsh_byte_source *files,
 		  const char *const *names, size_t n, bool full,
-		  struct rsh_error *err);
+		  struct rsh_counters *says, struct rsh_error *err);
 
 /* ---- whether it is complete (reader.c) ---- */
 

@@ -426,7 +426,8 @@ static int step_check(const struct dcp_step *s, const struct rsh_dcp *d,
 	for (uint32_t i = 0; i < d->n_files && d->by_name && rc == 0; i++)
 		if (holds[i])
 			rc = rsh_step_check_file(RSH_FILE_SAFETENSORS,
-						 &s->files[at[i]], full, err);
+						 &s->files[at[i]], full,
+						 NULL, err);
 	for (uint32_t i = 0; i < d->n_tensors && full; i++) {
 		const struct rsh_dcp_tensor *t = &d->tensors[i];
 
@@ -444,7 +445,7 @@ static int step_check(const struct dcp_step *s, const struct rsh_dcp *d,
  * that it names, or a part of a file is missing. */
 int rsh_dcp_check(const struct rsh_byte_source *files,
 		  const char *const *names, size_t n, bool full,
-		  struct rsh_error *err)
+		  struct rsh_counters *says, struct rsh_error *err)
 {
 	const size_t at = rsh_step_place(names, n, RSH_DCP_METADATA);
 	const struct dcp_step s = { files, names, n };
@@ -454,6 +455,7 @@ int rsh_dcp_check(const struct rsh_byte_source *files,
 	struct rsh_dcp *d = NULL;
 	int rc = b ? 0 : -ENOMEM;
 
+	(void)says;
 	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = found_take(&f, names[i]);
 	if (rc)

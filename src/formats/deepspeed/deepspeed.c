@@ -218,7 +218,7 @@ static int read_optimizer(struct rsh_source_ds *st,
 
 static int ds_step_check(const struct rsh_byte_source *files,
 		      const char *const *names, size_t n, bool full,
-		      struct rsh_error *err)
+		      struct rsh_counters *says, struct rsh_error *err)
 {
 	const char *model = NULL, *optimizer = NULL, *stated = NULL;
 	struct rsh_ds_listed listed = { .param = NULL };
@@ -227,7 +227,7 @@ static int ds_step_check(const struct rsh_byte_source *files,
 	uint32_t world = 0;
 	struct rsh_ds_name is;
 	bool is_3 = false;
-	int rc = rsh_torch_check_files(files, names, n, full, err);
+	int rc = rsh_torch_check_files(files, names, n, full, says, err);
 
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		if (!rsh_ds_name_read(names[i], &is))

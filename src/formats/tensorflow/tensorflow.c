@@ -69,7 +69,7 @@ static enum rsh_part tensorflow_part(const char *file, struct rsh_step_name *out
 /* All data files must exist and have the same n in their names. */
 static int tensorflow_check(const struct rsh_byte_source *files,
 			    const char *const *names, size_t n, bool full,
-			    struct rsh_error *err)
+			    struct rsh_counters *says, struct rsh_error *err)
 {
 	cleanup_free const struct rsh_byte_source **shards =
 		calloc(n, sizeof(*shards));
@@ -77,6 +77,7 @@ static int tensorflow_check(const struct rsh_byte_source *files,
 	uint64_t shard = 0, of = 0;
 	size_t n_found = 0;
 
+	(void)says;
 	if (!shards)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < n; i++)

@@ -695,12 +695,13 @@ static enum rsh_part torch_part(const char *file, struct rsh_step_name *out)
 
 int rsh_torch_check_files(const struct rsh_byte_source *files,
 			  const char *const *names, size_t n, bool full,
-			  struct rsh_error *err)
+			  struct rsh_counters *says, struct rsh_error *err)
 {
 	bool unsummed;
 	int rc = 0;
 
 	(void)names;
+	(void)says;
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		rc = rsh_torch_check(&files[i], full, &unsummed, err);
 		if (unsummed)

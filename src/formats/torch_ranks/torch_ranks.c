@@ -198,7 +198,7 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 
 static int step_check(const struct rsh_byte_source *files,
 		    const char *const *names, size_t n, bool full,
-		    struct rsh_error *err)
+		    struct rsh_counters *says, struct rsh_error *err)
 {
 	static const enum rsh_ranks_role roles[] = {
 		RSH_RANKS_MODEL, RSH_RANKS_OPTIMIZER, RSH_RANKS_VALUES,
@@ -215,7 +215,7 @@ static int step_check(const struct rsh_byte_source *files,
 
 		if (!is && is_of_step(names[i]))
 			rc = rsh_torch_check_files(&files[i], &names[i], 1,
-						   full, err);
+						   full, says, err);
 		if (is && world && parts.world != world)
 			return rsh_error_set(err, EINVAL, "%s: files of %u and "
 					     "of %u ranks are side by side",
@@ -242,7 +242,7 @@ static int step_check(const struct rsh_byte_source *files,
 		/* Of values nothing is described. */
 		if (parts.role == RSH_RANKS_VALUES) {
 			rc = rsh_torch_check_files(&files[i], &names[i], 1,
-						   full, err);
+						   full, says, err);
 			continue;
 		}
 		file = rsh_joined_add_file(&st->all, names[i]);
