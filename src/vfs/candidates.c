@@ -445,6 +445,40 @@ static int refuse_unread(struct planning *p, uint32_t i, int rc,
 				   p->err);
 }
 
+static bool has_names_of(const struct rsh_ckpt_index *a,
+			 const struct rsh_ckpt_index *b)
+{
+	bool same = a == b || a->n_records == b->n_records;
+
+	for (uint32_t i = 0; same && a != b && i < a->n_records; i++)
+		same = a->records[a->by_name[i]].name ==
+		       b->records[b->by_name[i]].name;
+	return same;
+}
+
+/* Without strategies the file of a rank is the rank's own file.  The contents
+ * of others matter only if something is taken from them: a whole file, or what
+ * a file lacks. */
+static bool all_own_files(const struct planning *p)
+{
+	const struct rsh_plan_options *o = &p->cfg->plan;
+	const struct rsh_reshard *v = p->v;
+	const struct rsh_ckpt_index *before = NULL;
+	struct rsh_source_view view;
+	bool own = !v->src && !v->dst && o->n_shown_ranks > 0;
+
+	rsh_source_view(v->source, v->names, &view);
+	own &= o->n_shown_ranks <= view.n_ranks;
+	for (uint32_t r = 0; own && o->replicas && r < view.n_ranks; r++) {
+		const struct rsh_ckpt_index *ix = view.index[r];
+
+		own = ix ? !before || has_names_of(ix, before) :
+			   r >= o->n_shown_ranks;
+		before = ix ? ix : before;
+	}
+	return own;
+}
+
 /* Opens, plans and checks a candidate.  Sets p->fatal. */
 static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 {
@@ -487,10 +521,7 @@ static int try_candidate(struct planning *p, uint32_t i, bool allow_missing)
 	/* If the strategy does not fit the contents, it does not fit those of
 	 * an older step either. */
 	p->fatal = true;
-	/* Without strategies the file of a rank is the rank's own file, so the
-	 * contents of other files do not matter. */
-	if (p->cfg->contents_later || !f->by_name ||
-	    (!v->src && !v->dst && p->cfg->plan.n_shown_ranks > 0) ||
+	if (p->cfg->contents_later || !f->by_name || all_own_files(p) ||
 	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
 		return 0;
 	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names,

@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import change, content, demand  # noqa: E402
+from demands import change, check, content, demand  # noqa: E402
 from layouts import splits  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, read_strategy_file, strategy_bytes)
@@ -300,6 +300,34 @@ def a_file_that_has_all_keeps_its_order(job):
         os.makedirs(os.path.dirname(path))
         change(path, checkpoint_bytes({n: records[n] for n in names}))
     shows_names(job.source, [list(records), list(reversed(records))])
+
+
+@test
+def nothing_of_a_rank_that_holds_something_else(job):
+    """Ranks of a sharded job, shown without strategies: each has its own file, and no other
+    rank has what one lacks."""
+    own = ["--src-strategy", "none", "--dst-strategy", "none", "--dst-ranks", "8"]
+    saved = job.save(1, 5)
+    with Mounted(job.source, extra=own) as m:
+        difference = tree_difference(job.expected(1, 5), hash_tree(m.path))
+    check(not difference, repr(difference))
+
+    def refused():
+        for extra in ([], ["--check", "full"]):
+            status, said = expect_failure(job.source, extra=own + extra)
+            check(status == 3, repr(status))
+            demand(said, "it was saved under a strategy", "their bytes differ")
+
+    without(job, "up.weight", [3])
+    refused()
+    for extra in (["--replicas", "off"], ["--check", "structure"]):
+        with Mounted(job.source, extra=own + extra) as m:
+            check(len(os.listdir(m.path)) == 8, "ranks")
+    for name in ("net-1_5.ckpt", "net.ckpt"):
+        for lost in (2, 0, 7):
+            shutil.rmtree(job.source)
+            os.unlink(job.save(1, 5, name=name)[lost])
+            refused()
 
 
 @test
