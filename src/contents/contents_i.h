@@ -10,6 +10,7 @@
  *   shapes.c   checks whether the whole tensors of a model fit each other
  *   messages.c makes the sentence of an error
  *   infer.c    finds, without a strategy, which ranks hold the same
+ *   slices.c   finds slices that no file has
  *   ranks.c    checks for ranks that the strategy does not have, in the
  *              chosen step and in older ones */
 #pragma once

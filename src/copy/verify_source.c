@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/contents/contents.h"
 #include "rsh/source/counters.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
@@ -399,6 +400,43 @@ static int find_absent(struct job *j)
 	return 0;
 }
 
+/* Finds what files lack and no other file has. */
+static int find_lost(struct job *j)
+{
+	cleanup_free struct rsh_lost_slices *lost =
+		calloc((size_t)j->n_ranks + 1, sizeof(*lost));
+	cleanup_free const struct rsh_ckpt_index **index =
+		rsh_alloc_array(j->n_ranks, sizeof(*index));
+	int rc = 0;
+
+	if (!lost || !index)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < j->n_ranks; r++) {
+		const struct file *f = sound_file(j, r, NULL);
+
+		index[r] = f ? f->in.index : NULL;
+	}
+	rc = rsh_contents_lost_slices(j->strategy, index, j->n_ranks, lost);
+	for (uint32_t r = 0; r < j->n_ranks && rc == 0; r++) {
+		const char *name = rsh_names_text(j->names, lost[r].name);
+		const struct rsh_place at = {
+			.name = lost[r].n ? sound_file(j, r, NULL)->info.path :
+					    NULL,
+			.record = lost[r].n == 1 ? name : NULL,
+		};
+
+		if (lost[r].n == 1)
+			rc = rsh_answer_tell(j->out, &at, "lacks its slice, "
+					     "which no other file has");
+		else if (lost[r].n > 1)
+			rc = rsh_answer_tell(j->out, &at, "lacks %" PRIu32
+					     " slices that no other file has, "
+					     "such as that of %s", lost[r].n,
+					     name);
+	}
+	return rc;
+}
+
 static int by_strategy(struct job *j)
 {
 	const struct rsh_step_facts *facts = rsh_source_facts(j->source);
@@ -412,7 +450,7 @@ static int by_strategy(struct job *j)
 		if (j->files[i].info.rank < j->n_ranks)
 			j->by_rank[j->files[i].info.rank] = &j->files[i];
 	if (rsh_source_format(j->source)->layout != RSH_LAYOUT_OWN)
-		return find_absent(j) ?: compare_same(j);
+		return find_absent(j) ?: compare_same(j) ?: find_lost(j);
 	if (compare_same(j))
 		return -ENOMEM;
 	/* If the format lists the files of a checkpoint, each slice may be in

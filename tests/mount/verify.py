@@ -356,6 +356,39 @@ def ranks_without_files(p):
     check([q["path"] for q in said["problems"]] == ["rank 1", "rank 5"], said)
 
 
+def slices_that_valid_files_lack(p):
+    job = p.job()
+    words = [job.source, "--src-strategy", job.strategy]
+
+    def without(rank, *names):
+        records = job.records(rank, 1, 1)
+        for name in names:
+            del records[name]
+        return write(job.path(rank, "net-1_1.ckpt"), checkpoint_bytes(records))
+
+    path = without(1, "up.weight", "norm.gamma")
+    check(run_json("verify", *words)["good"], "rank 5 has it")
+    check(run_json("ls", *words)["steps"][0]["whole"], "rank 5 has it")
+    without(5, "up.weight")
+    only_problem(run_json("verify", *words, status=NO), path=path, record="up.weight",
+                 what="lacks its slice, which no other file has")
+    listed = run_json("ls", *words, status=NO)
+    check(not listed["steps"][0]["whole"] and len(listed["tensors"]["list"]) == 5, listed)
+    check(f"{path}: it lacks its slice of parameter up.weight, which no other file has" in
+          listed["steps"][0]["reason"], listed)
+    # Of two ranks the one that has a file.
+    os.unlink(path)
+    for extra in (["down.weight"], []):
+        path = without(5, "up.weight", *extra)
+        what = "lacks 2 slices that no other file has" if extra else "lacks its slice"
+        only_problem(run_json("verify", *words, status=NO), path=path, what=what)
+    # In no file: the job has not saved it.
+    for rank in range(8):
+        without(rank, "up.weight")
+    check(run_json("verify", *words)["good"], "no file has it")
+    check(run_json("ls", *words)["steps"][0]["whole"], "no file has it")
+
+
 def the_step_that_a_mount_takes(p):
     job = p.job()
     job.save(2, 7)
@@ -562,7 +595,8 @@ CASES = [what_was_compared, a_directory_by_its_manifest, a_manifest_of_a_part,
          whole_copies_that_differ, copies_of_a_chunk, without_crcs, a_crc_of_safetensors,
          directories_that_are_none, a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
          replicas_that_differ, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
-         the_step_that_a_mount_takes, other_sources, a_converted_tree, a_flipped_byte_in_a_tree,
+         slices_that_valid_files_lack, the_step_that_a_mount_takes, other_sources,
+         a_converted_tree, a_flipped_byte_in_a_tree,
          all_that_is_wrong_with_a_tree, files_by_a_manifest, a_tree_that_is_not_there,
          a_mount_by_a_manifest, the_sources_by_a_manifest, manifests_that_verify_writes,
          manifests_that_are_none, other_forms, names_of_any_bytes, wrong_usage]

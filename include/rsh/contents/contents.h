@@ -64,3 +64,18 @@ int rsh_contents_check_older(struct rsh_source *s,
 			     const struct rsh_strategy *src,
 			     enum rsh_grid_rule rule, struct rsh_names *names,
 			     struct rsh_error *err);
+
+/* These are slices of one rank's file that it lacks, as all others do. */
+struct rsh_lost_slices {
+	uint32_t n;
+	uint32_t name; /* the parameter of one of them */
+};
+/* Finds the slices that no file has although other slices of the parameter in
+ * the stage are there, by the names in the indexes of n_ranks ranks; NULL: a
+ * rank has no file.  Adds each to the lowest rank that holds it by the strategy
+ * and has a file; `out` has an element for each rank of the strategy, zeroed
+ * before.  A slice of which no rank has a file is not counted.  Returns 0 or
+ * -ENOMEM. */
+int rsh_contents_lost_slices(const struct rsh_strategy *s,
+			     const struct rsh_ckpt_index *const *index,
+			     uint32_t n_ranks, struct rsh_lost_slices *out);

@@ -373,6 +373,33 @@ static void print_step(struct rsh_printer *out, const struct step *s,
 		rsh_v_marked(mark, rsh_v_call(put_state, s)));
 }
 
+/* Checks that each slice of a parameter is in a file. */
+static int check_slices(const struct tree *t,
+			const struct rsh_source_view *view,
+			struct rsh_error *err)
+{
+	const uint32_t n = t->src->n_stages * t->src->stage_ranks;
+	cleanup_free struct rsh_lost_slices *lost =
+		calloc((size_t)n + 1, sizeof(*lost));
+	char more[48] = "";
+	uint32_t r = 0;
+
+	if (!lost || rsh_contents_lost_slices(t->src, view->index,
+					      view->n_ranks, lost))
+		return rsh_error_nomem(err);
+	while (r < n && lost[r].n == 0)
+		r++;
+	if (r == n)
+		return 0;
+	if (lost[r].n > 1)
+		snprintf(more, sizeof(more), " (and those of %u more)",
+			 lost[r].n - 1);
+	return rsh_error_set(err, EBADMSG, "%s: it lacks its slice of "
+			     "parameter %s%s, which no other file has",
+			     view->path[r], rsh_names_text(t->names,
+							   lost[r].name), more);
+}
+
 /* An error is printed with its step; the list itself fails only if memory is
  * out. */
 static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
@@ -383,7 +410,7 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		.tried = i < rsh_source_n_candidates(t->source),
 	};
 	struct rsh_source_view view;
-	int rc, status;
+	int rc, status, lacks = 0;
 
 	rsh_source_candidate_text(t->source, i, s.text, sizeof(s.text));
 	rsh_source_candidate_step(t->source, i, &s.number);
@@ -408,7 +435,10 @@ static int look_at_step(struct tree *t, uint32_t i, struct rsh_printer *out)
 		s.why.code = 0;
 	rsh_source_view(t->source, t->names, &view);
 	status = rc == -ENOMEM ? rc : add_step_files(t, &s, &view);
-	s.whole = rc == 0 && s.n_missing == 0 && s.n_files > 0 &&
+	if (rc == 0 && t->src && format->layout == RSH_LAYOUT_GIVEN)
+		lacks = check_slices(t, &view, &s.why);
+	status = lacks == -ENOMEM ? lacks : status;
+	s.whole = rc == 0 && !lacks && s.n_missing == 0 && s.n_files > 0 &&
 		  s.n_valid == s.n_files;
 	if (s.whole && s.tried && !*t->newest_whole) {
 		memcpy(t->newest_whole, s.text, sizeof(s.text));
