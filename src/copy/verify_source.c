@@ -595,6 +595,26 @@ static int judge_by_list(struct job *j)
 	return rc;
 }
 
+/* Checks that the parts of a model have what its map names.  A damaged part is
+ * a problem by itself. */
+static int judge_map(struct job *j)
+{
+	cleanup_free const struct rsh_ckpt_index **index =
+		rsh_alloc_array(j->n + 1, sizeof(*index));
+	char text[RSH_MAP_LACKS];
+
+	if (!index)
+		return -ENOMEM;
+	for (size_t i = 0; i < j->n; i++) {
+		index[i] = j->files[i].in.index;
+		if (!index[i])
+			return 0;
+	}
+	return rsh_source_map_lacks(j->source, j->names, index, (uint32_t)j->n,
+				    text, sizeof(text)) ?
+	       judge_problem(j, text) : 0;
+}
+
 /* ---- the whole check ---- */
 
 static int verify(struct job *j, struct rsh_error *err)
@@ -627,7 +647,7 @@ static int verify(struct job *j, struct rsh_error *err)
 	rsh_answer_sort(j->out, 0);
 	if (rc == 0 && rsh_format_lists(rsh_source_format(j->source)))
 		rc = judge_by_list(j);
-	rc = rc ?: judge_save(j);
+	rc = rc ?: judge_save(j) ?: judge_map(j);
 	rc = rc ?: j->strategy ? by_strategy(j) : compare_same(j);
 	if (rc)
 		return rsh_error_nomem(err);

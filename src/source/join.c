@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -338,30 +339,30 @@ static int join_rank(struct rsh_source *s, uint32_t rank, void **tree,
 	return rc;
 }
 
-/* The map may have been made for another version of a part, so missing
- * parameters are logged. */
-static void join_tell_missing(const struct rsh_source *s,
-			      struct rsh_names *names)
+bool rsh_source_map_lacks(const struct rsh_source *s, struct rsh_names *names,
+			  const struct rsh_ckpt_index *const *index, uint32_t n,
+			  char *text, size_t size)
 {
 	const struct rsh_weight_map *map = s->facts->map;
 	const char *first = NULL;
-	uint32_t n = 0;
+	uint32_t n_lacking = 0;
 
-	for (uint32_t i = 0; i < map->n_weights; i++) {
-		const char *text = map->weights[i].name;
-		uint32_t name = rsh_names_find(names, text, strlen(text));
+	for (uint32_t i = 0; map && i < map->n_weights; i++) {
+		const char *at = map->weights[i].name;
+		uint32_t name = rsh_names_find(names, at, strlen(at));
+		uint32_t k = name == RSH_NAME_NONE ? n : 0;
 
-		if (name != RSH_NAME_NONE &&
-		    rsh_ckpt_find(s->view_index[0], name))
-			continue;
-		if (n++ == 0)
-			first = text;
+		while (k < n && !rsh_ckpt_find(index[k], name))
+			k++;
+		if (k == n && n_lacking++ == 0)
+			first = at;
 	}
-	if (n)
-		rsh_log_warning("%s: the map of its parts names %u parameter%s "
-				"that none of them has (%s%s)", s->path, n,
-				n > 1 ? "s" : "", first,
-				n > 1 ? " and others" : "");
+	if (n_lacking)
+		snprintf(text, size, "the map of its parts names %u parameter%s "
+			 "that none of them has (%s%s)", n_lacking,
+			 n_lacking > 1 ? "s" : "", first,
+			 n_lacking > 1 ? " and others" : "");
+	return n_lacking > 0;
 }
 
 /* Logs where the parts of a model differ from its map. */
@@ -370,9 +371,13 @@ static void join_tell(const struct rsh_source *s, struct rsh_names *names)
 	const struct rsh_step_facts *f = s->facts;
 	const struct rsh_ckpt_index *whole = s->view_index[0];
 	uint64_t n = 0, n_records = 0;
+	char text[RSH_MAP_LACKS];
 
-	if (f->map && whole)
-		join_tell_missing(s, names);
+	/* The map may have been made for another version of a part, so missing
+	 * parameters are logged. */
+	if (whole && rsh_source_map_lacks(s, names, &whole, 1, text,
+					  sizeof(text)))
+		rsh_log_warning("%s: %s", s->path, text);
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_ckpt_index *ix = s->files[i].index;
 

@@ -389,6 +389,24 @@ def slices_that_valid_files_lack(p):
     check(run_json("ls", *words)["steps"][0]["whole"], "no file has it")
 
 
+def a_map_that_names_what_no_part_has(p):
+    parts = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    weights = {"a": parts[0], "b": parts[1]}
+    for name, part in weights.items():
+        write(p.path("model", part), safetensors_bytes({name: ("F32", (2,), bytes(8))}))
+    at = p.path("model", "model.safetensors.index.json")
+    write(at, json.dumps({"weight_map": weights}).encode())
+    check(run_json("verify", p.path("model"))["good"], "all is there")
+    said = "the map of its parts names 2 parameters that none of them has (y and others)"
+    write(at, json.dumps({"weight_map": weights | {"y": parts[0], "z": parts[1]}}).encode())
+    only_problem(run_json("verify", p.path("model"), status=NO), path=p.path("model"), what=said)
+    got = run("ls", p.path("model"))
+    check(got.status == GOOD and f"note: {said}\n" in got.out, got)
+    # A damaged part is the only problem.
+    os.truncate(p.path("model", parts[1]), 20)
+    only_problem(run_json("verify", p.path("model"), status=NO), path=p.path("model", parts[1]))
+
+
 def the_step_that_a_mount_takes(p):
     job = p.job()
     job.save(2, 7)
@@ -595,7 +613,8 @@ CASES = [what_was_compared, a_directory_by_its_manifest, a_manifest_of_a_part,
          whole_copies_that_differ, copies_of_a_chunk, without_crcs, a_crc_of_safetensors,
          directories_that_are_none, a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
          replicas_that_differ, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
-         slices_that_valid_files_lack, the_step_that_a_mount_takes, other_sources,
+         slices_that_valid_files_lack, a_map_that_names_what_no_part_has,
+         the_step_that_a_mount_takes, other_sources,
          a_converted_tree, a_flipped_byte_in_a_tree,
          all_that_is_wrong_with_a_tree, files_by_a_manifest, a_tree_that_is_not_there,
          a_mount_by_a_manifest, the_sources_by_a_manifest, manifests_that_verify_writes,

@@ -96,6 +96,13 @@ ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,
 uint32_t rsh_source_n_files(const struct rsh_source *s);
 void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 			  struct rsh_source_file_info *out);
+/* Finds parameters that the map of a model names and none of n indexes has, and
+ * writes a sentence about them, which does not name SOURCE.  Returns false if
+ * there are none. */
+#define RSH_MAP_LACKS 512
+bool rsh_source_map_lacks(const struct rsh_source *s, struct rsh_names *names,
+			  const struct rsh_ckpt_index *const *index, uint32_t n,
+			  char *text, size_t size);
 /* Returns the index of file i; NULL: it was left out. */
 const struct rsh_ckpt_index *rsh_source_file_index(const struct rsh_source *s,
 						   uint32_t i);

@@ -154,6 +154,8 @@ struct rsh_ls_model {
 	bool is_other;	    /* no weight is one of the architecture */
 	char other[RSH_ERROR_TEXT_MAX]; /* a sentence about that */
 	char form[256]; /* which form the names have; "": there is one */
+	/* What its map names and no part has; "": nothing. */
+	char lacks[RSH_MAP_LACKS];
 	uint32_t n_parts, n_tensors;
 	uint64_t bytes, file_bytes;
 	uint32_t n_of[RSH_DTYPE_COUNT];

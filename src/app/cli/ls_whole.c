@@ -211,6 +211,8 @@ int rsh_ls_model_take(struct rsh_ls_model *m, const char *path,
 		m->file_bytes += f.bytes;
 	}
 	m->n_tensors = ix->n_records;
+	rsh_source_map_lacks(source, view->names, &ix, 1, m->lacks,
+			     sizeof(m->lacks));
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 
@@ -239,6 +241,8 @@ static void model_print_notes(struct rsh_printer *out,
 		rsh_say(out, "note: %\n", m->other);
 	if (*m->form)
 		rsh_say(out, "note: %\n", m->form);
+	if (*m->lacks)
+		rsh_say(out, "note: %\n", m->lacks);
 }
 
 void rsh_ls_model_print(struct rsh_printer *out, const void *model)
