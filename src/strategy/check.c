@@ -20,6 +20,7 @@ struct check {
 	rsh_strategy_report_fn *report;
 	void *ctx;
 	bool ranks_differ;
+	bool stages_differ;
 };
 
 __attribute__((format(printf, 2, 3)))
@@ -90,6 +91,7 @@ static void check_stage(struct check *c, uint32_t i)
 		if (other->first_stage != f->first_stage ||
 		    other->content_hash == f->content_hash)
 			continue;
+		c->stages_differ = true;
 		found(c,
 		      "%s: it is of stage %u like %s, but has other content",
 		      f->path, f->first_stage, other->path);
@@ -148,9 +150,11 @@ int rsh_strategy_check(const struct rsh_strategy_checked *what,
 		free(files);
 		return 0;
 	}
+	/* What was reported is not reported again. */
 	set = (struct rsh_strategy_set){
-		files, n, what->directory ? RSH_STRATEGY_DIR :
-					    RSH_STRATEGY_FILE, what->path,
+		files, n, !what->directory ? RSH_STRATEGY_FILE :
+		c.stages_differ ? RSH_STRATEGY_DIR_AS_LISTED :
+				  RSH_STRATEGY_DIR, what->path,
 	};
 	rc = rsh_strategy_merge(&set, names, &s, &bad);
 	if (rc == -ENOMEM)

@@ -90,6 +90,52 @@ RSH_ORDER(strategy_by_stage, struct rsh_strategy_file *const,
 	  rsh_compare_u64((*x)->first_stage, (*y)->first_stage) ?:
 	  strcmp((*x)->path, (*y)->path))
 
+RSH_ORDER(items_by_name, const struct rsh_strategy_item *const,
+	  strcmp(x[0]->name, y[0]->name))
+
+/* Returns the items of a file in the order of their names; NULL: memory is
+ * out. */
+static const struct rsh_strategy_item **
+items_sort(const struct rsh_strategy_file *f)
+{
+	const struct rsh_strategy_item **v =
+		rsh_alloc_array((size_t)f->n_items + 1, sizeof(*v));
+
+	for (uint32_t i = 0; v && i < f->n_items; i++)
+		v[i] = &f->items[i];
+	if (v)
+		rsh_sort(v, f->n_items, items_by_name);
+	return v;
+}
+
+/* Compares two files of a stage, as one for each rank, which say the same in
+ * one job.  Returns 0 or -errno with a sentence. */
+static int check_same(const struct rsh_strategy_file *a,
+		      const struct rsh_strategy_file *b, struct rsh_error *err)
+{
+	cleanup_free const struct rsh_strategy_item **x = items_sort(a);
+	cleanup_free const struct rsh_strategy_item **y = items_sort(b);
+	uint32_t i = 0;
+	int order;
+
+	if (!x || !y)
+		return rsh_error_nomem(err);
+	while (i < a->n_items && i < b->n_items &&
+	       strcmp(x[i]->name, y[i]->name) == 0 &&
+	       rsh_item_same_layout(x[i], y[i]))
+		i++;
+	if (i == a->n_items && i == b->n_items)
+		return 0;
+	order = i == a->n_items ? 1 : i == b->n_items ? -1 :
+		strcmp(x[i]->name, y[i]->name);
+	return rsh_error_set(err, EINVAL, "%s: it is of stage %u like %s, but "
+			     "%s parameter %s%s: they are of two jobs", b->path,
+			     b->first_stage, a->path,
+			     order ? "only one of them has" : "splits",
+			     (order > 0 ? y[i] : x[i])->name,
+			     order ? "" : " in another way");
+}
+
 /* Sorts the files by stage, unless the given order is kept, and drops files of
  * a stage that is already there.  (If there is one file for each rank, many
  * files have the same stage.) */
@@ -97,6 +143,7 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 			    struct rsh_error *err)
 {
 	uint32_t kept = 0;
+	int rc = 0;
 
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_strategy_file *f = s->files[i];
@@ -122,13 +169,23 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 		while (k < kept &&
 		       s->files[k]->first_stage != s->files[i]->first_stage)
 			k++;
-		if (k < kept)
-			rsh_strategy_file_free(s->files[i]);
-		else
-			s->files[kept++] = s->files[i];
+		if (k == kept) {
+			struct rsh_strategy_file *first = s->files[i];
+
+			s->files[i] = s->files[kept];
+			s->files[kept++] = first;
+			continue;
+		}
+		/* MindSpore's converter takes the first one. */
+		rc = as_listed || s->files[k]->content_hash ==
+				  s->files[i]->content_hash ? 0 :
+		     check_same(s->files[k], s->files[i], err);
+		if (rc)
+			return rc;
 	}
-	s->n_files = kept;
-	return 0;
+	while (s->n_files > kept)
+		rsh_strategy_file_free(s->files[--s->n_files]);
+	return rc;
 }
 
 static int strategy_collect(struct strategy_impl *s, bool directory,

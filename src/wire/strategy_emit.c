@@ -12,6 +12,7 @@
 
 #include "node_strategy.pb-c.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 #include "rsh/wire/json_load.h"
@@ -478,6 +479,25 @@ static int join_json(const struct part *parts, size_t n, void **out,
 
 /* ---- either format ---- */
 
+/* merge_pipeline_strategys leaves out files of a stage that it has, whatever
+ * they say. */
+static void join_tell_repeated(const struct part *parts, size_t n)
+{
+	const struct rsh_strategy_bytes *first = NULL, *f;
+
+	for (size_t i = 0; i < n; i++) {
+		f = parts[i].file;
+		if (!is_repeated(parts, i))
+			first = f;
+		else if (f->len != first->len ||
+			 memcmp(f->data, first->data, f->len) != 0)
+			rsh_log_warning("%s: it is of stage %lld like %s, but "
+					"has other content, and is left out",
+					f->path, (long long)parts[i].stage,
+					first->path);
+	}
+}
+
 int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		      bool json, void **out, size_t *len, struct rsh_error *err)
 {
@@ -491,6 +511,7 @@ int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 	}
 	if (!rc) {
 		rsh_sort(parts, n, join_by_stage);
+		join_tell_repeated(parts, n);
 		rc = json ? join_json(parts, n, out, len, err) :
 			    join_pb(parts, n, out, len, err);
 	}

@@ -20,6 +20,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
                         read_strategy_file, strategy_bytes, strategy_json)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, refused, run, run_json)  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, tree_difference  # noqa: E402
+from small_job import Job  # noqa: E402
 
 SETS = os.path.join(TESTS, "data", "strategies")
 
@@ -195,6 +196,38 @@ class Bench:
         got = run("strategy", "check", stages)
         check(got.status == NO and "stage 1 is missing" in got.out, repr(got))
 
+    def two_jobs(self):
+        """A directory into which a second job wrote its strategy."""
+        job = Job(self.path("two-jobs"))
+        job.save(1, 1)
+        words = [job.source, "--src-strategy", job.strategy, "--dst-strategy"]
+        paths = [self.path("two", name) for name in ("a.ckpt", "b.ckpt")]
+        rows, columns = ({"up.weight": Layout([4], where)} for where in ([0, -1], [-1, 0]))
+        os.makedirs(self.path("two"))
+        for path in paths:
+            write(path, strategy_bytes(StageFile(0, rows)))
+        good("plan", *words, self.path("two"))
+        write(paths[1], strategy_bytes(StageFile(0, columns)))
+        said = (f"{paths[1]}: it is of stage 0 like {paths[0]}, but splits parameter up.weight "
+                "in another way: they are of two jobs")
+        refused(run("plan", *words, self.path("two")), INPUT, said)
+        mnt = self.path("two-mnt")
+        os.mkdir(mnt)
+        refused(run("mount", *words, self.path("two"), mnt), INPUT, said)
+        refused(run("plan", *words[:2], self.path("two"), "--dst-strategy", job.strategy), INPUT,
+                said)
+        got = run("strategy", "check", self.path("two"))
+        check(got.status == NO and len(got.out.splitlines()) == 1, repr(got))
+        # What MindSpore does.
+        good("plan", *words, self.path("two"), "--compat", "mindspore")
+        out = self.path("two.ckpt")
+        got = good("strategy", "merge", self.path("two"), "-o", out)
+        check(f"{paths[1]}: it is of stage 0 like {paths[0]}, but has other content" in got.err,
+              repr(got))
+        merged = open(out, "rb").read()
+        check(not good("strategy", "merge", paths[0], "-o", out).err and
+              open(out, "rb").read() == merged, "another file than the first")
+
     def check_shapes(self):
         whole = self.path("whole", "rank_0")
         os.makedirs(whole)
@@ -366,7 +399,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="reshardfs-strategy-") as directory:
         bench = Bench(directory)
         for name in ("show", "merge", "merge_rows", "merge_refused", "merge_into", "check_good",
-                     "check_findings", "check_shapes", "derive", "derive_refused", "derive_not_known",
+                     "check_findings", "two_jobs", "check_shapes", "derive", "derive_refused", "derive_not_known",
                      "mount_mesh", "other_commands", "mount_refused"):
             with tap.test(name.replace("_", " ")):
                 getattr(bench, name)()

@@ -203,24 +203,58 @@ TEST(directory_is_taken_by_stage)
 	rsh_strategy_free(s);
 }
 
-/* One file a rank holds each stage many times; the first by name counts, or
- * the first as listed. */
+/* One file a rank holds each stage many times, with items in any order. */
 TEST(stage_counts_once)
 {
 	const struct given files[] = {
 		stage_1,
-		{ "r1.json", FILE_OF("0", LAYOUT("second", "[4]", "[0]")) },
-		{ "r0.json", FILE_OF("0", LAYOUT("first", "[4]", "[0]")) },
+		{ "r1.json", FILE_OF("0", LAYOUT("a", "[4]", "[0]") ","
+					  LAYOUT("second", "[4]", "[-1]")) },
+		{ "r0.json", FILE_OF("0", LAYOUT("second", "[4]", "[-1]") ","
+					  LAYOUT("a", "[4]", "[0]")) },
 		stage_1,
 	};
 	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_strategy *s = merge(files, 4, RSH_STRATEGY_DIR, names);
 
-	assert_params(s, names, "first@0 b@1 emb@1");
+	assert_params(s, names, "second@0 a@0 b@1 emb@1");
+	assert_string_equal(s->files[0]->path, "r0.json");
 	rsh_strategy_free(s);
-	s = merge(files, 4, RSH_STRATEGY_DIR_AS_LISTED, names);
+}
+
+/* The first file as listed counts, as for the converter; else they must say the
+ * same. */
+TEST(stage_of_two_jobs)
+{
+	const struct given files[] = {
+		stage_1,
+		{ "r1.json", FILE_OF("0", LAYOUT("second", "[4]", "[0]")) },
+		{ "r0.json", FILE_OF("0", LAYOUT("first", "[4]", "[0]")) },
+	};
+	const struct given other[] = {
+		{ "r0.json", FILE_OF("0", LAYOUT("a", "[4]", "[0]") ","
+					  LAYOUT("b", "[4]", "[0]")) },
+		{ "r1.json", FILE_OF("0", LAYOUT("b", "[4]", "[-1]") ","
+					  LAYOUT("a", "[4]", "[0]")) },
+	};
+	const struct given more[] = {
+		{ "r0.json", FILE_OF("0", LAYOUT("a", "[4]", "[0]")) }, other[0],
+	};
+	cleanup_names struct rsh_names *names = rsh_names_new();
+	struct rsh_strategy *s =
+		merge(files, 3, RSH_STRATEGY_DIR_AS_LISTED, names);
+
 	assert_params(s, names, "b@1 emb@1 second@0");
 	rsh_strategy_free(s);
+	assert_refused(files, 3, RSH_STRATEGY_DIR,
+		       "r1.json: it is of stage 0 like r0.json, but only one of "
+		       "them has parameter first: they are of two jobs");
+	assert_refused(other, 2, RSH_STRATEGY_DIR,
+		       "r1.json: it is of stage 0 like r0.json, but splits "
+		       "parameter b in another way: they are of two jobs");
+	assert_refused(more, 2, RSH_STRATEGY_DIR,
+		       "r0.json: it is of stage 0 like r0.json, but only one of "
+		       "them has parameter b: they are of two jobs");
 }
 
 /* In a directory a stage is never part of a name. */

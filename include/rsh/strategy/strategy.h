@@ -56,12 +56,13 @@ enum rsh_strategy_form {
 	RSH_STRATEGY_FILE,
 	/* The files of a directory are merged as merge_pipeline_strategys
 	 * merges them.  The stage of a file is that of its first strategy item.
-	 * If several files have the same stage, the first one by name is used;
-	 * stages are taken in ascending order. */
+	 * Several files of one stage must say the same; stages are taken in
+	 * ascending order. */
 	RSH_STRATEGY_DIR,
 	/* The files of a directory are merged in the same way, but in the given
-	 * order.  The converter takes files in the order of the directory,
-	 * which decides if stages disagree. */
+	 * order, and the first file of a stage is used.  The converter takes
+	 * files in the order of the directory, which decides if stages
+	 * disagree. */
 	RSH_STRATEGY_DIR_AS_LISTED,
 };
 
@@ -77,8 +78,8 @@ struct rsh_strategy_set {
 /* Makes one strategy.  It takes ownership of the array and of the files, also
  * on failure.  Returns 0 and *out, which the caller frees; -ENOMEM; or -EINVAL
  * with a sentence: formats are mixed, a stage is missing, a file of a directory
- * has no strategy items, layouts have different numbers of ranks, or there are
- * more than 2^20 ranks. */
+ * has no strategy items, files are of two jobs, layouts have different numbers
+ * of ranks, or there are more than 2^20 ranks. */
 int rsh_strategy_merge(const struct rsh_strategy_set *set,
 		       struct rsh_names *names, struct rsh_strategy **out,
 		       struct rsh_error *err);
