@@ -318,27 +318,11 @@ int rsh_format_check_marker(const struct rsh_source *s, const char *marker,
 			    struct rsh_error *err)
 {
 	cleanup_format_file struct rsh_format_file json = { .path = NULL };
-	struct rsh_source_file_info f;
 	bool ended = false;
-	struct rsh_stat st;
-	int rc = rsh_store_look(rsh_source_store(s), marker, &st);
+	int rc = rsh_source_check_times(s, marker, err);
 
-	if (rsh_errno_is_unread(-rc))
-		return rsh_store_open_error(rsh_source_store(s), marker, rc,
-					    err);
 	if (rc)
-		return rsh_error_set(err, -rc, "it has no %s yet, which is "
-				     "written last", marker);
-	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
-		rsh_source_file_info(s, i, &f);
-		if (f.mtime.tv_sec < st.attr.mtime.tv_sec ||
-		    (f.mtime.tv_sec == st.attr.mtime.tv_sec &&
-		     f.mtime.tv_nsec <= st.attr.mtime.tv_nsec))
-			continue;
-		return rsh_error_set(err, EBADMSG, "%s is younger than %s: it "
-				     "is being saved again, or was copied "
-				     "without its times", f.name, marker);
-	}
+		return rc;
 	/* Other markers are written under another name first, or are read
 	 * anyway. */
 	if (!rsh_has_suffix(marker, ".json"))

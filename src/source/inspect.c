@@ -625,6 +625,74 @@ void rsh_source_log_other(const struct rsh_source *s)
 				s->format->says, s->other->says);
 }
 
+/* Returns by how many seconds file i is younger than `mark`. */
+static double younger_by(const struct rsh_source *s, uint32_t i,
+			 const struct rsh_stat *mark,
+			 struct rsh_source_file_info *f)
+{
+	struct rsh_stat data;
+
+	rsh_source_file_info(s, i, f);
+	/* Nothing is known of a file that was not indexed. */
+	if (!f->valid && rsh_store_look(s->store, f->name, &data) == 0)
+		f->mtime = data.attr.mtime;
+	return (double)(f->mtime.tv_sec - mark->attr.mtime.tv_sec) +
+	       (double)(f->mtime.tv_nsec - mark->attr.mtime.tv_nsec) / 1e9;
+}
+
+int rsh_source_check_times(const struct rsh_source *s, const char *last,
+			   struct rsh_error *err)
+{
+	struct rsh_stat mark;
+	int rc = rsh_store_look(s->store, last, &mark);
+
+	if (rsh_errno_is_unread(-rc))
+		return rsh_store_open_error(s->store, last, rc, err);
+	if (rc)
+		return rsh_error_set(err, -rc, "it has no %s yet, which is "
+				     "written last", last);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		struct rsh_source_file_info f;
+
+		if (younger_by(s, i, &mark, &f) > 0)
+			return rsh_error_set(err, EBADMSG, "%s is younger than "
+					     "%s: it is being saved again, or "
+					     "was copied without its times",
+					     f.name, last);
+	}
+	return 0;
+}
+
+/* A copy without times, too, has files that are younger than the last one, but
+ * by the time that it takes; and it may have the last one first.  A job that
+ * saves again has trained meanwhile, and files of both saves are there. */
+#define TRAINED_SECONDS 60
+
+void rsh_source_log_doubt(const struct rsh_source *s)
+{
+	const char *last = s->format->written_last;
+	struct rsh_source_file_info f, younger = { .name = "" };
+	struct rsh_stat mark;
+	double most = 0;
+	bool old = false;
+
+	if (!last || rsh_store_look(s->store, last, &mark))
+		return;
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		const double by = younger_by(s, i, &mark, &f);
+
+		old |= by <= 0;
+		if (by > most) {
+			most = by;
+			younger = f;
+		}
+	}
+	if (old && most > TRAINED_SECONDS)
+		rsh_log_warning("%s: %s is %.0f s younger than %s, and other "
+				"files are older: what is shown may be of two "
+				"saves", s->path, younger.name, most, last);
+}
+
 void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 {
 	*text = '\0';
@@ -645,6 +713,7 @@ void rsh_source_log_choice(const struct rsh_source *s)
 
 	rsh_source_log_left_out(s);
 	rsh_source_log_other(s);
+	rsh_source_log_doubt(s);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	rsh_source_chosen_text(s, choice, sizeof(choice));

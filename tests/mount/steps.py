@@ -423,6 +423,39 @@ def latest_is_the_greatest_step_of_a_name(directory):
 
 
 @test
+def a_step_that_is_saved_again_is_shown_alone(directory):
+    """A warning, unless the times may be those of a copy."""
+    saver = Dcp(directory)
+    saver.all_of(5)
+    root = saver.path(saver.name(5))
+    said = "s younger than .metadata, and other files are older: what is shown may be of two saves"
+
+    def demand_warnings(number):
+        with Mounted(root) as mount:
+            log = mount.log()
+        for words in (["export", root, tempfile.mkdtemp(dir=directory)],
+                      ["verify", root], ["plan", root]):
+            got = run(*words)
+            check(got.status == GOOD and got.err.count(said) == number, repr(got))
+        check(log.count(said) == number, log)
+
+    demand_warnings(0)
+    items = sorted(name for name in os.listdir(root) if name != ".metadata")
+    mark = os.stat(os.path.join(root, ".metadata")).st_mtime_ns
+
+    def younger(name, seconds):
+        os.utime(os.path.join(root, name), ns=(mark, mark + seconds * 10**9))
+
+    younger(items[0], 59)
+    demand_warnings(0)
+    younger(items[0], 61)
+    demand_warnings(1)
+    for name in items:
+        younger(name, 61)
+    demand_warnings(0)
+
+
+@test
 def a_copy_without_times_needs_a_new_marker(directory):
     """Its files are younger than .metadata, which no directory that is saved into again
     is told apart from; who knows that the copy is complete touches .metadata."""

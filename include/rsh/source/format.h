@@ -309,6 +309,10 @@ struct rsh_format {
 		 * shown: Megatron's, if the names of steps begin with this, or
 		 * TensorFlow's, if it is "". */
 		const char *tracked;
+		/* The file of a step that is written last, by which
+		 * rsh_source_log_doubt() finds a step that a job is saving
+		 * again.  NULL: there is none. */
+		const char *written_last;
 	};
 
 	/* ---- a source ---- */

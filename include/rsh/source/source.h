@@ -196,12 +196,19 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err);
 void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 			       char *text, size_t size);
 /* rsh_source_log_choice() logs what was chosen, if there was a choice, and the
- * ranks without a file of it, and what the two others log.
- * rsh_source_log_left_out() logs in one line the files that were left out, and
- * rsh_source_log_other() that SOURCE has files of another format, too. */
+ * ranks without a file of it, and what the others log.
+ * rsh_source_log_left_out() logs in one line the files that were left out,
+ * rsh_source_log_other() that SOURCE has files of another format, too, and
+ * rsh_source_log_doubt() that the chosen step may be of two saves, by the times
+ * of its files. */
 void rsh_source_log_choice(const struct rsh_source *s);
 void rsh_source_log_left_out(const struct rsh_source *s);
 void rsh_source_log_other(const struct rsh_source *s);
+void rsh_source_log_doubt(const struct rsh_source *s);
+/* Checks that no file of the chosen step is younger than this one.  Returns 0,
+ * or -errno with a sentence; -ENOENT: it is not there. */
+int rsh_source_check_times(const struct rsh_source *s, const char *last,
+			   struct rsh_error *err);
 /* Returns what the files of the other format are; NULL: there are none. */
 const char *rsh_source_other(const struct rsh_source *s);
 

@@ -261,6 +261,8 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	    rsh_source_format(source)->layout != RSH_LAYOUT_GIVEN)
 		rc = rsh_source_needs_none(source, err);
 	rc = rc ?: rsh_source_choose(source, 0, err);
+	if (rc == 0)
+		rsh_source_log_doubt(source);
 	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
 		rc = rsh_source_index(source, names, err) ?:
 		     rsh_source_strategy(source, true, names, &strategy, err);

@@ -322,6 +322,7 @@ const struct rsh_format rsh_dcp_format = {
 	.owner = RSH_OWNER_NOBODY,
 	.below = "pytorch_model_fsdp_0", /* of the Trainer and accelerate */
 	.shown = RSH_SHOWN_HF,
+	.written_last = RSH_DCP_METADATA,
 	.bid = rsh_dcp_bid,
 	.open = rsh_dcp_open,
 	.scan = rsh_dcp_index_scan,
