@@ -300,6 +300,23 @@ def run_beside(tap, directory):
         same(model_hashes(mount.path), wanted_of(expected()["flat-2.15"]), "flat")
 
 
+def beside_safetensors(root):
+    """As transformers, which looks for safetensors by these names alone."""
+    of_torch = os.path.join(root, "pytorch_model.bin")
+    os.mkdir(root)
+    torch_zip(of_torch, {"of.torch": Tensor([[1]])})
+    for name, shadows in (("adapter_model.safetensors", False), ("value_head.safetensors", False),
+                          ("model.fp16.safetensors", False), ("model.safetensors", True)):
+        path = os.path.join(root, name)
+        write(path, safetensors_bytes({"other": ("F32", (1,), bytes(4))}))
+        with Alone(root) as mount:
+            found = [n for file in os.listdir(mount.path)
+                     if file.endswith(".safetensors") and (shadows or file != name)
+                     for n in Tensors(content(os.path.join(mount.path, file))).values()]
+            check(found == ["other" if shadows else "of.torch"], (name, found))
+        os.unlink(path)
+
+
 def twice_in_parts(root):
     parts = [f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2)]
     place = os.path.join(root, "pytorch_model.bin.index.json")
@@ -385,6 +402,8 @@ def run_directories(tap, directory):
         _, said = expect_failure(root)
         demand(error_line(said), "the map of its parts says")
         demand(run_json("ls", root, status=NO)["reason"], "the map of its parts says")
+    with tap.test("pytorch_model.bin beside safetensors"):
+        beside_safetensors(os.path.join(directory, "beside-safetensors"))
     with tap.test("a tensor in two parts: the map says which one is read"):
         twice_in_parts(os.path.join(directory, "twice"))
     with tap.test("a model in one file and in parts"):
