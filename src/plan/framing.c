@@ -4,6 +4,7 @@
  * file has one header and then the contents, in the order of that format. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/plan/framing.h"
 #include "rsh/util/checked.h"
@@ -94,15 +95,20 @@ static int sort(struct rsh_file_layout *f)
 
 /* Int4 is stored as I8.  Only a note in the metadata distinguishes the two. */
 static int make_header(struct rsh_file_layout *f, const char *format,
-		       struct rsh_error *err)
+		       const struct rsh_hf_form *form, struct rsh_error *err)
 {
+	const uint32_t n_form = form ? form->n : 0;
 	cleanup_free struct rsh_safetensors_entry *entries =
-		rsh_alloc_array((size_t)f->n + 2, sizeof(*entries));
-	uint32_t n = 0;
+		rsh_alloc_array((size_t)f->n + n_form + 2, sizeof(*entries));
+	uint32_t n = n_form;
 
 	if (!entries)
 		return rsh_error_nomem(err);
-	entries[n++] = (struct rsh_safetensors_entry){ "format", format };
+	if (form)
+		memcpy(entries, form->entries, n * sizeof(*entries));
+	else
+		entries[n++] = (struct rsh_safetensors_entry){ "format",
+							       format };
 	if (f->remove_redundancy)
 		entries[n++] = (struct rsh_safetensors_entry){
 			"remove_redundancy", "True"
@@ -119,10 +125,12 @@ static int make_header(struct rsh_file_layout *f, const char *format,
 }
 
 static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,
+			       const struct rsh_hf_form *form,
 			       struct rsh_error *err)
 {
 	uint64_t at;
-	int rc = sort(f) ? rsh_error_nomem(err) : make_header(f, format, err);
+	int rc = sort(f) ? rsh_error_nomem(err) :
+		 make_header(f, format, form, err);
 
 	if (rc)
 		return rc;
@@ -142,14 +150,14 @@ static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,
 
 static int lay_out_ms(struct rsh_file_layout *f, struct rsh_error *err)
 {
-	return safetensors_lay_out(f, "ms", err);
+	return safetensors_lay_out(f, "ms", NULL, err);
 }
 
 /* Hugging Face's loaders accept a file only if its metadata names the framework
  * whose conventions the tensors follow. */
 static int lay_out_pt(struct rsh_file_layout *f, struct rsh_error *err)
 {
-	return safetensors_lay_out(f, "pt", err);
+	return safetensors_lay_out(f, "pt", f->form, err);
 }
 
 static void safetensors_chunks(const struct rsh_record_shape *s,

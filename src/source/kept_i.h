@@ -37,7 +37,7 @@ int rsh_index_dir_open(const char *path, bool asked);
 #define RSH_KEPT_NAME 32 /* bytes of a name, with the NUL */
 
 /* The kinds of content, with their versions. */
-#define RSH_KEPT_INDEXES UINT64_C(0x0400786469687372)  /* "rshidx", 4 */
+#define RSH_KEPT_INDEXES UINT64_C(0x0500786469687372)  /* "rshidx", 5 */
 #define RSH_KEPT_METADATA UINT64_C(0x0400746d69687372) /* "rshimt", 4 */
 
 /* Makes the name of the file of what has this identity. */

@@ -289,6 +289,7 @@ static int convert(struct planning *p, bool allow_missing)
 		.dst = v->dst, .opts = &opts,
 	};
 	uint32_t rank = 0;
+	cleanup_free void *form = NULL;
 	int rc = 0;
 
 	rsh_output_set(cfg->output, cfg->plan.part_bytes, &opts);
@@ -311,6 +312,13 @@ static int convert(struct planning *p, bool allow_missing)
 	if (rsh_source_format(v->source)->by_name && rank == view.n_ranks)
 		return rsh_error_set(p->err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
+	if (v->output->take_headers) {
+		if (v->output->take_headers(v->source,
+					    rsh_reshard_is_as_saved(v, cfg),
+					    &opts, &form))
+			return rsh_error_nomem(p->err);
+		opts.form = form;
+	}
 	/* A file may be read again for values: there is more memory for this
 	 * before the plan is made.  Another form of the model has none. */
 	if (!v->weights || !cfg->weights.table)

@@ -379,6 +379,14 @@ static void reshard_tell_lost(void *ctx, uint32_t file)
 	rsh_log_error("%s needs slices that are lost", name);
 }
 
+bool rsh_reshard_is_as_saved(const struct rsh_reshard *v,
+			     const struct rsh_vfs_config *cfg)
+{
+	return !v->weights && !v->src && !v->renames &&
+	       !rsh_choice_is_given(&cfg->choice) &&
+	       cfg->plan.cast == RSH_DTYPE_UNKNOWN;
+}
+
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		      struct rsh_error *err)
 {
@@ -411,9 +419,7 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			cfg->files.steps_dir,
 		},
 		.partial = rsh_choice_is_given(&cfg->choice),
-		.as_saved = !v->weights && !v->src && !v->renames &&
-			    !rsh_choice_is_given(&cfg->choice) &&
-			    cfg->plan.cast == RSH_DTYPE_UNKNOWN,
+		.as_saved = rsh_reshard_is_as_saved(v, cfg),
 		.lora_alpha = cfg->weights.lora_alpha,
 		.adapter_config = v->weights ?
 			rsh_vfs_weights_adapter_config(v->weights) : NULL,

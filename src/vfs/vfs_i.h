@@ -177,6 +177,10 @@ int rsh_vfs_weights_hold(void *ctx, struct rsh_json_edit *e, const char *path,
 			 struct rsh_error *err);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
+/* Returns whether the options change no tensor and no name. */
+bool rsh_reshard_is_as_saved(const struct rsh_reshard *v,
+			     const struct rsh_vfs_config *cfg);
+
 /* Builds the names and attributes of the tree from the finished plan
  * (reshard.c). */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,

@@ -42,6 +42,7 @@ void rsh_ckpt_index_free(struct rsh_ckpt_index *index)
 	free(index->extents);
 	free(index->dims);
 	free(index->by_name);
+	free(index->metadata);
 	free(index);
 }
 
@@ -207,7 +208,8 @@ bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
 	if (a->n_records != b->n_records || a->n_extents != b->n_extents ||
 	    a->n_dims != b->n_dims || a->file_bytes != b->file_bytes ||
 	    a->has_crc != b->has_crc || a->n_unsummed != b->n_unsummed ||
-	    a->n_copies != b->n_copies)
+	    a->n_copies != b->n_copies ||
+	    strcmp(a->metadata ?: "", b->metadata ?: "") != 0)
 		return false;
 	for (uint32_t i = 0; i < a->n_records; i++) {
 		const struct record_words x = record_words(&a->records[i]);
@@ -240,6 +242,9 @@ uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
 			   index->n_extents * sizeof(*index->extents));
 	XXH3_64bits_update(&state, index->dims,
 			   index->n_dims * sizeof(*index->dims));
+	if (index->metadata)
+		XXH3_64bits_update(&state, index->metadata,
+				   strlen(index->metadata));
 	return XXH3_64bits_digest(&state);
 }
 

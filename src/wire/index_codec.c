@@ -3,9 +3,10 @@
  * and of fixed width:
  *
  *   u64 xxh3 of all that follows
- *   u32 records, u32 extents, u32 dims, u32 has_crc, u64 file_bytes
+ *   u32 records, u32 extents, u32 dims, u32 flags, u64 file_bytes
  *   per record: u32 length of the name, u32 extents, u8 type, u8 dims,
- *     u8 wide_bf16, the name, one u64 for each dim, two for each extent */
+ *     u8 wide_bf16, the name, one u64 for each dim, two for each extent
+ *   the metadata up to the end, if a flag says so */
 #include "rsh/wire/index_codec.h"
 
 #include <errno.h>
@@ -23,6 +24,8 @@
 #define RECORD_BYTES 11 /* without name, dims and extents */
 #define DIM_BYTES 8
 #define EXTENT_BYTES 16
+#define FLAG_CRC 1u
+#define FLAG_METADATA 2u
 
 /* ---- writing ---- */
 
@@ -58,10 +61,11 @@ static uint8_t *put_record(uint8_t *p, const struct rsh_ckpt_index *ix,
 int rsh_index_encode(const struct rsh_ckpt_index *ix,
 		     const struct rsh_names *names, uint8_t **out, size_t *len)
 {
+	const size_t metadata = ix->metadata ? strlen(ix->metadata) : 0;
 	uint32_t n_extents = 0, n_dims = 0;
 	uint8_t *data, *p;
 
-	*len = HEAD_BYTES;
+	*len = HEAD_BYTES + metadata;
 	/* The arrays of a scan may have entries that no record uses. */
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
@@ -78,11 +82,14 @@ int rsh_index_encode(const struct rsh_ckpt_index *ix,
 	p = codec_put(data + SUM_BYTES, ix->n_records, 4);
 	p = codec_put(p, n_extents, 4);
 	p = codec_put(p, n_dims, 4);
-	p = codec_put(p, ix->has_crc, 4);
+	p = codec_put(p, (ix->has_crc ? FLAG_CRC : 0) |
+		      (metadata ? FLAG_METADATA : 0), 4);
 	p = codec_put(p, ix->file_bytes, 8);
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		p = put_record(p, ix, &ix->records[i],
 			       rsh_names_text(names, ix->records[i].name));
+	if (metadata)
+		memcpy(p, ix->metadata, metadata);
 	codec_put(data, XXH3_64bits(data + SUM_BYTES, *len - SUM_BYTES),
 		  SUM_BYTES);
 	*out = data;
@@ -179,12 +186,29 @@ static bool codec_take_record(struct reader *r)
 	return true;
 }
 
+/* Takes all that is left. */
+static int codec_take_metadata(struct reader *r)
+{
+	const size_t n = r->left;
+	const uint8_t *text = take(r, n);
+
+	if (!n || n > RSH_INDEX_METADATA_MAX || memchr(text, '\0', n))
+		return -EBADMSG;
+	r->index->metadata = calloc(n + 1, 1);
+	if (!r->index->metadata)
+		return -ENOMEM;
+	memcpy(r->index->metadata, text, n);
+	return 0;
+}
+
 static int read_index(struct reader *r)
 {
 	const uint8_t *head = r->p;
+	const uint32_t flags = rsh_le32(head + 12);
 	uint32_t n = rsh_le32(head), twice;
+	int rc;
 
-	if (rsh_le32(head + 12) > 1)
+	if (flags > (FLAG_CRC | FLAG_METADATA))
 		return -EBADMSG;
 	r->max_extents = rsh_le32(head + 4);
 	r->max_dims = rsh_le32(head + 8);
@@ -200,7 +224,7 @@ static int read_index(struct reader *r)
 	r->index = rsh_ckpt_index_new(n, r->max_extents, r->max_dims);
 	if (!r->index)
 		return -ENOMEM;
-	r->index->has_crc = rsh_le32(head + 12) == 1;
+	r->index->has_crc = flags & FLAG_CRC;
 	r->index->file_bytes = rsh_le64(head + 16);
 	while (r->index->n_records < n) {
 		if (!codec_take_record(r))
@@ -209,6 +233,9 @@ static int read_index(struct reader *r)
 		    RSH_NAME_NONE)
 			return -ENOMEM;
 	}
+	rc = flags & FLAG_METADATA ? codec_take_metadata(r) : 0;
+	if (rc)
+		return rc;
 	if (r->left || r->index->n_extents != r->max_extents ||
 	    r->index->n_dims != r->max_dims)
 		return -EBADMSG;

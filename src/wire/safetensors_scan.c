@@ -529,6 +529,68 @@ static int add_records(struct scan *s)
 	return 0;
 }
 
+/* Returns whether an entry says something that MindSpore and the library do not
+ * write themselves, or that the index has. */
+static bool is_of_user(const struct scan *s, const char *key, const char *text)
+{
+	const uint32_t name = rsh_names_find(s->names, key, strlen(key));
+
+	return strcmp(key, "crc_num") != 0 &&
+	       strcmp(key, "remove_redundancy") != 0 &&
+	       (strcmp(text, SAFETENSORS_INT4) != 0 ||
+		name == RSH_NAME_NONE || !rsh_ckpt_find(s->index, name));
+}
+
+/* Of metadata that are too long only a few keys are kept. */
+#define KEYS_KEPT 3
+#define KEY_MAX 200
+
+static char *metadata_text(json_t *all)
+{
+	char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
+	const char *key;
+	json_t *value, *keys;
+
+	if (!text || strlen(text) <= RSH_INDEX_METADATA_MAX)
+		return text;
+	free(text);
+	keys = json_object();
+	json_object_foreach(all, key, value)
+		if (json_object_size(keys) < KEYS_KEPT &&
+		    strlen(key) < KEY_MAX)
+			json_object_set_new(keys, key, json_null());
+	text = json_dumps(keys, JSON_COMPACT | JSON_SORT_KEYS);
+	json_decref(keys);
+	return text;
+}
+
+/* Gives the index the metadata.  What MindSpore wrote has nothing to keep, and
+ * Hugging Face's tools always write {"format": "pt"}. */
+static int keep_metadata(struct scan *s)
+{
+	const char *format =
+		json_string_value(json_object_get(s->metadata, "format"));
+	json_t *value, *kept;
+	const char *key;
+	bool failed;
+
+	if (!s->metadata || s->may_be_delta ||
+	    (format && strcmp(format, "ms") == 0))
+		return 0;
+	kept = json_object();
+	failed = !kept;
+	json_object_foreach(s->metadata, key, value)
+		if (is_of_user(s, key, json_string_value(value)))
+			failed |= json_object_set(kept, key, value) != 0;
+	if (!failed && json_object_size(kept) >
+		       (format && strcmp(format, "pt") == 0)) {
+		s->index->metadata = metadata_text(kept);
+		failed = !s->index->metadata;
+	}
+	json_decref(kept);
+	return failed ? rsh_error_nomem(s->err) : 0;
+}
+
 static int scan_file(struct scan *s, struct rsh_ckpt_index **out,
 		     struct rsh_safetensors_meta *meta)
 {
@@ -540,6 +602,7 @@ static int scan_file(struct scan *s, struct rsh_ckpt_index **out,
 	rc = read_header(s) ?: add_records(s);
 	if (!rc && rsh_ckpt_index_sort(s->index, &twice))
 		rc = st_is_twice(s, rsh_names_text(s->names, twice));
+	rc = rc ?: keep_metadata(s);
 	if (!rc && meta)
 		rc = read_metadata(s, meta);
 	free(s->tensors);

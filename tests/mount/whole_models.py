@@ -17,7 +17,7 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import genuine  # noqa: E402
 import packed  # noqa: E402
-from demands import check, content, demand, write  # noqa: E402
+from demands import check, content, demand, settle, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
 from rsh_mount import Skipped, Tests, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes, values_in, values_of  # noqa: E402
@@ -303,6 +303,96 @@ def the_map_says_in_which_part_a_tensor_is(directory):
         # A map that is wrong about one tensor decides about none.
         map_of(os.path.join(root, MAP), {**files, "model.x": parts[1]})
         refused(run("plan", root), INPUT, "model.b is in two of its files, x.safetensors and y.safetensors")
+
+
+# ---- what the headers say ----
+
+SAID = {"format": "pt", "tensor_names": '["model.a"]', "model.a": '{"_type": "T\\u00e9"}'}
+
+
+def said_parts(root, *metadata):
+    """A model with a part for each of these."""
+    parts = [A, B, {"model.c": A["model.a"]}][:len(metadata)]
+    files = {}
+    for number, (values, said) in enumerate(zip(parts, metadata)):
+        name = f"p{number}.safetensors"
+        write(os.path.join(root, name), safetensors_bytes(values, said))
+        files.update(dict.fromkeys(values, name))
+    map_of(os.path.join(root, MAP), files)
+    return root
+
+
+def metadata_of(root):
+    """That of the parts, which must be alike."""
+    found = [p.metadata for p in read_model(root)[1].values()]
+    check(all(m == found[0] for m in found), found)
+    return found[0]
+
+
+def exported(directory, source, *words):
+    """(the metadata, what was said)"""
+    to = tempfile.mkdtemp(dir=directory)
+    got = run("export", *words, source, to)
+    check(got.status == GOOD, repr(got))
+    return metadata_of(to), got.err
+
+
+@test
+def metadata_of_the_headers_are_kept(directory):
+    one = os.path.join(directory, "one")
+    write(os.path.join(one, "model.safetensors"), safetensors_bytes({**A, **B}, SAID))
+    for words in ((), ("--part-size", "8")):
+        said, err = exported(directory, one, *words)
+        check(said == SAID and "warning" not in err, f"{said}\n{err}")
+    with Shown(one) as m:
+        check(metadata_of(m.path) == SAID, "mounted")
+    for name, parts, wanted in (
+            ("mlx", [{"format": "mlx"}] * 2, {"format": "mlx"}),
+            ("both", [{"format": "pt", "x": "1"}, {"format": "pt", "y": "2"}],
+             {"format": "pt", "x": "1", "y": "2"}),
+            ("no-format", [{"x": "1"}, None], {"format": "pt", "x": "1"}),
+            ("none", [None, None], {"format": "pt"}),
+            ("mindspore", [{"format": "ms", "x": "1"}] * 2, {"format": "pt"})):
+        said, err = exported(directory, said_parts(os.path.join(directory, name), *parts))
+        check(said == wanted and "warning" not in err, f"{name}: {said}\n{err}")
+
+
+@test
+def metadata_that_are_left_out_are_named(directory):
+    one = os.path.join(directory, "one")
+    write(os.path.join(one, "model.safetensors"), safetensors_bytes({**A, **B}, SAID))
+    names = write(os.path.join(directory, "names.json"), b'{"model.a": "a"}')
+    for words in (("--only", "model.a"), ("--drop", "model.b"), ("--rename", names),
+                  ("--cast", "float16")):
+        said, err = exported(directory, one, *words)
+        check(said == {"format": "pt"}, said)
+        demand(err, ': warning: ', 'its files have metadata that are left out, "model.a", '
+               '"tensor_names": they may not fit other names or tensors')
+    for name, parts, wanted, words in (
+            ("differ", [{"x": "1", "y": "3"}, {"x": "2", "y": "3"}], {"y": "3"},
+             '"x": its files differ'),
+            ("formats", [{"format": "mlx"}, None], {}, '"format": its files differ'),
+            ("refused", [{"format": "np", "y": "3"}] * 2, {"y": "3"},
+             '"format": Hugging Face\'s loaders refuse'),
+            ("long", [{"x": "1" * (1 << 20), "y": "3"}, None], {}, '"x", "y": they are too long'),
+            ("long-together", [{c: "1" * 800000} for c in "xy"], {}, '"x", "y": they are too'),
+            ("many", [{c: "1" * (1 + i) for c in "vwxyz"} for i in range(2)], {},
+             '"v", "w", "x" and 2 more: its files differ')):
+        said, err = exported(directory, said_parts(os.path.join(directory, name), *parts))
+        check(said == {"format": "pt", **wanted}, f"{name}: {str(said)[:200]}")
+        demand(err, words)
+        check(err.count("warning") == 1, err)
+
+
+@test
+def metadata_come_from_the_index_cache_too(directory):
+    root = said_parts(os.path.join(directory, "model"), SAID, SAID)
+    settle(root)
+    cache = os.path.join(directory, "cache")
+    for read in (2, 0):
+        said, err = exported(directory, root, "--index-cache", cache, "--log-level", "info")
+        demand(err, f"2 files indexed, {read} of them read")
+        check(said == SAID, said)
 
 
 @test

@@ -142,6 +142,36 @@ TEST(test_round_trip)
 	}
 }
 
+TEST(test_metadata)
+{
+	struct rsh_names *names = rsh_names_new();
+	struct buffer file = load_file(fixtures[0]);
+	struct rsh_ckpt_index *ix = scan_buffer(&file, fixtures[0], names);
+	struct rsh_ckpt_index *back;
+	struct buffer b;
+
+	ix->metadata = strdup("{\"a\":\"b\"}");
+	b = encode(ix, names);
+	assert_int_equal(decode(&b, b.len, names, &back), 0);
+	assert_string_equal(back->metadata, ix->metadata);
+	assert_true(rsh_ckpt_index_equal(ix, back));
+	free(back->metadata);
+	back->metadata = NULL;
+	assert_false(rsh_ckpt_index_equal(ix, back));
+	rsh_ckpt_index_free(back);
+	/* A NUL in it, and none where the head says that there is one. */
+	b.data[b.len - 1] = '\0';
+	sign(&b);
+	assert_int_equal(decode(&b, b.len, names, &back), -EBADMSG);
+	b.len -= strlen(ix->metadata);
+	sign(&b);
+	assert_int_equal(decode(&b, b.len, names, &back), -EBADMSG);
+	buffer_free(&b);
+	rsh_ckpt_index_free(ix);
+	buffer_free(&file);
+	rsh_names_free(names);
+}
+
 /* What older builds have written is read again: another form needs another
  * version of the cache's files. */
 TEST(test_form_is_fixed)

@@ -96,6 +96,12 @@ struct rsh_output {
 	 * writer does it (plan/writer.h). */
 	int (*plan)(const struct rsh_output_job *job, struct rsh_plan **out,
 		    struct rsh_error *err);
+	/* Makes the form for the plan's options of what the headers of the
+	 * source's files say (from malloc; NULL: nothing), and warns of what
+	 * the files will not say.  `as_saved` is that of struct
+	 * rsh_output_tree.  Returns 0 or -ENOMEM.  This member may be NULL. */
+	int (*take_headers)(const struct rsh_source *s, bool as_saved,
+			    const struct rsh_plan_options *opts, void **form);
 	/* Names the files of the plan, which are the nodes RSH_NODE_OF_FILE(i)
 	 * and the leaves i, and adds the files beside them.  Returns 0 or
 	 * -errno with a sentence.  The caller must call

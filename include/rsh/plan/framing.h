@@ -7,6 +7,7 @@
 #pragma once
 
 #include "rsh/plan/blueprint.h"
+#include "rsh/wire/safetensors.h"
 
 /* This says how records are divided into files. */
 enum rsh_division {
@@ -79,6 +80,12 @@ extern const struct rsh_framing rsh_ckpt_framing;
  * Hugging Face's loaders. */
 extern const struct rsh_framing rsh_safetensors_framing;
 extern const struct rsh_framing rsh_hf_framing;
+/* The form of the second one is the metadata of every file, which name the
+ * format too.  NULL: the format alone. */
+struct rsh_hf_form {
+	uint32_t n;
+	struct rsh_safetensors_entry entries[];
+};
 /* A file of items of a PyTorch distributed checkpoint: each chunk is an archive
  * of torch.save() (wire/torch_item.h), which begins on a multiple of
  * RSH_TORCH_ALIGNMENT. */

@@ -88,7 +88,14 @@ struct rsh_ckpt_index {
 	/* number of records that were left out, since the map of a model says
 	 * that another part has them */
 	uint32_t n_copies;
+	/* What the header of a safetensors file says about the file and no
+	 * other member here has: a JSON object of strings, from malloc.  A null
+	 * in place of a string: all of it is too long to be kept.  NULL:
+	 * nothing. */
+	char *metadata;
 };
+/* This is the longest text of `metadata`. */
+#define RSH_INDEX_METADATA_MAX (UINT32_C(1) << 20)
 
 /* Scans a whole file.  Returns 0 and *out (owned by the caller), or -errno with
  * a sentence that names the path, the parameter and the offset:

@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "hf_config_i.h"
+#include "hf_headers_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -356,6 +357,7 @@ const struct rsh_output rsh_output_hf = {
 	.division = RSH_DIVIDE_PARTS,
 	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PART_SIZE |
 		 RSH_TAKES_MODEL_FILES | RSH_TAKES_OPTIMIZER,
+	.take_headers = rsh_hf_take_headers,
 	.build = hf_build,
 	.free = hf_free,
 };
