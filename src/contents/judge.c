@@ -151,7 +151,9 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 			if (!worst || judge_weight(s) > judge_weight(worst))
 				worst = s;
 		} else if (s->finding.finer) {
-			private = private ? private : s;
+			if (!private || (private->kind == RSH_TENSOR_OWN &&
+					 s->kind != RSH_TENSOR_OWN))
+				private = s;
 			n_private++;
 		} else {
 			n_same++;
@@ -161,13 +163,15 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 		return rsh_contents_refuse(c, worst, n_against, n_told, err);
 	if (n_private > 1)
 		snprintf(more, sizeof(more), " and %u others", n_private - 1);
+	/* Sums of gradients always differ. */
 	if (private)
-		rsh_log_notice("%s: parameter %s%s: ranks %u and %u should "
-			       "hold the same, but their bytes differ; they "
-			       "count as what each rank keeps for itself",
-			       c->path, rsh_names_text(c->names, private->name),
-			       more, private->finding.differ[0],
-			       private->finding.differ[1]);
+		rsh_log(private->kind == RSH_TENSOR_OWN ? RSH_LOG_NOTICE :
+			RSH_LOG_WARNING,
+			"%s: parameter %s%s: ranks %u and %u should hold the "
+			"same, but their bytes differ; they count as what each "
+			"rank keeps for itself", c->path,
+			rsh_names_text(c->names, private->name), more,
+			private->finding.differ[0], private->finding.differ[1]);
 	if (n_told == 0)
 		rsh_log_info("%s: the contents cannot confirm the strategy: "
 			     "too few ranks, or all values are the same",

@@ -599,6 +599,27 @@ def a_power_off_save_of_a_data_parallel_job(job):
             raise MountError(str(os.listdir(m.path)))
 
 
+# ---- replicas that differ ----
+
+@test
+def an_export_says_which_replicas_differ(job):
+    """Only a mount said so."""
+    layouts, shapes = dict(job.layouts), dict(job.shapes)
+    layouts["bn.moving_mean"], shapes["bn.moving_mean"] = Layout([2, 4], [-1]), (64,)
+    job = Job(job.directory + "-differ", layouts, shapes)
+    for rank, path in job.save(1, 1).items():
+        records = job.records(rank, 1, 1)
+        records["bn.moving_mean"] = Record((64,), "Float32",
+                                           bytes((rank + i) % 251 for i in range(256)))
+        change(path, checkpoint_bytes(records))
+    got = run("export", "--src-strategy", job.strategy, "--dst-strategy", "none",
+              "--format", "hf", job.source, os.path.join(job.directory, "out"))
+    if got.status != GOOD:
+        raise MountError(repr(got))
+    demand(got.err, ": warning: ", "parameter bn.moving_mean: ranks 0 and ",
+           "should hold the same, but their bytes differ; they count as what each rank keeps")
+
+
 if __name__ == "__main__":
     require_mount()
     sys.exit(test.run(lambda directory: Job(os.path.join(directory, "job"))))

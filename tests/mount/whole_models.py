@@ -305,6 +305,14 @@ def the_map_says_in_which_part_a_tensor_is(directory):
         refused(run("plan", root), INPUT, "model.b is in two of its files, x.safetensors and y.safetensors")
 
 
+@test
+def an_export_says_which_weights_it_leaves_out(directory):
+    one = os.path.join(directory, "one")
+    file_of(os.path.join(one, "model.safetensors"), A)
+    file_of(os.path.join(one, "value_head.safetensors"), B)
+    demand(is_shown(one, A), ": warning: ", "not shown beside the model: value_head.safetensors")
+
+
 # ---- what the headers say ----
 
 SAID = {"format": "pt", "tensor_names": '["model.a"]', "model.a": '{"_type": "T\\u00e9"}'}

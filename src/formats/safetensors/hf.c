@@ -335,8 +335,8 @@ static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)
 	if (rc)
 		return rc;
 	if (m->beside.left_out)
-		rsh_log_notice("%s: not shown beside the model: %s",
-			       m->beside.dir, m->beside.left_out);
+		rsh_log_warning("%s: not shown beside the model: %s",
+				m->beside.dir, m->beside.left_out);
 	if (hf_add_parts(t) || rsh_output_add_values(t))
 		return rsh_error_nomem(err);
 	rc = shown_list(t, &s, err) ?:
