@@ -231,6 +231,7 @@ static int writer_prepare(struct writer *w, struct rsh_error *err)
 {
 	const struct rsh_policy *p = w->policy;
 	const size_t n = (size_t)w->w.cat->n_names + 1;
+	cleanup_free char *parted = NULL;
 	int rc;
 
 	w->w.shown = rsh_alloc_array(n, sizeof(*w->w.shown));
@@ -255,6 +256,12 @@ static int writer_prepare(struct writer *w, struct rsh_error *err)
 	rc = rsh_name_filter_fill(p->filter, w->w.cat, p->names,
 				 p->names ? p->n_names : w->w.cat->n_names,
 				 w->w.o, err);
+	if (rc == 0 && w->w.o->report_parted) {
+		if (rsh_name_filter_parted(p->filter, w->w.cat, &parted))
+			return rsh_error_nomem(err);
+		if (parted)
+			w->w.o->report_parted(w->w.o->ctx, parted);
+	}
 	return rc == 0 && p->begin ? p->begin(p->ctx, &w->w, err) : rc;
 }
 

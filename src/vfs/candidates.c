@@ -200,6 +200,13 @@ static void report_lost(void *ctx, const char *sentence)
 	rsh_log_info("%s: %s", p->cfg->source, sentence);
 }
 
+static void report_parted(void *ctx, const char *sentence)
+{
+	const struct planning *p = ctx;
+
+	rsh_log_warning("%s: %s", p->cfg->source, sentence);
+}
+
 static bool is_of_kinds(const struct planning *p, const char *name,
 			bool counters)
 {
@@ -297,6 +304,7 @@ static int convert(struct planning *p, bool allow_missing)
 	opts.wanted = p->choice || cfg->leave_states ? is_wanted : NULL;
 	opts.rename = p->renames ? new_name : NULL;
 	opts.report_lost = report_lost;
+	opts.report_parted = report_parted;
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	rsh_kinds_free(p->kinds);

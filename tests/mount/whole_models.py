@@ -313,6 +313,57 @@ def an_export_says_which_weights_it_leaves_out(directory):
     demand(is_shown(one, A), ": warning: ", "not shown beside the model: value_head.safetensors")
 
 
+# ---- quantised weights and their scales ----
+
+def quantised(*beside, name="x.weight", dtype="F8_E4M3"):
+    return {name: (dtype, (4, 4), bytes(16)),
+            **{f: ("F32", (1, 1), bytes(4)) for f in beside}}
+
+
+@test
+def weights_without_their_scales_are_named(directory):
+    names = os.path.join(directory, "names.json")
+
+    def said(values, *words, rename=None):
+        root = tempfile.mkdtemp(dir=directory)
+        file_of(os.path.join(root, "model.safetensors"), {**values, **A})
+        if rename:
+            write(names, json.dumps(rename).encode())
+            words += ("--rename", names)
+        got = run("export", *words, root, tempfile.mkdtemp(dir=directory))
+        check(got.status == GOOD, repr(got))
+        check(got.err.count("warning") <= 1, got.err)
+        return got.err
+
+    block = quantised("x.weight_scale_inv")
+    gone = ("x.weight is quantised, and x.weight_scale_inv, by which its values are computed, "
+            "is left out")
+    demand(said(block, "--only", "weight$"), ": warning: ", gone)
+    demand(said(block, "--drop", "scale"), gone)
+    demand(said(block, rename={"x.weight": "y.weight"}), ": warning: ", "x.weight is quantised, "
+           "and is shown as y.weight, but x.weight_scale_inv, by which its values are computed, "
+           "as x.weight_scale_inv")
+    two = {**block, **quantised("y.weight_scale_inv", name="y.weight")}
+    demand(said(two, "--drop", "scale"), gone + "; so are others")
+    for name, dtype, beside, drop in (
+            ("x.qweight", "I32", ["x.scales", "x.qzeros", "x.g_idx"], "x.g_idx"),
+            ("x.weight_packed", "I32", ["x.weight_scale", "x.weight_shape"], "x.weight_shape"),
+            ("x_blocks", "U8", ["x_scales"], "x_scales"),
+            ("x.weight", "I8", ["x.SCB"], "x.SCB"),
+            ("x.weight:_data", "I8", ["x.weight:_scale"], "x.weight:_scale")):
+        values = quantised(*beside, name=name, dtype="U8" if dtype == "I32" else dtype)
+        demand(said(values, "--drop", f"^{drop}$"), f"{name} is quantised, and {drop}, ")
+    for words, rename, values in (
+            ((), {"x.weight": "y.weight", "x.weight_scale_inv": "y.weight_scale_inv"}, block),
+            ((), {"x.weight": "y.qweight", "x.weight_scale_inv": "y.scales"}, block),
+            (("--drop", "^x"), None, block), (("--drop", "model.a"), None, block),
+            (("--only", "scale"), None, block),
+            (("--drop", "scale"), None, {"x.weight": ("F32", (1,), bytes(4)),
+                                         "x.weight_scale": ("F32", (1,), bytes(4))})):
+        err = said(values, *words, rename=rename)
+        check("quantised" not in err, err)
+
+
 # ---- what the headers say ----
 
 SAID = {"format": "pt", "tensor_names": '["model.a"]', "model.a": '{"_type": "T\\u00e9"}'}

@@ -39,6 +39,11 @@ const char *rsh_name_filter_name(const struct rsh_name_filter *c,
  * file of RSH_DIVIDE_KINDS.  The catalogue's kinds were found. */
 bool rsh_name_filter_apart(const struct rsh_name_filter *c,
 			   const struct rsh_catalogue *cat, uint32_t name);
+/* Finds quantised weights that the filter parts from the scales beside them: a
+ * scale is left out, or the new names do not belong together.  Returns 0 and
+ * *sentence (from malloc; NULL: there are none), or -ENOMEM. */
+int rsh_name_filter_parted(const struct rsh_name_filter *c,
+			   const struct rsh_catalogue *cat, char **sentence);
 /* Returns -EINVAL with a message if the filter leaves no parameters in the
  * files of any rank.  The file of a single rank may have none, for example if
  * the selected parameters are in another stage. */

@@ -62,6 +62,9 @@ struct rsh_plan_options {
 	 * parameter has many, one sentence covers several slices.  May be
 	 * NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);
+	/* The plan calls this with a sentence if names part quantised weights
+	 * from their scales.  May be NULL. */
+	void (*report_parted)(void *ctx, const char *sentence);
 	void *ctx;
 };
 
