@@ -20,6 +20,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* ---- the tensors of blocks, for the cache ---- */
 
@@ -153,10 +154,15 @@ static int joined_compare(const void *a, const void *b)
 	return 0;
 }
 
+/* `wrong` is what the map is wrong about; NULL: nothing, or there is none. */
 static int join_refuse(const struct rsh_source *s, uint32_t first, uint32_t n,
 		       const struct rsh_names *names, uint32_t twice,
-		       struct rsh_error *err)
+		       const struct rsh_weight *wrong, struct rsh_error *err)
 {
+	cleanup_free char *why = wrong ? rsh_text_format(
+		"; the map of its parts does not decide, since it is not of "
+		"these files: %.400s is not in %.400s, as it says", wrong->name,
+		s->facts->map->files[wrong->file]) : NULL;
 	const char *in[2] = { NULL };
 	unsigned n_in = 0;
 
@@ -165,8 +171,10 @@ static int join_refuse(const struct rsh_source *s, uint32_t first, uint32_t n,
 		    rsh_ckpt_find(s->files[i].index, twice))
 			in[n_in++] = rsh_store_name(s->store, i);
 	return rsh_error_set(err, EINVAL, "%s: parameter %s is in two of its "
-			     "files, %s and %s", s->view_path[s->files[first].rank],
-			     rsh_names_text(names, twice), in[0], in[1]);
+			     "files, %s and %s%s",
+			     s->view_path[s->files[first].rank],
+			     rsh_names_text(names, twice), in[0], in[1],
+			     why ?: "");
 }
 
 struct part_name {
@@ -206,29 +214,30 @@ static uint32_t *join_find_parts(const struct rsh_source *s, uint32_t n)
 /* If a parameter is in two parts, the map says which copy is loaded.  Scripts
  * of mindformers write those that prediction layers share with the network
  * twice.  A map that is wrong about a parameter was made for other parts, and
- * decides nothing.  Returns [name]: the number of the file among the first n,
- * from 1, or 0; NULL: memory is out. */
+ * decides nothing; *wrong is then that one.  Returns [name]: the number of the
+ * file among the first n, from 1, or 0; NULL: memory is out. */
 static uint32_t *join_find_homes(const struct rsh_source *s, uint32_t n,
-				 struct rsh_names *names)
+				 struct rsh_names *names,
+				 const struct rsh_weight **wrong)
 {
 	const struct rsh_weight_map *map = s->facts->map;
 	const size_t n_names = rsh_names_count(names);
 	cleanup_free uint32_t *part = join_find_parts(s, n);
 	uint32_t *home = part ? calloc(n_names + 1, sizeof(*home)) : NULL;
-	bool right = true;
 
-	for (uint32_t i = 0; home && i < map->n_weights && right; i++) {
+	for (uint32_t i = 0; home && i < map->n_weights && !*wrong; i++) {
 		const char *text = map->weights[i].name;
 		const uint32_t name = rsh_names_find(names, text, strlen(text));
 		const uint32_t at = part[map->weights[i].file];
 		const struct rsh_ckpt_index *ix =
 			at ? s->files[at - 1].index : NULL;
 
-		right = ix && name != RSH_NAME_NONE && rsh_ckpt_find(ix, name);
-		if (right)
+		if (ix && name != RSH_NAME_NONE && rsh_ckpt_find(ix, name))
 			home[name] = at;
+		else
+			*wrong = &map->weights[i];
 	}
-	if (home && !right)
+	if (home && *wrong)
 		memset(home, 0, n_names * sizeof(*home));
 	return home;
 }
@@ -241,6 +250,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 		rsh_alloc_array(n, sizeof(*parts));
 	cleanup_free uint64_t *base = rsh_alloc_array(n, sizeof(*base));
 	cleanup_free uint32_t *home = NULL;
+	const struct rsh_weight *wrong = NULL;
 	struct rsh_ckpt_index *whole;
 	uint32_t n_valid = 0, twice;
 	int rc;
@@ -260,13 +270,13 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	/* If two files have a record with the same name, a map may decide which
 	 * one is used. */
 	if (rc == -EEXIST && s->facts->map) {
-		home = join_find_homes(s, n_valid, names);
+		home = join_find_homes(s, n_valid, names, &wrong);
 		rc = !home ? -ENOMEM :
 		     rsh_ckpt_index_join(parts, base, n_valid, home, &whole,
 					 &twice);
 	}
 	if (rc == -EEXIST)
-		return join_refuse(s, first, n, names, twice, err);
+		return join_refuse(s, first, n, names, twice, wrong, err);
 	if (rc)
 		return rsh_error_nomem(err);
 	*out = s->indexes[s->n_indexes++] = whole;

@@ -302,7 +302,9 @@ def the_map_says_in_which_part_a_tensor_is(directory):
         demand(said, "1 copies of tensors are in other parts than the map says")
         # A map that is wrong about one tensor decides about none.
         map_of(os.path.join(root, MAP), {**files, "model.x": parts[1]})
-        refused(run("plan", root), INPUT, "model.b is in two of its files, x.safetensors and y.safetensors")
+        refused(run("plan", root), INPUT, "model.b is in two of its files, "
+                "x.safetensors and y.safetensors; the map of its parts does not decide, since it "
+                "is not of these files: model.x is not in y.safetensors, as it says")
 
 
 @test
