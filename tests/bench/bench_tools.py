@@ -311,6 +311,9 @@ class Bench:
         """Rows measure this program from now on."""
         os.environ["RESHARDFS"] = program
         self.repeats = repeats
+        # What rows shared was measured with the other one, but for trees.
+        self._shared = {name: found for name, found in self._shared.items()
+                        if name.startswith("made ")}
         self._help = subprocess.run([program, "mount", "--help-all"], check=True,
                                     stdout=subprocess.PIPE, text=True).stdout
 
