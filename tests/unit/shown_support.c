@@ -336,3 +336,19 @@ void assert_listed(const char *tree, const char *below, const char *want)
 	rsh_source_free(s);
 	rsh_arena_clear(&arena);
 }
+
+void shown_tree_check(const struct shown_tree *t)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, t->files);
+	assert_shown(tree, "", t->want);
+}
+
+void shown_refused_check(const struct shown_refused *t)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, t->files);
+	assert_not_shown(tree, "", t->code, t->words);
+}

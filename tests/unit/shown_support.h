@@ -5,11 +5,13 @@
 
 #include "rsh/vfs/vfs.h"
 #include "support.h"
+#include "torch_support.h"
 
 /* Opens what is at `below` in a tree ("": the tree), and gives a line for each
  * tensor of the model, in the order of its file: "w F32[2,3] 5 6 7 8 9 10",
- * and then what was logged: "warning: .."; or the sentence of its failure.  In both
- * the tree is called SOURCE.  The source and the output of cfg are set here.  Sets *rc; the caller frees the text. */
+ * and then what was logged: "warning: .."; or the sentence of its failure.  In
+ * both the tree is called SOURCE.  The source and the output of cfg are set
+ * here.  Sets *rc; the caller frees the text. */
 char *shown(const char *tree, const char *below, struct rsh_vfs_config cfg,
 	    int *rc);
 /* Writes all that the tree of *cfg, whose output is set, shows of a source into
@@ -27,5 +29,20 @@ void assert_values(const char *tree, const char *below, const char *want);
 /* It fails with -code, and its sentence has the words. */
 void assert_not_shown(const char *tree, const char *below, int code,
 		      const char *words);
+
+/* Files that are shown as `want`, and files that are refused. */
+struct shown_tree {
+	const char *name;
+	struct torch_text files[6];
+	const char *want;
+};
+struct shown_refused {
+	const char *name;
+	struct torch_text files[6];
+	int code;
+	const char *words;
+};
+void shown_tree_check(const struct shown_tree *t);
+void shown_refused_check(const struct shown_refused *t);
 
 #endif

@@ -35,11 +35,7 @@
 #define TWO_MODEL(more) \
 	MODEL("2", "'a': BF16[3], 'b': BF16[2,1]", TWO_SHAPES, more)
 
-static const struct tree {
-	const char *name;
-	struct torch_text files[6];
-	const char *want;
-} trees[] = {
+static const struct shown_tree trees[] = {
 	/* ---- ZeRO 1 and 2 ---- */
 	{ "masters_are_cut_anywhere", {
 	  { STATES, TWO_MODEL("") },
@@ -228,11 +224,7 @@ static const struct tree {
 
 TEST_ROWS(trees)
 {
-	const struct tree *t = *state;
-	cleanup_tree char *tree = tree_make();
-
-	torch_write_all(tree, t->files);
-	assert_shown(tree, "", t->want);
+	shown_tree_check(*state);
 }
 
 TEST(the_file_of_a_module_alone)
@@ -303,12 +295,7 @@ TEST(values_are_those_of_rank_0)
 	  { OPTIM("0"), zero } }
 #define ONE_MODEL(shapes, more) MODEL("1", "'a': BF16[1]", shapes, more)
 
-static const struct refused {
-	const char *name;
-	struct torch_text files[5];
-	int code;
-	const char *words;
-} refused[] = {
+static const struct shown_refused refused[] = {
 	{ "tensor_parallel",
 	  BAD_MODEL(ONE_MODEL("{'a': (1,)}", ", 'mp_world_size': 2")), ENOTSUP,
 	  "SOURCE/global_step7/mp_rank_00_model_states.pt: it is tensor or "
@@ -528,11 +515,7 @@ static const struct refused {
 
 TEST_ROWS(refused)
 {
-	const struct refused *w = *state;
-	cleanup_tree char *tree = tree_make();
-
-	torch_write_all(tree, w->files);
-	assert_not_shown(tree, "", w->code, w->words);
+	shown_refused_check(*state);
 }
 
 /* ---- steps, for --resume ---- */

@@ -54,11 +54,7 @@
 	"weight0 F32[1,1]"
 #define OPTIMIZER(buffers) "{" buffers ", 'buckets_coalesced': True}"
 
-static const struct tree {
-	const char *name;
-	struct torch_text files[6];
-	const char *want;
-} trees[] = {
+static const struct shown_tree trees[] = {
 	{ "one_rank", { { RANK("0"), TP1(NORM ", " EMBEDDING "F32[2,1]=3") } },
 	  SHOWN_NORM "embedding.word_embeddings.weight F32[2,1] 3 4\n" },
 	{ "rows_and_columns", {
@@ -348,21 +344,12 @@ static const struct tree {
 
 TEST_ROWS(trees)
 {
-	const struct tree *t = *state;
-	cleanup_tree char *tree = tree_make();
-
-	torch_write_all(tree, t->files);
-	assert_shown(tree, "", t->want);
+	shown_tree_check(*state);
 }
 
 /* ---- what is refused ---- */
 
-static const struct refused {
-	const char *name;
-	struct torch_text files[4];
-	int code;
-	const char *words;
-} refused[] = {
+static const struct shown_refused refused[] = {
 	{ "no_args", {
 	  { RANK("0"), "{'checkpoint_version': 3.0, " MODEL(NORM) "}" } },
 	  ENOTSUP, "SOURCE/iter_0000005/mp_rank_00/model_optim_rng.pt: it has "
@@ -567,11 +554,7 @@ static const struct refused {
 
 TEST_ROWS(refused)
 {
-	const struct refused *w = *state;
-	cleanup_tree char *tree = tree_make();
-
-	torch_write_all(tree, w->files);
-	assert_not_shown(tree, "", w->code, w->words);
+	shown_refused_check(*state);
 }
 
 /* Those of the first file that belong to the training. */

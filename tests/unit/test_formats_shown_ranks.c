@@ -85,11 +85,7 @@
 
 /* ---- what is shown ---- */
 
-static const struct tree {
-	const char *name;
-	struct torch_text files[5];
-	const char *want;
-} trees[] = {
+static const struct shown_tree trees[] = {
 	{ "rows", {
 	  { NAME("2", "0"), W(DT("4, 2", "F32[2,2]", TWO("0"), SHARD("0"))) },
 	  { NAME("2", "1"), W(DT("4, 2", "F32[2,2]=4", TWO("1"), SHARD("0"))) } },
@@ -330,21 +326,12 @@ static const struct tree {
 
 TEST_ROWS(trees)
 {
-	const struct tree *t = *state;
-	cleanup_tree char *tree = tree_make();
-
-	torch_write_all(tree, t->files);
-	assert_shown(tree, "", t->want);
+	shown_tree_check(*state);
 }
 
 /* ---- what is refused ---- */
 
-static const struct refused {
-	const char *name;
-	struct torch_text files[5];
-	int code;
-	const char *words;
-} refused[] = {
+static const struct shown_refused refused[] = {
 	{ "a_part_is_lost", {
 	  { NAME("2", "0"), W(DT("4,", "F32[2]", TWO("0"), SHARD("0"))) } },
 	  ENOENT, "tensor w lacks its box [2] at [2], which is in "
@@ -503,11 +490,7 @@ static const struct refused {
 
 TEST_ROWS(refused)
 {
-	const struct refused *w = *state;
-	cleanup_tree char *tree = tree_make();
-
-	torch_write_all(tree, w->files);
-	assert_not_shown(tree, "", w->code, w->words);
+	shown_refused_check(*state);
 }
 
 /* Those of the lowest rank, without random states and numbers of weights. */
