@@ -138,18 +138,15 @@ static int read_file(void *ctx, size_t i, struct rsh_error *err)
 	const struct reading *r = ctx;
 	const struct rsh_source_file *f = &r->source->files[i];
 	struct rank_bytes rank = { r->source, f->rank };
-	const struct rsh_byte_source bytes = {
+	const struct rsh_byte_source file = {
 		.pread_fn = rank_pread, .ctx = &rank,
+		.size = f->index ? f->index->file_bytes : 0,
 		.path = rsh_store_path(r->source->store, (uint32_t)i),
 	};
 
 	(void)err;
-	if (f->index) {
-		struct rsh_byte_source file = bytes;
-
-		file.size = f->index->file_bytes;
+	if (f->index)
 		rsh_counters_read(&file, f->index, r->names, &r->files[i]);
-	}
 	return 0;
 }
 
