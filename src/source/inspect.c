@@ -704,6 +704,34 @@ void rsh_candidates_beside(const struct rsh_source *s, char *text, size_t size)
 								1]));
 }
 
+void rsh_ranks_gap(const uint32_t *ranks, size_t n, char *text, size_t size)
+{
+	uint32_t first = 0, missing = 0;
+
+	*text = '\0';
+	for (size_t i = 1; i < n; i++) {
+		if (missing == 0)
+			first = ranks[i - 1] + 1;
+		missing += ranks[i] - ranks[i - 1] - 1;
+	}
+	if (missing > 0)
+		snprintf(text, size, "it has ranks %u to %u, but nothing of "
+			 "rank %u%s: only a strategy says whether they are "
+			 "needed", ranks[0], ranks[n - 1], first,
+			 missing > 1 ? " and of others" : "");
+}
+
+void rsh_source_gap(const struct rsh_source *s, char *text, size_t size)
+{
+	cleanup_free uint32_t *ranks = NULL;
+	size_t n = 0;
+
+	if (s->format->layout == RSH_LAYOUT_GIVEN &&
+	    rsh_source_ranks(s, &ranks, &n))
+		n = 0;
+	rsh_ranks_gap(ranks, n, text, size);
+}
+
 void rsh_source_log_choice(const struct rsh_source *s)
 {
 	/* What the file says that describes the step. */

@@ -476,6 +476,31 @@ static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
 				 "no checkpoint is complete on all ranks", err);
 }
 
+/* Warns if the directories of ranks have a gap. */
+static void resume_log_gap(const struct rsh_resume *r)
+{
+	cleanup_free uint32_t *ranks =
+		rsh_alloc_array(r->n + 1, sizeof(*ranks));
+	size_t begin, end, n = 0;
+	uint64_t rank;
+	char text[160];
+
+	for (size_t i = 0; ranks && i < r->n; i++) {
+		const char *unit = r->saved[i].unit;
+
+		if (!rsh_rank_in_name(unit, strlen(unit), &begin, &end) ||
+		    !rsh_number_read(unit + begin, end - begin, &rank) ||
+		    rank > UINT32_MAX)
+			return;
+		ranks[n++] = (uint32_t)rank;
+	}
+	if (!ranks)
+		return;
+	rsh_ranks_gap(ranks, rsh_sort_distinct(ranks, n), text, sizeof(text));
+	if (*text)
+		rsh_log_warning("%s: %s", r->source->path, text);
+}
+
 static int resume_choose_step(struct rsh_resume *r,
 			      const struct rsh_source_options *o,
 			      uint32_t fallbacks, struct rsh_error *err)
@@ -505,6 +530,8 @@ static int resume_choose_step(struct rsh_resume *r,
 		       resume_units[s->format->unlike_units][r->n != 1], unit,
 		       *unit ? "/" : "", r->saved->label,
 		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
+	if (!s->format->unlike_units)
+		resume_log_gap(r);
 	return 0;
 }
 

@@ -40,6 +40,9 @@ bool rsh_template_has_rank(const char *t, size_t n);
 /* Returns whether the template matches only one name, which is itself. */
 bool rsh_template_is_plain(const char *t, size_t n);
 
+/* Does what rsh_source_gap() does for these ranks, which ascend (inspect.c). */
+void rsh_ranks_gap(const uint32_t *ranks, size_t n, char *text, size_t size);
+
 /* ---- all checkpoints of the tree (found.c) ---- */
 
 /* This is a directory of one rank.  It may also be one that is not searched. */

@@ -24,6 +24,7 @@ from framework_formats import (odd_bundle_indexes, safetensors_bytes,  # noqa: E
                                tensor_bundle, torch_legacy, torch_tar, torch_zip)
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count  # noqa: E402
+from rsh_cli import run  # noqa: E402
 from rsh_mount import MountError, Mounted, Tests, expect_failure, require_mount  # noqa: E402
 
 case = Tests("resume")
@@ -236,6 +237,24 @@ def mindspore_on_one_card(tree):
     tree.write("net-1_5.ckpt", ms_file(1))
     tree.write("net-1_10.ckpt", ms_file(2))
     shows(tree, {"net-1_10.ckpt": ms_file(2), "latest.ckpt": "net-1_10.ckpt"})
+
+
+@case
+def mindspore_rank_in_the_middle_is_gone(tree):
+    mindspore(tree, ranks=5)
+    expected = one_file_each(tree, 5, "net-2_10.ckpt", "ckpt")
+    shutil.rmtree(tree.full("rank_2"))
+    gap = "4, but nothing of rank 2: only a strategy says"
+    shows(tree, {n: data for n, data in expected.items() if not n.startswith("rank_2/")},
+          says=[gap])
+    demand(run("ls", tree.path).out, "note: it has ranks ", gap)
+    demand(run("verify", tree.path).err, gap)
+    shutil.rmtree(tree.full("rank_3"))
+    demand(run("ls", tree.path).out, "but nothing of rank 2 and of others")
+    # A node that has not the first ranks is no gap.
+    for rank in (0, 1):
+        os.rename(tree.full(f"rank_{rank}"), tree.full(f"rank_{rank + 2}"))
+    check("nothing of rank" not in run("ls", tree.path).out, "ranks 2 to 4 have no gap")
 
 
 @case

@@ -205,6 +205,10 @@ void rsh_source_log_choice(const struct rsh_source *s);
 void rsh_source_log_left_out(const struct rsh_source *s);
 void rsh_source_log_other(const struct rsh_source *s);
 void rsh_source_log_doubt(const struct rsh_source *s);
+/* Writes a sentence about ranks of which there is nothing, though there are
+ * lower and higher ones, or "".  A strategy says which ranks there are, so this
+ * is for sources without one. */
+void rsh_source_gap(const struct rsh_source *s, char *text, size_t size);
 /* Checks that no file of the chosen step is younger than this one.  Returns 0,
  * or -errno with a sentence; -ENOENT: it is not there. */
 int rsh_source_check_times(const struct rsh_source *s, const char *last,

@@ -53,6 +53,7 @@ struct tree {
 	char about[512];      /* of that step, by its format; empty: nothing */
 	struct rsh_ls_model model;
 	char newest_whole[256]; /* empty: no step is complete */
+	char gap[160]; /* about missing ranks; empty: nothing */
 	/* These say what a mount would show, if the strategies were given. */
 	bool asked;
 	char takes[256];
@@ -73,9 +74,11 @@ static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 	int rc;
 
 	t->n = UINT32_MAX;
-	if (!path)
+	if (!path) {
+		rsh_source_gap(t->source, t->gap, sizeof(t->gap));
 		return rsh_source_ranks(t->source, &t->ranks, &t->n_ranks) ?
 			rsh_error_nomem(err) : 0;
+	}
 	rc = rsh_strategy_load(path, t->options->vfs.plan.compat, t->names,
 			       &t->src, err);
 	if (rc)
@@ -557,6 +560,8 @@ static int print_tree(struct rsh_printer *out, struct tree *t)
 		rsh_source_format(t->source)->layout == RSH_LAYOUT_OWN);
 	if (t->is_model)
 		rsh_ls_beside(out, t->options);
+	if (*t->gap)
+		rsh_say(out, "note: %\n", t->gap);
 	rsh_ls_next(out, t->options, t->source, next);
 	rsh_json(out, "}");
 	return 0;

@@ -243,6 +243,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *source = NULL;
 	uint32_t first = 0, n = UINT32_MAX;
+	char gap[160] = "";
 	int rc = names ? rsh_store_io_new(&o->io, &r->work.io, err) :
 			 rsh_error_nomem(err);
 
@@ -263,6 +264,10 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	rc = rc ?: rsh_source_choose(source, 0, err);
 	if (rc == 0)
 		rsh_source_log_doubt(source);
+	if (rc == 0 && !path)
+		rsh_source_gap(source, gap, sizeof(gap));
+	if (*gap)
+		rsh_log_warning("%s: %s", o->vfs.source, gap);
 	if (rc == 0 && rsh_source_format(source)->layout == RSH_LAYOUT_OWN) {
 		rc = rsh_source_index(source, names, err) ?:
 		     rsh_source_strategy(source, true, names, &strategy, err);
