@@ -90,7 +90,7 @@ RSH_ORDER(strategy_by_stage, struct rsh_strategy_file *const,
 	  rsh_compare_u64((*x)->first_stage, (*y)->first_stage) ?:
 	  strcmp((*x)->path, (*y)->path))
 
-RSH_ORDER(items_by_name, const struct rsh_strategy_item *const,
+RSH_ORDER(items_by_name, struct rsh_strategy_item *const,
 	  strcmp(x[0]->name, y[0]->name))
 
 /* Returns the items of a file in the order of their names; NULL: memory is
