@@ -320,6 +320,12 @@ static int weights_adapt(struct weights_job *k,
 			 "replaced", k->cfg->weights.loras[i].directory,
 			 done[i].n_merged, done[i].n_replaced);
 		weights_keep_note(k, text);
+		if (done[i].n_lacking > 0)
+			rsh_log_warning("%s: its config wants matrices for "
+					"%.400s%s, and it has none",
+					k->cfg->weights.loras[i].directory,
+					done[i].lacking, done[i].n_lacking > 1 ?
+					" and others" : "");
 	}
 	return rc;
 }

@@ -487,7 +487,7 @@ static int adapting_run_one(struct adapting *w)
 				   "%s: the adapter has no tensor",
 				   rsh_catalogue_path(w->cat,
 						      w->adapters[w->a].file));
-	return rc;
+	return rc ?: adapters_find_lacks(w);
 }
 
 /* ---- all adapters ---- */

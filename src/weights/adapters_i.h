@@ -124,6 +124,12 @@ int adapters_stand_in(struct rsh_catalogue *cat, struct rsh_arena *arena,
 		      const struct rsh_tensor *t, const char *name,
 		      struct rsh_offer *o);
 
+/* ---- adapters_lacks.c ---- */
+
+/* Finds what the present adapter lacks, after it was merged.  Returns 0,
+ * -ENOMEM, or -EINVAL with a sentence: a weight that its config says it has. */
+int adapters_find_lacks(struct adapting *w);
+
 /* ---- own_adapters.c ---- */
 
 /* Checks that a matrix of an adapter has two dimensions and a type of floats,

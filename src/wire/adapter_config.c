@@ -35,6 +35,7 @@ struct rsh_adapter_config {
 	bool is_turned;
 	struct patterns ranks, alphas;
 	json_t *parameters; /* a list of strings; NULL: none */
+	json_t *targets;    /* "target_modules"; NULL: not for all modules */
 	json_t *saved; /* "modules_to_save"; NULL: none */
 	bool ties;     /* "ensure_weight_tying" */
 };
@@ -271,6 +272,10 @@ static int adapter_read(struct rsh_adapter_config *c, const json_t *root,
 	c->is_turned = json_is_true(json_object_get(root, "fan_in_fan_out"));
 	c->ties = json_is_true(json_object_get(root, "ensure_weight_tying"));
 	c->saved = json_incref(json_object_get(root, "modules_to_save"));
+	if (!adapter_asks(json_object_get(root, "exclude_modules")) &&
+	    !adapter_asks(json_object_get(root, "layers_to_transform")))
+		c->targets = json_incref(json_object_get(root,
+							 "target_modules"));
 	return parameters_read(c, root, path, err) ?:
 	       patterns_read(&c->ranks, root, "rank_pattern", true, path,
 			     err) ?:
@@ -308,6 +313,7 @@ void rsh_adapter_config_free(struct rsh_adapter_config *c)
 	patterns_clear(&c->alphas);
 	json_decref(c->parameters);
 	json_decref(c->saved);
+	json_decref(c->targets);
 	free(c);
 }
 
@@ -334,15 +340,25 @@ const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 	return json_string_value(json_array_get(c->parameters, i));
 }
 
+const char *rsh_adapter_config_target(const struct rsh_adapter_config *c,
+				      size_t i)
+{
+	return json_string_value(json_array_get(c->targets, i));
+}
+
+const char *rsh_adapter_config_saved(const struct rsh_adapter_config *c,
+				     size_t i)
+{
+	return c->ties ? NULL : json_string_value(json_array_get(c->saved, i));
+}
+
 bool rsh_adapter_config_saves(const struct rsh_adapter_config *c,
 			      const char *module)
 {
-	json_t *v;
-	size_t i;
+	const char *saved;
 
-	json_array_foreach(c->saved, i, v)
-		if (!c->ties && json_is_string(v) &&
-		    rsh_adapter_name_ends(module, json_string_value(v)))
+	for (size_t i = 0; (saved = rsh_adapter_config_saved(c, i)); i++)
+		if (rsh_adapter_name_ends(module, saved))
 			return true;
 	return false;
 }

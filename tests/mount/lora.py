@@ -89,7 +89,7 @@ def plan_names_adapters(directory):
     drawer, model, words = Drawer(random.Random(9)), {}, []
     for i in range(8):
         model[f"model.w{i}.weight"] = drawer.matrix("BF16", 6, 5)
-        adapter = Adapter(modules_to_save=[f"w{i}"])
+        adapter = Adapter(modules_to_save=[f"w{i}"] if i % 2 else None)
         adapter.add(f"model.w{i}", drawer.matrix("BF16", 4, 5), drawer.matrix("BF16", 6, 4), 2)
         if i % 2:
             adapter.replace(f"model.w{i}.weight", drawer.matrix("BF16", 6, 5))
@@ -651,6 +651,46 @@ def wrong_tensors(directory):
             ("a tensor has too long a name", renamed("model.w", "w" * 5000)),
             ("the adapter has no tensor", dict.clear))):
         bad_tensors(os.path.join(directory, str(i)), words, change)
+
+
+@test
+def what_the_file_lacks(directory):
+    """matrices and weights that the config wants and the file lacks, as PEFT says it"""
+    drawer, layers = Drawer(random.Random(10)), range(3)
+    modules = [f"model.layers.{i}.{end}" for i in layers for end in ("q_proj", "v_proj")]
+    others = ["lm_head", "model.mtp.12.lm_head", "model.vision.0.v_proj"]
+    source = written(directory + "/model", {
+        f"{name}.weight": drawer.matrix("BF16", 6, 5) for name in modules + others})
+
+    def said(i, lacking, replaced=("lm_head",), **config):
+        adapter = Adapter(**{"target_modules": ["q_proj", "v_proj"],
+                             "modules_to_save": ["lm_head"], **config})
+        for name in modules:
+            if name not in lacking:
+                adapter.add(name, drawer.matrix("F32", 4, 5), drawer.matrix("F32", 6, 4), 2)
+        for name in replaced:
+            adapter.replace(f"{name}.weight", drawer.matrix("BF16", 6, 5))
+        return run("plan", source, "--lora", adapter.write(f"{directory}/{i}"))
+
+    refused(said("head", [], []), INPUT, "adapter_model.safetensors: it has no weight for "
+            'lm_head, which "modules_to_save" of its config has')
+    second = [name for name in modules if ".1." in name]
+    values = [name for name in modules if "v_proj" in name]
+    for i, (lacking, first, config) in enumerate((
+            (second[:1], f"{second[0]}, and it has none\n", {}),
+            (second, f"{second[0]} and others, and it has none\n", {}),
+            (values, f"{values[0]} and others, and it has none\n", {}),
+            # Modules that the config does not want, or not all of that name.
+            ([], None, {}),
+            (values, None, {"target_modules": ["q_proj"]}),
+            (values, None, {"target_modules": r".*\.q_proj"}),
+            (second, None, {"layers_to_transform": [0, 2]}),
+            (second, None, {"exclude_modules": ["layers.1.q_proj", "layers.1.v_proj"]}),
+            ([], None, {"modules_to_save": ["lm_head", "classifier"]}))):
+        got = said(str(i), lacking, **config)
+        check(got.status == GOOD, got)
+        warned = f"/{i}: its config wants matrices for "
+        check(warned + first in got.err if first else warned not in got.err, got)
 
 
 @test

@@ -24,6 +24,11 @@ struct rsh_adapter {
 /* The numbers of tensors to which an adapter is added, and that it replaces. */
 struct rsh_adapted {
 	uint32_t n_merged, n_replaced;
+	/* The number of modules of the model for which the config wants
+	 * matrices and that have none, and the name of the first one, which is
+	 * valid as long as the arena. */
+	uint32_t n_lacking;
+	const char *lacking;
 };
 
 struct rsh_adapters {
@@ -43,7 +48,8 @@ struct rsh_adapters {
  * Face's names.  Adds tensors to the catalogue, which are valid as long as
  * `arena`.  Sets out[n].  Returns 0, -ENOMEM, or -EINVAL or -ENOTSUP with a
  * sentence that names file and tensor: it fits no tensor of the model, has
- * another shape or type, or its other matrix is missing. */
+ * another shape or type, its other matrix is missing, or a weight that its
+ * config says it replaces. */
 int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
 		      struct rsh_offers *io, struct rsh_adapted *out,
 		      struct rsh_error *err);

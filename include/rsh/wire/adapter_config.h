@@ -43,6 +43,14 @@ double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 /* Returns name i of "target_parameters"; NULL: there are no more. */
 const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 					 size_t i);
+/* Returns name i of "target_modules", if it is a list for all modules with
+ * these names; NULL: there are no more. */
+const char *rsh_adapter_config_target(const struct rsh_adapter_config *c,
+				      size_t i);
+/* Returns name i of "modules_to_save", unless "ensure_weight_tying"; NULL:
+ * there are no more. */
+const char *rsh_adapter_config_saved(const struct rsh_adapter_config *c,
+				     size_t i);
 /* Returns whether "modules_to_save" has the module, which then has a weight of
  * its own, unless "ensure_weight_tying". */
 bool rsh_adapter_config_saves(const struct rsh_adapter_config *c,
