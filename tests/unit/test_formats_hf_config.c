@@ -112,6 +112,11 @@ static void check(const struct config *c)
 	L n ".mlp.gate_proj.weight BFloat16 12,8;"                    \
 	L n ".mlp.down_proj.weight BFloat16 8,12;"                    \
 	L n ".input_layernorm.weight BFloat16 8;"
+#define FUSED                                                         \
+	"model.embed_tokens.weight BFloat16 10,8;"                    \
+	L "0.self_attn.qkv_proj.weight BFloat16 16,8;"                \
+	L "0.self_attn.o_proj.weight BFloat16 8,8;"                   \
+	L "1.self_attn.qkv_proj.weight BFloat16 16,8;"
 #define SIZES(layers, words, hidden, mlp, heads, kv)                  \
 	"\"num_hidden_layers\": " layers ", \"vocab_size\": " words   \
 	", \"hidden_size\": " hidden ", \"intermediate_size\": " mlp  \
@@ -194,6 +199,47 @@ static const struct config sizes[] = {
 	  .refusal = "C: \"num_key_value_heads\" is 1, and the weights say 4 "
 	    "rows of keys for 8 of queries, whose \"num_attention_heads\" is 4"
 	},
+	{ .name = "heads_in_one_matrix", .weights = FUSED,
+	  .config = "{" GOOD "}" },
+	{ .name = "another_number_of_keys_in_one_matrix", .weights = FUSED,
+	  .config = "{" SIZES("2", "10", "8", "12", "4", "1") "}",
+	  .refusal = "C: \"num_key_value_heads\" is 1, and the weights say 4 "
+	    "rows of keys for 8 of queries, whose \"num_attention_heads\" is 4"
+	},
+	{ .name = "a_layer_in_the_middle", .weights = MODEL
+	  L "3.input_layernorm.weight BFloat16 8;",
+	  .config = "{\"num_hidden_layers\": 4}",
+	  .refusal = "C: \"num_hidden_layers\" is 4, and the weights have "
+	    "nothing of layer 2" },
+	{ .name = "a_layer_in_the_middle_is_left_out", .how = PARTIAL,
+	  .weights = MODEL L "3.input_layernorm.weight BFloat16 8;",
+	  .config = "{\"num_hidden_layers\": 4}",
+	  .notes = "C: \"num_hidden_layers\" is 4, and the weights that are "
+	    "left have nothing of layer 2\n" },
+	{ .name = "a_layer_that_does_nothing", .weights = MODEL
+	  L "3.input_layernorm.weight BFloat16 8;",
+	  .config = "{\"num_hidden_layers\": 4, \"block_configs\": []}" },
+	{ .name = "no_embedding", .weights = "lm_head.weight BFloat16 10,8;"
+	  "model.norm.weight BFloat16 8;" LAYER("0"),
+	  .config = "{" CAUSAL ", " GOOD_1 "}",
+	  .refusal = "C: \"vocab_size\" is 10, and the weights have no "
+	    "embedding" },
+	{ .name = "no_embedding_as_saved", .how = AS_SAVED,
+	  .weights = "model.norm.weight BFloat16 8;" LAYER("0"),
+	  .config = "{" CAUSAL ", " GOOD_1 "}",
+	  .notes = "C: \"vocab_size\" is 10, and the weights have no "
+	    "embedding; the model is shown as it is saved\n" },
+	{ .name = "no_embedding_of_a_part", .weights = LAYER("0"),
+	  .config = "{" GOOD_1 "}" },
+	{ .name = "no_last_norm", .weights =
+	  "model.embed_tokens.weight BFloat16 10,8;" LAYER("0"),
+	  .config = "{" CAUSAL ", " GOOD_1 "}",
+	  .refusal = "C: \"num_hidden_layers\" is 1, and the weights have no "
+	    "norm after the layers" },
+	{ .name = "norms_without_weights", .weights =
+	  "model.embed_tokens.weight BFloat16 10,8;"
+	  L "0.mlp.down_proj.weight BFloat16 8,12;",
+	  .config = "{" CAUSAL ", " GOOD_1 "}" },
 	/* Layers that differ prove nothing. */
 	{ .name = "layers_of_two_sizes", .weights = LAYER("0")
 	  L "1.mlp.gate_proj.weight BFloat16 20,8;"
@@ -295,6 +341,7 @@ TEST_ROWS(added)
 }
 
 #define EMBED "model.embed_tokens.weight BFloat16 10,8;" \
+	"model.norm.weight BFloat16 8;" \
 	L "0.input_layernorm.weight BFloat16 8;"
 #define HEAD "lm_head.weight BFloat16 10,8;"
 

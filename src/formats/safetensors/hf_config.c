@@ -261,6 +261,33 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 	return hf_differ_size(h, m, say, size < m->number);
 }
 
+/* Checks that there are weights of each layer, an embedding, and the norm after
+ * the layers.  Some models have norms without weights, and layers that do
+ * nothing; these say so in "block_configs". */
+static int hf_check_there(struct hf_check *h)
+{
+	const struct hf_facts *f = &h->f;
+	const struct rsh_json_member *n = hf_size(h, HF_LAYERS, 0);
+	const struct rsh_json_member *words = hf_size(h, HF_VOCAB, 0);
+	char say[64];
+	int rc = 0;
+
+	if (n && f->gap != HF_NONE && !hf_find(h, "block_configs")) {
+		snprintf(say, sizeof(say), "have nothing of layer %" PRIu32,
+			 f->gap);
+		rc = hf_differ_size(h, n, say, true);
+	}
+	if (rc || f->n_layers == 0 || f->drafts || !hf_predicts_words(h))
+		return rc;
+	if (words && !f->embeds)
+		rc = hf_differ_size(h, words, "have no embedding", true);
+	if (rc == 0 && n && f->layers_have_norms && !f->has_norm &&
+	    strcmp(f->list, "layers.") == 0)
+		rc = hf_differ_size(h, n, "have no norm after the layers",
+				    true);
+	return rc;
+}
+
 /* ---- shapes ---- */
 
 /* In some models the embedding has more words than the head; "vocab_size" is
@@ -412,7 +439,7 @@ static int hf_check_sizes(struct hf_check *h)
 
 	if (rc == 0)
 		rc = hf_check_count(h, HF_EXPERTS, h->f.n_experts, 0,
-				    "experts");
+				    "experts") ?: hf_check_there(h);
 	for (uint32_t k = 0; rc == 0 && k < HF_N_SHAPES; k++) {
 		const struct hf_shape *s = &hf_shapes[k];
 

@@ -119,7 +119,11 @@ struct hf_facts {
 	const char *prefix; /* prefix of the decoder; NULL: none, or several */
 	const char *list;   /* name of its layers after the prefix: "layers." */
 	uint32_t n_layers;  /* without those for prediction; 0: not known */
+	uint32_t gap; /* the first one below n_layers that has no weight */
 	uint32_t n_experts; /* 0: not known */
+	/* A layer has a norm; beside the layers there is a norm, and something
+	 * whose name is that of an embedding. */
+	bool layers_have_norms, has_norm, embeds;
 	enum hf_attention attention;
 	/* One weight of each shape, if all weights of that name are alike. */
 	uint32_t of[HF_N_SHAPES];

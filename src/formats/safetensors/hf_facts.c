@@ -204,10 +204,12 @@ static void hf_count_experts(struct hf_facts *f, const char *s)
 static int hf_find_shapes(struct hf_facts *f)
 {
 	cleanup_free bool *predicts = calloc(LAYERS_MAX, sizeof(*predicts));
+	cleanup_free bool *there = calloc(LAYERS_MAX, sizeof(*there));
+	const bool *gap;
 	bool varies[HF_N_SHAPES] = { false };
 	uint32_t layer, end = 0;
 
-	if (!predicts)
+	if (!predicts || !there)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < f->w->n; i++) {
 		const struct rsh_hf_weight *w = &f->w->v[i];
@@ -216,12 +218,18 @@ static int hf_find_shapes(struct hf_facts *f)
 
 		if (of_layer) {
 			predicts[layer] |= hf_predicts(s);
+			there[layer] = true;
+			f->layers_have_norms |= strstr(s, "norm") != NULL;
 			end = layer >= end ? layer + 1 : end;
 			hf_count_experts(f, s);
 			if (strncmp(s, "self_attn.kv_a", 14) == 0)
 				f->attention = HF_RANKS;
 		} else if (!hf_begins(&of_top, f->prefix)) {
 			continue;
+		} else {
+			f->has_norm |= strstr(of_top, "norm") != NULL;
+			f->embeds |= strstr(of_top, "emb") ||
+				     strstr(of_top, "wte");
 		}
 		for (uint32_t k = 0; k < HF_N_SHAPES; k++) {
 			if (hf_shapes[k].layer != of_layer ||
@@ -241,6 +249,8 @@ static int hf_find_shapes(struct hf_facts *f)
 	while (end > 0 && predicts[end - 1])
 		end--;
 	f->n_layers = memchr(predicts, true, end) ? 0 : end;
+	gap = memchr(there, false, f->n_layers);
+	f->gap = gap ? (uint32_t)(gap - there) : HF_NONE;
 	return 0;
 }
 
@@ -328,7 +338,7 @@ int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out)
 {
 	*out = (struct hf_facts){
 		.w = w, .attention = HF_PLAIN,
-		.embedding = HF_NONE, .head = HF_NONE,
+		.gap = HF_NONE, .embedding = HF_NONE, .head = HF_NONE,
 		.packed = HF_NONE, .packed_ints = HF_NONE, .scales = HF_NONE,
 	};
 	for (uint32_t k = 0; k < HF_N_SHAPES; k++)
