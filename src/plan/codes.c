@@ -77,20 +77,32 @@ static bool codes_scales(const struct rsh_catalogue *c, const char *name,
 	return false;
 }
 
+/* Refuses codes that have scales, and those of a model that is quantised in an
+ * unknown way: `by` says so. */
 static int codes_refuse(const struct rsh_catalogue *c, uint32_t name,
-			uint8_t dtype, struct rsh_error *err)
+			uint8_t dtype, uint32_t n_dims, const char *by,
+			struct rsh_error *err)
 {
 	const char *text = rsh_names_text(c->names, name);
 	char scales[CODES_TEXT];
 
-	if (!codes_may_be(dtype) || !codes_scales(c, text, scales))
+	if (!codes_may_be(dtype))
 		return 0;
-	return rsh_error_set(err, EINVAL, "%.400s is quantised: --cast would "
-			     "round %.400s, and not the weight (use "
-			     "--dequantize)", text, scales);
+	if (codes_scales(c, text, scales))
+		return rsh_error_set(err, EINVAL, "%.400s is quantised: --cast "
+				     "would round %.400s, and not the weight "
+				     "(see --dequantize)", text, scales);
+	/* Positions and counters are of other types, or vectors. */
+	if (!by || n_dims < 2 || dtype == RSH_DTYPE_INT64 ||
+	    dtype == RSH_DTYPE_BOOL)
+		return 0;
+	return rsh_error_set(err, EINVAL, "%s says that weights are quantised, "
+			     "and %.400s is %s: --cast would round their "
+			     "scales, and not the weights (see --dequantize)",
+			     by, text, rsh_dtype_name(dtype));
 }
 
-int rsh_catalogue_check_cast(const struct rsh_catalogue *c,
+int rsh_catalogue_check_cast(const struct rsh_catalogue *c, const char *by,
 			     struct rsh_error *err)
 {
 	const struct rsh_ckpt_index *before = NULL;
@@ -101,14 +113,15 @@ int rsh_catalogue_check_cast(const struct rsh_catalogue *c,
 			return 0;
 	for (uint32_t i = 0; rc == 0 && i < c->n_tensors; i++)
 		rc = codes_refuse(c, c->tensors[i]->name, c->tensors[i]->dtype,
-				  err);
+				  c->tensors[i]->n_dims, by, err);
 	for (uint32_t f = 0; rc == 0 && f < c->n_present; f++) {
 		const struct rsh_ckpt_index *ix = c->index[c->present[f]];
 
 		for (uint32_t i = 0; rc == 0 && ix != before &&
 		     i < ix->n_records; i++)
 			rc = codes_refuse(c, ix->records[i].name,
-					  ix->records[i].dtype, err);
+					  ix->records[i].dtype,
+					  ix->records[i].n_dims, by, err);
 		before = ix;
 	}
 	return rc;

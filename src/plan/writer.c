@@ -249,7 +249,8 @@ static int writer_prepare(struct writer *w, struct rsh_error *err)
 	    rsh_catalogue_find_kinds(w->w.cat))
 		return rsh_error_nomem(err);
 	if (w->w.o->cast != RSH_DTYPE_UNKNOWN) {
-		rc = rsh_catalogue_check_cast(w->w.cat, err);
+		rc = rsh_catalogue_check_cast(w->w.cat, w->w.o->quantised_by,
+					      err);
 		if (rc)
 			return rc;
 	}

@@ -305,6 +305,8 @@ static int convert(struct planning *p, bool allow_missing)
 	opts.rename = p->renames ? new_name : NULL;
 	opts.report_lost = report_lost;
 	opts.report_parted = report_parted;
+	if (opts.cast != RSH_DTYPE_UNKNOWN)
+		opts.quantised_by = rsh_vfs_quantised_by(v, cfg);
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	rsh_kinds_free(p->kinds);

@@ -153,6 +153,11 @@ rsh_vfs_output_mesh(const struct rsh_vfs_config *cfg)
 	};
 }
 
+/* Returns the name of the file of SOURCE that says that weights are quantised;
+ * NULL: none does (weights.c). */
+const char *rsh_vfs_quantised_by(const struct rsh_reshard *v,
+				 const struct rsh_vfs_config *cfg);
+
 /* If weights are to be converted to the other form, loads the rule tables and
  * the model's config.json (weights.c).  The source must be open. */
 int rsh_vfs_load_weights(struct rsh_reshard *v,

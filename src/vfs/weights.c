@@ -99,29 +99,59 @@ static int weights_load_adapter(struct rsh_vfs_weights *w,
 	return rc;
 }
 
-/* Other programs say in a file of their own that weights are quantised.  Checks
- * that there is none if config.json does not say it. */
-static int vfs_check_quantisation(const struct rsh_reshard *v,
-				  const struct rsh_vfs_config *cfg,
-				  struct rsh_error *err)
+/* Other programs say in a file of their own that weights are quantised.
+ * Returns 1 and its name, 0 if there is none, or -errno with a sentence. */
+static int vfs_find_quantisation(const struct rsh_reshard *v, const char **name,
+				 struct rsh_error *err)
 {
 	static const char *const files[] = {
 		"hf_quant_config.json", "quant_model_description.json",
 	};
-	const struct rsh_model_config *c = v->weights->config;
 	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < sizeof(files) / sizeof(*files); i++) {
+		*name = files[i];
+		rc = rsh_store_has(rsh_source_store(v->source), *name, err);
+	}
+	return rc;
+}
+
+/* Checks that no other file says it if config.json does not. */
+static int vfs_check_quantisation(const struct rsh_reshard *v,
+				  const struct rsh_vfs_config *cfg,
+				  struct rsh_error *err)
+{
+	const struct rsh_model_config *c = v->weights->config;
+	const char *name;
+	int rc;
 
 	if (c && rsh_model_config_quantisation(c))
 		return 0;
-	for (size_t i = 0; rc == 0 && i < sizeof(files) / sizeof(*files); i++) {
-		rc = rsh_store_has(rsh_source_store(v->source), files[i], err);
-		if (rc > 0)
-			rc = rsh_error_set(err, ENOTSUP, "%s/%s says that "
-				"weights are quantised in a way that "
-				"--dequantize does not support", cfg->source,
-				files[i]);
+	rc = vfs_find_quantisation(v, &name, err);
+	return rc <= 0 ? rc :
+	       rsh_error_set(err, ENOTSUP, "%s/%s says that weights are "
+			     "quantised in a way that --dequantize does not "
+			     "support", cfg->source, name);
+}
+
+const char *rsh_vfs_quantised_by(const struct rsh_reshard *v,
+				 const struct rsh_vfs_config *cfg)
+{
+	const struct rsh_quantisation *q;
+	struct rsh_model_config *c = NULL;
+	/* Who needs the files says what is wrong with them. */
+	struct rsh_error unused = RSH_ERROR_INIT;
+	const char *name = NULL;
+
+	if (rsh_model_config_load(NULL, cfg->source,
+				  rsh_source_store(v->source), &c,
+				  &unused) == 0 && c) {
+		q = rsh_model_config_quantisation(c);
+		name = q && q->method ? "config.json" : NULL;
 	}
-	return rc;
+	rsh_model_config_free(c);
+	return name ||
+	       vfs_find_quantisation(v, &name, &unused) > 0 ? name : NULL;
 }
 
 int rsh_vfs_load_weights(struct rsh_reshard *v,

@@ -318,7 +318,8 @@ def random_case(seed):
 def config_is_compared(directory):
     """a config.json that contradicts the dense weights is refused, alone and with --cast"""
     source, _ = model_of(directory, "gptq")
-    config = json.loads(content(os.path.join(source, "config.json")))
+    # It has no norm after the layers, which models that predict words have.
+    config = {**json.loads(content(os.path.join(source, "config.json"))), "architectures": ["A"]}
     for cast in ((), ("--cast", "float32")):
         words = ["--format", "hf", "--dequantize", "bfloat16", *cast]
         for key, wrong, right in (("num_hidden_layers", 2, 1), ("vocab_size", 14, 13),
@@ -527,6 +528,31 @@ def cast_of_codes(directory):
                       "--cast", kind)
             refused(got, INPUT, "is quantised: --cast would round")
             check("--dequantize" in got.err, got)
+
+
+@test
+def cast_of_other_schemes(directory):
+    """--cast of a model that says that it is quantised, in a way that is not known"""
+    codes, said = ("I8", (4, 4), bytes(16)), "says that weights are quantised, and a.codes is "
+    tensors = {"a.codes": codes, "a.codebooks": ("F32", (1, 4), bytes(16))}
+
+    def cast(name, tensors, method=None, other=None):
+        config = {"quantization_config": {"quant_method": method}} if method else {}
+        source = written(os.path.join(directory, name), tensors, config)
+        if other:
+            write(os.path.join(source, other), b"{}")
+        return run("plan", source, "--format", "hf", "--cast", "float16")
+
+    for method in "aqlm", "vptq", "exl2", "sinq":
+        refused(cast(method, tensors, method), INPUT, f"config.json {said}Int8: --cast would round")
+    for other in "quant_model_description.json", "hf_quant_config.json":
+        refused(cast(other, tensors, None, other), INPUT, f"{other} {said}Int8")
+    for name, kinds in ("positions", {"a.codes": ("I64", (2, 2), bytes(32))}), \
+            ("mask", {"a.codes": ("BOOL", (2, 2), bytes(4))}), \
+            ("vector", {"a.codes": ("I32", (4,), bytes(16))}), ("dense", {}):
+        got = cast(name, {"w": ("F32", (2, 2), bytes(16)), **kinds}, "aqlm")
+        check(got.status == GOOD, got)
+    check(cast("unsaid", tensors).status == GOOD, "nothing says it")
 
 
 @test

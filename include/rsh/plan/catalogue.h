@@ -152,9 +152,10 @@ void rsh_catalogue_update_names(struct rsh_catalogue *c);
 int rsh_catalogue_find_kinds(struct rsh_catalogue *c);
 
 /* Checks that no tensor of its files is quantised, unless some were made dense:
- * a cast would round scales, and not change codes.  Returns 0, -ENOMEM, or
- * -EINVAL with a sentence. */
-int rsh_catalogue_check_cast(const struct rsh_catalogue *c,
+ * a cast would round scales, and not change codes.  `by` is the file that says
+ * that weights are; NULL: none does.  Returns 0, -ENOMEM, or -EINVAL with a
+ * sentence. */
+int rsh_catalogue_check_cast(const struct rsh_catalogue *c, const char *by,
 			     struct rsh_error *err);
 
 /* Takes the cut over, also on failure, and returns the catalogue's cut that is

@@ -54,6 +54,9 @@ struct rsh_plan_options {
 	 * BFloat16 tensors of at least one dimension that are not the
 	 * optimizer's. */
 	enum rsh_dtype cast;
+	/* The file of SOURCE that says that weights are quantised; NULL: none
+	 * does, or there is no cast. */
+	const char *quantised_by;
 	/* Write a parameter to the file of only one rank of each group of
 	 * replicas, as MindSpore's ModelCheckpoint does with
 	 * remove_redundancy. */
