@@ -166,6 +166,11 @@ def run_values(tap, directory):
             Alone(os.path.join(DATA, "namespace-2.15.pt")) as mount:
         demand(mount.log(), "no tensors are not shown, such as args")
         check("size" in extra_state(mount.path), "no size")
+    with tap.test("arrays of numpy"), \
+            Alone(os.path.join(DATA, "arrays-2.15.pt")) as mount:
+        demand(mount.log(), "1 tensor that is no plain array is left out, such as model.w (an "
+               "array of numpy)")
+        check(list(model_hashes(mount.path)) == ["model.bias"], model_hashes(mount.path))
     with tap.test("tensors of another make"), \
             Alone(os.path.join(DATA, "odd-2.15.pt")) as mount:
         demand(mount.log(), "2 tensors that are no plain arrays are left out", "sparse")

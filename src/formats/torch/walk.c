@@ -505,6 +505,23 @@ static bool walk_find_storage(struct rsh_torch_reader *r,
 	return found;
 }
 
+/* Returns whether an object is an array of numpy with floats, as weights are;
+ * the states of random generators are arrays of integers. */
+static bool walk_is_floats(const struct rsh_pickle_object *o)
+{
+	const struct rsh_pickle_value *v = &o->state;
+
+	if (!o->class || strcmp(o->class->name, "_reconstruct") != 0 ||
+	    strncmp(o->class->module, "numpy.", 6) != 0 ||
+	    v->kind != RSH_PV_TUPLE || v->n < 3 ||
+	    v->items[2].kind != RSH_PV_OBJECT)
+		return false;
+	/* the type, as "f4" */
+	v = &v->items[2].object->args;
+	return v->kind == RSH_PV_TUPLE && v->n > 0 &&
+	       v->items->kind == RSH_PV_TEXT && *v->items->text == 'f';
+}
+
 /* Adds an object that is no tensor.  If it has tensors, they are not shown. */
 static void walk_opaque(struct rsh_torch_reader *r,
 			const struct rsh_pickle_value *v)
@@ -513,7 +530,8 @@ static void walk_opaque(struct rsh_torch_reader *r,
 	char make[256];
 
 	if (!walk_find_storage(r, v, 1, 0)) {
-		walk_add_value(r, v, NULL, false);
+		walk_add_value(r, v, walk_is_floats(o) ? "an array of numpy" :
+							 NULL, false);
 		return;
 	}
 	/* The containers of this search may have storages. */
