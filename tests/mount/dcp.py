@@ -309,9 +309,9 @@ def run_contradictions(tap, directory):
     shutil.rmtree(root)
 
 
-def of_rows(root, chunks, orders=None):
+def of_rows(root, chunks, orders=None, name="w"):
     """A tensor of four rows and a checkpoint that has these boxes of it."""
-    tree = Tree("torch", {"w": Tensor("F32", (4, 6), bytes(range(96)), chunks, orders or {})}, {},
+    tree = Tree("torch", {name: Tensor("F32", (4, 6), bytes(range(96)), chunks, orders or {})}, {},
                 random.Random(1))
     tree.write(root)
     return root, tree
@@ -336,6 +336,14 @@ def run_holes(tap, directory):
                           {1: (1, 0)})
         refused(run("plan", root), INPUT, "tensor w: 6 of its 24 elements are in no chunk, and "
                 "the others are stored in several orders")
+    with tap.test("parameters that FSDP has made flat"):
+        for i, name in enumerate(("_flat_param", "model.layers.0._flat_param", "a.flat_param")):
+            root, _ = of_rows(os.path.join(directory, f"flat{i}"), [upper, lower], name=name)
+            for words in [], ["--drop", "flat_param"]:
+                refused(run("plan", root, *words), INPUT, f"tensor {name} has parts of all "
+                        "weights, as FSDP saves them with LOCAL_STATE_DICT")
+        root, _ = of_rows(os.path.join(directory, "flat_name"), [upper, lower], name="flat_params")
+        check(run("plan", root).status == GOOD, "flat_params is a name as others")
     with tap.test("a chunk that no file has"):
         root, tree = of_rows(os.path.join(directory, "absent"), [upper, lower])
         file = next(name for name in os.listdir(root) if name.endswith(".distcp"))

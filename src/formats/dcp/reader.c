@@ -23,6 +23,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 
 /* A tensor is made of so many parts at most. */
 #define PARTS_MAX 65536
@@ -495,8 +496,15 @@ static int reader_add_tensor(struct dcp_reader *r,
 			     struct rsh_error *err)
 {
 	struct found_tensor f = { .tensor = t, .name = name };
+	const char *dot = strrchr(t->name, '.');
 	int rc;
 
+	/* Even if it is not wanted: the weights beside it are its parts. */
+	if (rsh_is_any(dot ? dot + 1 : t->name, "_flat_param", "flat_param"))
+		return rsh_error_set(err, ENOTSUP, "tensor %s has parts of all "
+				     "weights, as FSDP saves them with "
+				     "LOCAL_STATE_DICT: only FSDP on as many "
+				     "ranks loads it", t->name);
 	if (!rsh_plan_wants(r->opts, t->name))
 		return 0;
 	if (t->dtype == RSH_DTYPE_UNKNOWN)
