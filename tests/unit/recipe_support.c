@@ -44,8 +44,7 @@ void scene_cases(uint64_t (*each)(void))
 
 /* ---- sources ---- */
 
-/* Goes to the next element of a box of these sizes, row-major. */
-static bool scene_step(uint64_t *at, const uint64_t *size, uint32_t n)
+bool scene_step(uint64_t *at, const uint64_t *size, uint32_t n)
 {
 	while (n-- > 0) {
 		if (++at[n] < size[n])
@@ -197,7 +196,7 @@ static void write_file(struct scene *s, struct source *t, uint32_t which,
 			there[d] = box.from[d] + at[d];
 		number = number_of(there, t->dims, t->n_dims);
 		v = (uint16_t)(t->first + number);
-		s->have[which][number] = true;
+		s->have[which][number] |= UINT64_C(1) << (s->n_files - 1);
 		if (n == e->length) {
 			e++;
 			n = 0;
@@ -236,7 +235,7 @@ void scene_source(struct scene *s, uint32_t which)
 	s->cuts[which] = s->gaps && scene_below(2) ?
 		uneven_cut(t->dims, t->n_dims, true) :
 		scene_cut(t->dims, t->n_dims);
-	s->have[which] = calloc(MAX_ELEMENTS, sizeof(bool));
+	s->have[which] = calloc(MAX_ELEMENTS, sizeof(**s->have));
 	s->by_name[which] = scene_below(2);
 	for (uint32_t r = 0; r < rsh_cut_n_ranks(s->cuts[which]); r++)
 		write_file(s, t, which, r);
@@ -697,6 +696,15 @@ void scene_take(const struct scene *s, struct rsh_piece_iter *it, uint64_t from,
 	assert_int_equal(at, len);
 }
 
+uint64_t scene_files(const struct scene *s, const struct target *t,
+		     const uint64_t *at)
+{
+	uint64_t number;
+	const struct source *src = place_of(s, t, at, &number);
+
+	return s->have[src - s->tensors][number];
+}
+
 uint64_t scene_slice(const struct scene *s, const struct target *t,
 		     const struct rsh_box *box, bool *all, uint8_t *out)
 {
@@ -713,7 +721,7 @@ uint64_t scene_slice(const struct scene *s, const struct target *t,
 		src = place_of(s, t, there, &number);
 		v = (uint16_t)(src->first + number);
 		if (all)
-			*all &= s->have[src - s->tensors][number];
+			*all &= s->have[src - s->tensors][number] != 0;
 		wide = (uint32_t)v << 16;
 		if (t->wide)
 			memcpy(out + n, &wide, sizeof(wide));

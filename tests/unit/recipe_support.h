@@ -26,6 +26,10 @@ uint32_t tensor_add(struct rsh_catalogue *c, const char *name,
 		    struct rsh_tensor t, struct rsh_cut *cut,
 		    const struct rsh_holder *holders, uint32_t n);
 
+/* Goes to the next element of a box of these sizes, row-major; false, and to the
+ * first one: there is none. */
+bool scene_step(uint64_t *at, const uint64_t *size, uint32_t n);
+
 /* ---- sources: one file a rank and tensor ---- */
 
 struct image {
@@ -52,7 +56,8 @@ struct scene {
 	bool by_name[MAX_TENSORS];
 	/* Boxes may be missing, and files be lost. */
 	bool gaps;
-	bool *have[MAX_TENSORS]; /* [element]: some file has it */
+	/* [element]: bit i: file i has it */
+	uint64_t *have[MAX_TENSORS];
 	struct rsh_plan *plan;
 	struct rsh_catalogue *cat;
 	uint64_t checked;
@@ -114,5 +119,8 @@ void scene_take(const struct scene *s, struct rsh_piece_iter *it, uint64_t from,
  * all of them. */
 uint64_t scene_slice(const struct scene *s, const struct target *t,
 		     const struct rsh_box *box, bool *all, uint8_t *out);
+/* Says which files have an element of a target: bit i stands for file i. */
+uint64_t scene_files(const struct scene *s, const struct target *t,
+		     const uint64_t *at);
 
 #endif

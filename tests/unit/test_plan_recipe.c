@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random tensors, cut in random ways, shown by random recipes: every element is
- * where a plain loop says.  `RSH_SEED` repeats a run, `RSH_CASES` says how many
+ * where a plain loop says, and of the file that has it.  `RSH_SEED` repeats a run, `RSH_CASES` says how many
  * tensors there are. */
 #include "recipe_support.h"
 
@@ -51,6 +51,85 @@ static void check_content(const struct scene *s, uint32_t file, uint64_t n,
 	assert_memory_equal(have, want, n);
 }
 
+/* The source files have all of a slice, and each has something of it. */
+static void check_sources(const struct scene *s, const struct target *t,
+			  const struct rsh_box *slice, uint32_t file)
+{
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, there[RSH_MAX_DIMS];
+	uint64_t listed = 0, wanted = 0;
+	uint32_t n;
+	const uint32_t *files = rsh_plan_sources(s->plan, file, &n);
+
+	for (uint32_t i = 0; i < n; i++)
+		listed |= UINT64_C(1) << files[i];
+	do {
+		uint64_t have;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			there[d] = slice->from[d] + at[d];
+		have = scene_files(s, t, there);
+		assert_true(have & listed);
+		wanted |= have;
+	} while (scene_step(at, slice->size, t->n_dims));
+	assert_int_equal(listed & ~wanted, 0);
+}
+
+struct origins {
+	const struct scene *s;
+	const struct target *t;
+	const struct rsh_box *slice;
+	bool found[MAX_PARTS * MAX_ELEMENTS];
+};
+
+/* All elements of a box that is part of a target are of the same file. */
+static void check_origin(void *ctx, const struct rsh_box *box,
+			 const struct rsh_holder *h)
+{
+	struct origins *o = ctx;
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, there[RSH_MAX_DIMS];
+	bool any = false;
+
+	assert_non_null(h);
+	do {
+		uint64_t number = 0;
+		bool has;
+
+		for (uint32_t d = 0; d < o->t->n_dims; d++) {
+			there[d] = box->from[d] + at[d];
+			assert_in_range(there[d], o->slice->from[d],
+					o->slice->from[d] + o->slice->size[d] -
+					1);
+			number = number * o->t->dims[d] + there[d];
+		}
+		has = scene_files(o->s, o->t, there) >> h->file & 1;
+		assert_true(has || !o->t->n_boxes);
+		o->found[number] |= has;
+		any |= has;
+	} while (scene_step(at, box->size, o->t->n_dims));
+	assert_true(any);
+}
+
+static void check_origins(const struct scene *s, const struct target *t,
+			  const struct rsh_box *slice, uint32_t shown,
+			  uint32_t member)
+{
+	static struct origins o;
+	uint64_t at[RSH_MAX_DIMS] = { 0 };
+
+	memset(&o, 0, sizeof(o));
+	o.s = s;
+	o.t = t;
+	o.slice = slice;
+	rsh_plan_origins(s->plan, shown, member, check_origin, &o);
+	do {
+		uint64_t number = 0;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			number = number * t->dims[d] + slice->from[d] + at[d];
+		assert_true(o.found[number]);
+	} while (scene_step(at, slice->size, t->n_dims));
+}
+
 static void check_member(struct scene *s, const struct target *t,
 			 const struct rsh_framing *framing,
 			 const struct rsh_cut *cut, uint32_t shown,
@@ -76,6 +155,8 @@ static void check_member(struct scene *s, const struct target *t,
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		assert_int_equal(shape.dims[d], box.size[d]);
 	assert_good(rsh_blueprint_add_file(s->plan, &f, &err), err);
+	check_sources(s, t, &box, number);
+	check_origins(s, t, &box, shown, member);
 	rsh_plan_record(s->plan, number, 0, &r);
 	framing->chunks(&shape, &k);
 	assert_int_equal(k.n, 1);
@@ -113,6 +194,21 @@ static void check_target(struct scene *s, const struct target *t,
 		check_member(s, t, framing, cut, shown, r);
 }
 
+/* Some tensors are cut as their source is. */
+static struct rsh_cut *draw_cut(const struct scene *s, const struct target *t,
+				bool whole)
+{
+	const struct source *src = &s->tensors[t->parts[0].tensor];
+	const struct rsh_cut *cut = s->cat->tensors[src->number]->cut;
+
+	if (whole)
+		return rsh_cut_of_grid(rsh_grid_make_whole(t->n_dims));
+	if (scene_below(2) && rsh_cut_grid(cut) && t->n_dims == src->n_dims &&
+	    memcmp(t->dims, src->dims, t->n_dims * sizeof(*t->dims)) == 0)
+		return rsh_cut_of_grid(rsh_grid_make(rsh_cut_grid(cut)));
+	return scene_cut(t->dims, t->n_dims);
+}
+
 static uint64_t check_scene(void)
 {
 	const struct rsh_plan_ops writer = { 0 };
@@ -136,9 +232,7 @@ static uint64_t check_scene(void)
 		static struct target t;
 
 		scene_target(&s, n_tensors, &t);
-		cut = rsh_catalogue_keep_cut(s.cat, ordered ?
-			rsh_cut_of_grid(rsh_grid_make_whole(t.n_dims)) :
-			scene_cut(t.dims, t.n_dims));
+		cut = rsh_catalogue_keep_cut(s.cat, draw_cut(&s, &t, ordered));
 		check_target(&s, &t, b.framing, cut);
 	}
 	scene_clear(&s);
