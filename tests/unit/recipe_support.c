@@ -516,10 +516,8 @@ void scene_target(struct scene *s, uint32_t n_tensors, struct target *t)
 		say_box(s, t, t->n_parts);
 }
 
-/* Finds the element of a source that one of a target is. */
-static const struct source *place_of(const struct scene *s,
-				     const struct target *t, const uint64_t *at,
-				     uint64_t *number)
+const struct source *scene_place(const struct scene *s, const struct target *t,
+				 const uint64_t *at, uint64_t *number)
 {
 	const struct box_part *p = t->boxes;
 	uint64_t in[RSH_MAX_DIMS];
@@ -700,7 +698,7 @@ uint64_t scene_files(const struct scene *s, const struct target *t,
 		     const uint64_t *at)
 {
 	uint64_t number;
-	const struct source *src = place_of(s, t, at, &number);
+	const struct source *src = scene_place(s, t, at, &number);
 
 	return s->have[src - s->tensors][number];
 }
@@ -718,7 +716,7 @@ uint64_t scene_slice(const struct scene *s, const struct target *t,
 
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			there[d] = box->from[d] + at[d];
-		src = place_of(s, t, there, &number);
+		src = scene_place(s, t, there, &number);
 		v = (uint16_t)(src->first + number);
 		if (all)
 			*all &= s->have[src - s->tensors][number] != 0;

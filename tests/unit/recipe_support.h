@@ -119,6 +119,9 @@ void scene_take(const struct scene *s, struct rsh_piece_iter *it, uint64_t from,
  * all of them. */
 uint64_t scene_slice(const struct scene *s, const struct target *t,
 		     const struct rsh_box *box, bool *all, uint8_t *out);
+/* Finds the element of a source that one of a target is. */
+const struct source *scene_place(const struct scene *s, const struct target *t,
+				 const uint64_t *at, uint64_t *number);
 /* Says which files have an element of a target: bit i stands for file i. */
 uint64_t scene_files(const struct scene *s, const struct target *t,
 		     const uint64_t *at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random tensors, cut in random ways, shown by random recipes: every element is
- * where a plain loop says, and of the file that has it.  `RSH_SEED` repeats a run, `RSH_CASES` says how many
- * tensors there are. */
+ * where a plain loop says, and of the file that has it.  `RSH_SEED` repeats a
+ * run, `RSH_CASES` says how many tensors there are. */
 #include "recipe_support.h"
 
 #include "rsh/plan/framing.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a catalogue holds, planned whole, in parts and for the ranks of a
- * strategy: every byte of every file is where a plain loop says.  `RSH_SEED`
- * repeats a run, `RSH_CASES` says how many catalogues there are. */
+ * strategy: every byte of every file is where a plain loop says, or is told to
+ * be lost.  `RSH_SEED` repeats a run, `RSH_CASES` says how many catalogues there
+ * are. */
 #include "recipe_support.h"
 
 #include "rsh/plan/writer.h"
@@ -26,6 +27,7 @@ struct show {
 	struct rsh_strategy *dst;
 	uint32_t n_stages, mesh[2], n_ranks; /* of a stage */
 	struct rsh_plan_options o;
+	bool told[MAX_OFFERS], lost[MAX_OFFERS]; /* some of it is lost */
 };
 
 static void draw_offers(struct show *w, uint32_t n_tensors)
@@ -116,6 +118,68 @@ static int plan(struct show *w, struct rsh_error *err)
 			      w->dst, &w->o, &w->s.plan, err);
 }
 
+/* ---- what is told to be lost ---- */
+
+/* Reads what rsh_box_text() wrote. */
+static void read_box(const char *text, struct rsh_box *out)
+{
+	char *end;
+
+	out->n_dims = 0;
+	while (*text != ']') {
+		const uint32_t d = out->n_dims++;
+
+		out->from[d] = strtoull(text + 1, &end, 10);
+		assert_int_equal(*end, ':');
+		out->size[d] = strtoull(end + 1, &end, 10) - out->from[d];
+		text = end;
+	}
+}
+
+/* Is an element of the target that no file has in this box of its tensor? */
+static bool lacks_some(const struct scene *s, const struct target *t,
+		       const struct rsh_box *box)
+{
+	uint64_t at[RSH_MAX_DIMS] = { 0 };
+
+	do {
+		uint64_t number;
+		const struct source *src = scene_place(s, t, at, &number);
+		bool in = src->n_dims == box->n_dims && !scene_files(s, t, at);
+
+		for (uint32_t d = src->n_dims; in && d-- > 0;) {
+			const uint64_t i = number % src->dims[d];
+
+			in = i >= box->from[d] &&
+			     i < box->from[d] + box->size[d];
+			number /= src->dims[d];
+		}
+		if (in)
+			return true;
+	} while (scene_step(at, t->dims, t->n_dims));
+	return false;
+}
+
+/* What is told has something that is needed. */
+static void told(void *ctx, const char *sentence)
+{
+	struct show *w = ctx;
+	const char *elements = strstr(sentence, ", elements [");
+	uint32_t i = 0;
+	char name[16];
+
+	assert_int_equal(sscanf(sentence, "lost: parameter %15[^,],", name), 1);
+	while (strcmp(w->offers[i].name, name) != 0)
+		assert_true(++i < w->n);
+	w->told[i] = true;
+	if (elements) {
+		struct rsh_box box;
+
+		read_box(strchr(elements, '['), &box);
+		assert_true(lacks_some(&w->s, &w->offers[i].t, &box));
+	}
+}
+
 /* ---- what a rank's file has to be ---- */
 
 struct record {
@@ -184,7 +248,7 @@ static void shape_of(const struct record *r, struct rsh_record_shape *out)
 }
 
 /* Writes a file of records; *all says whether its elements can be had. */
-static uint64_t write_records(const struct show *w, const struct record *r,
+static uint64_t write_records(struct show *w, const struct record *r,
 			      uint32_t n, bool *all, uint8_t *out)
 {
 	const struct rsh_safetensors_entry meta = {
@@ -215,11 +279,14 @@ static uint64_t write_records(const struct show *w, const struct record *r,
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		const struct record *x = &r[order[i]];
+		bool has = true;
 
 		if (w->o.framing == &rsh_ckpt_framing)
 			len += rsh_ckpt_header_write(
 				&shapes[i], shapes[i].content_bytes, out + len);
-		len += scene_slice(&w->s, &x->f->t, &x->box, all, out + len);
+		len += scene_slice(&w->s, &x->f->t, &x->box, &has, out + len);
+		w->lost[x->f - w->offers] |= !has;
+		*all &= has;
 	}
 	return len;
 }
@@ -288,6 +355,8 @@ static uint64_t check_show(void)
 	w.s.names = rsh_names_new();
 	w.s.gaps = scene_below(2);
 	w.o.replicas = w.o.allow_missing = true;
+	w.o.report_lost = told;
+	w.o.ctx = &w;
 	w.o.framing = scene_below(2) ? &rsh_ckpt_framing :
 				       &rsh_safetensors_framing;
 	w.o.cast = scene_below(3) ? RSH_DTYPE_UNKNOWN : RSH_DTYPE_FLOAT32;
@@ -308,6 +377,7 @@ static uint64_t check_show(void)
 		check_parts(&w);
 	else
 		check_ranks(&w);
+	assert_memory_equal(w.told, w.lost, sizeof(w.told));
 	scene_clear(&w.s);
 	rsh_strategy_free(w.dst);
 	return w.s.checked;
@@ -423,7 +493,9 @@ TEST(elements_in_no_chunk_are_told)
 }
 
 /* Every other row is shown, and no more is missed. */
-TEST(elements_between_those_shown_are_not_told)
+static void miss_even_rows(const struct rsh_box *boxes, uint32_t n,
+			   uint32_t n_held, const char *message,
+			   const char *told)
 {
 	static const uint64_t zero[2], dims[] = { 4, 4 };
 	static const struct rsh_factor factors[] = { { 4, 1, 2, 0, 0 },
@@ -432,16 +504,32 @@ TEST(elements_between_those_shown_are_not_told)
 		0, 2, factors, zero, zero
 	};
 	struct fixed f = fixed_new(NULL);
+	char *sentence;
 
-	fixed_offer(&f, "w", halves, 2, 2);
+	fixed_offer(&f, "w", boxes, n, n_held);
 	f.offers[0].dims = dims;
 	f.offers[0].boxes = false;
 	f.offers[0].parts = &part;
-	fixed_refused(&f, -ENOENT, "parameter w: elements [4:5,2:4] are in no "
-		      "chunk, but rank 0 needs them; --allow-missing shows "
-		      "the rest");
-	assert_string_equal(f.told, "lost: parameter w, elements [4:5,2:4], "
-			    "which are in no chunk\n");
+	assert_true(asprintf(&sentence, "parameter w: elements %s, but rank 0 "
+			     "needs them; --allow-missing shows the rest",
+			     message) > 0);
+	fixed_refused(&f, -ENOENT, sentence);
+	assert_string_equal(f.told, told);
+	free(sentence);
+}
+
+TEST(elements_between_those_shown_are_not_told)
+{
+	static const struct rsh_box rows[] = {
+		BOX2(0, 0, 3, 4), BOX2(5, 0, 3, 4), BOX2(3, 0, 1, 4),
+		BOX2(4, 0, 1, 4)
+	};
+
+	miss_even_rows(halves, 2, 2, "[4:5,2:4] are in no chunk",
+		       "lost: parameter w, elements [4:5,2:4], which are in no "
+		       "chunk\n");
+	miss_even_rows(rows, 4, 2, "[4:5,0:4] are in no file that is there",
+		       "lost: parameter w, elements [4:5,0:4]\n");
 }
 
 TEST(lost_chunks_are_told)
@@ -563,31 +651,52 @@ TEST(weights_alone_are_cast)
 	job_free(f.j);
 }
 
+/* A quantised weight and its scales, of which file 0 has some. */
+static void fixed_scaled(struct fixed *f, struct rsh_quantised *q,
+			 const struct rsh_box *boxes, uint32_t n,
+			 uint32_t n_held)
+{
+	*q = (struct rsh_quantised){
+		.type = RSH_DTYPE_BFLOAT16, .n_rows = 8, .n_columns = 4,
+		.block = { 1, 1 }, .scale_type = RSH_DTYPE_FLOAT32,
+	};
+	f->o.framing = &rsh_ckpt_framing;
+	fixed_whole(f, "w");
+	fixed_offer(f, "w_scale_inv", boxes, n, n_held);
+	f->cat->tensors[0]->dtype = RSH_DTYPE_FLOAT8E4M3FN;
+	f->cat->tensors[0]->quantised = q;
+	f->cat->tensors[1]->dtype = RSH_DTYPE_FLOAT32;
+	q->scales = f->cat->tensors[1];
+	f->n = 1;
+}
+
 /* A quantised weight becomes the type that was asked for, or that of a cast. */
 TEST(scaled_weights_have_the_wanted_type)
 {
 	for (int cast = 0; cast < 3; cast++) {
 		struct fixed f = fixed_new(NULL);
-		struct rsh_quantised q = {
-			.type = RSH_DTYPE_BFLOAT16, .n_rows = 8, .n_columns = 4,
-			.block = { 1, 1 }, .scale_type = RSH_DTYPE_FLOAT32,
-		};
+		struct rsh_quantised q;
 
-		f.o.framing = &rsh_ckpt_framing;
 		f.o.cast = cast == 0 ? RSH_DTYPE_UNKNOWN :
 			   cast == 1 ? RSH_DTYPE_BFLOAT16 : RSH_DTYPE_FLOAT16;
-		fixed_whole(&f, "w");
-		fixed_whole(&f, "w_scale_inv");
-		f.cat->tensors[0]->dtype = RSH_DTYPE_FLOAT8E4M3FN;
-		f.cat->tensors[0]->quantised = &q;
-		f.cat->tensors[1]->dtype = RSH_DTYPE_FLOAT32;
-		q.scales = f.cat->tensors[1];
-		f.n = 1;
+		fixed_scaled(&f, &q, halves, 3, 3);
 		assert_int_equal(fixed_plan(&f), 0);
 		assert_records(f.j, 0, cast == 2 ? "Float16:w[8,4]" :
 						   "BFloat16:w[8,4]");
 		job_free(f.j);
 	}
+}
+
+TEST(lost_scales_are_told)
+{
+	struct fixed f = fixed_new(NULL);
+	struct rsh_quantised q;
+
+	fixed_scaled(&f, &q, halves, 3, 2);
+	fixed_refused(&f, -ENOENT, "parameter w: elements [4:8,2:4] of "
+		      "w_scale_inv are in no file that is there, but rank 0 "
+		      "needs them; --allow-missing shows the rest");
+	assert_string_equal(f.told, "lost: parameter w, elements [4:8,2:4]\n");
 }
 
 TEST(types_that_the_format_lacks_are_refused)
