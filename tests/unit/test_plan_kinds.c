@@ -81,28 +81,38 @@ static void tree_check(struct tree *t, const char *title)
 	}
 }
 
-/* Checks parameters "NAME:DIMS=KIND ..."; `says` is a part of the doubt, NULL:
- * there is none. */
-static void check(const char *all, const char *says)
+static void check_order(const char *all, const char *says, bool backwards)
 {
-	char text[4096], *at = text, *one;
+	char text[4096], *at = text, *one[64];
 	FREED_BY(tree_end) struct tree t;
+	unsigned n = 0;
 
 	tree_begin(&t);
 	snprintf(text, sizeof(text), "%s", all);
-	while ((one = strsep(&at, " ")))
-		if (*one) {
-			char *dims = strchr(one, ':'), *is = strchr(one, '=');
+	while ((one[n] = strsep(&at, " ")))
+		n += *one[n] != 0;
+	for (unsigned i = 0; i < n; i++) {
+		char *name = one[backwards ? n - 1 - i : i];
+		char *dims = strchr(name, ':'), *is = strchr(name, '=');
 
-			*dims = *is = 0;
-			tree_add(&t, one, dims + 1, is[1]);
-		}
+		*dims = *is = 0;
+		tree_add(&t, name, dims + 1, is[1]);
+	}
 	tree_check(&t, all);
 	if (!says)
 		assert_string_equal(rsh_kinds_doubt(t.kinds) ?: "", "");
 	else if (!rsh_kinds_doubt(t.kinds) ||
-		 !strstr(rsh_kinds_doubt(t.kinds), says))
+		 (!backwards && !strstr(rsh_kinds_doubt(t.kinds), says)))
 		fail_msg("%s: %s", all, rsh_kinds_doubt(t.kinds));
+}
+
+/* Checks parameters "NAME:DIMS=KIND ..."; `says` is a part of the doubt, NULL:
+ * there is none.  In another order they have the same kinds, and the doubt may
+ * name another one. */
+static void check(const char *all, const char *says)
+{
+	check_order(all, says, false);
+	check_order(all, says, true);
 }
 
 /* ---- optimizers ---- */
