@@ -74,6 +74,14 @@ static const struct conversion conversions[] = {
 	    { 1, 1, FILE_WITH(F32("b", 1), F32("d", 1), F32("f", 1)) },
 	    { 2, 2, FILE_WITH(F32("a", 1), F32("b", 1), F32("c", 1)) } },
 	  { RECORDS(0, "a[1] b[1] e[1] d[1] f[1] c[1]") }, true },
+	/* Without a source strategy too, also if each has as many. */
+	{ "files_that_lack_parameters_are_joined",
+	  NULL,
+	  LAYOUT("b", "[2]", "[0]"),
+	  { { 0, 0, FILE_WITH(F32("a", 1), F32("b", 2)) },
+	    { 1, 1, FILE_WITH(F32("b", 2), F32("c", 1)) } },
+	  { ALL(2, "b[1] *a[1] *c[1]"), SOURCES(1, "0 1"),
+	      CONTENT(1, "b", "0@208+4"), CONTENT(0, "c", "1@208+4") }, true },
 	/* ---- which records ---- */
 	/* A stage's files hold its own parameters, and what no strategy lists. */
 	{ "other_stages_are_left_out",
