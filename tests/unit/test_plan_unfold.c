@@ -201,6 +201,49 @@ TEST(a_part_is_what_is_shown)
 	}
 }
 
+/* An offer [4,5,6] of a tensor that has these dimensions, and its parts. */
+struct one_part {
+	const char *name;
+	uint64_t dims[3];
+	uint64_t from[3]; /* in the tensor */
+	uint8_t order[3];
+	bool no_boxes;
+	int8_t add;
+	enum { NOTHING, ROWS, ALL } is;
+};
+
+static const struct one_part one_parts[] = {
+	{ "a_whole_tensor", { 4, 5, 6 }, .order = { 0, 1, 2 }, .is = ALL },
+	{ "first_rows", { 5, 5, 6 }, .order = { 0, 1, 2 }, .is = ROWS },
+	{ "later_rows", { 5, 5, 6 }, { 1, 0, 0 }, { 0, 1, 2 } },
+	{ "a_part_of_dimension_1", { 4, 7, 6 }, .order = { 0, 1, 2 } },
+	{ "a_part_of_dimension_2", { 4, 5, 7 }, .order = { 0, 1, 2 } },
+	{ "a_later_part", { 4, 5, 6 }, { 0, 1, 0 }, { 0, 1, 2 } },
+	{ "turned", { 5, 4, 6 }, .order = { 1, 0, 2 } },
+	{ "of_factors", { 4, 5, 6 }, .order = { 0, 1, 2 }, .no_boxes = true },
+	{ "one_more", { 4, 5, 6 }, .order = { 0, 1, 2 }, .add = 1 },
+};
+
+TEST_ROWS(one_parts)
+{
+	static const uint64_t shown[] = { 4, 5, 6 };
+	const struct one_part *x = *state;
+	struct rsh_tensor t = { .n_dims = 3, .dims = x->dims }, *all[] = { &t };
+	struct rsh_catalogue cat = { .tensors = all };
+	struct rsh_factor f[3];
+	struct rsh_recipe_part p = rsh_recipe_whole(&cat, 0, x->order, f);
+	const struct rsh_offer o = {
+		.n_dims = 3, .dims = shown, .n_parts = 1, .parts = &p,
+		.boxes = !x->no_boxes, .add = x->add,
+	};
+
+	for (uint32_t d = 0; d < 3; d++)
+		f[d].size = shown[d];
+	p.from = x->from;
+	assert_ptr_equal(rsh_offer_rows_of(&cat, &o), x->is >= ROWS ? &t : NULL);
+	assert_ptr_equal(rsh_offer_tensor(&cat, &o), x->is == ALL ? &t : NULL);
+}
+
 /* A matrix of one part stays one, so that large ones take no memory. */
 TEST(halves_of_one_part_are_one_part)
 {
