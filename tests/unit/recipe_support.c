@@ -434,6 +434,20 @@ static void place_part(const struct scene *s, struct target *t, uint32_t part)
 	} while (scene_step(k, size, p->n_factors));
 }
 
+/* Adds a part without elements: one of the others, with a factor of size 0. */
+static void draw_empty(struct target *t)
+{
+	const uint32_t n = t->n_parts, like = scene_below(n);
+
+	if (n == MAX_PARTS || !t->parts[like].n_factors || scene_below(3))
+		return;
+	t->parts[n] = t->parts[like];
+	memcpy(t->factors[n], t->factors[like], sizeof(t->factors[n]));
+	t->parts[n].factors = t->factors[n];
+	t->factors[n][scene_below(t->parts[n].n_factors)].size = 0;
+	t->n_parts++;
+}
+
 static void draw_factored(struct scene *s, uint32_t n_tensors, struct target *t)
 {
 	struct factoring f = { .like = &s->tensors[scene_below(n_tensors)] };
@@ -462,6 +476,7 @@ static void draw_factored(struct scene *s, uint32_t n_tensors, struct target *t)
 		before += f.size[i][f.alternative];
 		place_part(s, t, i);
 	}
+	draw_empty(t);
 }
 
 /* Says a box as the plan wants it: its factors are in the order of the

@@ -93,12 +93,12 @@ static bool is_right(const struct scene *s, const struct target *t)
 		const struct rsh_recipe_part *p = &t->parts[i];
 		const struct source *in = &s->tensors[p->tensor];
 
-		if (is_empty(p))
-			continue;
 		for (uint32_t k = 0; k < p->n_factors; k++)
 			if (p->factors[k].shown_dim >= t->n_dims ||
 			    p->factors[k].dim >= in->n_dims)
 				return false;
+		if (is_empty(p))
+			continue;
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			if (!is_dim_right(p, true, d, t->dims[d]))
 				return false;
