@@ -407,6 +407,89 @@ TEST(scales_that_do_not_fit_are_refused)
 	}
 }
 
+/* ---- adapters ---- */
+
+/* The adapter of a tensor [2,4,5]. */
+static const struct adapter {
+	const char *name;
+	uint64_t rows[2], columns[2], rank, n_planes, plane, first[2];
+	bool wrong, rows_turned, columns_turned;
+} adapters[] = {
+	{ "planes_1_and_2", { 4, 6 }, { 6, 5 }, 2, 3, 1, { 0, 0 }, false },
+	{ "planes_0_and_1", { 4, 6 }, { 6, 5 }, 2, 3, 0, { 0, 0 }, false },
+	{ "planes_2_and_3", { 4, 6 }, { 6, 5 }, 2, 3, 2, { 0, 0 }, true },
+	{ "planes_far_away", { 4, 6 }, { 6, 5 }, 2, 3, UINT64_MAX, { 0, 0 },
+	  true },
+	{ "one_plane_of_two", { 4, 2 }, { 2, 5 }, 2, 1, 0, { 0, 0 }, true },
+	{ "last_rows", { 7, 6 }, { 6, 5 }, 2, 3, 1, { 3, 0 }, false },
+	{ "rows_after_the_last", { 7, 6 }, { 6, 5 }, 2, 3, 1, { 4, 0 }, true },
+	{ "rows_far_away", { 7, 6 }, { 6, 5 }, 2, 3, 1, { UINT64_MAX, 0 },
+	  true },
+	{ "last_columns", { 4, 6 }, { 6, 8 }, 2, 3, 1, { 0, 3 }, false },
+	{ "columns_after_the_last", { 4, 6 }, { 6, 8 }, 2, 3, 1, { 0, 4 },
+	  true },
+	{ "columns_far_away", { 4, 6 }, { 6, 8 }, 2, 3, 1, { 0, UINT64_MAX },
+	  true },
+	{ "rows_of_another_rank", { 4, 7 }, { 6, 5 }, 2, 3, 1, { 0, 0 }, true },
+	{ "columns_of_another_rank", { 4, 6 }, { 5, 5 }, 2, 3, 1, { 0, 0 },
+	  true },
+	{ "a_rank_far_away", { 4, 6 }, { 6, 5 }, UINT64_MAX / 3 + 3, 3, 1,
+	  { 0, 0 }, true },
+	{ "turned_rows", { 6, 4 }, { 6, 5 }, 2, 3, 1, { 0, 0 }, false, true },
+	{ "rows_that_are_not_turned", { 4, 6 }, { 6, 5 }, 2, 3, 1, { 0, 0 },
+	  true, true },
+	{ "turned_columns", { 4, 6 }, { 5, 6 }, 2, 3, 1, { 0, 0 }, false, false,
+	  true },
+	{ "columns_that_are_not_turned", { 4, 6 }, { 6, 5 }, 2, 3, 1, { 0, 0 },
+	  true, false, true },
+};
+
+TEST_ROWS(adapters)
+{
+	const struct adapter *x = *state;
+	static const uint64_t dims[] = { 2, 4, 5 };
+	const struct rsh_tensor rows = { .n_dims = 2, .dims = x->rows },
+				columns = { .n_dims = 2, .dims = x->columns };
+	const struct rsh_low_rank low_rank = { .rank = x->rank };
+	const struct rsh_factors factors = {
+		&rows, &columns, x->rows_turned, x->columns_turned,
+		x->n_planes, x->plane, { x->first[0], x->first[1] },
+	};
+	struct rsh_quantised q = *rsh_quantised_plain(RSH_DTYPE_BFLOAT16);
+	const struct rsh_tensor t = { .dtype = RSH_DTYPE_BFLOAT16, .n_dims = 3,
+				      .dims = dims, .quantised = &q };
+	cleanup_job struct job *j = job_new(NULL, NULL);
+	const struct rsh_source_view view = { .n_ranks = 1, .index = j->index,
+					      .names = j->names };
+	const struct rsh_holder h = { 0, 0, 0 };
+	struct rsh_factor f[3];
+	struct rsh_recipe_part part;
+	struct rsh_shown show = {
+		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 3, .dims = dims,
+		.recipe = { .codec = RSH_CODEC_SCALED_BF16, .n_parts = 1,
+			    .parts = &part },
+	};
+	struct rsh_catalogue *c;
+	uint32_t number;
+
+	q.n_adapters = 1;
+	q.adapters = &low_rank;
+	q.factors = &factors;
+	job_file(j, 0, FILE_WITH(BF16("w", 2, 4, 5)));
+	c = rsh_catalogue_new(&view);
+	j->c = plan_of(c);
+	part = rsh_recipe_whole(
+		c, tensor_add(c, "w", t,
+			      rsh_cut_of_grid(rsh_grid_make_whole(3)), &h, 1),
+		NULL, f);
+	show.cut = rsh_catalogue_keep_cut(
+		c, rsh_cut_of_grid(rsh_grid_make_whole(3)));
+	assert_int_equal(rsh_blueprint_show(j->c, &show, &number, &j->err),
+			 x->wrong ? -EINVAL : 0);
+	assert_string_equal(j->err.text, x->wrong ?
+			    "its scales do not fit its elements" : "");
+}
+
 TEST(dimensions_that_are_not_there_are_refused)
 {
 	for (unsigned i = 0; i < 8; i++) {
