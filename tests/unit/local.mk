@@ -53,6 +53,7 @@ UNIT += \
 	unit/test_read_depth \
 	unit/test_read_gather \
 	unit/test_read_helpers \
+	unit/test_read_scales \
 	unit/test_read_stream \
 	unit/test_source_access \
 	unit/test_source_index \
