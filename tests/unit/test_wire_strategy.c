@@ -231,6 +231,28 @@ TEST(test_json_nested_map)
 	rsh_strategy_file_free(f);
 }
 
+/* Only operators with a list of tuples were planned with some. */
+TEST(test_json_tuples)
+{
+	struct rsh_strategy_file *f = parse_json(
+		"{\"parallel_strategy_item\":{\"a\":{\"stage\":0,"
+		"\"parallel_strategy\":[[2,1]]},\"b\":{\"stage\":0,"
+		"\"parallel_strategy\":[]},\"c\":{\"stage\":0}},"
+		"\"parallel_layout_item\":{"
+		ITEM("w", "\"dev_matrix\":[2],\"tensor_map\":[0]") "}}");
+
+	assert_int_equal(f->n_ops, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(f->ops[i].tuples, i == 0);
+	rsh_strategy_file_free(f);
+}
+
+/* A file whose layout is right, and whose first operator has this stage. */
+#define STAGED(stage)                                                     \
+	"{\"parallel_strategy_item\":{\"n\":{\"stage\":" stage "}},"         \
+	"\"parallel_layout_item\":{"                                      \
+	ITEM("w", "\"dev_matrix\":[2],\"tensor_map\":[0]") "}}"
+
 TEST(test_json_refused)
 {
 	assert_json_refused("{", "not JSON");
@@ -262,9 +284,9 @@ TEST(test_json_refused)
 					      "\"tensor_map\":[0],"
 					      "\"tensor_shape\":[-4]")),
 			    "dimension -4 in the shape");
-	assert_json_refused("{\"parallel_strategy_item\":{\"n\":{\"stage\":-1}}"
-			    ",\"parallel_layout_item\":{}}",
-			    "stage -1");
+	assert_json_refused(STAGED("-1"), "is of stage -1");
+	assert_json_refused(STAGED("2147483648"), "is of stage 2147483648");
+	assert_json_refused(STAGED("\"0\""), "\"stage\" of \"n\"");
 	assert_json_refused(LAYOUTS(ITEM("w", "\"dev_matrix\":"
 					      "[99999999999999999999]")),
 			    "is not a list of integers");
