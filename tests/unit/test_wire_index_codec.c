@@ -230,6 +230,35 @@ TEST(test_every_truncation)
 	}
 }
 
+/* A text may have any dims, but no negative ones. */
+TEST(test_negative_dims)
+{
+	const struct tensor tensors[] = {
+		{ "a", "str", DIMS(7), "text", 4 },
+		{ "b", "UInt8", DIMS(4), "1234", 4 },
+	};
+
+	for (unsigned i = 0; i < 2; i++) {
+		cleanup_names struct rsh_names *names = rsh_names_new();
+		cleanup_buffer struct buffer file = { NULL, 0 };
+		struct rsh_ckpt_index *ix, *back;
+		struct buffer b;
+
+		append_record(&file, &tensors[i]);
+		ix = scan_buffer(&file, "a.ckpt", names);
+		for (int negative = 0; negative < 2; negative++) {
+			ix->dims[0] = negative ? -1 : ix->dims[0];
+			b = encode(ix, names);
+			assert_int_equal(decode(&b, b.len, names, &back),
+					 negative ? -EBADMSG : 0);
+			if (!negative)
+				rsh_ckpt_index_free(back);
+			buffer_free(&b);
+		}
+		rsh_ckpt_index_free(ix);
+	}
+}
+
 /* No memory is taken for records that are not there. */
 TEST(test_counts_too_large)
 {
@@ -293,6 +322,8 @@ static void assert_sound(const struct rsh_ckpt_index *ix)
 		dims += r->n_dims;
 		assert_true(r->dtype > RSH_DTYPE_UNKNOWN &&
 			    r->dtype < RSH_DTYPE_COUNT);
+		for (uint32_t d = 0; d < r->n_dims; d++)
+			assert_true(rsh_record_dims(ix, r)[d] >= 0);
 		for (uint32_t k = 0; k < r->n_extents; k++) {
 			const struct rsh_extent *e =
 				&ix->extents[r->first_extent + k];
