@@ -8,6 +8,7 @@
 
 #include "rsh/formats/torch.h"
 #include "rsh/util/arena.h"
+#include "support.h"
 #include "wire_support.h"
 
 static int read_bytes(struct buffer *b, struct rsh_torch_file **f,
@@ -723,6 +724,79 @@ TEST(test_not_shown)
 }
 
 /* A full scan says whether all records have checksums. */
+/* ---- the order of elements ---- */
+
+/* A tensor whose elements are contiguous in the order of these dimensions.
+ * Strides of dimensions of size 1 have no meaning. */
+static void draw_strides(struct numbers *x, uint32_t n, uint64_t *dims,
+			 uint64_t *strides)
+{
+	uint8_t order[RSH_MAX_DIMS];
+	uint64_t next = 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t k = (uint32_t)numbers_below(x, i + 1);
+
+		dims[i] = 1 + numbers_below(x, 2) * numbers_below(x, 4);
+		order[i] = order[k];
+		order[k] = (uint8_t)i;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t d = order[i];
+
+		strides[d] = dims[d] == 1 ? numbers_below(x, 100) : next;
+		next *= dims[d];
+	}
+}
+
+static void check_layout(const struct rsh_torch_tensor *t, bool dense)
+{
+	bool seen[RSH_MAX_DIMS] = { false }, row_major = true;
+	struct rsh_torch_layout l;
+	uint64_t next = 1, last = 0;
+
+	rsh_torch_layout(t, &l);
+	assert_int_equal(l.dense, dense);
+	for (uint32_t i = t->n_dims; i-- > 0;) {
+		const uint8_t d = l.order[i];
+
+		assert_true(d < t->n_dims && !seen[d]);
+		seen[d] = true;
+		row_major &= d == i;
+		if (dense && t->dims[d] > 1)
+			assert_int_equal(t->strides[d], next);
+		next *= t->dims[d];
+		last += (t->dims[d] - 1) * t->strides[d];
+	}
+	assert_int_equal(rsh_torch_is_row_major(l.order, t->n_dims), row_major);
+	assert_int_equal(l.span, dense ? next : last + 1);
+}
+
+TEST(test_orders)
+{
+	struct numbers x = { numbers_seed() };
+
+	for (int i = 0; i < rounds(5000); i++) {
+		uint64_t dims[6], strides[6], largest = 0;
+		struct rsh_torch_tensor t = {
+			.n_dims = (uint32_t)numbers_below(&x, 7),
+			.dims = dims, .strides = strides, .elements = 1,
+		};
+
+		draw_strides(&x, t.n_dims, dims, strides);
+		for (uint32_t d = 0; d < t.n_dims; d++) {
+			t.elements *= dims[d];
+			largest = dims[d] > 1 && strides[d] > largest ?
+				  strides[d] : largest;
+		}
+		check_layout(&t, true);
+		/* Now there is a gap. */
+		for (uint32_t d = 0; d < t.n_dims && largest; d++)
+			strides[d] += dims[d] > 1 && strides[d] == largest;
+		check_layout(&t, !largest);
+	}
+}
+
 TEST(test_summed)
 {
 	static const struct {
