@@ -399,10 +399,67 @@ TEST(test_add)
 	model_end(&m);
 }
 
-TEST(test_padding)
-{
 #define PAD(m, with) "let v = vocab_size\nlet m = " m \
 	"\npad b = v m " with "\nstate s. = t.\n"
+
+/* Checks that a matrix is one of the input of so many rows, and after them its
+ * last row, or rows of a tensor that no file has. */
+static void assert_padded(const struct model *m, const struct rsh_offer *o,
+			  uint64_t rows, bool zeros)
+{
+	unsigned have[16][2] = { 0 };
+
+	for (uint32_t i = 0; i < o->n_parts; i++) {
+		const struct rsh_recipe_part *p = &o->parts[i];
+		const bool zero = p->tensor != m->in[0].parts->tensor;
+		uint64_t n = 1;
+
+		for (uint32_t k = 0; k < p->n_factors; k++)
+			n *= p->factors[k].size;
+		for (uint64_t e = 0; e < n; e++) {
+			uint64_t at[2], in[2], left = e;
+
+			memcpy(at, p->shown_from, sizeof(at));
+			memcpy(in, p->from, sizeof(in));
+			for (uint32_t k = 0; k < p->n_factors; k++) {
+				const struct rsh_factor *f = &p->factors[k];
+
+				at[f->shown_dim] += left % f->size *
+						    f->shown_step;
+				in[f->dim] += left % f->size * f->step;
+				left /= f->size;
+			}
+			assert_true(at[0] < o->dims[0] && at[1] < 2);
+			have[at[0]][at[1]]++;
+			assert_int_equal(zero, zeros && at[0] >= rows);
+			if (zero)
+				continue;
+			assert_int_equal(in[0], at[0] < rows ? at[0] :
+							       rows - 1);
+			assert_int_equal(in[1], at[1]);
+		}
+	}
+	for (uint64_t e = 0; e < 2 * o->dims[0]; e++)
+		assert_int_equal(have[e / 2][e % 2], 1);
+}
+
+TEST(test_rows_of_padding)
+{
+	static const char words[] = "{\"vocab_size\": 6}";
+
+	for (int zeros = 0; zeros < 2; zeros++) {
+		FREED_BY(model_end) struct model m;
+
+		model_begin(&m, zeros ? PAD("5", "zeros") "a = b\n" :
+					PAD("5", "last") "a = b\n", words);
+		model_add_lines(&m, "a 6,2");
+		assert_made(&m, HF, "b 10,2\n");
+		assert_padded(&m, &m.out[0], 6, zeros);
+	}
+}
+
+TEST(test_padding)
+{
 	static const char four[] = PAD("4", "zeros") "a = b\n";
 	static const char words[] = "{\"vocab_size\": 6}";
 	struct model m;
@@ -625,6 +682,9 @@ TEST(test_check_table)
 	assert_string_equal(log, "");
 	assert_int_equal(check_table("let x = 1\na = b\n", log), 0);
 	assert_string_equal(log, "T:1: x is used nowhere\n");
+	assert_int_equal(check_table("let v = 1\nlet m = 2\nlet x = 3\n"
+				     "pad b = v m last\na = b\n", log), 0);
+	assert_string_equal(log, "T:3: x is used nowhere\n");
 	assert_int_equal(check_table("let L = l\na.{i}[h] + c.{L+i}[h] = "
 				     "d.{i}[(1 | 1) h]\n", log), 0);
 	assert_string_equal(log, "");
