@@ -239,6 +239,40 @@ TEST(test_config_wrong)
 	DENSE_ALL(cases);
 }
 
+/* Unknown keys with a value may change the elements; without one they change
+ * nothing. */
+TEST(test_unknown_keys)
+{
+	static const struct {
+		const char *value;
+		bool is_set;
+	} rows[] = {
+		{ "null", false }, { "false", false }, { "\"\"", false },
+		{ "[]", false }, { "{}", false }, { "true", true },
+		{ "0", true }, { "1", true }, { "\"r\"", true },
+		{ "[null]", true }, { "[1,2]", true }, { "{\"a\":null}", true },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char config[256];
+		struct dense_case c = {
+			config, { { "a", BF16, { 1 } } }, "a [1]", 0, true,
+			{ 0, 0 },
+		};
+
+		snprintf(config, sizeof(config),
+			 QUANTISED(METHOD("fp8") ",\"rotation\":%s"),
+			 rows[i].value);
+		if (rows[i].is_set) {
+			c.out = "C: \"rotation\" of \"quantization_config\" is "
+				"set, and --dequantize does not know what it "
+				"changes in the model";
+			c.rc = -ENOTSUP;
+		}
+		dense_run(&c);
+	}
+}
+
 TEST(test_fp8_wrong)
 {
 	static const struct dense_case cases[] = {
