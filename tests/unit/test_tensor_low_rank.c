@@ -126,6 +126,52 @@ TEST(merges)
 			 0xc00000);
 }
 
+/* 1 and a little more, which the type of the weight does not have, are added to
+ * -1: the little is left unless the sum of the adapter is rounded first. */
+TEST(sums_are_rounded)
+{
+	static const struct {
+		enum rsh_dtype type;
+		float little;
+		bool rounds;
+	} rows[] = {
+		{ RSH_DTYPE_BFLOAT16, 0x1p-9f, false },
+		{ RSH_DTYPE_BFLOAT16, 0x1p-9f, true },
+		{ RSH_DTYPE_FLOAT16, 0x1p-12f, false },
+		{ RSH_DTYPE_FLOAT16, 0x1p-12f, true },
+		{ RSH_DTYPE_FLOAT32, 0x1p-12f, true },
+	};
+	enum { MOST = 9 };
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (unsigned n = 1; n <= MOST; n++) {
+			const struct rsh_low_rank by = { 1, 1, rows[i].rounds };
+			float factors[1 + MOST] = { 1 }, got[MOST];
+			const struct rsh_scaled m = {
+				.packing = RSH_PACK_F32, .then = rows[i].type,
+				.to = RSH_DTYPE_FLOAT32, .rows = 1,
+				.columns = n,
+				.merge = { .n = 1, .by = &by,
+					   .factors = factors, .n_rows = 1,
+					   .n_columns = n },
+			};
+			const bool left = !rows[i].rounds ||
+					  rows[i].type == RSH_DTYPE_FLOAT32;
+			uint8_t bytes[4 * MOST], out[4 * MOST];
+
+			for (unsigned k = 0; k < n; k++) {
+				factors[1 + k] = 1 + rows[i].little;
+				memcpy(bytes + 4 * k, (const uint8_t[]){
+					0, 0, 0x80, 0xbf }, 4);
+			}
+			rsh_scaled_decode(&m, 0, bytes, n, out);
+			rsh_scaled_widen(RSH_DTYPE_FLOAT32, out, n, got);
+			for (unsigned k = 0; k < n; k++)
+				assert_true(got[k] == (left ? rows[i].little :
+							      0));
+		}
+}
+
 /* Elements without adapters keep their bits, and are cast as others are. */
 TEST(copies)
 {
