@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include "rsh/weights/own_adapters.h"
+
 #define HF RSH_SIDE_HF
 #define MS RSH_SIDE_MINDSPORE
 
@@ -701,6 +703,55 @@ TEST(test_check_table)
 				     "when .o = .p\n.x = .z\n.m = .n\n"
 				     ".m = .q\n", log), -EINVAL);
 	assert_string_equal(log, "!T:7: a.{}.m is named already in line 6\n");
+}
+
+/* ---- adapters of MindSpore ---- */
+
+/* `wrong`: what is said of the adapters; NULL: they are taken. */
+static void take_own(const char *lines, const char *wrong)
+{
+	FREED_BY(model_end) struct model m;
+	struct rsh_own_adapters found;
+	struct rsh_offers io;
+	uint32_t n;
+	int rc;
+
+	model_begin(&m, "a = b\n", NULL);
+	model_add_lines(&m, lines);
+	io = (struct rsh_offers){ m.cat, m.in, m.n };
+	n = io.n;
+	rc = rsh_weights_take_own(&io, &m.arena, &found, &m.err);
+	if (wrong) {
+		assert_true(rc == -EINVAL || rc == -ENOTSUP);
+		assert_string_equal(m.err.text, wrong);
+		return;
+	}
+	assert_good(rc, m.err);
+	assert_int_equal(io.n + 2 * found.n, n);
+	for (uint32_t i = 0; i < found.n; i++)
+		assert_int_equal(found.v[i].a.dims[0], found.v[i].b.dims[1]);
+}
+
+TEST(test_own_adapters)
+{
+	take_own("w.lora_a 2,3 w 4,3 w.lora_b 4,2 v.lora_A.weight 1,5 "
+		 "v.lora_B.weight 6,1", NULL);
+	take_own("w.lora_a 200000,1 w.lora_b 1,200000", NULL);
+	take_own("w.lora_a 2,3 w.lora_b 4,3", "w.lora_a has rank 2, and its "
+		 "other matrix 3");
+	take_own("w.lora_b 2,4 w.lora_a 2,3", "w.lora_a has rank 2, and its "
+		 "other matrix 4");
+	take_own("w.lora_a 0,3 w.lora_b 4,0", "w.lora_a has rank 0, and its "
+		 "other matrix 0");
+	take_own("w.lora_a 4294967296,1 w.lora_b 1,4294967296", "w.lora_a has "
+		 "rank 4294967296, and its other matrix 4294967296");
+	take_own("w.lora_a 200001,1 w.lora_b 1,200001", "w.lora_a has rank "
+		 "200001, and 200000 is the largest that can be merged");
+	take_own("w.lora_a 2,3,1 w.lora_b 4,2", "w.lora_a is not a matrix");
+	take_own("w.lora_a 2,3 w.lora_b 2", "w.lora_b is not a matrix");
+	take_own("w.lora_a 2,3 v.lora_b 4,2", "w.lora_a is there, but w.lora_b "
+		 "is missing");
+	take_own("w.lora_b 4,2", "w.lora_b is there, but w.lora_a is missing");
 }
 
 /* ---- a large model ---- */
