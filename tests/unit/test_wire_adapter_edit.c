@@ -80,6 +80,14 @@ TEST(test_edit)
 		  "\"rank_pattern\":{\".*\\\\.e\\\\.\\\\d+\\\\.gate\":4,"
 		  "\"x\":7},\"alpha_pattern\":"
 		  "{\".*\\\\.e\\\\.\\\\d+\\\\.gate\":8}}" },
+		/* One entry of several modules stays once. */
+		{ LORA "\"r\":1,\"lora_alpha\":1,\"target_modules\":[\"q\","
+		  "\"v\"]}",
+		  { { "l.0.q", "l.0.q", false, 1, 1 },
+		    { "l.1.q", "l.1.q", false, 1, 1 },
+		    { "l.0.v", "l.0.w", false, 1, 1 } },
+		  LORA "\"r\":1,\"lora_alpha\":1,\"target_modules\":[\"q\","
+		  "\"w\"]}" },
 		/* An expression becomes names. */
 		{ LORA "\"r\":1,\"lora_alpha\":1,\"target_modules\":\".*w\"}",
 		  { { "a.w", "b.u", false, 1, 1 } },
