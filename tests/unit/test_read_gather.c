@@ -720,6 +720,75 @@ TEST(test_pieces_that_do_not_add_up)
 	fixture_free(f);
 }
 
+/* Columns and rows that are no whole units, and rows that overlap. */
+TEST(test_tiles_that_are_refused)
+{
+	static const struct rsh_tile good = { 0, 0, 96, 64, 80, 4, 2, 8, 4 };
+	static const struct {
+		uint64_t n_rows, n_columns, stride;
+		uint32_t unit_in, unit_out, per, down;
+	} rows[] = {
+		{ 0, 64, 80, 4, 2, 8, 4 }, { 96, 0, 80, 4, 2, 8, 4 },
+		{ 95, 64, 80, 4, 2, 8, 4 }, { 96, 63, 80, 4, 2, 8, 4 },
+		{ 96, 64, 79, 4, 2, 8, 4 }, { 96, 64, 84, 4, 2, 8, 4 },
+		{ 96, 64, 56, 4, 2, 8, 4 }, { 96, 64, 80, 0, 2, 8, 4 },
+		{ 96, 64, 80, 4, 0, 8, 4 }, { 96, 60, 80, 4, 2, 8, 4 },
+		{ 96, 64, 80, 4, 2, 8, 3 }, { 94, 64, 80, 4, 2, 8, 4 },
+	};
+	struct rsh_strips s;
+
+	assert_true(rsh_strips_of(&good, &s));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct rsh_tile t = {
+			0, 0, rows[i].n_rows, rows[i].n_columns, rows[i].stride,
+			rows[i].unit_in, rows[i].unit_out, rows[i].per,
+			rows[i].down,
+		};
+
+		if (rsh_strips_of(&t, &s))
+			fail_msg("row %zu", i);
+	}
+}
+
+/* Strips are whole units, make up the tile, and fit into a buffer. */
+TEST(test_strips)
+{
+	struct numbers x = { numbers_seed() };
+
+	for (int i = 0; i < rounds(20000); i++) {
+		const uint32_t per = (uint32_t)1 << numbers_below(&x, 4);
+		const uint32_t down = (uint32_t)1 << numbers_below(&x, 3);
+		const uint64_t columns =
+			per * (1 + numbers_below(&x, UINT64_C(1) <<
+						 numbers_below(&x, 18)));
+		const struct rsh_tile t = {
+			.n_rows = down * (1 + numbers_below(
+				&x, UINT64_C(1) << numbers_below(&x, 18))),
+			.n_columns = columns,
+			.stride = columns + per * numbers_below(&x, 2) *
+					    numbers_below(&x, 1 + columns),
+			.unit_in = (uint32_t)1 << numbers_below(&x, 5),
+			.unit_out = (uint32_t)1 << numbers_below(&x, 4),
+			.per = per, .down = down,
+		};
+		uint64_t across, wide;
+		struct rsh_strips s;
+
+		assert_true(rsh_strips_of(&t, &s));
+		assert_int_equal(s.width % per, 0);
+		assert_int_equal(s.height % down, 0);
+		assert_true(s.width > 0 && s.height > 0);
+		across = (t.n_columns + s.width - 1) / s.width;
+		assert_int_equal(s.down, (t.n_rows + s.height - 1) / s.height);
+		assert_int_equal(s.n, s.down * across);
+		wide = s.joined ? t.stride : s.width;
+		assert_true(s.height / down * (wide / per) * t.unit_in <=
+			    RSH_STRIP_BYTES);
+		assert_true(s.height * wide * t.unit_out <=
+			    2 * RSH_STRIP_BYTES);
+	}
+}
+
 /* Tiles that are wanted again and again are loaded once as long as there is
  * room, and go when there is none. */
 TEST(test_room_for_tiles)
