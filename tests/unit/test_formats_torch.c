@@ -724,6 +724,45 @@ TEST(test_not_shown)
 }
 
 /* A full scan says whether all records have checksums. */
+/* Each of these changes one field of the records at the end of an archive with
+ * zip64. */
+TEST(test_ends_of_zip64)
+{
+	static const struct {
+		const char *record; /* its signature */
+		unsigned at, n;     /* the bytes, which are inverted */
+		const char *word;
+	} cases[] = {
+		{ "PK\6\7", 4, 4, "a zip64 locator that points outside" },
+		{ "PK\6\7", 8, 8, "a zip64 locator that points outside" },
+		{ "PK\6\7", 16, 4, "a zip64 locator that points outside" },
+		{ "PK\6\6", 0, 4, "no zip64 end record" },
+		{ "PK\6\6", 4, 8, "no zip64 end record" },
+		{ "PK\6\6", 32, 8, "damaged" },
+		{ "PK\6\6", 40, 8, "damaged" },
+		{ "PK\6\6", 48, 8, "damaged" },
+		{ "PK\5\6", 10, 2, "two end records that do not agree" },
+		{ "PK\5\6", 12, 4, "two end records that do not agree" },
+		{ "PK\5\6", 16, 4, "two end records that do not agree" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		cleanup_buffer struct buffer b =
+			load_file("unit/data/torch_zip64.pt");
+		uint8_t *at = b.data + b.len - 22;
+		struct rsh_torch_file *f = NULL;
+		struct rsh_error err;
+
+		while (memcmp(at, cases[i].record, 4) != 0)
+			at--;
+		for (unsigned k = 0; k < cases[i].n; k++)
+			at[cases[i].at + k] ^= 0xff;
+		if (read_bytes(&b, &f, &err) != -EBADMSG ||
+		    !strstr(err.text, cases[i].word))
+			fail_msg("case %zu: \"%s\"", i, err.text);
+	}
+}
+
 /* ---- the order of elements ---- */
 
 /* A tensor whose elements are contiguous in the order of these dimensions.
