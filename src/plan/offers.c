@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/plan/kinds.h"
 #include "rsh/plan/policy.h"
@@ -377,34 +378,61 @@ static bool offers_is_deduplicated(void *ctx, uint32_t stage,
 	return rsh_param_in_stage(p, stage) && offers_is_wanted(ctx, p->name);
 }
 
-/* Adds a note about parameters that only the strategy lists, for example
- * optimizer state that is not in the checkpoint. */
-static int offers_note_absent(const struct offering *s)
+/* Returns whether a parameter that only the strategy lists is a weight: it is
+ * none of a usual optimizer, nor PREFIX.W of another one, W. */
+static bool offers_lacks_weight(const struct offering *s, uint32_t name)
+{
+	const char *text = offers_name(s, name), *rest = text;
+
+	/* Counters have no dot. */
+	if (rsh_kind_of(text) != RSH_KIND_WEIGHT || !strchr(text, '.'))
+		return false;
+	while ((rest = strchr(rest, '.'))) {
+		uint32_t of;
+
+		rest++;
+		of = rsh_names_find(s->w->cat->names, rest, strlen(rest));
+		if (of != RSH_NAME_NONE &&
+		    ((of < s->w->cat->n_names && s->offered[of]) ||
+		     rsh_strategy_find(s->dst, of)))
+			return false;
+	}
+	return true;
+}
+
+/* Returns a sentence about weights that only the strategy lists, or about other
+ * such parameters, for example optimizer state that is not in the checkpoint;
+ * NULL: there are none. */
+static char *offers_tell_absent(const struct offering *s, bool weights)
 {
 	uint32_t n = 0, example = RSH_NAME_NONE;
 
 	for (uint32_t i = 0; s->dst && i < s->dst->n_params; i++) {
 		uint32_t name = s->dst->params[i].name;
 
-		if (s->offered[name] || !offers_is_wanted(s, name))
+		if (s->offered[name] || !offers_is_wanted(s, name) ||
+		    offers_lacks_weight(s, name) != weights)
 			continue;
 		if (n++ == 0)
 			example = name;
 	}
-	if (n == 0)
-		return 0;
-	return rsh_blueprint_note(s->w->plan, rsh_text_format(
+	return n == 0 ? NULL : rsh_text_format(
 		"%u parameter%s that %s lists %s not in the source (%s%s)", n,
 		n > 1 ? "s" : "", s->dst->path, n > 1 ? "are" : "is",
-		offers_name(s, example), n > 1 ? " and others" : ""));
+		offers_name(s, example), n > 1 ? " and others" : "");
 }
 
 static int offers_end(void *ctx)
 {
 	const struct offering *s = ctx;
+	const struct rsh_plan_options *o = s->w->o;
 	const uint32_t name = s->state->replaced;
+	cleanup_free char *lacks = offers_tell_absent(s, true);
+	char *others = offers_tell_absent(s, false);
 
-	if (offers_note_absent(s))
+	if (lacks && o->report_doubt)
+		o->report_doubt(o->ctx, lacks);
+	if (others && rsh_blueprint_note(s->w->plan, others))
 		return -ENOMEM;
 	if (name == RSH_NAME_NONE)
 		return 0;

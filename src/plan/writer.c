@@ -257,11 +257,11 @@ static int writer_prepare(struct writer *w, struct rsh_error *err)
 	rc = rsh_name_filter_fill(p->filter, w->w.cat, p->names,
 				 p->names ? p->n_names : w->w.cat->n_names,
 				 w->w.o, err);
-	if (rc == 0 && w->w.o->report_parted) {
+	if (rc == 0 && w->w.o->report_doubt) {
 		if (rsh_name_filter_parted(p->filter, w->w.cat, &parted))
 			return rsh_error_nomem(err);
 		if (parted)
-			w->w.o->report_parted(w->w.o->ctx, parted);
+			w->w.o->report_doubt(w->w.o->ctx, parted);
 	}
 	return rc == 0 && p->begin ? p->begin(p->ctx, &w->w, err) : rc;
 }

@@ -200,7 +200,7 @@ static void report_lost(void *ctx, const char *sentence)
 	rsh_log_info("%s: %s", p->cfg->source, sentence);
 }
 
-static void report_parted(void *ctx, const char *sentence)
+static void report_doubt(void *ctx, const char *sentence)
 {
 	const struct planning *p = ctx;
 
@@ -304,7 +304,7 @@ static int convert(struct planning *p, bool allow_missing)
 	opts.wanted = p->choice || cfg->leave_states ? is_wanted : NULL;
 	opts.rename = p->renames ? new_name : NULL;
 	opts.report_lost = report_lost;
-	opts.report_parted = report_parted;
+	opts.report_doubt = report_doubt;
 	if (opts.cast != RSH_DTYPE_UNKNOWN)
 		opts.quantised_by = rsh_vfs_quantised_by(v, cfg);
 	opts.ctx = p;

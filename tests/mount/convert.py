@@ -396,6 +396,11 @@ def tied(directory):
         {**config, "tie_word_embeddings": True}).encode())
     with forward(model, extra=("--format", "safetensors")) as mount:
         check(head not in values_in(mount.path), "a head that nobody asked for")
+    strategy = os.path.join(DATA, "strategies", "qwen3.qwen3.dp2mp2.ckpt")
+    words = ["--convert", "qwen3", "--from", "hf", "--dst-strategy", strategy, model]
+    demand(run("plan", *words).err, f"warning: {model}: 1 parameter that {strategy} lists is not "
+           f"in the source ({head})")
+    check("lists" not in run("plan", "--untie", *words).err, "a head that is there")
     with forward(model, extra=("--format", "safetensors", "--untie")) as mount:
         shown = values_in(mount.path)
         check(shown[head] == shown[embedding], "the head is not the embedding")

@@ -579,6 +579,30 @@ TEST(what_is_not_listed_may_be_an_error)
 		      "is listed by dst.json");
 }
 
+/* States of optimizers are noted, but a weight is no matter of course. */
+TEST(weights_that_the_source_lacks)
+{
+	struct fixed f = fixed_new(
+		LAYOUT("net.w", "[2]", "[0,-1]") ","
+		LAYOUT("net.layer.1.w", "[2]", "[0,-1]") ","
+		LAYOUT("head.w", "[2]", "[0,-1]") ","
+		LAYOUT("ours.net.w", "[2]", "[0,-1]") ","
+		LAYOUT("ours.head.w", "[2]", "[0,-1]") ","
+		LAYOUT("adam_m.net.w", "[2]", "[0,-1]") ","
+		LAYOUT("count", "[2]", "[0,-1]"));
+
+	fixed_whole(&f, "net.w");
+	f.o.report_doubt = hear;
+	assert_int_equal(fixed_plan(&f), 0);
+	assert_string_equal(f.told, "2 parameters that dst.json lists are not "
+			    "in the source (net.layer.1.w and others)\n");
+	assert_string_equal(rsh_plan_note(f.j->c, 0), "4 parameters that "
+			    "dst.json lists are not in the source (ours.net.w "
+			    "and others)");
+	assert_null(rsh_plan_note(f.j->c, 1));
+	job_free(f.j);
+}
+
 TEST(what_the_source_lacks_is_noted)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]") ","

@@ -65,9 +65,10 @@ struct rsh_plan_options {
 	 * parameter has many, one sentence covers several slices.  May be
 	 * NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);
-	/* The plan calls this with a sentence if names part quantised weights
-	 * from their scales.  May be NULL. */
-	void (*report_parted)(void *ctx, const char *sentence);
+	/* The plan calls this with a sentence if it may not be what is wanted:
+	 * names part quantised weights from their scales, or a strategy lists
+	 * weights that the source lacks.  May be NULL. */
+	void (*report_doubt)(void *ctx, const char *sentence);
 	void *ctx;
 };
 
