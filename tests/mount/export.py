@@ -228,6 +228,25 @@ def interrupted(p):
     p.whole()
 
 
+def a_source_that_changes(p):
+    """What was written stays, and the next command is the one that goes on."""
+    process = p.start(*SLOW)
+    wait_for(lambda: os.path.isdir(p.out) and any(
+        name.endswith(".ckpt") for name in p.nothing_half()), "a file that is complete")
+    for root, _, names in os.walk(p.source):
+        for name in names:
+            with open(os.path.join(root, name), "r+b") as f:
+                data = f.read()
+                f.seek(0)
+                f.write(data)
+    _, err = process.communicate(timeout=60 * TIMEOUT_SCALE)
+    check(process.returncode != GOOD and b"changed since" in err and
+          b"files are complete; run the same command with --overwrite\n" in err, err)
+    refused(p.run(), INPUT, "--overwrite")
+    p.export("--overwrite")
+    p.whole()
+
+
 def interrupted_while_the_source_hangs(p):
     """There is no answer to wait for, and nothing half is left."""
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -646,7 +665,7 @@ def wrong_usage(p):
 
 CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_manifest_says,
          again_is_quick, damage_is_found_by_verify, killed_and_gone_on, killed_over_and_over,
-         interrupted, interrupted_while_the_source_hangs, killed_beside_other_runs, two_at_once,
+         interrupted, a_source_that_changes, interrupted_while_the_source_hangs, killed_beside_other_runs, two_at_once,
          divided_among_several, other_shares_go_on,
          one_share_after_the_other, shares_of_two_conversions, manifests_whose_names_begin_alike,
          a_manifest_behind_a_link,

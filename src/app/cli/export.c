@@ -83,12 +83,14 @@ int rsh_export_command(const struct rsh_options *o, struct rsh_run *run)
 	rc = export_ranks(&w, &r, &run->err);
 	rsh_work_end_progress(&w);
 	why = run->err;
-	/* Say how many files are complete, and what to do next. */
+	/* Say how many files are complete, and what to do next.  Another
+	 * source makes another export. */
 	if (rc == -EINTR || (rc && r.n_written > 0))
 		rsh_error_set(&run->err, why.code, "%s; %" PRIu32 " of %" PRIu32
-			      " files are complete; run the same command to "
-			      "resume", why.text, r.n_written + r.n_kept,
-			      r.n_written + r.n_kept + r.n_left);
+			      " files are complete; run the same command %s",
+			      why.text, r.n_written + r.n_kept,
+			      r.n_written + r.n_kept + r.n_left,
+			      rc == -ESTALE ? "with --overwrite" : "to resume");
 	if (rc == 0)
 		report_export(&run->out, &w, &r);
 	run->status = r.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;
