@@ -15,9 +15,9 @@
 # with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.
 #
 # Without --all: the unit tests, with a quarter of their rounds, and the mounts of a build with the
-# address and undefined behaviour sanitizers, and what the fuzz targets found before; by a plain build those mounts
-# that tell most, what a sanitizer does not let run, and a quarter of the comparisons with the
-# oracle.
+# address and undefined behaviour sanitizers, and what the fuzz targets found before; by a plain
+# build those mounts that tell most, what a sanitizer does not let run, and a quarter of the
+# comparisons with the oracle.
 #
 # --all is for releases and for large changes: all of these by both builds, with other cases
 # and all comparisons; in a fresh Debian, where one can be had (tests/lib/fresh.sh), what
