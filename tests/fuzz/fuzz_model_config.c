@@ -66,12 +66,13 @@ static void settle(const char *text, size_t size)
 	static const int64_t matrix[] = { 8, 4 }, vector[] = { 4 };
 	static const struct rsh_hf_weight weights[] = {
 		{ "model.embed_tokens.weight", RSH_DTYPE_FLOAT16, 2, matrix },
+		{ "model.norm.weight", RSH_DTYPE_FLOAT16, 1, vector },
 		{ "model.layers.0.input_layernorm.weight", RSH_DTYPE_FLOAT16,
 		  1, vector },
 		{ "model.layers.0.self_attn.o_proj.weight", RSH_DTYPE_FLOAT16,
 		  2, matrix },
 	};
-	const struct rsh_hf_weights w = { .v = weights, .n = 3 };
+	const struct rsh_hf_weights w = { .v = weights, .n = 4 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_json_edit *e, *again;
 	char *out;

@@ -467,4 +467,10 @@ TEST(names_are_told)
 	assert_non_null(strstr(w.notes, "weights, such as "));
 	assert_non_null(strstr(w.notes, "they have words of wrappers, which "
 			       "--unwrap removes"));
+	w.notes[0] = '\0';
+	weights_read(&w, "a.q.base_layer.weight BFloat16 2;");
+	assert_true(rsh_hf_names_check(&w.w, "C"));
+	assert_non_null(strstr(w.notes, "1 weights, such as a.q.base_layer."
+			       "weight: an adapter (PEFT) is beside them, and "
+			       "is not merged"));
 }

@@ -261,30 +261,35 @@ static int hf_check_count(struct hf_check *h, enum hf_key key, uint32_t n,
 	return hf_differ_size(h, m, say, size < m->number);
 }
 
+/* Says that something is missing that the config has, if it has its size. */
+static int hf_lacks(const struct hf_check *h, enum hf_key key, const char *say)
+{
+	const struct rsh_json_member *m = hf_size(h, key, 0);
+
+	return m ? hf_differ_size(h, m, say, true) : 0;
+}
+
 /* Checks that there are weights of each layer, an embedding, and the norm after
  * the layers.  Some models have norms without weights, and layers that do
  * nothing; these say so in "block_configs". */
 static int hf_check_there(struct hf_check *h)
 {
 	const struct hf_facts *f = &h->f;
-	const struct rsh_json_member *n = hf_size(h, HF_LAYERS, 0);
-	const struct rsh_json_member *words = hf_size(h, HF_VOCAB, 0);
 	char say[64];
 	int rc = 0;
 
-	if (n && f->gap != HF_NONE && !hf_find(h, "block_configs")) {
+	if (f->gap != HF_NONE && !hf_find(h, "block_configs")) {
 		snprintf(say, sizeof(say), "have nothing of layer %" PRIu32,
 			 f->gap);
-		rc = hf_differ_size(h, n, say, true);
+		rc = hf_lacks(h, HF_LAYERS, say);
 	}
 	if (rc || f->n_layers == 0 || f->drafts || !hf_predicts_words(h))
 		return rc;
-	if (words && !f->embeds)
-		rc = hf_differ_size(h, words, "have no embedding", true);
-	if (rc == 0 && n && f->layers_have_norms && !f->has_norm &&
+	if (!f->embeds)
+		rc = hf_lacks(h, HF_VOCAB, "have no embedding");
+	if (rc == 0 && f->layers_have_norms && !f->has_norm &&
 	    strcmp(f->list, "layers.") == 0)
-		rc = hf_differ_size(h, n, "have no norm after the layers",
-				    true);
+		rc = hf_lacks(h, HF_LAYERS, "have no norm after the layers");
 	return rc;
 }
 
@@ -640,22 +645,39 @@ static int hf_check_tie(struct hf_check *h)
 
 /* ---- names ---- */
 
-bool rsh_hf_names_check(const struct rsh_hf_weights *w, const char *path)
+static bool hf_is_adapted(const char *name)
+{
+	return strstr(name, ".base_layer.") != NULL;
+}
+
+/* Notes how many names are such, and returns whether there are some. */
+static bool hf_names_note(const struct rsh_hf_weights *w, const char *path,
+			  bool (*is)(const char *name), const char *why)
 {
 	const char *first = NULL;
 	char text[RSH_ERROR_TEXT_MAX];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < w->n; i++)
-		if (rsh_name_is_wrapped(w->v[i].name) && n++ == 0)
+		if (is(w->v[i].name) && n++ == 0)
 			first = w->v[i].name;
 	if (n == 0)
 		return false;
 	snprintf(text, sizeof(text), "%.600s: no model has the names of %u "
-		 "weights, such as %.400s: they have words of wrappers, which "
-		 "--unwrap removes", path, n, first);
+		 "weights, such as %.400s: %s", path, n, first, why);
 	w->note(w->ctx, text);
 	return true;
+}
+
+bool rsh_hf_names_check(const struct rsh_hf_weights *w, const char *path)
+{
+	/* Both may be in a name. */
+	const bool wraps = hf_names_note(w, path, rsh_name_is_wrapped,
+					 "they have words of wrappers, which "
+					 "--unwrap removes");
+
+	return hf_names_note(w, path, hf_is_adapted, "an adapter (PEFT) is "
+			     "beside them, and is not merged") || wraps;
 }
 
 /* Says if no weight is one of the architecture: those of another form, or with

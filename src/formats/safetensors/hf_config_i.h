@@ -47,9 +47,9 @@ struct rsh_hf_weights {
 	void *ctx;
 };
 
-/* Notes if the names are those of a wrapped model, and returns whether they
- * are: transformers would look for other ones, and initialize all weights.
- * `path` is for the message. */
+/* Notes if the names are those of a wrapped model, or of one with an adapter
+ * that is not merged, and returns whether they are: transformers would look for
+ * other ones, and initialize these weights.  `path` is for the message. */
 bool rsh_hf_names_check(const struct rsh_hf_weights *w, const char *path);
 
 /* Compares a config.json with the weights.  Sets "dtype" and "torch_dtype" to
