@@ -38,18 +38,6 @@ RSH_ORDER(targeted_order, struct targeted,
 	  strcmp(x->target, y->target) ?: names_order(x->module, y->module) ?:
 	  y->changed - x->changed)
 
-/* Returns the target of the config for a module; NULL: none. */
-static const char *target_of(const struct rsh_adapter_config *config,
-			     const char *module)
-{
-	const char *target;
-
-	for (size_t i = 0; (target = rsh_adapter_config_target(config, i)); i++)
-		if (rsh_adapter_name_ends(module, target))
-			return target;
-	return NULL;
-}
-
 static bool is_changed(const struct adapting *w, uint32_t i)
 {
 	const struct adapters_change *c = &w->changes[i];
@@ -143,7 +131,7 @@ int adapters_find_lacks(struct adapting *w)
 					       strlen(".weight"));
 		if (!modules[i])
 			break;
-		target = target_of(config, modules[i]);
+		target = rsh_adapter_config_target(config, modules[i]);
 		if (target && w->v[i].n_dims == 2 && !is_tied(w, i))
 			v[n++] = (struct targeted){
 				.module = modules[i], .target = target,

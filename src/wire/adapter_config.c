@@ -340,10 +340,23 @@ const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 	return json_string_value(json_array_get(c->parameters, i));
 }
 
-const char *rsh_adapter_config_target(const struct rsh_adapter_config *c,
-				      size_t i)
+/* Returns the first text of a list that a module is called, or ends with. */
+static const char *adapter_find_in(json_t *list, const char *module)
 {
-	return json_string_value(json_array_get(c->targets, i));
+	json_t *v;
+	size_t i;
+
+	json_array_foreach(list, i, v)
+		if (json_is_string(v) &&
+		    rsh_adapter_name_ends(module, json_string_value(v)))
+			return json_string_value(v);
+	return NULL;
+}
+
+const char *rsh_adapter_config_target(const struct rsh_adapter_config *c,
+				      const char *module)
+{
+	return adapter_find_in(c->targets, module);
 }
 
 const char *rsh_adapter_config_saved(const struct rsh_adapter_config *c,
@@ -355,12 +368,7 @@ const char *rsh_adapter_config_saved(const struct rsh_adapter_config *c,
 bool rsh_adapter_config_saves(const struct rsh_adapter_config *c,
 			      const char *module)
 {
-	const char *saved;
-
-	for (size_t i = 0; (saved = rsh_adapter_config_saved(c, i)); i++)
-		if (rsh_adapter_name_ends(module, saved))
-			return true;
-	return false;
+	return !c->ties && adapter_find_in(c->saved, module);
 }
 
 bool rsh_adapter_config_is_turned(const struct rsh_adapter_config *c)

@@ -43,10 +43,10 @@ double rsh_adapter_config_scaling(const struct rsh_adapter_config *c,
 /* Returns name i of "target_parameters"; NULL: there are no more. */
 const char *rsh_adapter_config_parameter(const struct rsh_adapter_config *c,
 					 size_t i);
-/* Returns name i of "target_modules", if it is a list for all modules with
- * these names; NULL: there are no more. */
+/* Returns the name in "target_modules" that the module is called or ends with,
+ * if that is a list for all modules with its names; NULL: there is none. */
 const char *rsh_adapter_config_target(const struct rsh_adapter_config *c,
-				      size_t i);
+				      const char *module);
 /* Returns name i of "modules_to_save", unless "ensure_weight_tying"; NULL:
  * there are no more. */
 const char *rsh_adapter_config_saved(const struct rsh_adapter_config *c,
