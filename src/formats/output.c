@@ -143,7 +143,8 @@ int rsh_output_build_ranks(struct rsh_output_tree *t, struct rsh_error *err)
 #define OF_RANKS                                                             \
 	.division = RSH_DIVIDE_RANKS, .build = rsh_output_build_ranks,       \
 	.takes = RSH_TAKES_RANKS | RSH_TAKES_CONVERTER | RSH_TAKES_HF_NAMES | \
-		 RSH_TAKES_VALUES
+		 RSH_TAKES_VALUES,                                           \
+	.options = "dst-ranks|compat"
 
 /* MindSpore's .ckpt files, and safetensors files as MindSpore writes them. */
 const struct rsh_output rsh_output_ckpt = {

@@ -34,12 +34,26 @@ const struct rsh_output *rsh_output_of_models(void)
 	return outputs[0];
 }
 
-void rsh_output_names(unsigned takes, char *text, size_t size)
+bool rsh_output_supports(const struct rsh_output *o, const char *option)
+{
+	const char *list = o->options ? o->options : "";
+	size_t n;
+
+	for (; *list; list += n + (list[n] == '|')) {
+		n = strcspn(list, "|");
+		if (strncmp(list, option, n) == 0 && !option[n])
+			return true;
+	}
+	return false;
+}
+
+void rsh_output_names(const char *option, char *text, size_t size)
 {
 	size_t at = 0;
 
+	*text = '\0';
 	for (size_t i = 0; i < N_OUTPUTS && at < size; i++)
-		if ((outputs[i]->takes & takes) == takes)
+		if (rsh_output_supports(outputs[i], option))
 			at += (size_t)snprintf(text + at, size - at, "%s%s",
 					       at ? " or " : "",
 					       outputs[i]->name);

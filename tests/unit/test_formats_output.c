@@ -55,13 +55,21 @@ TEST(names_say_who_takes_what)
 {
 	char names[64];
 
-	rsh_output_names(RSH_TAKES_MODEL_FILES, names, sizeof(names));
+	rsh_output_names("model-files", names, sizeof(names));
 	assert_string_equal(names, "hf");
-	rsh_output_names(RSH_TAKES_RANKS | RSH_TAKES_CONVERTER, names,
-			 sizeof(names));
+	rsh_output_names("compat", names, sizeof(names));
 	assert_string_equal(names, "ckpt or safetensors");
-	rsh_output_names(RSH_TAKES_RANKS, names, 4);
+	rsh_output_names("part-size", names, sizeof(names));
+	assert_string_equal(names, "hf or dcp or hyperparallel");
+	rsh_output_names("compat", names, 4);
 	assert_string_equal(names, "ckp");
+	/* every output supports it, or it is only the beginning of a name */
+	rsh_output_names("cast", names, sizeof(names));
+	assert_string_equal(names, "");
+	rsh_output_names("part", names, sizeof(names));
+	assert_string_equal(names, "");
+	rsh_output_names("optimizers", names, sizeof(names));
+	assert_string_equal(names, "");
 	assert_ptr_equal(rsh_output_of_models(), rsh_output_find("hf"));
 }
 

@@ -24,13 +24,12 @@
 #include "rsh/util/error.h"
 #include "rsh/wire/json_edit.h"
 
-/* These are the options that an output supports. */
+/* This is what an output supports. */
 enum rsh_output_takes {
 	/* Ranks with separate files: --dst-strategy, --dst-mesh.  An output
 	 * without this is one whole model. */
 	RSH_TAKES_RANKS = 1 << 0,
-	/* Options for files that MindSpore's converter reads and writes:
-	 * --dst-ranks, --compat. */
+	/* Files that MindSpore's converter reads and writes. */
 	RSH_TAKES_CONVERTER = 1 << 1,
 	/* Hugging Face's names of weights. */
 	RSH_TAKES_HF_NAMES = 1 << 2,
@@ -38,15 +37,15 @@ enum rsh_output_takes {
 	 * second, each as a pickle. */
 	RSH_TAKES_VALUES = 1 << 3,
 	RSH_TAKES_PICKLES = 1 << 7,
-	RSH_TAKES_PART_SIZE = 1 << 4,   /* --part-size */
-	RSH_TAKES_MODEL_FILES = 1 << 5, /* --model-files */
-	/* --optimizer: without this option, the optimizer's tensors are left
-	 * out. */
+	/* The files beside a model, such as config.json. */
+	RSH_TAKES_MODEL_FILES = 1 << 5,
+	/* The optimizer's tensors, which are left out unless --optimizer keeps
+	 * them. */
 	RSH_TAKES_OPTIMIZER = 1 << 6,
 	/* The adapter of the source alone, with PEFT's names. */
 	RSH_TAKES_ADAPTER = 1 << 8,
 	/* Ranks of a mesh that the output itself divides the model over:
-	 * --dst-mesh with --convert, --pipeline-layers, --config. */
+	 * --dst-mesh with --convert, --config. */
 	RSH_TAKES_MESH = 1 << 9,
 	/* No option, but a form without an optimizer: its tensors are always
 	 * left out. */
@@ -83,6 +82,9 @@ struct rsh_output {
 	enum rsh_division division;
 	uint64_t part_bytes; /* default of --part-size; 0: 5 GB */
 	unsigned takes;
+	/* The options that it supports and not every output does, "a|b"; NULL:
+	 * there are none. */
+	const char *options;
 	/* The path of the file that shows readers that the others are complete.
 	 * An export writes it last.  NULL: there is none. */
 	const char *last;

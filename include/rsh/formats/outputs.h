@@ -36,8 +36,10 @@ const struct rsh_output *rsh_output_default(void);
 /* Returns the output for a whole model in the form of Hugging Face's tools. */
 const struct rsh_output *rsh_output_of_models(void);
 
-/* Writes the names of the outputs that support all of `takes`: "hf or .." */
-void rsh_output_names(unsigned takes, char *text, size_t size);
+/* Returns whether the output's list of options has the option. */
+bool rsh_output_supports(const struct rsh_output *o, const char *option);
+/* Writes the names of the outputs whose lists have it: "hf or ..", or "". */
+void rsh_output_names(const char *option, char *text, size_t size);
 
 /* Sets in a conversion's options how the files of an output are written.
  * `part_bytes` is used for outputs with parts. */

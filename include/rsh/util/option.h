@@ -72,8 +72,6 @@ struct rsh_option {
 	 * is the operand, of commands that can be called without it. */
 	const char *needs;
 	bool must; /* the command needs it */
-	/* What an output needs for it (enum rsh_output_takes). */
-	unsigned takes;
 
 	bool first;    /* --help lists it, not only --help-all */
 	bool once;     /* two values are refused, since they look as if they

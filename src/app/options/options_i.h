@@ -25,10 +25,9 @@ extern const struct rsh_option rsh_strategy_rows[], rsh_weights_rows[],
 /* Sets a word of `arg` that is a type, also one of another program. */
 rsh_option_setter rsh_set_type;
 extern const unsigned rsh_types_of_words[];
-/* Checks that an output supports the given options, if it `takes` (enum
- * rsh_output_takes) these. */
-int rsh_rules_check_output(const struct rsh_options *o, unsigned takes,
-			   struct rsh_error *err);
+/* Checks that the output supports the given options that not every output
+ * does. */
+int rsh_rules_check_output(const struct rsh_options *o, struct rsh_error *err);
 
 /* Returns our word for that of another program, "float16" for "fp16"; it is in
  * capitals if it is an operand.  NULL: there is none. */

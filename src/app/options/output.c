@@ -53,17 +53,15 @@ const struct rsh_option rsh_output_rows[] = {
 	{ "part-size", "SIZE",
 	  "with hf, dcp or hyperparallel: maximum size of a file (default: "
 	  "5GB; hyperparallel: 64MiB)", rsh_set_size,
-	  RSH_AT(vfs.plan.part_bytes), .min = 1, .decides = RSH_DECIDES_VALUE,
-	  .takes = RSH_TAKES_PART_SIZE },
+	  RSH_AT(vfs.plan.part_bytes), .min = 1, .decides = RSH_DECIDES_VALUE },
 	{ "model-files", "DIR|none",
 	  "with hf: also show files of DIR such as config.json (default: "
 	  "none; SOURCE for a Hugging Face model)", rsh_set_text, .opens = true,
-	  RSH_AT(vfs.model_files), .none = "none",
-	  .takes = RSH_TAKES_MODEL_FILES },
+	  RSH_AT(vfs.model_files), .none = "none" },
 	{ "optimizer", "auto|keep",
 	  "with hf: leave out optimizer states, or keep them (default: auto)",
 	  rsh_set_word, RSH_AT(vfs.keep_states),
-	  .decides = RSH_DECIDES_VALUE, .takes = RSH_TAKES_OPTIMIZER },
+	  .decides = RSH_DECIDES_VALUE },
 	{ "prefix", "STR",
 	  "show files as rank_N/STRN.ckpt (default: checkpoint_); with "
 	  "megatron: name of the step, iter_N (default: release)", rsh_set_text,
@@ -90,7 +88,7 @@ const struct rsh_option rsh_output_rows[] = {
 	{ "compat", "mindspore",
 	  "produce the bytes of MindSpore's converter, even if they are wrong",
 	  rsh_set_word, .decides = RSH_DECIDES_VALUE, .min = true,
-	  RSH_AT(vfs.plan.compat), .takes = RSH_TAKES_CONVERTER,
+	  RSH_AT(vfs.plan.compat),
 	  .excludes = "unlisted=drop|unlisted=error|only|drop|rename|cast|"
 		      "remove-redundancy|convert|lora|lora-alpha|dequantize" },
 	{ .name = NULL },

@@ -139,20 +139,24 @@ int rsh_rules_check(const struct rsh_options *o, bool converts,
 	return rc;
 }
 
-int rsh_rules_check_output(const struct rsh_options *o, unsigned takes,
-			   struct rsh_error *err)
+int rsh_rules_check_output(const struct rsh_options *o, struct rsh_error *err)
 {
+	const struct rsh_output *out = o->vfs.output;
+	const struct rsh_output *other = o->vfs.weights.follows;
 	struct rsh_option_at at = { .list = NULL };
-	char names[64] = "";
+	char names[64];
 
 	while (rsh_option_next_of(o->command, &at)) {
-		const unsigned lacks = at.row->takes & ~takes;
+		const char *name = at.row->name;
 
-		if (!lacks || !rule_is_said(o, &at))
+		if (!name || !rule_is_said(o, &at) ||
+		    rsh_output_supports(out, name) ||
+		    (other && rsh_output_supports(other, name)))
 			continue;
-		rsh_output_names(at.row->takes, names, sizeof(names));
-		return rsh_error_set(err, EINVAL, "--%s needs --format %s",
-				     at.row->name, names);
+		rsh_output_names(name, names, sizeof(names));
+		if (*names)
+			return rsh_error_set(err, EINVAL, "--%s needs "
+					     "--format %s", name, names);
 	}
 	return 0;
 }

@@ -424,7 +424,7 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 	struct rsh_plan_options *p = &v->plan;
-	const struct rsh_output *out = v->output, *other = v->weights.follows;
+	const struct rsh_output *out = v->output;
 	const bool whole = v->dst.from == RSH_FROM_NONE;
 
 	if (p->remove_redundancy && whole)
@@ -462,8 +462,7 @@ static int settle_output(struct rsh_options *o, struct rsh_error *err)
 			    o->format->shown == RSH_SHOWN_HF_BESIDE);
 	v->leave_states |= (out->takes & RSH_TAKES_WEIGHTS_ALONE) != 0;
 	v->leave_states &= !v->weights.table;
-	if (rsh_rules_check_output(o, out->takes | (other ? other->takes : 0),
-				   err))
+	if (rsh_rules_check_output(o, err))
 		return -EINVAL;
 	p->part_bytes = out->division == RSH_DIVIDE_PARTS ?
 			v->weights.part_bytes : 0;

@@ -62,12 +62,11 @@ const struct rsh_option rsh_strategy_rows[] = {
 	{ "pipeline-layers", "N,N,...",
 	  "with megatron: number of layers in each stage (default: equal)",
 	  rsh_set_text, RSH_AT(vfs.pipeline_layers),
-	  .decides = RSH_DECIDES_TEXT, .takes = RSH_TAKES_MESH },
+	  .decides = RSH_DECIDES_TEXT },
 	{ "dst-ranks", "N",
 	  "number of ranks to show if neither side has a strategy (default: 1)",
 	  rsh_set_number, RSH_AT(vfs.plan.n_shown_ranks), .min = 1,
 	  .max = 1000000, .decides = RSH_DECIDES_VALUE,
-	  .takes = RSH_TAKES_CONVERTER,
 	  .excludes = "convert|lora|lora-alpha|dequantize" },
 	{ "group-info", "PATH",
 	  "group_info.pb to compare with --src-strategy (default: those in "

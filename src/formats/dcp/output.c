@@ -511,8 +511,7 @@ static int build(struct rsh_output_tree *t, struct rsh_error *err)
 	return add_rows(d, t) ? rsh_error_nomem(err) : 0;
 }
 
-#define TAKES (RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PICKLES | \
-	       RSH_TAKES_PART_SIZE)
+#define TAKES (RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PICKLES)
 
 const struct rsh_output rsh_output_dcp = {
 	.name = "dcp",
@@ -520,6 +519,7 @@ const struct rsh_output rsh_output_dcp = {
 	.framing = &rsh_dcp_framing,
 	.division = RSH_DIVIDE_PARTS,
 	.takes = TAKES,
+	.options = "part-size",
 	.last = METADATA_NAME,
 	.build = build,
 	.free = shown_free,
@@ -533,6 +533,7 @@ const struct rsh_output rsh_output_hyperparallel = {
 	.division = RSH_DIVIDE_PARTS,
 	.part_bytes = HYPER_PART_BYTES,
 	.takes = TAKES,
+	.options = "part-size",
 	.last = METADATA_NAME,
 	.build = build,
 	.free = shown_free,

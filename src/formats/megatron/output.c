@@ -295,6 +295,7 @@ const struct rsh_output rsh_output_megatron = {
 	.framing = &rsh_megatron_framing,
 	.division = RSH_DIVIDE_RANKS,
 	.takes = RSH_TAKES_MESH | RSH_TAKES_WEIGHTS_ALONE,
+	.options = "pipeline-layers",
 	.last = RSH_MEGATRON_TRACKER,
 	.step = RSH_MEGATRON_RELEASE,
 	.check_mesh = megatron_check_mesh,

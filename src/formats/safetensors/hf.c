@@ -355,8 +355,9 @@ const struct rsh_output rsh_output_hf = {
 	.suffix = ".safetensors",
 	.framing = &rsh_hf_framing,
 	.division = RSH_DIVIDE_PARTS,
-	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES | RSH_TAKES_PART_SIZE |
+	.takes = RSH_TAKES_HF_NAMES | RSH_TAKES_VALUES |
 		 RSH_TAKES_MODEL_FILES | RSH_TAKES_OPTIMIZER,
+	.options = "part-size|model-files|optimizer",
 	.take_headers = rsh_hf_take_headers,
 	.build = hf_build,
 	.free = hf_free,
