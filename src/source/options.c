@@ -150,3 +150,18 @@ const struct rsh_option rsh_source_rows[] = {
 	  AT(store.follow_outside) },
 	{ .name = NULL },
 };
+
+const struct rsh_option rsh_source_check_rows[] = {
+	{ "check", "sample|structure|full",
+	  "compare SOURCE with the strategy: some contents, only headers, or "
+	  "all contents and CRCs (default: sample)", rsh_set_word, AT(check) },
+	{ .name = NULL },
+};
+
+const struct rsh_option rsh_source_cache_rows[] = {
+	{ "index-cache", "DIR|off",
+	  "directory to cache headers of source files in (default: "
+	  "~/.cache/reshardfs/index)", rsh_set_text, AT(index_cache),
+	  .none = "off" },
+	{ .name = NULL },
+};

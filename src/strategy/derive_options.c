@@ -282,3 +282,54 @@ const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
 			return &rules->v[i];
 	return NULL;
 }
+
+int rsh_set_derive(const struct rsh_setting *s)
+{
+	struct rsh_derive_options **o = s->to;
+	int rc;
+
+	if (!*o)
+		*o = rsh_derive_options_new();
+	if (!*o)
+		return rsh_error_nomem(s->err);
+	rc = rsh_derive_options_set(*o, (enum rsh_derive_option)s->def->min,
+				    s->value, s->err);
+	if (rc)
+		rsh_error_prefix(s->err, "%s", s->def->name);
+	return rc;
+}
+
+#define AT .at = 0, .size = sizeof(struct rsh_derive_options *)
+
+const struct rsh_option rsh_derive_rows[] = {
+	{ "opt", "-1|K",
+	  "optimizer shard size: K ranks, -1 for all replicas, 0 for none "
+	  "(default: as in STRATEGY)", rsh_set_derive, AT,
+	  .min = RSH_DERIVE_OPT, .first = true },
+	{ "src-mesh", "MESH", "mesh of STRATEGY (default: detected)",
+	  rsh_set_derive, AT, .min = RSH_DERIVE_SRC_MESH },
+	{ "split", "REGEX=DIM:AXIS",
+	  "split dimension DIM of these parameters over mesh axis AXIS, or "
+	  "over none", rsh_set_derive, AT,
+	  .min = RSH_DERIVE_SPLIT },
+	{ "axes", "REGEX=AXIS,...",
+	  "mesh axes of these parameters, slowest first", rsh_set_derive,
+	  AT, .min = RSH_DERIVE_AXES },
+	{ "stage", "REGEX=N|first|last", "pipeline stage of these parameters",
+	  rsh_set_derive, AT, .min = RSH_DERIVE_STAGE },
+	{ "layers", "N,N,...",
+	  "number of layers in each stage (default: equal)", rsh_set_derive,
+	  AT, .min = RSH_DERIVE_LAYERS },
+	{ "drop", "REGEX", "leave out parameters whose name matches",
+	  rsh_set_derive, AT, .min = RSH_DERIVE_DROP,
+	  .once = true },
+	{ "opt-include", "REGEX",
+	  "apply optimizer sharding to these parameters if it divides them",
+	  rsh_set_derive, AT, .min = RSH_DERIVE_OPT_INCLUDE,
+	  .once = true },
+	{ "opt-exclude", "REGEX",
+	  "do not apply optimizer sharding to these parameters", rsh_set_derive,
+	  AT, .min = RSH_DERIVE_OPT_EXCLUDE,
+	  .once = true },
+	{ .name = NULL },
+};

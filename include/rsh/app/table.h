@@ -22,6 +22,7 @@ struct rsh_option_list {
 	const struct rsh_option *rows;
 	size_t base;       /* offset of their struct in struct rsh_options */
 	unsigned commands; /* bits of those that take its options */
+	unsigned checks;   /* those that take its rows with this mark too */
 	bool converts;     /* for all rows */
 	bool bare;         /* they are only written with -o */
 	const char *needs; /* for all rows that need nothing themselves */
@@ -46,7 +47,8 @@ bool rsh_option_find(const struct rsh_command *command, const char *name,
 /* Returns the bits of the commands that take it. */
 static inline unsigned rsh_option_commands(const struct rsh_option_at *at)
 {
-	return at->row->commands ? at->row->commands : at->list->commands;
+	return at->row->commands ? at->row->commands :
+	       at->list->commands | (at->row->checks ? at->list->checks : 0);
 }
 
 static inline bool rsh_option_converts(const struct rsh_option_at *at)

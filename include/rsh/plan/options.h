@@ -8,6 +8,7 @@
 
 #include "rsh/plan/framing.h"
 #include "rsh/tensor/dtype.h"
+#include "rsh/util/option.h"
 
 enum rsh_unlisted {
 	RSH_UNLISTED_COPY, /* as MindSpore's converter does */
@@ -71,6 +72,16 @@ struct rsh_plan_options {
 	void (*report_doubt)(void *ctx, const char *sentence);
 	void *ctx;
 };
+
+/* The options of this struct; the first list is of those for lost files. */
+extern const struct rsh_option rsh_plan_lost_rows[], rsh_plan_rows[];
+/* What it is if no option is given. */
+extern const struct rsh_plan_options rsh_plan_usual;
+
+/* Sets an enum rsh_dtype by a word of "bfloat16|float16|float32", or by that of
+ * another program; the row has rsh_floats_of_words as its `values`. */
+rsh_option_setter rsh_set_float;
+extern const unsigned rsh_floats_of_words[];
 
 /* Returns whether the parameter of this name in the source was selected. */
 static inline bool rsh_plan_wants(const struct rsh_plan_options *o,

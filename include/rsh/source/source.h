@@ -120,8 +120,10 @@ struct rsh_source_options {
 	unsigned n_threads; /* for indexing; 0: a suitable number */
 };
 
-/* The options of the command line. */
-extern const struct rsh_option rsh_source_rows[];
+/* The options of the command line: those that choose files, and those for
+ * checks and for the index cache. */
+extern const struct rsh_option rsh_source_rows[], rsh_source_check_rows[],
+	rsh_source_cache_rows[];
 /* Checks them together.  Returns 0, or -EINVAL with a sentence. */
 int rsh_source_options_check(const struct rsh_source_options *o,
 			     struct rsh_error *err);

@@ -21,6 +21,7 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
+#include "rsh/util/option.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_emit.h"
 #include "rsh/wire/strategy_file.h"
@@ -57,6 +58,13 @@ void rsh_derive_options_free(struct rsh_derive_options *o);
 int rsh_derive_options_set(struct rsh_derive_options *o,
 			   enum rsh_derive_option which, const char *text,
 			   struct rsh_error *err);
+
+/* Sets the enum rsh_derive_option that `min` of the row is.  The member is a
+ * pointer to struct rsh_derive_options, which is made if it is NULL; the caller
+ * frees it. */
+rsh_option_setter rsh_set_derive;
+/* All options but RSH_DERIVE_MESH; their base is such a pointer. */
+extern const struct rsh_option rsh_derive_rows[];
 
 /* ---- shapes of whole tensors, in the order of the model ---- */
 

@@ -78,6 +78,8 @@ struct rsh_option {
 			* added up; of other options the last one counts */
 	bool aside;    /* it does not change what a mount shows */
 	bool converts; /* it is for conversions, not for `mount --resume` */
+	bool checks;   /* commands that check tables or strategies take it too
+			* (struct rsh_option_list) */
 	enum rsh_decides decides;
 	/* If one of these is set, the member is a path that is opened for
 	 * reading.  `opens_links` is for a directory: the targets of its links

@@ -26,7 +26,9 @@
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
 #include "rsh/strategy/derive.h"
+#include "rsh/util/arena.h"
 #include "rsh/util/error.h"
+#include "rsh/util/option.h"
 #include "rsh/util/place.h"
 #include "rsh/vfs/choice.h"
 
@@ -91,6 +93,9 @@ struct rsh_weights_at {
 	const char *lora_files[RSH_LORAS_MAX];
 };
 
+/* The options of struct rsh_weights_at. */
+extern const struct rsh_option rsh_weights_rows[];
+
 /* Returns whether weights are converted, made dense or merged. */
 static inline bool rsh_weights_change(const struct rsh_weights_at *w)
 {
@@ -146,6 +151,21 @@ struct rsh_vfs_config {
 	/* For an output with RSH_TAKES_MESH; its step is tree.prefix. */
 	const char *mesh, *pipeline_layers;
 };
+
+/* The options of this struct that are not those of a struct in it: of
+ * strategies, of older steps, and of what is written. */
+extern const struct rsh_option rsh_vfs_strategy_rows[], rsh_vfs_fallback_rows[],
+	rsh_vfs_output_rows[];
+
+/* Sets what it is if no option is given.  The caller adds the formats, the
+ * options of objects, and the function for digests. */
+void rsh_vfs_config_init(struct rsh_vfs_config *cfg);
+
+/* Finds the files of the adapters of --lora on disk, and sets the files beside
+ * those of SOURCE.  `memory` lives as long as the configuration.  Returns 0, or
+ * -errno with a sentence. */
+int rsh_vfs_find_adapters(struct rsh_vfs_config *cfg, struct rsh_arena *memory,
+			  struct rsh_error *err);
 
 /* Loads the source's strategy, and loads or derives the destination's.  If a
  * strategy is "none" its pointer is not changed.  The caller owns the loaded

@@ -16,21 +16,14 @@
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) |        \
 	 RSH_IN(RSH_COMMAND_LIBRARY))
 
-/* The lists that are not in the directories of their structs. */
-extern const struct rsh_option rsh_strategy_rows[], rsh_weights_rows[],
-	rsh_derive_rows[], rsh_output_rows[];
-
 #define RSH_AT(member) RSH_OPTION_AT(struct rsh_options, member)
 
-/* Sets a word of `arg` that is a type, also one of another program. */
-rsh_option_setter rsh_set_type;
-extern const unsigned rsh_types_of_words[];
 /* Checks that the output supports the given options that not every output
  * does. */
 int rsh_rules_check_output(const struct rsh_options *o, struct rsh_error *err);
 
-/* Returns our word for that of another program, "float16" for "fp16"; it is in
- * capitals if it is an operand.  NULL: there is none. */
+/* Returns our word for that of another program, "prefix" for "ckpt-prefix"; it
+ * is in capitals if it is an operand.  NULL: there is none. */
 const char *rsh_other_word(const char *word, size_t n);
 
 /* These are the parts of rsh_check_conversion(): finding the format of SOURCE,
@@ -39,7 +32,3 @@ int rsh_settle_look(struct rsh_options *o, struct rsh_error *err);
 int rsh_settle_conversion(struct rsh_options *o, struct rsh_error *err);
 /* An output that is one whole model needs no strategy. */
 void rsh_settle_dst(struct rsh_vfs_config *v);
-
-/* Finds the files of adapters and checks them.  Returns 0, or -errno with a
- * sentence. */
-int rsh_check_adapters(struct rsh_options *o, struct rsh_error *err);

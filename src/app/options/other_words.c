@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/other_words.c has words of other programs for options, operands
- * and values. */
+/* app/options/other_words.c has words of other programs for options and
+ * operands. */
 #include "config.h"
 
 #include "options_i.h"
@@ -8,10 +8,6 @@
 static const struct {
 	const char *theirs, *ours;
 } words[] = {
-	{ "bf16", "bfloat16" },
-	{ "fp16", "float16" },
-	{ "half", "float16" },
-	{ "fp32", "float32" },
 	/* arguments of MindSpore's and MindFormers' converters */
 	{ "src-strategy-file", "src-strategy" },
 	{ "dst-strategy-file", "dst-strategy" },

@@ -263,7 +263,7 @@ static int settle_weights(struct rsh_options *o, struct rsh_error *err)
 				     "Face's names and lora_alpha, and a "
 				     "checkpoint of MindSpore has neither",
 				     v->output->name);
-	rc = rsh_check_adapters(o, err);
+	rc = rsh_vfs_find_adapters(v, &o->memory, err);
 	if (rc == 0 && !rsh_weights_change(w))
 		return v->output->takes & RSH_TAKES_MESH ? 0 :
 		       settle_unused_config(v, err);

@@ -33,8 +33,6 @@
 /* These commands read files of a SOURCE. */
 #define TREES (RSH_CONVERSIONS | CHECK | DERIVE | INFER | TABLE_CHECK)
 
-static const unsigned yes_no[] = { true, false };
-
 static int set_share(const struct rsh_setting *s)
 {
 	struct rsh_options *o = s->base;
@@ -103,23 +101,18 @@ static const struct rsh_option mount_rows[] = {
 	{ .name = NULL },
 };
 
-static const struct rsh_option check_rows[] = {
-	{ "check", "sample|structure|full",
-	  "compare SOURCE with the strategy: some contents, only headers, or "
-	  "all contents and CRCs (default: sample)", rsh_set_word,
-	  RSH_AT(vfs.files.check) },
-	{ "replicas", "auto|off",
-	  "if a file is lost or damaged: read the data from ranks that hold "
-	  "the same, or fail (default: auto)", rsh_set_word, .values = yes_no,
-	  .converts = true, RSH_AT(vfs.plan.replicas) },
-	{ "allow-missing", NULL,
-	  "if data is lost, fail only reads that need it", rsh_set_flag,
-	  RSH_AT(vfs.plan.allow_missing), .converts = true,
-	  .decides = RSH_DECIDES_VALUE, .first = true },
-	{ "fallbacks", "N",
-	  "number of older checkpoints to try if the newest is incomplete "
-	  "(default: 5)", rsh_set_number, RSH_AT(vfs.fallbacks), .min = 0,
-	  .max = 1000000 },
+static const struct rsh_option derive_rows[] = {
+	{ "output", "FILE", "file to write", rsh_set_text, RSH_AT(output),
+	  .first = true, .letter = 'o',
+	  .commands = RSH_IN(RSH_COMMAND_MERGE) | DERIVE, .must = true },
+	{ "mesh", "MESH", "mesh to derive: dp=2,mp=4[,pp=2][,ep=4]",
+	  rsh_set_derive, RSH_AT(vfs.derive), .min = RSH_DERIVE_MESH,
+	  .first = true, .must = true },
+	{ "checkpoint", "SOURCE",
+	  "checkpoint saved with STRATEGY: shapes and order of its parameters "
+	  "are used", rsh_set_text, RSH_AT(checkpoint), .first = true,
+	  .is_source = true, .commands = CHECK | DERIVE,
+	  .needs = "src-strategy" },
 	{ .name = NULL },
 };
 
@@ -184,11 +177,6 @@ static const struct rsh_option work_rows[] = {
 };
 
 static const struct rsh_option reading_rows[] = {
-	{ "index-cache", "DIR|off",
-	  "directory to cache headers of source files in (default: "
-	  "~/.cache/reshardfs/index)", rsh_set_text,
-	  RSH_AT(vfs.files.index_cache), .commands = RSH_CONVERSIONS,
-	  .none = "off" },
 	{ "keep-free", "SIZE|N%",
 	  "drop cached pages of SOURCE if less memory is free (default: 1.25 "
 	  "times the largest file and 256MiB)", rsh_set_size, RSH_AT(keep_free),
@@ -234,35 +222,42 @@ static const struct rsh_option holder_rows[] = {
 	{ .name = NULL },
 };
 
+#define IN(member) offsetof(struct rsh_options, member)
+
 static const struct rsh_option_list lists[] = {
-	{ "Source and destination", rsh_strategy_rows, 0, RSH_CONVERSIONS,
-	  .converts = true },
-	{ NULL, rsh_weights_rows, 0, RSH_CONVERSIONS | TABLE_CHECK,
-	  .converts = true },
+	{ "Source and destination", rsh_vfs_strategy_rows, IN(vfs),
+	  RSH_CONVERSIONS, .checks = CHECK | TABLE_CHECK, .converts = true },
+	{ NULL, rsh_weights_rows, IN(vfs.weights), RSH_CONVERSIONS,
+	  .checks = TABLE_CHECK, .converts = true },
 	{ NULL, mode_rows, 0, RSH_MOUNTS },
-	{ "Strategy files", rsh_derive_rows, 0, DERIVE },
-	{ "Files of SOURCE", rsh_source_rows,
-	  offsetof(struct rsh_options, vfs.files), TREES,
+	{ "Strategy files", derive_rows, 0, DERIVE },
+	{ NULL, rsh_derive_rows, IN(vfs.derive), DERIVE },
+	{ "Files of SOURCE", rsh_source_rows, IN(vfs.files), TREES,
 	  .needs = "checkpoint|SOURCE" },
-	{ "Checks and lost files", check_rows, 0, RSH_CONVERSIONS },
-	{ "Output", rsh_output_rows, 0, RSH_CONVERSIONS, .converts = true },
-	{ NULL, rsh_choice_rows, offsetof(struct rsh_options, vfs.choice),
-	  RSH_CONVERSIONS | INFER, .converts = true },
+	{ "Checks and lost files", rsh_source_check_rows, IN(vfs.files),
+	  RSH_CONVERSIONS },
+	{ NULL, rsh_plan_lost_rows, IN(vfs.plan), RSH_CONVERSIONS },
+	{ NULL, rsh_vfs_fallback_rows, IN(vfs), RSH_CONVERSIONS },
+	{ "Output", rsh_vfs_output_rows, IN(vfs), RSH_CONVERSIONS,
+	  .converts = true },
+	{ NULL, rsh_plan_rows, IN(vfs.plan), RSH_CONVERSIONS,
+	  .checks = TABLE_CHECK, .converts = true },
+	{ NULL, rsh_choice_rows, IN(vfs.choice), RSH_CONVERSIONS | INFER,
+	  .converts = true },
 	{ "Operation", mount_rows, 0, RSH_MOUNTS },
 	{ NULL, work_rows, 0 },
-	{ "Reading and caches", rsh_server_rows,
-	  offsetof(struct rsh_options, server), RSH_MOUNTS },
+	{ "Reading and caches", rsh_server_rows, IN(server), RSH_MOUNTS },
+	{ NULL, rsh_source_cache_rows, IN(vfs.files), RSH_CONVERSIONS },
 	{ NULL, reading_rows, 0 },
-	{ NULL, rsh_store_io_rows, offsetof(struct rsh_options, io), READS },
-	{ NULL, rsh_objects_rows, offsetof(struct rsh_options, objects),
-	  TREES },
+	{ NULL, rsh_store_io_rows, IN(io), READS },
+	{ NULL, rsh_objects_rows, IN(objects), TREES },
 	{ "Messages", message_rows, 0, RSH_IN_ALL },
 	{ "Mount options, only with -o", holder_rows, 0, RSH_MOUNTS,
 	  .bare = true },
-	{ NULL, rsh_server_mount_rows, offsetof(struct rsh_options, server),
+	{ NULL, rsh_server_mount_rows, IN(server),
 	  RSH_MOUNTS, .bare = true },
 	{ "Mount options that mount(8) explains, only with -o",
-	  rsh_server_kernel_rows, offsetof(struct rsh_options, server),
+	  rsh_server_kernel_rows, IN(server),
 	  RSH_MOUNTS, .bare = true },
 };
 

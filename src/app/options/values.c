@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "options_i.h"
 #include "rsh/formats/formats.h"
+#include "rsh/formats/torch.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/memory_limits.h"
 
@@ -21,25 +21,17 @@ void rsh_options_init(struct rsh_options *o)
 {
 	*o = (struct rsh_options){
 		.server.subtype = "reshardfs",
-		.vfs = {
-			.output = rsh_output_default(),
-			.plan.replicas = true,
-			.fallbacks = 5,
-			.files.store.objects = &o->objects,
-			.files.formats = rsh_formats,
-			.digest = rsh_options_digest,
-			.tree = {
-				.prefix = "checkpoint_",
-				.uid = getuid(),
-				.gid = getgid(),
-			},
-		},
 		.io.cache = {
 			.memory_bytes = rsh_min_u64(MAX_CACHE_BYTES,
 						    rsh_physical_memory() / 10),
 			.disk_bytes = DEFAULT_DISK_BYTES,
 		},
 	};
+	rsh_vfs_config_init(&o->vfs);
+	o->vfs.files.store.objects = &o->objects;
+	o->vfs.files.formats = rsh_formats;
+	o->vfs.files.scan_bin = rsh_torch_scan_by_name;
+	o->vfs.digest = rsh_options_digest;
 }
 
 /* Uses the directory that the XDG base directory specification defines, which

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* app/options/weights.c has the options of a conversion between the two forms
- * of a model's weights, and finds the files of adapters. */
+/* vfs/weights_options.c has the options of struct rsh_weights_at, and finds the
+ * files of adapters. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,13 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "options_i.h"
-#include "rsh/formats/torch.h"
 #include "rsh/storage/hub.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/vfs/vfs.h"
+#include "rsh/weights/weights.h"
 #include "rsh/wire/adapter_config.h"
+
+#define AT(member) RSH_OPTION_AT(struct rsh_weights_at, member)
 
 /* The value may be the directory of config.json. */
 static int set_config(const struct rsh_setting *s)
@@ -67,8 +69,7 @@ static int parse_scale(const struct rsh_setting *s, size_t *len, double *scale)
  * listing of its files. */
 static int set_lora(const struct rsh_setting *s)
 {
-	struct rsh_options *o = s->base;
-	struct rsh_weights_at *w = &o->vfs.weights;
+	struct rsh_weights_at *w = s->base;
 	cleanup_free char *directory = NULL, *full = NULL;
 	struct rsh_lora_at *at = &w->loras[w->n_loras];
 	const char *name = s->def->name;
@@ -119,48 +120,44 @@ static int set_lora(const struct rsh_setting *s)
 const struct rsh_option rsh_weights_rows[] = {
 	{ "convert", "TABLE|auto",
 	  "convert weights to another form or back by a rule table (auto: by "
-	  "config.json)", rsh_set_text, .opens = true,
-	  RSH_AT(vfs.weights.table), .first = true,
-	  .commands = RSH_CONVERSIONS },
+	  "config.json)", rsh_set_text, AT(table), .opens = true,
+	  .first = true },
 	{ "from", "hf|mindspore",
 	  "form of the weights in SOURCE (default: detected from their names)",
-	  rsh_set_word, .min = 1 + RSH_SIDE_HF, RSH_AT(vfs.weights.from),
-	  .needs = "convert|SOURCE" },
+	  rsh_set_word, .min = 1 + RSH_SIDE_HF, AT(from),
+	  .needs = "convert|SOURCE", .checks = true },
 	{ "config", "FILE|DIR",
 	  "config.json of the model, or its directory (default: SOURCE, else "
-	  "--model-files)",
-	  set_config, .opens = true, RSH_AT(vfs.weights.config),
-	  .needs = "SOURCE" },
+	  "--model-files)", set_config, AT(config), .opens = true,
+	  .needs = "SOURCE", .checks = true },
 	{ "dequantize", "bfloat16|float16|float32",
 	  "make quantised weights dense in this type (default: keep them "
-	  "quantised)", rsh_set_type, .values = rsh_types_of_words,
-	  RSH_AT(vfs.weights.dequantise), .decides = RSH_DECIDES_VALUE,
-	  .needs = "SOURCE" },
+	  "quantised)", rsh_set_float, .values = rsh_floats_of_words,
+	  AT(dequantise), .decides = RSH_DECIDES_VALUE,
+	  .needs = "SOURCE", .checks = true },
 	{ "vocab-multiple", "N",
 	  "rows of the embedding and the head in MindSpore's form are padded "
 	  "to a multiple of N (default: not padded)", rsh_set_number, .min = 1,
-	  .max = 1u << 24, RSH_AT(vfs.weights.vocab_multiple),
-	  .decides = RSH_DECIDES_VALUE, .needs = "convert|SOURCE" },
+	  .max = 1u << 24, AT(vocab_multiple), .decides = RSH_DECIDES_VALUE,
+	  .needs = "convert|SOURCE", .checks = true },
 	{ "untie", NULL,
 	  "make the head from the embedding if SOURCE lacks it (default: "
-	  "heads stay tied)", rsh_set_flag, RSH_AT(vfs.weights.untie),
-	  .decides = RSH_DECIDES_VALUE, .needs = "convert|SOURCE" },
+	  "heads stay tied)", rsh_set_flag, AT(untie),
+	  .decides = RSH_DECIDES_VALUE, .needs = "convert|SOURCE",
+	  .checks = true },
 	{ "unwrap", NULL,
 	  "remove the words of DDP, FSDP, torch.compile and checkpointing, and "
 	  "the key of a training state, from names (default: only with "
-	  "--convert)", rsh_set_flag,
-	  RSH_AT(vfs.weights.unwrap), .decides = RSH_DECIDES_VALUE,
-	  .commands = RSH_CONVERSIONS },
+	  "--convert)", rsh_set_flag, AT(unwrap),
+	  .decides = RSH_DECIDES_VALUE },
 	{ "lora", "DIR[:SCALE]",
 	  "merge a PEFT adapter, times SCALE; may be given several times "
-	  "(default: none)", set_lora, RSH_AT(vfs.weights.n_loras),
-	  .commands = RSH_CONVERSIONS },
+	  "(default: none)", set_lora, AT(n_loras) },
 	{ "lora-alpha", "N",
 	  "merge the LoRA adapter that SOURCE has beside its weights, trained "
 	  "with lora_alpha N (default: not merged)", rsh_set_number, .min = 1,
-	  .max = 1u << 24, RSH_AT(vfs.weights.lora_alpha),
-	  .decides = RSH_DECIDES_VALUE,
-	  .commands = RSH_CONVERSIONS, .excludes = "lora" },
+	  .max = 1u << 24, AT(lora_alpha), .decides = RSH_DECIDES_VALUE,
+	  .excludes = "lora" },
 	{ .name = NULL },
 };
 
@@ -168,7 +165,7 @@ const struct rsh_option rsh_weights_rows[] = {
 
 /* Checks that a file of an adapter on disk is in its directory, whose path has
  * no link, as files of SOURCE are.  A missing file is not looked at. */
-static int check_inside(const struct rsh_options *o, const char *directory,
+static int check_inside(const struct rsh_vfs_config *cfg, const char *directory,
 			const char *path, struct rsh_error *err)
 {
 	const size_t n = strlen(directory);
@@ -176,7 +173,7 @@ static int check_inside(const struct rsh_options *o, const char *directory,
 
 	if (!path)
 		return rsh_error_nomem(err);
-	if (!place || o->vfs.files.store.follow_outside || n == 1 ||
+	if (!place || cfg->files.store.follow_outside || n == 1 ||
 	    (strncmp(place, directory, n) == 0 && place[n] == '/') ||
 	    rsh_hub_is_blob(directory, place))
 		return 0;
@@ -184,9 +181,10 @@ static int check_inside(const struct rsh_options *o, const char *directory,
 			     "--follow-outside allows it", path, place);
 }
 
-int rsh_check_adapters(struct rsh_options *o, struct rsh_error *err)
+int rsh_vfs_find_adapters(struct rsh_vfs_config *cfg, struct rsh_arena *memory,
+			  struct rsh_error *err)
 {
-	struct rsh_weights_at *w = &o->vfs.weights;
+	struct rsh_weights_at *w = &cfg->weights;
 	int rc = 0;
 
 	for (unsigned i = 0; rc == 0 && i < w->n_loras; i++) {
@@ -198,7 +196,7 @@ int rsh_check_adapters(struct rsh_options *o, struct rsh_error *err)
 			continue;
 		if (!rsh_is_file(w->lora_files[i])) {
 			w->lora_files[i] = rsh_arena_format(
-				&o->memory, "%s/" RSH_ADAPTER_TORCH_NAME, dir);
+				memory, "%s/" RSH_ADAPTER_TORCH_NAME, dir);
 			if (w->lora_files[i] && !rsh_is_file(w->lora_files[i]))
 				return rsh_error_set(
 					err, ENOENT, "%s: there is no "
@@ -206,11 +204,10 @@ int rsh_check_adapters(struct rsh_options *o, struct rsh_error *err)
 					RSH_ADAPTER_TORCH_NAME, dir);
 		}
 		config = rsh_text_format("%s/" RSH_ADAPTER_CONFIG_NAME, dir);
-		rc = check_inside(o, dir, config, err) ?:
-		     check_inside(o, dir, w->lora_files[i], err);
+		rc = check_inside(cfg, dir, config, err) ?:
+		     check_inside(cfg, dir, w->lora_files[i], err);
 	}
-	o->vfs.files.beside = w->lora_files;
-	o->vfs.files.n_beside = w->n_loras;
-	o->vfs.files.scan_bin = rsh_torch_scan_by_name;
+	cfg->files.beside = w->lora_files;
+	cfg->files.n_beside = w->n_loras;
 	return rc;
 }
