@@ -16,7 +16,7 @@
 #include "rsh/util/log.h"
 
 /* This number is increased when the decision about a sample changes. */
-#define VERDICT_VERSION 1
+#define VERDICT_VERSION 2
 /* A round has at most so many reads; its result decides which tensors the next
  * one reads. */
 #define ROUND_READS 96

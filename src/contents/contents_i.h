@@ -66,6 +66,7 @@ struct rsh_subject {
 	const struct rsh_strategy_item *item; /* NULL: all ranks hold the whole
 					       * tensor */
 	uint32_t first, n_local; /* ranks of the stage */
+	bool shared; /* several stages have it */
 	/* If there is no strategy, these are the first and the last of the
 	 * stage's ranks that hold the tensor. */
 	uint32_t from, to;

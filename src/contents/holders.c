@@ -174,34 +174,50 @@ static uint32_t holders_choose(const struct rsh_contents *c,
 	return most;
 }
 
-/* Finds up to two ranks that hold the tensor in stages that by the strategy do
- * not have it.  Such a rank must hold what its counterpart in the stage holds,
- * or the strategy is wrong about stages.  If stages cut the tensor differently,
- * the counterparts are unknown, and none is returned. */
-static uint32_t holders_find_strays(const struct rsh_contents *c,
-				    const struct rsh_subject *s,
-				    const uint32_t *locals, uint32_t n_locals,
-				    uint32_t strays[2])
+/* Adds up to `max` ranks of another stage that hold what the locals hold. */
+static uint32_t holders_of_stage(const struct rsh_contents *c,
+				 const struct rsh_subject *s, uint32_t stage,
+				 const uint32_t *locals, uint32_t n_locals,
+				 uint32_t *ranks, uint32_t max)
+{
+	const uint32_t first = c->first_rank + stage * c->src->stage_ranks;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_locals && n < max; i++)
+		if (holders_has_rank(c, s, first + locals[i]))
+			ranks[n++] = first + locals[i];
+	return n;
+}
+
+/* Finds ranks of other stages that must hold what their counterparts in the
+ * stage hold: up to `max` of the next stage that shares the tensor, and two of
+ * a stage that by the strategy does not have it, or the strategy is wrong about
+ * stages.  If stages cut the tensor differently, the counterparts are unknown,
+ * and none is returned. */
+static uint32_t holders_elsewhere(const struct rsh_contents *c,
+				  const struct rsh_subject *s,
+				  const uint32_t *locals, uint32_t n_locals,
+				  uint32_t *ranks, uint32_t max)
 {
 	const struct rsh_strategy *st = c->src;
 	const struct rsh_strategy_param *p =
 		st ? rsh_strategy_find(st, s->name) : NULL;
-	uint32_t n = 0;
+	const uint32_t own = st ? (s->first - c->first_rank) / st->stage_ranks :
+				  0;
+	uint32_t n = 0, n_strays = 0;
 
 	for (uint32_t i = 0; p && i < p->n_stages; i++)
 		if (!rsh_item_same_layout(p->stages[i].item, s->item))
 			return 0;
-	for (uint32_t stage = 0; p && stage < st->n_stages && n == 0; stage++) {
-		uint32_t first = c->first_rank +
-				 stage * st->stage_ranks;
-
-		if (rsh_param_in_stage(p, stage))
-			continue;
-		for (uint32_t i = 0; i < n_locals && n < 2; i++)
-			if (holders_has_rank(c, s, first + locals[i]))
-				strays[n++] = first + locals[i];
-	}
-	return n;
+	for (uint32_t i = own + 1; p && i < st->n_stages && n == 0; i++)
+		if (rsh_param_in_stage(p, i))
+			n = holders_of_stage(c, s, i, locals, n_locals, ranks,
+					     max);
+	for (uint32_t i = 0; p && i < st->n_stages && n_strays == 0; i++)
+		if (!rsh_param_in_stage(p, i))
+			n_strays = holders_of_stage(c, s, i, locals, n_locals,
+						    ranks + n, 2);
+	return n + n_strays;
 }
 
 int rsh_subject_find_holders(const struct rsh_contents *c,
@@ -209,9 +225,11 @@ int rsh_subject_find_holders(const struct rsh_contents *c,
 {
 	cleanup_free uint32_t *locals = rsh_alloc_array(
 		s->n_local + RSH_CONTENTS_HOLDERS, sizeof(*locals));
-	uint32_t n = 0, n_strays, strays[2];
+	cleanup_free uint32_t *others = rsh_alloc_array(s->n_local + 4,
+							sizeof(*others));
+	uint32_t n = 0, n_others;
 
-	if (!locals)
+	if (!locals || !others)
 		return -ENOMEM;
 	if (!c->src && s->from == s->to)
 		return -ENODATA;
@@ -220,17 +238,18 @@ int rsh_subject_find_holders(const struct rsh_contents *c,
 			locals[n++] = i;
 	if (!all)
 		n = holders_choose(c, s, locals);
-	n_strays = holders_find_strays(c, s, locals, n, strays);
-	if (n + n_strays < 2)
+	n_others = holders_elsewhere(c, s, locals, n, others,
+				     all ? s->n_local : 2);
+	if (n + n_others < 2)
 		return -ENODATA;
-	s->holders = calloc(n + n_strays, sizeof(*s->holders));
+	s->holders = calloc(n + n_others, sizeof(*s->holders));
 	if (!s->holders)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		s->holders[i].rank = s->first + locals[i];
-	for (uint32_t i = 0; i < n_strays; i++)
-		s->holders[n + i].rank = strays[i];
-	s->n_holders = n + n_strays;
+	for (uint32_t i = 0; i < n_others; i++)
+		s->holders[n + i].rank = others[i];
+	s->n_holders = n + n_others;
 	s->n_read = 0;
 	s->expanded = all;
 	return rsh_subject_set_cells(c, s) ? -ENOMEM : 0;

@@ -280,6 +280,7 @@ static int list_strategy(struct rsh_contents *c)
 					 at->stage * st->stage_ranks,
 				.n_local = st->stage_ranks,
 				.to = st->stage_ranks - 1,
+				.shared = param->n_stages > 1,
 			};
 			int rc = list_add_subject(c, &s);
 
@@ -420,6 +421,7 @@ static unsigned order_sort_of(const struct rsh_subject *s)
 RSH_ORDER(order_by_layout, struct rsh_subject,
 	  rsh_compare_u64(x->layout, y->layout) ?:
 	  rsh_compare_u64(order_sort_of(x), order_sort_of(y)) ?:
+	  rsh_compare_u64(y->shared, x->shared) ?:
 	  rsh_compare_u64(y->kind > RSH_TENSOR_OTHER,
 			  x->kind > RSH_TENSOR_OTHER) ?:
 	  rsh_compare_u64(y->record->content_bytes, x->record->content_bytes) ?:

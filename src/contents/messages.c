@@ -99,6 +99,15 @@ static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
 
 /* ---- the sentence ---- */
 
+static bool say_same_stage(const struct rsh_subject *s,
+			   const uint32_t ranks[2])
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (ranks[i] < s->first || ranks[i] - s->first >= s->n_local)
+			return false;
+	return true;
+}
+
 /* Reads the tensor on every rank if there are not too many, so that the message
  * can list all groups. */
 static void say_read_all(struct rsh_contents *c, struct rsh_subject *s)
@@ -139,9 +148,10 @@ int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 		return rsh_error_nomem(err);
 	}
 	if (f->finer)
-		snprintf(pair, sizeof(pair), "ranks %u and %u should hold the "
-			 "same slice, but their bytes differ", f->differ[0],
-			 f->differ[1]);
+		snprintf(pair, sizeof(pair), "ranks %u and %u%s should hold "
+			 "the same slice, but their bytes differ", f->differ[0],
+			 f->differ[1], say_same_stage(s, f->differ) ? "" :
+			 " of two stages");
 	else
 		snprintf(pair, sizeof(pair), "ranks %u and %u should hold "
 			 "different slices, but their bytes are the same",

@@ -301,18 +301,17 @@ static int compare(struct job *j, struct leader *leader, struct file *f,
 			       l->info.path);
 }
 
+/* Compares the slices of a stage.  With `end`, counts those without a leader,
+ * which no file has. */
 static int compare_stage(struct job *j, uint32_t name,
-			 const struct rsh_param_stage *stage)
+			 const struct rsh_param_stage *stage,
+			 struct leader *leaders, bool end)
 {
 	const uint32_t n = j->strategy->stage_ranks, base = stage->stage * n;
-	cleanup_free struct leader *leaders =
-		calloc(n, sizeof(*leaders));
 	uint32_t cell[RSH_MAX_DIMS];
 	struct rsh_grid *g;
 	int rc = 0;
 
-	if (!leaders)
-		return -ENOMEM;
 	/* An invalid layout is skipped.  The planner reports it. */
 	if (rsh_grid_new_unsized(stage->item, &g, NULL))
 		return 0;
@@ -328,8 +327,7 @@ static int compare_stage(struct job *j, uint32_t name,
 				j, &leaders[rsh_grid_member(g, cell, 0)], f,
 				record, "slice");
 	}
-	/* Count the slices that no file has. */
-	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n; r++) {
+	for (uint32_t r = 0; end && r < rsh_grid_n_ranks(g) && r < n; r++) {
 		rsh_grid_cell(g, r, cell);
 		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
 			continue;
@@ -338,6 +336,27 @@ static int compare_stage(struct job *j, uint32_t name,
 		j->loser = base + r;
 	}
 	rsh_grid_free(g);
+	return rc;
+}
+
+/* If all stages that share a parameter cut it in the same way, their slices are
+ * the same. */
+static int compare_param(struct job *j, const struct rsh_strategy_param *p)
+{
+	const uint32_t n = j->strategy->stage_ranks;
+	cleanup_free struct leader *leaders = calloc(n, sizeof(*leaders));
+	bool same = true;
+	int rc = leaders ? 0 : -ENOMEM;
+
+	for (uint32_t k = 1; k < p->n_stages; k++)
+		same &= rsh_item_same_layout(p->stages[0].item,
+					     p->stages[k].item);
+	for (uint32_t k = 0; k < p->n_stages && rc == 0; k++) {
+		if (!same)
+			memset(leaders, 0, n * sizeof(*leaders));
+		rc = compare_stage(j, p->name, &p->stages[k], leaders,
+				   !same || k + 1 == p->n_stages);
+	}
 	return rc;
 }
 
@@ -350,10 +369,8 @@ static int compare_same(struct job *j)
 	cleanup_free struct leader *leaders = NULL;
 	int rc = 0;
 
-	for (uint32_t i = 0; s && i < s->n_params; i++)
-		for (uint32_t k = 0; k < s->params[i].n_stages && rc == 0; k++)
-			rc = compare_stage(j, s->params[i].name,
-					   &s->params[i].stages[k]);
+	for (uint32_t i = 0; s && i < s->n_params && rc == 0; i++)
+		rc = compare_param(j, &s->params[i]);
 	if (s || !j->whole)
 		return rc;
 	leaders = calloc((size_t)rsh_names_count(j->names) + 1,

@@ -8,6 +8,7 @@ Trees come from make_tree.py and small_job.py, manifests from `export` and from
 
 import json
 import os
+import random
 import shutil
 import sys
 import zlib
@@ -18,6 +19,7 @@ from demands import check, write  # noqa: E402
 from genuine import checkpoint2, dcp  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
+from random_jobs import write_strategy  # noqa: E402
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
 from rsh_mount import Mounted, Tests, require_mount  # noqa: E402
@@ -305,6 +307,35 @@ def replicas_that_differ(p):
         only_problem(run_json("verify", job.source, *words, status=NO),
                      path=job.path(4, "net-1_1.ckpt"), record="down.weight", offset=place,
                      what=job.path(0, "net-1_1.ckpt"))
+
+
+def a_parameter_of_two_stages(p):
+    """The ranks of a stage hold the same; what two stages share differs between them."""
+    strategy = write_strategy(p.path("strategy"), {
+        stage: {"tied.weight": Layout([1], [-1]), f"layers.{stage}.weight": Layout([1], [-1])}
+        for stage in (0, 1)})
+    words = ["--src-strategy", strategy, "--dst-strategy", "none"]
+    content = [random.Random(i).randbytes(64) for i in range(3)]
+
+    def save(tied):
+        for rank in (0, 1):
+            os.makedirs(p.path("job", f"rank_{rank}"), exist_ok=True)
+            path = write(p.path("job", f"rank_{rank}", "net-1_1.ckpt"), checkpoint_bytes({
+                "tied.weight": Record((16,), "Float32", tied[rank]),
+                f"layers.{rank}.weight": Record((16,), "Float32", content[2])}))
+        return path
+
+    save([content[0], content[0]])
+    check(run_json("verify", p.path("job"), "--src-strategy", strategy)["good"], "the same")
+    check(run("export", p.path("job"), p.path("same"), *words).status == GOOD, "the same")
+    path = save([content[0], content[1]])
+    only_problem(run_json("verify", p.path("job"), "--src-strategy", strategy, status=NO),
+                 path=path, record="tied.weight", what="differs from the same slice of rank 0")
+    refused(run("export", p.path("job"), p.path("other"), *words), INPUT, "tied.weight",
+            "ranks 0 and 1 of two stages should hold the same slice, but their bytes differ",
+            "--check structure")
+    check(run("export", p.path("job"), p.path("other"), *words,
+              "--check=structure").status == GOOD, "of the first stage")
 
 
 def a_source_with_faults(p):
@@ -612,7 +643,7 @@ def wrong_usage(p):
 CASES = [what_was_compared, a_directory_by_its_manifest, a_manifest_of_a_part,
          whole_copies_that_differ, copies_of_a_chunk, without_crcs, a_crc_of_safetensors,
          directories_that_are_none, a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
-         replicas_that_differ, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
+         replicas_that_differ, a_parameter_of_two_stages, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
          slices_that_valid_files_lack, a_map_that_names_what_no_part_has,
          the_step_that_a_mount_takes, other_sources,
          a_converted_tree, a_flipped_byte_in_a_tree,

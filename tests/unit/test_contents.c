@@ -33,6 +33,8 @@ static uint64_t mod4(uint32_t rank) { return rank % 4; }
 static uint64_t mod2(uint32_t rank) { return rank % 2; }
 static uint64_t div4(uint32_t rank) { return rank / 4; }
 static uint64_t each(uint32_t rank) { return rank; }
+/* two stages of four ranks, of which each has another slice */
+static uint64_t mod2_of_stage(uint32_t rank) { return rank % 2 + rank / 4 * 2; }
 
 static size_t fill(const struct record *r, uint32_t rank, uint8_t *to)
 {
@@ -325,6 +327,48 @@ TEST(test_lone_stage)
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "4 ranks have a checkpoint, but src.json is of 4 ranks "
 		    "and does not have rank_4/net-1_5.ckpt");
+}
+
+/* The embedding of a model whose head is tied is in the first and in the last
+ * stage, which must have the same. */
+TEST(test_shared_by_stages)
+{
+#define OF_STAGES(first, last)                                             \
+	FILE_OF("0", LAYOUT("0-tied.weight", "[2,2]", first) ","           \
+		LAYOUT("0-up.weight", "[2,2]", "[0,-1]") ","               \
+		LAYOUT("1-tied.weight", "[2,2]", last))
+	static const struct {
+		seed_fn *seed;
+		const char *json;
+		bool refused;
+	} cases[] = {
+		{ mod2, OF_STAGES("[0,-1]", "[0,-1]"), false },
+		{ mod2_of_stage, OF_STAGES("[0,-1]", "[0,-1]"), true },
+		/* Slices that are cut in two ways cannot be compared. */
+		{ mod2_of_stage, OF_STAGES("[0,-1]", "[-1,0]"), false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (int lost = -1; lost < 2; lost++) {
+			const struct record records[] = {
+				{ "tied.weight", ROWS, cases[i].seed, NUMBERS },
+				{ "up.weight", ROWS, mod2, NUMBERS },
+				{ NULL, 0, NULL, NUMBERS },
+			};
+			const int rc = cases[i].refused ? -EINVAL : 0;
+			FREED_BY(end) struct job j;
+
+			begin(&j, 8, records, cases[i].json);
+			if (lost >= 0)
+				lose(&j, (unsigned)lost);
+			assert_int_equal(check(&j, RSH_CHECK_SAMPLE), rc);
+			if (rc)
+				assert_says(&j, " of two stages should hold the "
+					    "same slice, but their bytes "
+					    "differ");
+			assert_int_equal(check(&j, RSH_CHECK_FULL), rc);
+			assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+		}
 }
 
 TEST(test_unsharded)
