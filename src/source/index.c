@@ -291,9 +291,8 @@ static bool index_is_stored(struct indexing *x, uint32_t file,
 	c->settled = rsh_index_key_settled(&c->key, x->began);
 	if (!c->key.keeps_ctime &&
 	    !atomic_flag_test_and_set(&x->told_no_ctime))
-		rsh_log_info("%s: the index cache is not used: the file system "
-			     "does not keep the time of the last change "
-			     "(ctime)", s->path);
+		rsh_log_info("%s: the index cache is not used: %s", s->path,
+			     rsh_store_unseen(s->store));
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
 	/* With checksums the content must be read again, so a stored index is

@@ -28,6 +28,7 @@ from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E4
 from s3_server import Answering  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
                       run_trials, same, write_model)
+from safetensors_format import safetensors_bytes, values_in  # noqa: E402
 from small_job import Job  # noqa: E402
 
 
@@ -414,8 +415,76 @@ def test_environment(tap, trial):
                 check(run_program("umount", place).status == GOOD, what)
 
 
+class Silent(http.server.BaseHTTPRequestHandler):
+    """Ranges of one file, and nothing that tells it from a later one."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        data = self.server.files.get(self.path)
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        self.send_response_only(404 if data is None else 206 if asked else 200)
+        whole = data = data or b""
+        if asked and whole:
+            first, last = int(asked[1]), min(int(asked[2]), len(whole) - 1)
+            data = whole[first:last + 1]
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(whole)}")
+        for name, value in self.server.more.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def test_unseen(tap, trial):
+    """What no ETag and no time distinguishes from a later file is not kept."""
+    kept = ["--cache-dir", os.path.join(trial.directory, "blocks"), "--cache=on",
+            "--index-cache", os.path.join(trial.directory, "indexes")]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/m"
+    server.files, server.more = {"/m/config.json": b"{}"}, {}
+
+    def exported(a, b, swap=False):
+        names = ("b", "a") if swap else ("a", "b")
+        server.files["/m/model.safetensors"] = safetensors_bytes({
+            names[i]: ("I8", [40000], bytes([k]) * 40000) for i, k in enumerate((a, b))})
+        out = os.path.join(trial.directory, "out")
+        shutil.rmtree(out, ignore_errors=True)
+        got = run("export", *kept, url, out)
+        found = values_in(out)
+        return got, {name: set(found[name][2]) for name in found}
+
+    try:
+        for swap in (False, True):
+            first, seen = exported(1, 2)
+            tap.equal(seen, {"a": {1}, "b": {2}}, "a model of such a server")
+            then, seen = exported(4, 3, swap)
+            tap.equal(seen, {"a": {3}, "b": {4}} if swap else {"a": {4}, "b": {3}},
+                      "names that were exchanged" if swap else "the model that replaced it")
+        said = (f"{url}/model.safetensors: the server sends neither ETag nor Last-Modified, so it "
+                "is not noticed if the file is replaced by another of the same size\n")
+        tap.ok(first.err.count(said) == 1 and then.err.count(said) == 1,
+               "each says once what is not noticed", first.err)
+        with Mounted(url, extra=[*kept, "--log-level", "info"]) as mount:
+            tap.ok("the index cache is not used: the server sends neither" in mount.log() and
+                   "cached in memory alone, since the server sends neither" in mount.log(),
+                   "and that nothing is kept", mount.log())
+        for header in ({"ETag": '"1"'}, {"Last-Modified": "Fri, 02 Jan 2026 03:04:05 GMT"}):
+            server.more = header
+            first, seen = exported(1, 2)
+            tap.ok(seen["a"] == {1} and "neither" not in first.err, f"{header} is enough", first.err)
+            shutil.rmtree(kept[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
                         test_commands, test_said, test_module, test_libraries, test_tls,
                         test_doctor, test_neighbours, test_convert_check, test_arguments,
-                        test_environment))
+                        test_environment, test_unseen))

@@ -148,6 +148,9 @@ bool rsh_store_is_stacked(const struct rsh_store *s);
 /* Returns whether the directory is on a network or FUSE file system, which may
  * be unavailable for a time. */
 bool rsh_store_is_remote(const struct rsh_store *s);
+/* Returns the reason why a file may have changed though its identity is the
+ * same, for messages. */
+const char *rsh_store_unseen(const struct rsh_store *s);
 /* Returns whether nodes share blocks by the servers of a cache. */
 bool rsh_store_is_shared(const struct rsh_store *s);
 /* Returns false if faults flip bits of what is scanned. */
@@ -298,9 +301,9 @@ struct rsh_store_identity {
 	/* Device and inode, or another number that differs between files of one
 	 * size and mtime. */
 	uint64_t which[2];
-	/* Whether every change of the content changes the ctime or the ETag.
-	 * Otherwise other files may have the same identity, before and after
-	 * this mount of their file system. */
+	/* Whether every change of the content changes the ctime, or the ETag or
+	 * time that a server sends.  Otherwise other files may have the same
+	 * identity, before and after this mount of their file system. */
 	bool keeps_ctime;
 	/* The number of the file system, or that of its mount if it does not
 	 * keep the ctime; 0: unknown. */

@@ -131,10 +131,20 @@ rsh_cache_file rsh_file_in_cache(const struct rsh_store_io *io,
 		});
 }
 
+const char *rsh_store_unseen(const struct rsh_store *s)
+{
+	return s->medium->dirfd < 0 && s->medium->is_remote ?
+		"the server sends neither ETag nor Last-Modified" :
+		"the file system does not keep the time of the last change "
+		"(ctime)";
+}
+
 void rsh_store_settle_files(struct rsh_store *s)
 {
 	const struct rsh_store_io *io = s->opts.io;
 	const bool off = !io || !io->cache;
+	const bool is_served = s->medium->is_remote && s->medium->dirfd < 0;
+	const char *unseen = NULL;
 	uint32_t n_alone = 0;
 
 	atomic_store(&s->way, RSH_POLICY_OPEN);
@@ -143,6 +153,8 @@ void rsh_store_settle_files(struct rsh_store *s)
 		uint64_t name[2];
 
 		f->cached = RSH_CACHE_FILE_NONE;
+		if (!f->id.keeps_ctime && is_served && !unseen)
+			unseen = f->name;
 		if (off || !f->id.size)
 			continue;
 		f->cached = rsh_file_in_cache(io, &f->id, f->epoch, f->step);
@@ -152,10 +164,13 @@ void rsh_store_settle_files(struct rsh_store *s)
 		f->medium->ops->share(f->medium, f->name, &f->id, name);
 		rsh_cache_file_share(io->cache, f->cached, name);
 	}
+	if (unseen)
+		rsh_log_warning("%s/%s: %s, so it is not noticed if the file "
+				"is replaced by another of the same size",
+				s->path, unseen, rsh_store_unseen(s));
 	if (n_alone > 0 && (io->has_dir || io->has_servers))
 		rsh_log_notice("%s: blocks are cached in memory alone, since "
-			       "the file system does not keep the time of the "
-			       "last change (ctime)", s->path);
+			       "%s", s->path, rsh_store_unseen(s));
 	if (off)
 		policy_settle(s, RSH_POLICY_STRAIGHT);
 	else if (io->caching == RSH_CACHING_ON ||

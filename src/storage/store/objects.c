@@ -112,6 +112,13 @@ static void objects_hash(const struct objects *o, const char *name,
 	out[1] = hash.high64;
 }
 
+/* If the server says nothing by which a later object of the same name and size
+ * differs, nothing of it is kept for the next mount. */
+static bool object_shows_changes(const struct rsh_object *object)
+{
+	return (object->etag && *object->etag) || object->mtime.tv_sec;
+}
+
 static int object_identify(const struct rsh_handle *h,
 			   struct rsh_store_identity *id, struct rsh_stat *st)
 {
@@ -121,7 +128,8 @@ static int object_identify(const struct rsh_handle *h,
 	if (id) {
 		*id = (struct rsh_store_identity){
 			.size = object->size, .mtime = object->mtime,
-			.ctime = object->mtime, .keeps_ctime = true,
+			.ctime = object->mtime,
+			.keeps_ctime = object_shows_changes(object),
 		};
 		objects_hash(o, object->name, object->etag, id->which);
 	}
