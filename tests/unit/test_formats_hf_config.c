@@ -160,6 +160,21 @@ static const struct config sizes[] = {
 	  .config = "{\"num_layers\": 7, \"n_layers\": 2}" },
 	{ .name = "attention_and_mlp_count_alone", .weights = MODEL,
 	  .config = "{\"num_hidden_layers\": 4, \"layer_types\": [\"mlp\"]}" },
+	{ .name = "one_layer", .weights = LAYER("0"),
+	  .config = "{\"num_hidden_layers\": 2}",
+	  .refusal = "C: \"num_hidden_layers\" is 2, and the weights say 1 "
+	    "(layers are numbered 0 to 0)" },
+	{ .name = "names_of_no_layer", .weights = MODEL
+	  L ".w BFloat16 1;" L "x.w BFloat16 1;" L "7 BFloat16 1;"
+	  L "7x.w BFloat16 1;", .config = "{" GOOD "}" },
+	{ .name = "larger_numbers_than_layers_have", .weights = MODEL
+	  L "65536.w BFloat16 1;" L "655350.w BFloat16 1;",
+	  .config = "{" GOOD "}" },
+	{ .name = "the_last_layer_that_may_be", .weights =
+	  L "65535.input_layernorm.weight BFloat16 8;",
+	  .config = "{\"num_hidden_layers\": 2}",
+	  .refusal = "C: \"num_hidden_layers\" is 2, and the weights say 65536 "
+	    "(layers are numbered 0 to 65535)" },
 	{ .name = "layers_for_prediction", .weights = MODEL
 	  L "2.eh_proj.weight BFloat16 8,16;",
 	  .config = "{\"num_hidden_layers\": 2}" },
@@ -251,6 +266,13 @@ static const struct config sizes[] = {
 	  .config = "{\"num_experts\": 3}",
 	  .refusal = "C: \"num_experts\" is 3, and the weights say 4 (experts "
 	    "are numbered 0 to 3)" },
+	{ .name = "one_expert", .weights = LAYER("0")
+	  L "0.mlp.experts.0.gate_proj.weight BFloat16 5,8;",
+	  .config = "{\"num_experts\": 3}",
+	  .refusal = "C: \"num_experts\" is 3, and the weights say 1 (experts "
+	    "are numbered 0 to 0)" },
+	{ .name = "no_experts", .weights = MODEL,
+	  .config = "{\"num_experts\": 3}" },
 	{ .name = "experts_of_another_size", .weights = LAYER("0")
 	  L "0.mlp.experts.0.gate_proj.weight BFloat16 5,8;",
 	  .config = "{\"moe_intermediate_size\": 6, \"num_experts\": 1}",
@@ -406,6 +428,11 @@ static const struct config types[] = {
 	  .want = "{\"dtype\": \"bfloat16\"}" },
 	{ .name = "a_narrower_type_of_some", .weights =
 	  "a.weight Float32 20; b.weight BFloat16 1;",
+	  .config = "{\"dtype\": \"bfloat16\"}",
+	  .want = "{\"dtype\": \"float32\"}" },
+	/* The first of the types, in the order of the table of all. */
+	{ .name = "as_many_of_two_types", .weights =
+	  "a.weight BFloat16 2; b.weight Float32 2;",
 	  .config = "{\"dtype\": \"bfloat16\"}",
 	  .want = "{\"dtype\": \"float32\"}" },
 	{ .name = "types_of_parts", .weights = "a.weight BFloat16 2;",
