@@ -52,6 +52,9 @@
 
 #define TWO(at) OLD_MESH("2", "0, 1", "[" at "]")
 #define FOUR(at) OLD_MESH("2,2", "0, 1, 2, 3", "[" at "]")
+#define EIGHT(at) \
+	OLD_MESH("1,1,1,1,1,1,1,2", "0, 1", "[0, 0, 0, 0, 0, 0, 0, " at "]")
+#define SEVEN(p) p ", " p ", " p ", " p ", " p ", " p ", " p ", "
 #define W(v) "{'w': " v "}"
 #define NAME(world, rank) "./model_world_size_" world "_rank_" rank ".pt"
 #define OPTIM(world, rank) "./optim_world_size_" world "_rank_" rank ".pt"
@@ -113,6 +116,13 @@ static const struct shown_tree trees[] = {
 	  { NAME("4", "3"), W(DT("2, 4", "F32[1,2]=30",
 				 FOUR("1, 1"), SHARD("0") ", " SHARD("1"))) } },
 	  "w F32[2,4] 0 1 10 11 20 21 30 31\n" },
+	/* No mesh has more dimensions. */
+	{ "the_last_of_eight_dimensions", {
+	  { NAME("2", "0"), W(DT("2,", "F32[1]=5", EIGHT("0"), SEVEN(REPLICATE)
+				 SHARD("0"))) },
+	  { NAME("2", "1"), W(DT("2,", "F32[1]=6", EIGHT("1"), SEVEN(REPLICATE)
+				 SHARD("0"))) } },
+	  "w F32[2] 5 6\n" },
 	{ "one_axis_twice", {
 	  { NAME("4", "0"), W(DT("4,", "F32[1]=0",
 				 FOUR("0, 0"), SHARD("0") ", " SHARD("0"))) },
@@ -345,6 +355,12 @@ static const struct shown_refused refused[] = {
 	  { NAME("2", "0"), W(DT("2,", "F32[2]", TWO("0"), PARTIAL)) },
 	  { NAME("2", "1"), W(DT("2,", "F32[2]", TWO("1"), PARTIAL)) } },
 	  ENOTSUP, "tensor w: each rank has one summand of it (Partial)" },
+	{ "summands_over_the_second_dimension", {
+	  { NAME("2", "0"), W(DT("2,", "F32[2]", OLD_MESH("1,2", "0, 1",
+		"[0, 0]"), REPLICATE ", " PARTIAL)) },
+	  { NAME("2", "1"), W(DT("2,", "F32[2]", OLD_MESH("1,2", "0, 1",
+		"[0, 1]"), REPLICATE ", " PARTIAL)) } },
+	  ENOTSUP, "tensor w: each rank has one summand of it (Partial)" },
 	{ "plain_tensors_differ", {
 	  { NAME("2", "0"), W("F32[2]=1") }, { NAME("2", "1"), W("F32[2]=2") } },
 	  EBADMSG, "tensor w: it is a plain tensor, and differs between "
@@ -542,6 +558,32 @@ TEST(parts_are_listed)
 		      "step 7; global_step_7/critic is another model\n");
 }
 
+TEST(one_rank_is_listed)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ NAME("1", "0"), W("F32[2]") }, { NULL } });
+	assert_listed(tree, "", "w Float32[2]: [2]@0 in "
+		      "model_world_size_1_rank_0.pt\n"
+		      "a file of torch.save() for each of 1 rank\n");
+}
+
+/* Many jobs left files, and those of one are all there. */
+TEST(one_of_many_worlds_is_whole)
+{
+	cleanup_tree char *tree = tree_make();
+	char name[64];
+
+	torch_write(tree, &(struct torch_text){ NAME("1", "0"), W("F32[1]=1") });
+	for (unsigned n = 20; n < 60; n++) {
+		snprintf(name, sizeof(name), NAME("%u", "0"), n);
+		torch_write(tree, &(struct torch_text){ name, W("F32[1]=2") });
+	}
+	assert_shown(tree, "", "w F32[1] 1\nwarning: SOURCE: files of several "
+		     "jobs are side by side; those of 1 ranks are taken\n");
+}
+
 /* fsdp_config.json says which of two worlds is the newer one. */
 TEST(config_says_the_world)
 {
@@ -616,6 +658,9 @@ static const struct {
 	  "damaged: its mesh has no list of ranks" },
 	{ MESHED(OLD_MESH("0", "0,", "[0]")), "damaged: its mesh has no shape" },
 	{ MESHED(OLD_MESH("", "0,", "[]")), "damaged: its mesh has no shape" },
+	{ MESHED(OLD_MESH("1,1,1,1,1,1,1,1,1", "0,",
+			  "[0, 0, 0, 0, 0, 0, 0, 0, 0]")),
+	  "damaged: its mesh has no shape" },
 	{ MESHED(OLD_MESH("2", "0,", "[0]")), "damaged: its mesh has another "
 	  "number of ranks than its shape" },
 	{ MESHED(OLD_MESH("2", "1, 1", "[0]")),
