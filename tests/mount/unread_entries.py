@@ -276,6 +276,19 @@ def a_role_of_verl(directory):
     demand(sentence(got.err), "Permission denied")
 
 
+@test
+def directories_and_files_of_ranks(directory):
+    trees = rank_pickles.unpack(os.path.join(directory, "trees"))
+    for name, entry in ("nested-2.15", "rank0"), ("generic-2.15", "rank_0.pt"):
+        path = os.path.join(trees, name, entry)
+        taken(os.path.dirname(path))
+        os.chmod(path, 0)
+        got = run("plan", os.path.dirname(path))
+        os.chmod(path, 0o755)
+        check(got.status == IO, repr(got))
+        demand(sentence(got.err), "Permission denied")
+
+
 if __name__ == "__main__":
     require_mount()
     with tempfile.TemporaryDirectory(prefix=test.prefix) as own:
