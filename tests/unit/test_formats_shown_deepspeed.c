@@ -123,6 +123,11 @@ static const struct shown_tree trees[] = {
 	  { OPTIM("0"), ZERO("1", "2", "F32[3]=0", "") } },
 	  "a BF16[3] 0 1 2\nb BF16[2,1] 0 1\n" },
 
+	{ "the_first_file_of_the_optimizer_is_lost", {
+	  { STATES, TWO_MODEL("") },
+	  { OPTIM("1"), ZERO("1", "2", "F32[3]=3", "") } },
+	  "a BF16[3] 0 1 2\nb BF16[2,1] 0 1\n" },
+
 	/* ---- ZeRO 3 ---- */
 	{ "shares_of_each_parameter", {
 	  { PART("0"), TWO_MODEL("") }, { PART("1"), TWO_MODEL("") },
@@ -177,6 +182,19 @@ static const struct shown_tree trees[] = {
 	{ "masters_that_are_the_weights", {
 	  { STATES, MODEL("2", "'a': BF16[2]=3", "{'a': (2,)}", ", 'ds_config':"
 		" {'zero_optimization': {'round_robin_gradients': True}}") },
+	  { TAG "zero/a/fp32.pt", "{'param': F32[2]=3}" } },
+	  "a F32[2] 3 4\n" },
+	/* Elements that are in another order, or apart, are not compared. */
+	{ "masters_beside_columns", {
+	  { STATES, MODEL("2", "'a': BF16[2,2]=5:[1,2]", "{'a': (2, 2)}", ", "
+		"'ds_config': {'zero_optimization': {'round_robin_gradients': "
+		"True}}") },
+	  { TAG "zero/a/fp32.pt", "{'param': F32[2,2]=3}" } },
+	  "a F32[2,2] 3 4 5 6\n" },
+	{ "masters_beside_weights_that_are_apart", {
+	  { STATES, MODEL("2", "'a': BF16[2]/4=5:[2]", "{'a': (2,)}", ", "
+		"'ds_config': {'zero_optimization': {'round_robin_gradients': "
+		"True}}") },
 	  { TAG "zero/a/fp32.pt", "{'param': F32[2]=3}" } },
 	  "a F32[2] 3 4\n" },
 
