@@ -57,6 +57,12 @@
 static const struct shown_tree trees[] = {
 	{ "one_rank", { { RANK("0"), TP1(NORM ", " EMBEDDING "F32[2,1]=3") } },
 	  SHOWN_NORM "embedding.word_embeddings.weight F32[2,1] 3 4\n" },
+	/* One rank has all of a tensor, whatever its name is. */
+	{ "unknown_names_on_one_rank", {
+	  { RANK("0"), TP1(NORM ", " L0 "mixer.in_proj': F32[2]=3, " L0
+			   "mixer.scale': F32[]=7") } },
+	  SHOWN_NORM "decoder.layers.0.mixer.in_proj F32[2] 3 4\n"
+	  "decoder.layers.0.mixer.scale F32[] 7\n" },
 	{ "rows_and_columns", {
 	  { RANK("0"), TP2(NORM ", " L0 "self_attention.linear_qkv.weight': "
 		"F32[2,1], " L0 "self_attention.linear_proj.weight': "
