@@ -3,6 +3,8 @@
  * tensors come back, whatever the mesh or the number of files. */
 #include "config.h"
 
+#include <unistd.h>
+
 #include "rsh/formats/formats.h"
 #include "rsh/formats/outputs.h"
 #include "shown_support.h"
@@ -146,6 +148,84 @@ TEST_ROWS(ranks)
 	assert_string_equal(after, before);
 	free(before);
 	free(after);
+}
+
+/* ---- metadata.json of Checkpoint 2.0 ---- */
+
+static void write_checkpoint2(const char *model, const char *strategy,
+			      const char *to)
+{
+	cleanup_tree char *tree = tree_make(), *beside = tree_make();
+	struct rsh_vfs_config cfg = {
+		.output = &rsh_output_checkpoint2, .tree.prefix = "n",
+	};
+	char path[4096];
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ "./model.safetensors", model }, { NULL } });
+	torch_write_all(beside, (const struct torch_text[]){
+		{ "./s.json", strategy }, { NULL } });
+	snprintf(path, sizeof(path), "%s/s.json", beside);
+	cfg.dst = (struct rsh_strategy_at){ path, RSH_FROM_FILE };
+	shown_write(tree, "", cfg, to);
+}
+
+/* Each of more than 64 tensors is in a file. */
+TEST(metadata_says_where_each_tensor_is)
+{
+	cleanup_tree char *to = tree_make();
+	struct unit_text model = { "", 0 };
+	char path[4096], text[65536], key[64];
+	size_t n;
+	FILE *f;
+
+	for (unsigned i = 0; i < 70; i++)
+		unit_put(&model, "w%u U8[1]=%u; ", i, i);
+	write_checkpoint2(model.s, STRATEGY(ITEM("w0", "1", "-1", "1", "0")), to);
+	snprintf(path, sizeof(path), "%s/iteration_00000000/metadata.json", to);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	text[n] = '\0';
+	fclose(f);
+	for (unsigned i = 0; i < 70; i++) {
+		snprintf(key, sizeof(key), "\"('w%u', (0,))\":[{\"file_name\":",
+			 i);
+		if (!strstr(text, key))
+			fail_msg("no %s in %s", key, text);
+	}
+}
+
+/* Files are found by their names in metadata.json, and no other one is
+ * missing. */
+TEST(a_file_that_metadata_lists_is_missing)
+{
+	const struct rsh_source_options opts = {
+		.formats = rsh_formats, .unsharded = true,
+	};
+
+	for (uint32_t lost = 1; lost < 5; lost++) {
+		cleanup_tree char *to = tree_make();
+		struct rsh_error err = RSH_ERROR_INIT;
+		const struct rsh_step_facts *facts;
+		char path[4096], name[64];
+		struct rsh_source *s;
+
+		write_checkpoint2("w U8[5]", STRATEGY(ITEM("w", "5", "0", "5", "0")),
+				  to);
+		snprintf(name, sizeof(name), "model-%07u-0000005.safetensors",
+			 lost);
+		snprintf(path, sizeof(path), "%s/iteration_00000000/%s", to, name);
+		assert_int_equal(unlink(path), 0);
+		assert_good(rsh_source_open(to, 0, UINT32_MAX, &opts, &s, &err),
+			    err);
+		assert_good(rsh_source_choose(s, 0, &err), err);
+		facts = rsh_source_facts(s);
+		assert_int_equal(facts->n_absent, 1);
+		assert_int_equal(facts->absent[0].rank, lost);
+		assert_string_equal(facts->absent[0].name, name);
+		rsh_source_free(s);
+	}
 }
 
 /* ---- Megatron-LM ---- */
