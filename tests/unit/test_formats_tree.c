@@ -86,6 +86,19 @@ TEST(test_ranks)
 	assert_false(rsh_tree_node(&t, 2002, &node));
 }
 
+TEST(test_cleared)
+{
+	static const struct rsh_path path = { "a/b", RSH_NODE_FILE, 0 };
+	struct rsh_tree t = empty_tree();
+	struct rsh_node node;
+
+	assert_int_equal(rsh_tree_add_paths(&t, t.root + 1, &path, 1), 0);
+	rsh_tree_clear(&t);
+	for (uint64_t number = 0; number < 4; number++)
+		assert_false(rsh_tree_node(&t, number, &node));
+	rsh_tree_clear(&t);
+}
+
 /* Only the name that is shown is one. */
 TEST(test_other_spellings)
 {
