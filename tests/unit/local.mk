@@ -27,6 +27,7 @@ UNIT += \
 	unit/test_formats_names \
 	unit/test_formats_output \
 	unit/test_formats_ranks \
+	unit/test_formats_shown_dcp \
 	unit/test_formats_shown_deepspeed \
 	unit/test_formats_shown_megatron \
 	unit/test_formats_shown_models \
@@ -159,6 +160,7 @@ L_converter = $(L_plan)
 L_writer = $(L_plan)
 L_weights = $(L_plan)
 unit_test_formats_output_LDADD = unit/libsupport.a $(L_vfs)
+unit_test_formats_shown_dcp_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_deepspeed_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_megatron_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_models_LDADD = unit/libsupport.a $(L_vfs)

@@ -488,7 +488,8 @@ void torch_write_all(const char *tree, const struct torch_text *files)
 		if (*files->text == '#') {
 			tree_write(tree, files->name, files->text + 1,
 				   strlen(files->text + 1));
-		} else if (suffix && strcmp(suffix, ".pkl") == 0) {
+		} else if (suffix && (strcmp(suffix, ".pkl") == 0 ||
+				      strcmp(suffix, ".metadata") == 0)) {
 			struct buffer b = { NULL, 0 };
 
 			append_pickle(&b, files->text);

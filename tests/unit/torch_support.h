@@ -38,8 +38,9 @@ void torch_write(const char *tree, const struct torch_text *file);
  * order. */
 void append_safetensors(struct buffer *b, const char *text);
 /* Writes files up to one without a name.  Those whose names end with .json or
- * .txt, or have no suffix, have the text itself, .pkl a pickle of it, and
- * .safetensors its tensors.  A text that begins with "#" is what follows. */
+ * .txt, or have no suffix, have the text itself, .pkl and .metadata a pickle of
+ * it, and .safetensors its tensors.  A text that begins with "#" is what
+ * follows. */
 void torch_write_all(const char *tree, const struct torch_text *files);
 
 
