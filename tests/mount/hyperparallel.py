@@ -98,7 +98,8 @@ def run_lowest(tap, directory):
         check(len(found) == 14 and found["all"][2] == bytes(4) and
               found["later"][2] == b"\2\2\2\2", found)
         check(extra_state(mount.path) == {"rank": 0, "seed": 2}, extra_state(mount.path))
-        demand(mount.log(), "those of the lowest rank are taken")
+        demand(mount.log(), "those of the lowest rank are taken",
+               f"{root}: a distributed checkpoint of 14 tensors in 12 files")
 
 
 def run_steps(tap, directory):
