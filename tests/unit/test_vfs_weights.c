@@ -82,12 +82,17 @@ TEST_ROWS(dense)
 #define A(n, v) "base_model.model." n ".lora_A.weight " v "; "
 #define B(n, v) "base_model.model." n ".lora_B.weight " v "; "
 
+#define HEAD(tied) \
+	"{\"architectures\":[\"AForCausalLM\"],\"tie_word_embeddings\":" tied \
+	"}"
+
 /* W + alpha / r * scale * B A */
 static const struct merged {
 	const char *name, *weights;
 	struct torch_text adapters[6];
 	double scale[2];
 	const char *want;
+	const char *config; /* of the model; NULL: none */
 } merged[] = {
 	{ "an_adapter", "a.weight F32[3,2]=1; n F32[1]=9",
 	  { { "lora0/adapter_config.json", ADAPTER("2", "2") },
@@ -118,6 +123,26 @@ static const struct merged {
 	      A("a", "F32[1,2]=1") B("a", "F32[3,1]=1")
 	      A("b", "F32[1,1]=2") B("b", "F32[1,1]=3") } }, { 1 },
 	  "a.weight F32[3,2] 2 4 5 8 8 12\nb.weight BF16[1,1] 10\n" },
+	/* A tied head is the embedding, and no other module is. */
+	{ "of_a_head", "model.embed_tokens.weight F32[2,1]=1; "
+	  "lm_head.weight F32[2,1]=5",
+	  { { "lora0/adapter_config.json", ADAPTER("1", "1") },
+	    { "lora0/adapter_model.safetensors",
+	      A("lm_head", "F32[1,1]=2") B("lm_head", "F32[2,1]=3") } }, { 1 },
+	  "lm_head.weight F32[2,1] 11 14\n"
+	  "model.embed_tokens.weight F32[2,1] 1 2\n", HEAD("false") },
+	{ "of_a_tied_head", "model.embed_tokens.weight F32[2,1]=1",
+	  { { "lora0/adapter_config.json", ADAPTER("1", "1") },
+	    { "lora0/adapter_model.safetensors",
+	      A("lm_head", "F32[1,1]=2") B("lm_head", "F32[2,1]=3") } }, { 1 },
+	  "model.embed_tokens.weight F32[2,1] 7 10\n", HEAD("true") },
+	{ "beside_a_tied_head", "model.embed_tokens.weight F32[2,1]=1; "
+	  "a.weight F32[2,1]=5",
+	  { { "lora0/adapter_config.json", ADAPTER("1", "1") },
+	    { "lora0/adapter_model.safetensors",
+	      A("a", "F32[1,1]=2") B("a", "F32[2,1]=3") } }, { 1 },
+	  "a.weight F32[2,1] 11 14\nmodel.embed_tokens.weight F32[2,1] 1 2\n",
+	  HEAD("true") },
 };
 
 static struct rsh_vfs_config with_loras(const char *tree,
@@ -149,7 +174,8 @@ TEST_ROWS(merged)
 	const char *beside[2];
 
 	torch_write_all(tree, (const struct torch_text[]){
-		{ "./model.safetensors", m->weights }, { NULL } });
+		{ "./model.safetensors", m->weights },
+		{ m->config ? "./config.json" : NULL, m->config }, { NULL } });
 	torch_write_all(loras, m->adapters);
 	assert_shown_as(tree, with_loras(loras, m->scale, dirs, files, beside),
 			m->want);
