@@ -41,13 +41,18 @@ static int job_take(struct job *j)
 	return rc;
 }
 
-static void job_begin(struct job *j, const char *lines)
+static void job_begin_by(struct job *j, const char *by, const char *lines)
 {
 	memset(j, 0, sizeof(*j));
-	model_begin(&j->m, table, NULL);
+	model_begin(&j->m, by, NULL);
 	model_add_lines(&j->m, lines);
 	assert_int_equal(rsh_adapter_config_parse(config, strlen(config), "C",
 						  &j->config, &j->m.err), 0);
+}
+
+static void job_begin(struct job *j, const char *lines)
+{
+	job_begin_by(j, table, lines);
 }
 
 static void job_end(struct job *j)
@@ -146,6 +151,44 @@ TEST(test_stack)
 				 "gate_up") ? 4 : 2);
 }
 
+/* The last of the parameters of a module is outside, whichever they are. */
+TEST(test_other_stacks)
+{
+	static const char by[] =
+		"l.{l}.mlp.experts.{e}.up.weight[f, h] = "
+		"l.{l}.mlp.experts.up_proj[e, f, h]\n"
+		"l.{l}.mlp.experts.{e}.down.weight[h, f] = "
+		"l.{l}.mlp.experts.down_proj[e, h, f]\n"
+		"l.{l}.mlp.experts.{e}.gate.weight[f, h] = "
+		"l.{l}.mlp.experts.gates[e, f, h]\n";
+#define UP P AT "0.up.lora_A.weight 2,5 " P AT "0.up.lora_B.weight 3,2 "
+#define DOWN P AT "0.down.lora_A.weight 2,3 " P AT "0.down.lora_B.weight 5,2 "
+#define GATE P AT "0.gate.lora_A.weight 2,5 " P AT "0.gate.lora_B.weight 3,2 "
+	static const struct {
+		const char *lines, *made; /* NULL: it is refused */
+	} v[] = {
+		{ UP DOWN, P AT "lora_A.weight 2,3\n" P AT "lora_B.weight 5,2\n"
+		  P AT "base_layer.lora_A.weight 2,5\n"
+		  P AT "base_layer.lora_B.weight 3,2\n" },
+		{ UP, P AT "lora_A.weight 2,5\n" P AT "lora_B.weight 3,2\n" },
+		{ DOWN, P AT "lora_A.weight 2,3\n" P AT "lora_B.weight 5,2\n" },
+		{ GATE, NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		FREED_BY(job_end) struct job j;
+
+		job_begin_by(&j, by, v[i].lines);
+		if (v[i].made) {
+			assert_shown(&j, RSH_SIDE_HF, v[i].made);
+			continue;
+		}
+		assert_int_equal(job_show(&j, RSH_SIDE_HF), -ENOTSUP);
+		assert_string_equal(j.m.err.text, "adapters of l.0.mlp.experts."
+				    "gates are not supported");
+	}
+}
+
 TEST(test_apart)
 {
 	FREED_BY(job_end) struct job j;
@@ -180,12 +223,15 @@ TEST(test_names)
 {
 	FREED_BY(job_end) struct job j;
 
-	job_begin(&j, P "l.0.norm.weight 5 " PLAIN
-		  P "e.lora_embedding_A 2,9 " P "e.lora_embedding_B 5,2 ");
+	/* Other tensors may have any number of dimensions. */
+	job_begin(&j, P "l.0.norm.weight 5 " P "conv 1,2,1,3,1 " P "scale "
+		  PLAIN P "e.lora_embedding_A 2,9 "
+		  P "e.lora_embedding_B 5,2 ");
 	assert_shown(&j, RSH_SIDE_HF,
 		     P "e.lora_embedding_A 2,9\n" P "e.lora_embedding_B 5,2\n"
 		     P "l.0.q.lora_A.weight 2,5\n" P "l.0.q.lora_B.weight 7,2\n"
-		     P "l.0.norm.weight 5\n");
+		     P "conv 1,2,1,3,1\n" P "l.0.norm.weight 5\n"
+		     P "scale\n");
 	assert_int_equal(j.n_modules, 2);
 }
 
