@@ -597,10 +597,11 @@ static int side_of(const char *t, const char *lines, struct rsh_error *err)
 	return side_given(t, 0, lines, NULL, err);
 }
 
+static const char loose[] = "a = b\nrest x = y\n";
+
 /* One that is given counts, whatever the names say. */
 TEST(test_side_given)
 {
-	static const char loose[] = "a = b\nrest x = y\n";
 	struct rsh_error err = RSH_ERROR_INIT;
 	bool told;
 
@@ -635,6 +636,12 @@ TEST(test_side)
 	assert_non_null(strstr(err.text, "left side of T"));
 	assert_int_equal(side_of("a = a\n", "a 1", &err), -EINVAL);
 	assert_non_null(strstr(err.text, "only one side of T"));
+	/* With `rest` a quarter of the names may be those of the other side. */
+	assert_int_equal(side_of(loose, "a 1 x.c 1 x.d 1 y.e 1", &err), HF);
+	assert_int_equal(side_of(loose, "b 1 y.c 1 y.d 1 x.e 1", &err), MS);
+	assert_int_equal(side_of(loose, "a 1 x.c 1 y.d 1", &err), -EINVAL);
+	assert_string_equal(err.text, "2 of the tensors have names of the left "
+			    "side of T, and 1 of the right");
 }
 
 /* ---- checks ---- */
