@@ -188,6 +188,59 @@ TEST(test_made)
 	DENSE_ALL(cases);
 }
 
+static int load_nothing(void *ctx, const struct rsh_catalogue *c,
+			const struct rsh_tensor *t, uint8_t *to, size_t bytes,
+			struct rsh_error *err)
+{
+	fail_msg("weight_shape is read");
+	return load_shape(ctx, c, t, to, bytes, err);
+}
+
+/* In a model of many tensors weight_shape is read only where the number of
+ * groups does not tell whether the last word of a row has padding. */
+TEST(test_many_weights)
+{
+	static const struct {
+		uint64_t rows, words, groups;
+		struct shape shape; /* 0: it is not read */
+		uint64_t columns;
+	} v[] = {
+		{ 8, 3, 1, { 8, 20 }, 20 }, { 8, 8, 1, { 8, 57 }, 57 },
+		{ 3, 8, 8, { 0, 0 }, 64 }, { 8, 8, 8, { 0, 0 }, 64 },
+		{ 7, 8, 7, { 7, 63 }, 63 }, { 8, 8, 9, { 8, 63 }, 63 },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		const struct dense_case k = {
+			CT("\"num_bits\":4"),
+			{ { "a.weight_packed", I32, { v[i].rows, v[i].words } },
+			  { "a.weight_scale", BF16, { v[i].rows, v[i].groups } },
+			  { "a.weight_shape", I64, { 2 } } },
+			NULL, 0, false, v[i].shape
+		};
+		const bool loads = v[i].shape.rows;
+		FREED_BY(model_end) struct model m;
+		struct rsh_dequantise o = {
+			.type = F16, .ctx = (void *)(uintptr_t)&k.shape,
+			.load = loads ? load_shape : load_nothing,
+		};
+		struct rsh_offers io;
+		char name[32];
+
+		dense_begin(&m, &k);
+		for (unsigned n = 0; n < 4096; n++) {
+			snprintf(name, sizeof(name), "n%u", n);
+			model_add(&m, name, F16, 1, &(uint64_t){ 1 }, false);
+		}
+		o.config = m.config;
+		io = (struct rsh_offers){ m.cat, m.in, m.n };
+		assert_good(rsh_weights_dequantise(&o, &m.arena, &io, &m.err),
+			    m.err);
+		assert_int_equal(io.v[0].dims[0], v[i].rows);
+		assert_int_equal(io.v[0].dims[1], v[i].columns);
+	}
+}
+
 /* ---- what is wrong ---- */
 
 TEST(test_config_wrong)
