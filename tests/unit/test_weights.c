@@ -725,7 +725,9 @@ static void take_own(const char *lines, const char *wrong)
 
 	model_begin(&m, "a = b\n", NULL);
 	model_add_lines(&m, lines);
-	io = (struct rsh_offers){ m.cat, m.in, m.n };
+	/* What is behind the offers is none. */
+	model_add_lines(&m, "half.lora_a 1,1");
+	io = (struct rsh_offers){ m.cat, m.in, m.n - 1 };
 	n = io.n;
 	rc = rsh_weights_take_own(&io, &m.arena, &found, &m.err);
 	if (wrong) {
