@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "rsh/formats/dcp.h"
+#include "torch_support.h"
 #include "wire_support.h"
 
 static struct rsh_dcp *parse(const char *path)
@@ -317,6 +318,34 @@ static void expect_plain(const char *pickle, size_t n, int rc, const char *json,
 	assert_int_equal(found.n_pickle, n_written);
 	if (n_written)
 		assert_memory_equal(found.pickle, written, n_written);
+}
+
+/* torch writes a value as torch.save() does.  One with tensors is none that is
+ * shown. */
+TEST(test_values_in_archives)
+{
+	static const struct {
+		const char *value, *json;
+	} v[] = {
+		{ "{'a': 7, 'b': [True, 0.5]}",
+		  "{\"a\": 7, \"b\": [true, 0.5]}" },
+		{ "'x'", "\"x\"" }, { "F32[2]", NULL },
+		{ "{'a': 7, 'w': F32[2]}", NULL },
+	};
+
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		cleanup_buffer struct buffer b = torch_file(v[i].value, "x", 1);
+		const struct rsh_byte_source src = buffer_source(&b);
+		struct rsh_error err = RSH_ERROR_INIT;
+		FREED_BY(rsh_plain_clear) struct rsh_plain found;
+
+		assert_good(rsh_dcp_value_read(&src, 0, b.len, false, &found,
+					       &err), err);
+		if (v[i].json)
+			assert_string_equal(found.json, v[i].json);
+		else
+			assert_null(found.json);
+	}
 }
 
 #define value_is(pickle, json, written) \
