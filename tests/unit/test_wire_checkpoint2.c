@@ -340,6 +340,62 @@ TEST(test_holders)
 	rsh_ckpt2_free(c);
 }
 
+/* A group that is the same as the one before is not read again. */
+TEST(test_long_groups)
+{
+	enum { N = 1000 };
+	struct unit_text t = { "", 0 };
+	struct rsh_ckpt2 *c;
+
+	unit_put(&t, "{" DESCRIBED("\"a\":" PARAM("[4]", "null", "[]") ","
+				   "\"b\":" PARAM("[4]", "null", "[]") ","
+				   "\"c\":" PARAM("[4]", "null", "[]"))
+		 ",\"storage_data\":{");
+	for (unsigned p = 0; p < 3; p++) {
+		unit_put(&t, "%s\"('%c', (0,))\":[{\"file_name\":\"f\","
+			 "\"storage_rank\":0,\"rank_group\":[0",
+			 p ? "," : "", 'a' + (int)p);
+		for (unsigned i = 1; p > 0 && i < N; i++)
+			unit_put(&t, ",%u", i);
+		unit_put(&t, "]}]");
+	}
+	unit_put(&t, "}}");
+	c = parsed(t.s);
+	assert_int_equal(c->params[0].ranks->n, 1);
+	for (unsigned p = 1; p < 3; p++) {
+		assert_int_equal(c->params[p].ranks->n, N);
+		for (unsigned i = 0; i < N; i++)
+			assert_int_equal(c->params[p].ranks->ranks[i], i);
+	}
+	rsh_ckpt2_free(c);
+}
+
+/* Lists of ranks in another order, which fill their memory. */
+TEST(test_ranks_in_another_order)
+{
+	for (unsigned n = 1000; n < 1004; n++) {
+		struct unit_text t = { "", 0 };
+		struct rsh_ckpt2 *c;
+
+		unit_put(&t, "{\"state_dict_metadata\":{\"w\":{" PROPERTIES
+			 "\"global_shape\":[4],\"axis_fragmentations\":[1],"
+			 "\"layout\":{\"device_matrix\":[%u],\"tensor_map\":"
+			 "[-1],\"rank_list\":[", n);
+		for (unsigned i = n; i-- > 0;)
+			unit_put(&t, "%u%s", i, i ? "," : "");
+		unit_put(&t, "]},\"chunk\":[{\"global_offset\":[0],"
+			 "\"local_shape\":[4]}]}}," STORAGE(
+			 "\"('w', (0,))\":" STORED("m", "7")) "}");
+		c = parsed(t.s);
+		assert_int_equal(c->n_ranks, n);
+		assert_int_equal(c->params[0].ranks->n, n);
+		for (unsigned i = 0; i < n; i++)
+			assert_int_equal(c->params[0].ranks->ranks[i],
+					 n - 1 - i);
+		rsh_ckpt2_free(c);
+	}
+}
+
 /* A rank of another stage holds what its place counted around holds. */
 TEST(test_other_stage)
 {

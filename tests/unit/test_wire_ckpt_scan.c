@@ -294,6 +294,19 @@ TEST(test_old_releases)
 	assert_int_equal(s.index->n_dims, 3);
 }
 
+/* Of a file that has nothing else, no dims are kept. */
+TEST(test_old_scalar_alone)
+{
+	cleanup_buffer struct buffer b = { NULL, 0 };
+	cleanup_scanned struct scanned s;
+
+	append_tensor(&b, "scalar", "Float32", DIMS(0), CONTENT("abcd"));
+	s = scan(&b);
+	require(&s);
+	assert_record(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_int_equal(s.index->n_dims, 0);
+}
+
 TEST(test_empty_without_content)
 {
 	cleanup_buffer struct buffer b = { NULL, 0 };
