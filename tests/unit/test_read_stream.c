@@ -436,6 +436,19 @@ TEST_OF_FIXTURE(test_edges)
 	rsh_stream_close(st);
 }
 
+/* Who reads later does not do it for an earlier reader. */
+TEST_OF_FIXTURE(test_work_ends_with_the_read)
+{
+	struct rsh_stream *st;
+
+	assert_int_equal(open_file(f, 2, &st), 0);
+	assert_int_equal(check(st, 2, 9 * MIB, 10), 10);
+	assert_int_equal(rsh_work_began(), 0);
+	assert_int_equal(check(st, 2, 0, 10), 10);
+	assert_int_equal(rsh_work_began(), 0);
+	rsh_stream_close(st);
+}
+
 /* A window that failed is read anew. */
 TEST_OF_FIXTURE(test_failures_do_not_stay)
 {
