@@ -370,6 +370,50 @@ TEST(sources_of_all_kinds)
 	assert_in_range(poor, 0, SOURCES / 20);
 }
 
+/* Loads that take longer than allowed are fewer in proportion, and their mean
+ * begins anew then. */
+TEST(fewer_loads_in_proportion_to_their_time)
+{
+	uint64_t loads[16], now = 0;
+	struct rsh_depth d;
+
+	rsh_depth_init(&d, 16);
+	rsh_depth_far(&d, 16, 100 * MS);
+	for (unsigned i = 0; i < 16; i++)
+		loads[i] = rsh_depth_begin(&d, 99, now);
+	now = 400 * MS;
+	for (unsigned i = 0; i < 16; i++) {
+		rsh_depth_end(&d, loads[i], MIB, 99, now++);
+		assert_int_equal(rsh_depth_limit(&d), 4);
+	}
+	for (unsigned i = 0; i < 4; i++)
+		loads[i] = rsh_depth_begin(&d, 99, now);
+	now += 150 * MS;
+	for (unsigned i = 0; i < 4; i++) {
+		rsh_depth_end(&d, loads[i], MIB, 99, now++);
+		assert_int_equal(rsh_depth_limit(&d), 2);
+	}
+}
+
+/* Loads hang that take four times as long as others before. */
+TEST(patience_follows_the_mean)
+{
+	uint64_t now = 0, begun;
+	struct rsh_depth d;
+
+	rsh_depth_init(&d, MOST);
+	for (unsigned i = 0; i < 20; i++) {
+		begun = rsh_depth_begin(&d, 0, now);
+		now = begun + 2000 * MS;
+		rsh_depth_end(&d, begun, MIB, 0, now);
+		assert_int_equal(rsh_depth_patience(&d) - now, 8000 * MS);
+	}
+	begun = rsh_depth_begin(&d, 0, now);
+	now = begun + 4000 * MS;
+	rsh_depth_end(&d, begun, MIB, 0, now);
+	assert_int_equal(rsh_depth_patience(&d) - now, 10000 * MS);
+}
+
 /* The first load also measures the source, and one that failed says nothing:
  * what was counted of the stretch begins anew. */
 TEST(failed_loads_are_not_counted)
