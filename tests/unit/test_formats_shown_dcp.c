@@ -12,9 +12,9 @@
 	META "ChunkStorageMetadata<>!{'offsets': (" from ",), 'sizes': (" size \
 	",)}"
 #define TENSOR(shape, chunks) \
-	META "TensorStorageMetadata<>!{'properties': " META "TensorProperties<>" \
-	"!{'dtype': 'Float32', 'requires_grad': False}, 'size': (" shape \
-	",), 'chunks': [" chunks "]}"
+	META "TensorStorageMetadata<>!{'properties': " META \
+	"TensorProperties<>!{'dtype': 'Float32', 'requires_grad': False}, " \
+	"'size': (" shape ",), 'chunks': [" chunks "]}"
 #define VALUE META "BytesStorageMetadata<>"
 /* An item is found by its name in the file, or by a key. */
 #define ITEM(name, from, index, file, more) \

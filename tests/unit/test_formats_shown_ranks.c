@@ -575,7 +575,8 @@ TEST(one_of_many_worlds_is_whole)
 	cleanup_tree char *tree = tree_make();
 	char name[64];
 
-	torch_write(tree, &(struct torch_text){ NAME("1", "0"), W("F32[1]=1") });
+	torch_write(tree, &(struct torch_text){
+		NAME("1", "0"), W("F32[1]=1") });
 	for (unsigned n = 20; n < 60; n++) {
 		snprintf(name, sizeof(name), NAME("%u", "0"), n);
 		torch_write(tree, &(struct torch_text){ name, W("F32[1]=2") });

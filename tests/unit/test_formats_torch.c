@@ -591,8 +591,8 @@ static const struct made made[] = {
 	     "a parameter without a tensor"),
 	/* The memory behind the empty tuple begins with a tensor. */
 	MADE("a parameter of nothing beside a tensor", IN_DICT(
-		TENSOR "q\0" "0ctorch._utils\n_rebuild_parameter\n)h\0\x85" "0R"),
-	     EBADMSG, "a parameter without a tensor"),
+		TENSOR "q\0" "0ctorch._utils\n_rebuild_parameter\n)h\0\x85"
+		"0R"), EBADMSG, "a parameter without a tensor"),
 	MADE("a parameter of a pair", IN_DICT(
 		"ctorch._utils\n_rebuild_parameter\nK\1K\2\x86R"), EBADMSG,
 	     "a parameter without a tensor"),

@@ -181,7 +181,8 @@ TEST(metadata_says_where_each_tensor_is)
 
 	for (unsigned i = 0; i < 70; i++)
 		unit_put(&model, "w%u U8[1]=%u; ", i, i);
-	write_checkpoint2(model.s, STRATEGY(ITEM("w0", "1", "-1", "1", "0")), to);
+	write_checkpoint2(model.s, STRATEGY(ITEM("w0", "1", "-1", "1", "0")),
+			  to);
 	snprintf(path, sizeof(path), "%s/iteration_00000000/metadata.json", to);
 	f = fopen(path, "r");
 	assert_non_null(f);
@@ -211,11 +212,12 @@ TEST(a_file_that_metadata_lists_is_missing)
 		char path[4096], name[64];
 		struct rsh_source *s;
 
-		write_checkpoint2("w U8[5]", STRATEGY(ITEM("w", "5", "0", "5", "0")),
-				  to);
+		write_checkpoint2("w U8[5]", STRATEGY(ITEM("w", "5", "0", "5",
+							   "0")), to);
 		snprintf(name, sizeof(name), "model-%07u-0000005.safetensors",
 			 lost);
-		snprintf(path, sizeof(path), "%s/iteration_00000000/%s", to, name);
+		snprintf(path, sizeof(path), "%s/iteration_00000000/%s", to,
+			 name);
 		assert_int_equal(unlink(path), 0);
 		assert_good(rsh_source_open(to, 0, UINT32_MAX, &opts, &s, &err),
 			    err);

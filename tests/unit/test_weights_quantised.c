@@ -214,7 +214,8 @@ TEST(test_many_weights)
 		const struct dense_case k = {
 			CT("\"num_bits\":4"),
 			{ { "a.weight_packed", I32, { v[i].rows, v[i].words } },
-			  { "a.weight_scale", BF16, { v[i].rows, v[i].groups } },
+			  { "a.weight_scale", BF16,
+			    { v[i].rows, v[i].groups } },
 			  { "a.weight_shape", I64, { 2 } } },
 			NULL, 0, false, v[i].shape
 		};
