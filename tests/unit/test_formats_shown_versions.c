@@ -164,9 +164,18 @@ static const struct versions {
 	{ "a_version_between_is_missing", { V1 },
 	  { { 3, 2, false, { { "w", 3, 10, 20 } } } }, EAGAIN,
 	  "SOURCE/weight_v000003 builds on version 2, which is not there" },
+	{ "of_a_base_that_is_not_given", { { NULL } },
+	  { { 1, 0, false, { { "w", 3, 10, 20 } } },
+	    { 2, 1, false, { { "w", 3, 20, 30 } } } }, EINVAL,
+	  "SOURCE/weight_v000001 is a delta of the model that the run began "
+	  "with: give it with --base DIR" },
 	{ "not_in_the_model", { V1 },
 	  { { 2, 1, false, { { "x", 3, 10, 20 } } } }, EINVAL,
 	  "weight_v000002: x is not in the model that it changes" },
+	/* A position that is not after the one before. */
+	{ "a_damaged_delta", { V1 },
+	  { { 2, 1, true, { { "w", 3, 10, 20, NULL, 11 } } } }, EBADMSG,
+	  "SOURCE/weight_v000002: the delta of w is damaged" },
 	{ "not_compressed", { V1 },
 	  { { 2, 1, false, { { "w", 3, 10, 20 } }, NULL, "I8" } }, EBADMSG,
 	  "weight_v000002: w is not a compressed tensor: UInt8 with one "
@@ -216,6 +225,10 @@ TEST_ROWS(versions)
 
 TEST(a_delta_alone_is_no_model)
 {
+	static const char another[] =
+		"{\"metadata\":{\"version\":2,\"base_version\":1,"
+		"\"delta_encoding\":\"rle\",\"compression_format\":\"zstd\"},"
+		"\"weight_map\":{}}";
 	const struct delta d = { 2, 1, true, { { "w", 3, 10, 20 } } };
 	cleanup_tree char *tree = tree_make();
 
@@ -223,4 +236,9 @@ TEST(a_delta_alone_is_no_model)
 	assert_not_shown(tree, "weight_v000002", EINVAL, "is a delta of version "
 			 "1 (overwrite, zstd); mount the directory above it, "
 			 "with --base and --select step=2");
+	tree_write(tree, "weight_v000002/model.safetensors.index.json", another,
+		   strlen(another));
+	assert_not_shown(tree, "weight_v000002", ENOTSUP,
+			 "SOURCE/weight_v000002: delta_encoding \"rle\" is not "
+			 "known (xor, overwrite)");
 }
