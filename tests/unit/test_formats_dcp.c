@@ -190,6 +190,41 @@ TEST(test_genuine)
 		check_tree(genuine[i]);
 }
 
+/* ---- made by hand ---- */
+
+/* Of a long item both ends are read first, of a short one all. */
+TEST(test_lengths_of_items)
+{
+	static const uint32_t lengths[] = { 0, 1, 700, 1000, 1024, 5000, 70000 };
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		const uint32_t n = lengths[i];
+		cleanup_buffer struct buffer b = { NULL, 0 }, made;
+		struct rsh_byte_source src;
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_dcp_item item;
+		char text[32];
+		float v;
+
+		snprintf(text, sizeof(text), "F32[%u]=5", n);
+		made = torch_file(text, "archive", 7);
+		buffer_append(&b, "before", 6);
+		buffer_append(&b, made.data, made.len);
+		buffer_append(&b, "behind", 6);
+		src = buffer_source(&b);
+		assert_good(rsh_dcp_item_read(&src, 6, made.len, &item, &err),
+			    err);
+		assert_int_equal(item.n_dims, 1);
+		assert_int_equal(item.dims[0], n);
+		assert_int_equal(item.bytes, 4 * n);
+		for (uint32_t k = 0; k < n; k++) {
+			memcpy(&v, b.data + item.offset + 4 * (size_t)k, 4);
+			assert_true(v == (float)(5 + k));
+		}
+		assert_good(rsh_dcp_item_check(&src, &item, &err), err);
+	}
+}
+
 /* ---- HyperParallel's ---- */
 
 #define HYPER "data/checkpoint2/dcp_"
