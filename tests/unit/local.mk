@@ -29,6 +29,7 @@ UNIT += \
 	unit/test_formats_ranks \
 	unit/test_formats_shown_dcp \
 	unit/test_formats_shown_deepspeed \
+	unit/test_formats_shown_hyperparallel \
 	unit/test_formats_shown_megatron \
 	unit/test_formats_shown_models \
 	unit/test_formats_shown_ranks \
@@ -162,6 +163,7 @@ L_weights = $(L_plan)
 unit_test_formats_output_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_dcp_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_deepspeed_LDADD = unit/libsupport.a $(L_vfs)
+unit_test_formats_shown_hyperparallel_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_megatron_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_models_LDADD = unit/libsupport.a $(L_vfs)
 unit_test_formats_shown_ranks_LDADD = unit/libsupport.a $(L_vfs)

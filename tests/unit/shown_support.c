@@ -296,6 +296,9 @@ static int put_listed(void *ctx, const struct rsh_listed_tensor *t)
 			fprintf(to, "%s%llu", d ? "," : "",
 				(unsigned long long)c->from[d]);
 		fprintf(to, " in %s", c->file ? c->file : "no file");
+		if (c->placed)
+			fprintf(to, " at %llu+%llu", (unsigned long long)
+				c->offset, (unsigned long long)c->length);
 	}
 	if (t->shares)
 		fprintf(to, " shares %s", t->shares);

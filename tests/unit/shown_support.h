@@ -21,7 +21,8 @@ void shown_write(const char *tree, const char *below, struct rsh_vfs_config cfg,
 /* Without options it is `want`. */
 void assert_shown(const char *tree, const char *below, const char *want);
 /* What the format of a source lists is `want`: what it is, and a line for each
- * tensor with its chunks: "w F32[4]: [2]@0 in a.pt, [2]@2 in b.pt". */
+ * tensor with its chunks: "w F32[4]: [2]@0 in a.pt, [2]@2 in b.pt"; a chunk
+ * that has a place in its file ends with offset and length: " at 7+8". */
 void assert_listed(const char *tree, const char *below, const char *want);
 /* The values that are not tensors are `want`: the file beside the weights; "":
  * there is none. */

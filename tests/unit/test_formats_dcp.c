@@ -192,6 +192,107 @@ TEST(test_genuine)
 
 /* ---- made by hand ---- */
 
+/* Reads a checkpoint of one tensor, which is in a file for each of two copies;
+ * `more` are attributes of the whole. */
+#define TORCH "torch.distributed.checkpoint."
+#define HYPER_PARALLEL "hyper_parallel.core.distributed_checkpoint."
+static int parse_made(const char *of, const char *info, const char *more,
+		      struct rsh_dcp **out, struct rsh_error *err)
+{
+	struct unit_text t = { "", 0 };
+	cleanup_buffer struct buffer b = { NULL, 0 };
+	struct rsh_byte_source src;
+
+	unit_put(&t, "%smetadata.Metadata<>!{'state_dict_metadata': {'w': "
+		 "%smetadata.TensorStorageMetadata<>!{'properties': "
+		 "%smetadata.TensorProperties<>!{'dtype': torch.float32}, "
+		 "'size': (2,), 'chunks': [%smetadata.ChunkStorageMetadata<>!{"
+		 "'offsets': (0,), 'sizes': (2,)}]}}, 'storage_data': {"
+		 "%smetadata.MetadataIndex<>!{'fqn': 'w', 'offset': (0,), "
+		 "'index': None}: %s<>!{'relative_path': 'a', 'offset': 7, "
+		 "'length': %s}, %smetadata.MetadataIndex<>!{'fqn': 'w', "
+		 "'offset': (0,), 'index': 0}: %s<>!{'relative_path': 'b', "
+		 "'offset': 8, 'length': %s}}%s}", of, of, of, of, of, info,
+		 *of == 'h' ? "-1" : "9", of, info, *of == 'h' ? "-1" : "9",
+		 more);
+	append_pickle(&b, t.s);
+	src = buffer_source(&b);
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	return rsh_dcp_parse(&src, out, err);
+}
+#define parse_torch(more, d, err) \
+	parse_made(TORCH, TORCH "filesystem._StorageInfo", more, d, err)
+#define parse_hyper(more, d, err) \
+	parse_made(HYPER_PARALLEL, HYPER_PARALLEL "metadata.StorageInfo", \
+		   more, d, err)
+
+/* The number of a chunk says which of its copies is meant. */
+TEST(test_numbers_of_chunks)
+{
+	struct rsh_error err;
+	struct rsh_dcp *d;
+
+	assert_good(parse_torch("", &d, &err), err);
+	assert_string_equal(d->files[d->tensors->chunks->file], "b");
+	assert_int_equal(d->tensors->chunks->offset, 8);
+	assert_int_equal(d->tensors->chunks->length, 9);
+	rsh_dcp_free(d);
+}
+
+TEST(test_versions_of_hyper_parallel)
+{
+	static const struct {
+		const char *more, *words; /* NULL: it is read */
+	} cases[] = {
+		{ "", NULL }, { ", 'version': None", NULL },
+		{ ", 'version': '1.0'", NULL }, { ", 'version': '2.0'", NULL },
+		{ ", 'version': '3.0'", "version 3.0 is not known (1.0, 2.0)" },
+		{ ", 'version': 2.0", "its version is not known (1.0, 2.0)" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rsh_error err;
+		struct rsh_dcp *d;
+		int rc = parse_hyper(cases[i].more, &d, &err);
+
+		if (rc != (cases[i].words ? -ENOTSUP : 0) ||
+		    (rc && !strstr(err.text, cases[i].words)))
+			fail_msg("%s: rc %d, \"%s\"", cases[i].more, rc,
+				 err.text);
+		rsh_dcp_free(d);
+	}
+}
+
+/* What is no path of a name does not matter. */
+TEST(test_paths_of_names)
+{
+	static const struct {
+		const char *paths;
+		uint32_t n;
+	} cases[] = {
+		{ "{'w': ('a', 3, 'b')}", 3 }, { "{'w': ['a', 3]}", 2 },
+		{ "{'v': ('a',), 'w': ('b', 'c')}", 2 },
+		{ "{'w': ('w',)}", 0 }, { "{'w': ()}", 0 }, { "{}", 0 },
+		{ "{'w': ('a', -1)}", 0 }, { "{'w': ('a', None)}", 0 },
+		{ "{'w': 'a'}", 0 }, { "{'w': 7}", 0 }, { "{'w': {'a': 1}}", 0 },
+		{ "{3: ('a', 'b')}", 0 }, { "{None: ['a'], 'w': ['b']}", 1 },
+		{ "{('w',): ('a',), 'w': ('b', 'c')}", 2 },
+		{ "None", 0 }, { "['w', ('a',)]", 0 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct unit_text more = { "", 0 };
+		struct rsh_error err;
+		struct rsh_dcp *d;
+
+		print_message("# %s\n", cases[i].paths);
+		unit_put(&more, ", 'planner_data': %s", cases[i].paths);
+		assert_good(parse_torch(more.s, &d, &err), err);
+		assert_int_equal(d->tensors->n_keys, cases[i].n);
+		rsh_dcp_free(d);
+	}
+}
+
 /* Of a long item both ends are read first, of a short one all. */
 TEST(test_lengths_of_items)
 {
