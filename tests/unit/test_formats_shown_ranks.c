@@ -158,6 +158,17 @@ static const struct shown_tree trees[] = {
 		STRIDED("0", "2")) ", 'b': " DT("4,", "F32[2]=10", TWO("1"),
 		STRIDED("0", "2")) "}" } },
 	  "a F32[8] 0 1 10 11 2 3 12 13\nb F32[4] 0 10 1 11\n" },
+	/* Each half is cut into parts of one element, which one rank has. */
+	{ "strided_parts_of_one_element", {
+	  { NAME("4", "0"), W(DT("4,", "F32[2]=0", FOUR("0, 0"), SHARD("0")
+				 ", " STRIDED("0", "2"))) },
+	  { NAME("4", "1"), W(DT("4,", "F32[0]", FOUR("0, 1"), SHARD("0")
+				 ", " STRIDED("0", "2"))) },
+	  { NAME("4", "2"), W(DT("4,", "F32[2]=7", FOUR("1, 0"), SHARD("0")
+				 ", " STRIDED("0", "2"))) },
+	  { NAME("4", "3"), W(DT("4,", "F32[0]", FOUR("1, 1"), SHARD("0")
+				 ", " STRIDED("0", "2"))) } },
+	  "w F32[4] 0 1 7 8\n" },
 	{ "replicas", {
 	  { NAME("2", "0"), W(DT("2,", "F32[2]=3", TWO("0"), REPLICATE)) },
 	  { NAME("2", "1"), W(DT("2,", "F32[2]=3", TWO("1"), REPLICATE)) } },
@@ -303,6 +314,12 @@ static const struct shown_tree trees[] = {
 					"'model_1.safetensors'", "", "") },
 	  { "./model_0.safetensors", "w F32[2]=5" },
 	  { "./model_1.safetensors", "w F32[1]=7" } }, "w F32[3] 5 6 7\n" },
+	{ "described_files_of_torch", {
+	  { "./metadata.pkl", DESCRIBED("'model_0.pt'", "'model_1.pt'", "",
+					"") },
+	  { "./model_0.pt", W(DT("3,", "F32[2]=5", TWO("0"), SHARD("0"))) },
+	  { "./model_1.pt", W(DT("3,", "F32[1]=7", TWO("1"), SHARD("0"))) } },
+	  "w F32[3] 5 6 7\n" },
 	/* A name is a list of keys; two ranks may have it alone. */
 	{ "described_names", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",

@@ -271,9 +271,10 @@ TEST(test_names)
 TEST(test_groups)
 {
 	static const char *const names[] = {
-		"config.json", "model_0.pt", "model_1.pt", "model_10.pt",
+		"best.pt", "config.json", "model.pt", "model_0.pt", "model_1.pt", "model_10.pt",
 		"optim_0.pt", "optim_1.pt", "pytorch_model-00001-of-00002.bin",
 		"step5_rank0.pth", "step5_rank1.pth", "step6_rank0.pth",
+		"with_a_number_that_is_no_rank_99999999999.pt", "x.pt",
 	};
 	static const struct {
 		const char *stem;
