@@ -80,6 +80,9 @@ static const struct model {
 	  "c F32[2] 4 5\nd F32[2,2] 1 1 4 4\n" },
 	{ "a_list_of_tensors", { { "./x.pt", "[F32[1]=5, {'b': F32[1]=6}]" } },
 	  "x.pt", 0, "0 F32[1] 5\n1.b F32[1] 6\n" },
+	{ "lists_in_lists", { { "./x.pt", "[[F32[1]=5, (F32[1]=6,)], "
+	    "([1, (F32[1]=7,)],), [[2]]]" } }, "x.pt", 0, "0.0 F32[1] 5\n"
+	  "0.1.0 F32[1] 6\n1.0.1.0 F32[1] 7\n" },
 	{ "dictionaries_of_pairs", { { "./x.pt", "{'x': collections.OrderedDict("
 	    "[('a', F32[1]=5), ['b', F32[1]=6]]), 'y': collections.OrderedDict("
 	    "{'c': F32[1]=7})}" } }, "x.pt", 0,
@@ -132,6 +135,27 @@ static const struct model {
 	  { ST("model-00002-of-00002"), "c I32[2]=3" }, PARTS_MAP }, "", 0,
 	  "a F32[2] 1 2\nc I32[2] 3 4\nwarning: SOURCE: the map of its parts "
 	  "names 1 parameter that none of them has (b)\n" },
+	{ "a_part_of_pytorch_is_damaged", {
+	  { "./pytorch_model-00001-of-00002.bin", "{'a': F32[2]=1}" },
+	  { "./pytorch_model-00002-of-00002.bin", "#no archive" },
+	  { "./pytorch_model.bin.index.json", MAP(
+	    IN("a", "pytorch_model-00001-of-00002.bin") ","
+	    IN("b", "pytorch_model-00002-of-00002.bin")) } }, "", EBADMSG,
+	  "SOURCE/pytorch_model-00002-of-00002.bin: this is a text" },
+	{ "parts_of_pytorch_without_a_map", {
+	  { "./pytorch_model-00001-of-00002.bin", "{'a': F32[2]=1}" },
+	  { "./pytorch_model-00002-of-00002.bin", "{'b': F32[2]=1}" } }, "",
+	  ENOENT, "pytorch_model-00001-of-00002.bin may be a part of a model, "
+	  "and no pytorch_model.bin.index.json is beside it" },
+	{ "two_models_of_pytorch", {
+	  { "./x.pt", "{'a': F32[2]=1}" }, { "./y.pt", "{'b': F32[2]=1}" } },
+	  "", ENOENT, "it has 2 files that may be of PyTorch, such as x.pt: "
+	  "give one of them as SOURCE" },
+	{ "a_file_of_megatron", {
+	  { "./model_optim_rng.pt", "{'a': F32[2]=1}" } }, "", ENOENT,
+	  "model_optim_rng.pt is one rank's slice of a model, as Megatron "
+	  "writes them: SOURCE is the directory of the iteration, with the "
+	  "mp_rank directories of all ranks" },
 	{ "parts_without_a_map", { PARTS }, "", ENOENT,
 	  "model-00001-of-00002.safetensors may be a part of a model, and no "
 	  "model.safetensors.index.json is beside it" },

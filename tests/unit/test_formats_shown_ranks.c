@@ -182,6 +182,12 @@ static const struct shown_tree trees[] = {
 	  { NAME("2", "1"), W(DT("4, 2", "F32[2,2]=4:[1,2]", TWO("1"),
 				 SHARD("0"))) } },
 	  "w F32[4,2] 0 2 1 3 4 6 5 7\n" },
+	{ "gaps_in_memory", {
+	  { NAME("2", "0"), W(DT("4, 2", "F32[2,2]/5:[3,1]", TWO("0"),
+				 SHARD("0"))) },
+	  { NAME("2", "1"), W(DT("4, 2", "F32[2,2]/5=7:[1,3]", TWO("1"),
+				 SHARD("0"))) } },
+	  "w F32[4,2] 0 1 3 4 7 10 8 11\n" },
 	{ "plain_tensors_are_alike", {
 	  { NAME("2", "0"), "{'a': F32[2]=1, 'w': "
 	    DT("2,", "F32[1]=1", TWO("0"), SHARD("0")) ", 'z': BF16[]=7}" },
@@ -549,6 +555,22 @@ TEST(values_are_those_of_the_lowest_rank)
 		      "\"lr_scheduler.x\": [true, null],\n\"ring\": 2\n}\n");
 }
 
+/* A file whose pickle calls what it may not has no values. */
+TEST(values_of_a_hostile_file)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ NAME("1", "0"), W("F32[1]=5") },
+		{ "./extra_state_world_size_1_rank_0.pt",
+		  "{'a': 1, 'b': builtins.getattr('x', 'y')}" }, { NULL } });
+	assert_shown(tree, "", "w F32[1] 5\nwarning: SOURCE/"
+		     "extra_state_world_size_1_rank_0.pt: its pickle would call "
+		     "builtins.getattr, which weights never need; nothing is "
+		     "called, and the file is refused: its values are not "
+		     "shown\n");
+}
+
 TEST(parts_are_listed)
 {
 	cleanup_tree char *tree = tree_make();
@@ -653,6 +675,8 @@ TEST(config_contradicts_the_names)
 #define PLACES(placements) DT("2, 2", "F32[2,2]", ONE_MESH, placements)
 #define ORDERED(more) \
 	DT_OF("4,", "F32[1]", FOUR("0, 0"), SHARD("0") ", " SHARD("0"), more)
+
+#define GETATTR "would call builtins.getattr"
 
 static const struct {
 	const char *value, *words; /* "": it is read */
@@ -780,6 +804,14 @@ static const struct {
 		  "'_spec': 8})"), "damaged: a DTensor without its parts" },
 	{ DT("2,", "7", ONE_MESH, SHARD("0")),
 	  "w: a part that is not a plain tensor" },
+	/* getattr() is called for the groups of FSDP1 alone. */
+	{ "builtins.getattr(" TD "_shard.sharded_tensor.api.ShardedTensor, "
+	  "'ProcessGroupState')", "" },
+	{ "builtins.getattr(" TD "_shard.sharded_tensor.api.ShardedTensor, "
+	  "'a')", GETATTR },
+	{ "__builtin__.getattr(os.Path, 'a')", "would call __builtin__.getattr" },
+	{ "builtins.getattr(mine.Class, 'ProcessGroupState')", GETATTR },
+	{ "builtins.getattr('a', 'ProcessGroupState')", GETATTR },
 };
 
 static void read_file(const char *text, struct rsh_source_ranks *st,
