@@ -3,6 +3,8 @@
  * Meta save them: what they show, what is beside them, and what is refused. */
 #include "config.h"
 
+#include <unistd.h>
+
 #include "rsh/formats/formats.h"
 #include "shown_support.h"
 #include "torch_support.h"
@@ -159,6 +161,10 @@ static const struct model {
 	{ "parts_without_a_map", { PARTS }, "", ENOENT,
 	  "model-00001-of-00002.safetensors may be a part of a model, and no "
 	  "model.safetensors.index.json is beside it" },
+	{ "parts_and_another_file_without_a_map", { PARTS,
+	    { ST("embed"), "a F32[2]" } }, "", ENOENT,
+	  "model-00001-of-00002.safetensors may be a part of a model, and no "
+	  "model.safetensors.index.json is beside it" },
 	{ "two_models", { { ST("x"), "a F32[2]" }, { ST("y"), "b F32[2]" } },
 	  "", ENOENT, "it has 2 files that may be a whole model, such as "
 	  "x.safetensors: give one of them as SOURCE" },
@@ -239,4 +245,35 @@ TEST(files_beside_a_model)
 		    "    \"c\": \"model-00002-of-00002.safetensors\"\n  }\n}\n");
 	assert_file(to, "generation_config.json",
 		    "{\"torch_dtype\": \"float32\"}");
+}
+
+/* Some are named, with the reasons, and the others counted. */
+TEST(files_that_are_left_out)
+{
+	for (unsigned n = 4; n < 8; n++) {
+		cleanup_tree char *tree = tree_make();
+		struct unit_text want = { "", 0 };
+		char path[4096], *text;
+		int rc;
+
+		torch_write_all(tree, (const struct torch_text[]){
+			{ ST("model"), "a F32[1]=1" }, { "./a.json", "{}" },
+			{ NULL } });
+		unit_put(&want, "a F32[1] 1\nwarning: SOURCE: not shown "
+			 "beside the model: ");
+		for (unsigned i = 0; i < n; i++) {
+			snprintf(path, sizeof(path), "%s/b%u.json", tree, i);
+			assert_int_equal(symlink("nothing", path), 0);
+			if (i < 5)
+				unit_put(&want, "%sb%u.json (a link to "
+					 "nothing)", i ? ", " : "", i);
+		}
+		if (n > 5)
+			unit_put(&want, " and %u more", n - 5);
+		unit_put(&want, "\n");
+		text = shown(tree, "", (struct rsh_vfs_config){
+			.model_files = tree }, &rc);
+		assert_string_equal(text, want.s);
+		free(text);
+	}
 }
