@@ -319,6 +319,11 @@ TEST_ROWS(sizes)
 	check(*state);
 }
 
+#define EMBED "model.embed_tokens.weight BFloat16 10,8;" \
+	"model.norm.weight BFloat16 8;" \
+	L "0.input_layernorm.weight BFloat16 8;"
+#define HEAD "lm_head.weight BFloat16 10,8;"
+
 static const struct config added[] = {
 	/* Nothing says how large a head is, but that it may be usual. */
 	{ .name = "all_sizes", .weights = MODEL, .how = COMPLETE | DIFFER,
@@ -329,6 +334,14 @@ static const struct config added[] = {
 	    "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\"}" },
 	{ .name = "not_without_a_class", .weights = MODEL, .how = COMPLETE,
 	  .config = "{\"a\": 1}" },
+	/* A key that is there under any of its names is not added. */
+	{ .name = "not_what_is_there", .weights = EMBED HEAD,
+	  .how = COMPLETE | DIFFER,
+	  .config = "{" CAUSAL ", \"n_layer\": null, \"padded_vocab_size\": "
+	    "\"a\", \"d_model\": [8], " DTYPE("bfloat16") "}",
+	  .want = "{" CAUSAL ", \"n_layer\": null, \"padded_vocab_size\": "
+	    "\"a\", \"d_model\": [8], " DTYPE("bfloat16")
+	    ", \"tie_word_embeddings\": false}" },
 	{ .name = "not_if_not_asked_for", .weights = MODEL, .how = DIFFER,
 	  .config = "{" CAUSAL "}" },
 	{ .name = "a_head_size_that_is_not_usual", .weights =
@@ -361,11 +374,6 @@ TEST_ROWS(added)
 {
 	check(*state);
 }
-
-#define EMBED "model.embed_tokens.weight BFloat16 10,8;" \
-	"model.norm.weight BFloat16 8;" \
-	L "0.input_layernorm.weight BFloat16 8;"
-#define HEAD "lm_head.weight BFloat16 10,8;"
 
 static const struct config heads[] = {
 	{ .name = "no_head_is_tied", .weights = EMBED, .how = COMPLETE,
