@@ -269,9 +269,10 @@ TEST(boxes_are_listed)
 		{ STATES, MODEL("2", "'a': BF16[3,2], 'f': BF16[1], 'h': "
 		  "BF16[1]", "{'a': (3, 2)}", ", 'frozen_param_shapes': {'f': "
 		  "(1,)}, 'shared_params': {'h': 'a'}") },
-		{ OPTIM("0"), ZERO("2", "2", "F32[3]", BASE("0: {'m': F32[3]}"))
-		}, { OPTIM("1"), ZERO("2", "2", "F32[3]", BASE("0: {'m': "
-		  "F32[3]}")) }, { NULL } });
+		{ OPTIM("0"), ZERO("2", "2", "F32[3]", BASE("0: {'m': F32[3], "
+		  "'n': F32[3]}")) },
+		{ OPTIM("1"), ZERO("2", "2", "F32[3]", BASE("0: {'m': F32[3], "
+		  "'n': F32[3]}")) }, { NULL } });
 #define IN(rank) " in " OPTIM(rank)
 #define BOXES "[1,2]@0,0" IN("0") ", [1,1]@1,0" IN("0") ", [1,1]@1,1" \
 	IN("1") ", [1,2]@2,0" IN("1") "\n"
@@ -279,8 +280,9 @@ TEST(boxes_are_listed)
 		      "f BFloat16[1]: [1]@0 in " STATES "\n"
 		      "h Float32[3,2]: " BOXES
 		      "optimizer.state.a.m Float32[3,2]: " BOXES
+		      "optimizer.state.a.n Float32[3,2]: " BOXES
 		      "DeepSpeed 0.19.8, ZeRO 2 of 2 ranks, step 7; 1 frozen; "
-		      "1 tied; optimizer: m\n");
+		      "1 tied; optimizer: m, n\n");
 }
 
 /* Those of rank 0, without what says where tensors are. */

@@ -510,6 +510,17 @@ static const struct shown_refused refused[] = {
 	  "slices in iter_0000005/mp_rank_00/model_optim_rng.pt and "
 	  "iter_0000005/mp_rank_01/model_optim_rng.pt have different types or "
 	  "shapes" },
+	/* The weights can be shown if only states are not whole. */
+	{ "a_file_of_states_is_lost", {
+	  { RANK("0"), TP2(L0 FC2 "F32[1,1]/2, 'decoder.final_layernorm.weight'"
+			   ": F32[1]@0+1") },
+	  { RANK("1"), TP2(L0 FC2 "F32[1,1]/2, 'decoder.final_layernorm.weight'"
+			   ": F32[1]@0+1") },
+	  { "iter_0000005/mp_rank_00/distrib_optim.pt", OPTIMIZER(
+		BUFFER("0", "2", "2")) } },
+	  ENOENT, "tensor optimizer.state.exp_avg.decoder.layers.0.mlp."
+	  "linear_fc2.weight: no file has slice 1 of 2; `reshardfs mount "
+	  "--drop '^optimizer' SOURCE MNT` shows the weights" },
 	{ "a_file_lacks_a_tensor", {
 	  { RANK("0"), TP2(NORM ", " L0 "mlp.linear_fc2.bias': F32[1]") },
 	  { RANK("1"), TP2(NORM) } },
@@ -606,5 +617,22 @@ TEST(slices_are_listed)
 		      IN_1 "\n" MLP "linear_fc2.weight Float32[1,4]: [1,2]@0,0"
 		      IN_0 ", [1,2]@0,2" IN_1 "\n"
 		      "mesh: tensor 2, pipeline 1, expert 1; 1 layer; "
+		      "optimizer: none\n");
+}
+
+/* The chunk of folded experts is no box of them. */
+TEST(experts_of_one_rank_are_listed)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ RANK("0"), EXPERTS("1", "1", "2", "", NORM ", "
+		  L0 "mlp.experts.weight1': F32[2,4], " L0
+		  "mlp.experts.weight2': F32[2,2]") }, { NULL } });
+	assert_listed(tree, "",
+		      "decoder.layers.0.input_layernorm.weight Float32[1]: "
+		      "[1]@0" IN_0 "\n" MLP "experts.weight1 Float32[2,4]: []@"
+		      IN_0 "\n" MLP "experts.weight2 Float32[2,2]: [2,2]@"
+		      "0,0" IN_0 "\nmesh: tensor 1, pipeline 1, expert 1; 1 layer; "
 		      "optimizer: none\n");
 }

@@ -7,6 +7,7 @@
 
 #include "rsh/formats/formats.h"
 #include "rsh/formats/outputs.h"
+#include "rsh/formats/torch.h"
 #include "shown_support.h"
 #include "torch_support.h"
 
@@ -319,6 +320,83 @@ static const struct case_of megatron[] = {
 TEST_ROWS(megatron)
 {
 	check(*state);
+}
+
+/* Elements begin where torch.save() aligns them, whatever their sizes. */
+TEST(elements_are_aligned)
+{
+	cleanup_tree char *tree = tree_make(), *to = tree_make();
+	const struct rsh_vfs_config cfg = {
+		.output = &rsh_output_megatron, .tree.prefix = "release",
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	cleanup_buffer struct buffer b;
+	struct rsh_byte_source src;
+	struct rsh_torch_file *f;
+	char path[4096];
+
+	torch_write_all(tree, (const struct torch_text[]){ BIASES, { NULL } });
+	shown_write(tree, "", cfg, to);
+	snprintf(path, sizeof(path), "%s/" OF("00"), to);
+	b = load_file(path);
+	src = buffer_source(&b);
+	assert_good(rsh_torch_file_read(&src, NULL, &f, &err), err);
+	assert_int_equal(f->n_tensors, 9);
+	for (uint32_t i = 0; i < f->n_tensors; i++)
+		assert_int_equal(f->storages[f->tensors[i].storage].offset % 64,
+				 0);
+	rsh_torch_file_free(f);
+}
+
+/* Weights of experts as transformers stacks them, and config.json instead of
+ * args. */
+#define STACKED \
+	"embedding.word_embeddings.weight F32[4,3]; " \
+	"decoder.layers.0.input_layernorm.weight F32[3]=1; " \
+	"decoder.layers.0.mlp.router.weight F32[2,3]=2; " \
+	"decoder.layers.0.mlp.experts.weight1 F32[6,10]; " \
+	"decoder.layers.0.mlp.experts.weight2 F32[10,3]=3"
+
+TEST(experts_of_another_shape)
+{
+	cleanup_tree char *tree = tree_make(), *to = tree_make();
+	const struct rsh_vfs_config cfg = {
+		.output = &rsh_output_megatron, .mesh = "ep=2",
+		.tree.prefix = "release",
+	};
+	struct unit_text want = { "", 0 };
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ "./model.safetensors", STACKED },
+		{ "./config.json", "{\"num_attention_heads\": 2}" },
+		{ NULL } });
+	shown_write(tree, "", cfg, to);
+	/* The bytes are the same. */
+	unit_put(&want, "decoder.layers.0.input_layernorm.weight F32[3] 1 2 3\n"
+		 "decoder.layers.0.mlp.experts.weight1 F32[3,20]");
+	for (unsigned i = 0; i < 60; i++)
+		unit_put(&want, " %u", i);
+	unit_put(&want, "\ndecoder.layers.0.mlp.experts.weight2 F32[10,3]");
+	for (unsigned i = 0; i < 30; i++)
+		unit_put(&want, " %u", 3 + i);
+	unit_put(&want, "\ndecoder.layers.0.mlp.router.weight F32[2,3] 2 3 4 5 "
+		 "6 7\nembedding.word_embeddings.weight F32[4,3] 0 1 2 3 4 5 6 "
+		 "7 8 9 10 11\n");
+	assert_shown(to, "", want.s);
+}
+
+/* Without the number of heads nothing is known that args need. */
+TEST(no_heads_no_args)
+{
+	cleanup_tree char *tree = tree_make(), *to = tree_make();
+	const struct rsh_vfs_config cfg = {
+		.output = &rsh_output_megatron, .tree.prefix = "release",
+	};
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ "./model.safetensors", STACKED }, { NULL } });
+	shown_write(tree, "", cfg, to);
+	assert_not_shown(to, "", ENOTSUP, "it has no args");
 }
 
 /* ---- meshes that are refused ---- */

@@ -15,7 +15,8 @@ struct buffer load_file(const char *name)
 	size_t n;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/%s", dir ? dir : ".", name);
+	snprintf(path, sizeof(path), "%s/%s", *name == '/' ? "" : dir ?: ".",
+		 name);
 	f = fopen(path, "rb");
 	if (!f)
 		fail_msg("cannot open %s", path);

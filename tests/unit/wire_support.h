@@ -15,7 +15,7 @@ struct buffer {
 	size_t len;
 };
 
-/* A file below the tests directory. */
+/* A file below the tests directory, or of an absolute path. */
 struct buffer load_file(const char *name);
 #define load_data(name) load_file("unit/data/" name)
 void buffer_append(struct buffer *b, const void *data, size_t len);
