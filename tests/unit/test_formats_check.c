@@ -241,6 +241,116 @@ TEST(test_checksums)
 	buffer_free(&b);
 }
 
+/* Appends a checksum as TensorFlow stores it. */
+static void append_masked(struct buffer *b, const uint8_t *data, size_t n)
+{
+	uint32_t crc = UINT32_MAX;
+
+	while (n-- > 0) {
+		crc ^= *data++;
+		for (unsigned bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+	}
+	crc = ~crc;
+	crc = (crc >> 15 | crc << 17) + 0xa282ead8;
+	for (unsigned i = 0; i < 4; i++)
+		buffer_append(b, &(uint8_t){ (uint8_t)(crc >> 8 * i) }, 1);
+}
+
+/* Appends a block of entries without points of restart, and sets its place. */
+static void append_block(struct buffer *b, const char *entries,
+			 uint8_t place[2])
+{
+	const size_t from = b->len;
+
+	append_hex(b, entries);
+	append_hex(b, "00000000");
+	place[0] = (uint8_t)from;
+	place[1] = (uint8_t)(b->len - from);
+	append_hex(b, "00");
+	append_masked(b, b->data + from, b->len - from);
+}
+
+/* Makes an index of one block, whose first entry is the header of a checkpoint
+ * of one data file. */
+static struct buffer make_tf_index(const char *entries)
+{
+	static const uint8_t magic[] = {
+		0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb,
+	};
+	struct buffer b = { NULL, 0 };
+	uint8_t place[2], places[40] = { 0 };
+	char text[512];
+
+	snprintf(text, sizeof(text), "000002 0801 %s", entries);
+	append_block(&b, text, place);
+	snprintf(text, sizeof(text), "000102 78 %02x%02x", place[0], place[1]);
+	append_block(&b, "", places);
+	append_block(&b, text, places + 2);
+	buffer_append(&b, places, sizeof(places));
+	buffer_append(&b, magic, sizeof(magic));
+	return b;
+}
+
+/* The data file has the bytes 0 to 9. */
+TEST(test_tf_entries)
+{
+	static const struct {
+		const char *entries; /* shared, own, bytes of the value; both */
+		int rc, full;
+		const char *words;
+	} cases[] = {
+		{ "", 0, 0, "" },
+		/* A tensor of one byte: dtype, offset, size and checksum. */
+		{ "00010b 61 080a 2002 2801 35 @2", 0, 0, "" },
+		{ "00010b 61 080a 2002 2801 35 @3", 0, -EBADMSG,
+		  "a tensor that does not match its CRC" },
+		/* Strings are hashed otherwise. */
+		{ "00010b 61 0807 2002 2801 35 @3", 0, 0, "" },
+		/* One without elements has no checksum. */
+		{ "000104 61 080a 200a", 0, 0, "" },
+		{ "000104 61 080a 200b", -EBADMSG, -EBADMSG, "truncated" },
+		{ "000106 61 080a 200a 2801", -EBADMSG, -EBADMSG, "truncated" },
+		/* A value without bytes has only defaults. */
+		{ "000100 61", 0, 0, "" },
+		{ "000200 61", -EBADMSG, -EBADMSG, "no entry of a table" },
+		{ "000101 61", -EBADMSG, -EBADMSG, "no entry of a table" },
+		{ "010100 61", -EBADMSG, -EBADMSG, "no entry of a table" },
+		{ "000100 61 010100 62", 0, 0, "" },
+	};
+	uint8_t data[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	struct buffer shard = { data, sizeof(data) };
+	const struct rsh_byte_source source = buffer_source(&shard);
+	const struct rsh_byte_source *const shards[] = { &source };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		for (int full = 0; full < 2; full++) {
+			const char *sum = strchr(cases[i].entries, '@');
+			struct rsh_error err = RSH_ERROR_INIT;
+			struct buffer b, crc = { NULL, 0 };
+			struct rsh_byte_source src;
+			char text[256];
+			int rc;
+
+			if (sum)
+				append_masked(&crc, data + sum[1] - '0', 1);
+			snprintf(text, sizeof(text), "%.*s", (int)(sum ? sum -
+				 cases[i].entries : 256), cases[i].entries);
+			for (size_t k = 0; k < crc.len; k++)
+				snprintf(text + strlen(text), 3, "%02x",
+					 crc.data[k]);
+			b = make_tf_index(text);
+			src = buffer_source(&b);
+			rc = rsh_tf_index_check(&src, shards, 1, full, &err);
+			if (rc != (full ? cases[i].full : cases[i].rc) ||
+			    (rc && !strstr(err.text, cases[i].words)))
+				fail_msg("%zu, %d: rc %d, \"%s\"", i, full, rc,
+					 err.text);
+			buffer_free(&b);
+			buffer_free(&crc);
+		}
+}
+
 /* 0 in each entry is no CRC, and in some only a wrong one. */
 TEST(test_without_crcs)
 {
