@@ -5,6 +5,7 @@
 #include "plan_support.h"
 
 #include "rsh/formats/ranks.h"
+#include "rsh/util/log.h"
 
 #define W_ROWS LAYOUT("w", "[2]", "[0,-1]")
 #define NOTE(n) { .name = "note", .dtype = RSH_DTYPE_STR, .bytes = (n) }
@@ -197,6 +198,24 @@ TEST(stage_is_lost_and_may_be)
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
 	j->allow_missing = true;
 	must_offer(j, "w[4]");
+}
+
+/* A parameter of several stages counts once. */
+TEST(stages_are_lost_and_may_be)
+{
+	cleanup_job struct job *j = job_new(LAYOUT("0-w", "[1]", "[-1]") ","
+					    LAYOUT("1-v", "[1]", "[-1]") ","
+					    LAYOUT("2-v", "[1]", "[-1]") ","
+					    LAYOUT("2-u", "[1]", "[-1]"), NULL);
+	cleanup_free char *log = NULL;
+
+	job_file(j, 0, FILE_WITH(F32("w", 2)));
+	j->allow_missing = true;
+	must_offer(j, "w[2]");
+	log = rsh_log_recent();
+	assert_non_null(strstr(log, "parameters left out, for no file holds "
+			       "them: 2; rank 1 has no valid checkpoint file, "
+			       "but parameter v is needed from it"));
 }
 
 /* ---- what is refused ---- */
