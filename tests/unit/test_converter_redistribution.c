@@ -6,6 +6,8 @@
 #include <jansson.h>
 
 #include "rsh/plan/redistribution.h"
+#include "support.h"
+#include "tests.h"
 
 #define MAX_RANKS 64
 
@@ -196,6 +198,141 @@ TEST(misplaced_shard_is_planned_by_rule)
 	assert_int_equal(plan(src, dst, NULL, 2, RSH_GRID_RUNTIME, &r), 0);
 	assert_string_equal(keys_text(r, 0, text, sizeof(text)), "[6,4,2,0]");
 	rsh_redistribution_free(r);
+}
+
+/* ---- any layouts ---- */
+
+#define RANDOM_DIMS 3
+
+static struct numbers random_numbers;
+
+static uint32_t below(uint32_t n)
+{
+	return (uint32_t)numbers_below(&random_numbers, n);
+}
+
+/* A layout of random axes, which each cut one dimension or none. */
+struct random_layout {
+	uint32_t n, mesh[6];
+	int axis[RANDOM_DIMS]; /* of a dimension; -1: none */
+	char text[512];
+};
+
+static void random_layout(struct random_layout *l, uint32_t devices,
+			  uint32_t n_dims)
+{
+	bool used[6] = { false };
+	struct unit_text t = { "", 0 };
+
+	for (l->n = 0; devices > 1; devices /= l->mesh[l->n++])
+		do
+			l->mesh[l->n] = 2 + below(devices - 1);
+		while (devices % l->mesh[l->n]);
+	unit_put(&t, "\"w\":{\"dev_matrix\":[");
+	for (uint32_t i = 0; i < l->n; i++)
+		unit_put(&t, "%s%u", i ? "," : "", l->mesh[i]);
+	unit_put(&t, "],\"tensor_map\":[");
+	for (uint32_t d = 0; d < n_dims; d++) {
+		const uint32_t axis = below(l->n);
+		const bool cut = below(3) > 0 && !used[axis];
+
+		used[axis] |= cut;
+		l->axis[d] = cut ? (int)axis : -1;
+		/* Maps count from the last axis. */
+		unit_put(&t, "%s%d", d ? "," : "",
+			 cut ? (int)(l->n - 1 - axis) : -1);
+	}
+	unit_put(&t, "],\"opt_weight_shard_step\":0,"
+		 "\"opt_weight_shard_size\":0}");
+	assert_true(t.n < sizeof(l->text));
+	memcpy(l->text, t.s, t.n + 1);
+}
+
+/* The slice of a rank in a dimension, and of how many. */
+static uint32_t slice_of(const struct random_layout *l, uint32_t rank,
+			 uint32_t d, uint32_t *n)
+{
+	const uint32_t axis = (uint32_t)l->axis[d];
+
+	*n = 1;
+	if (l->axis[d] < 0)
+		return 0;
+	for (uint32_t i = l->n; i-- > axis + 1; rank /= l->mesh[i])
+		;
+	*n = l->mesh[axis];
+	return rank % *n;
+}
+
+/* Whether a marked rank has these slices. */
+static bool slices_are_loaded(const struct random_layout *src,
+			      const bool *keys, uint32_t n_ranks,
+			      const uint32_t *slices, uint32_t n_dims)
+{
+	uint32_t d, n;
+
+	for (uint32_t k = 0; k < n_ranks; k++) {
+		for (d = 0; keys[k] && d < n_dims &&
+		     slice_of(src, k, d, &n) == slices[d]; d++)
+			;
+		if (keys[k] && d == n_dims)
+			return true;
+	}
+	return false;
+}
+
+static void check_loaded(const struct random_layout *src,
+			 const struct random_layout *dst, uint32_t rank,
+			 const bool *keys, uint32_t n_ranks, uint32_t n_dims)
+{
+	uint32_t first[RANDOM_DIMS], end[RANDOM_DIMS], at[RANDOM_DIMS], d;
+
+	/* The slices of the source that the rank has a part of. */
+	for (d = 0; d < n_dims; d++) {
+		uint32_t of, parts;
+		const uint32_t own = slice_of(dst, rank, d, &of);
+
+		slice_of(src, 0, d, &parts);
+		at[d] = first[d] = own * parts / of;
+		end[d] = ((own + 1) * parts + of - 1) / of;
+	}
+	do {
+		if (!slices_are_loaded(src, keys, n_ranks, at, n_dims))
+			fail_msg("rank %u does not load all it needs: %s to %s",
+				 rank, src->text, dst->text);
+		for (d = n_dims; d > 0 && ++at[d - 1] == end[d - 1]; d--)
+			at[d - 1] = first[d - 1];
+	} while (d > 0);
+}
+
+/* What a rank loads has all elements of its slice. */
+TEST(lists_have_what_is_needed)
+{
+	static const uint32_t devices[] = { 4, 6, 8, 12, 18, 24, 30, 36 };
+	unsigned planned = 0;
+	const unsigned n = (unsigned)rounds(2000);
+
+	random_numbers.state = numbers_seed();
+	for (unsigned i = 0; i < n; i++) {
+		const uint32_t n_ranks = devices[below(8)];
+		const uint32_t n_dims = 1 + below(RANDOM_DIMS);
+		struct random_layout src, dst;
+		struct rsh_redistribution *r;
+
+		random_layout(&src, n_ranks, n_dims);
+		random_layout(&dst, n_ranks, n_dims);
+		if (plan(src.text, dst.text, NULL, n_dims, RSH_GRID_CONVERTER,
+			 &r))
+			continue;
+		planned++;
+		for (uint32_t rank = 0; rank < n_ranks; rank++) {
+			bool keys[MAX_RANKS] = { false };
+
+			rsh_redistribution_keys(r, rank, keys, MAX_RANKS);
+			check_loaded(&src, &dst, rank, keys, n_ranks, n_dims);
+		}
+		rsh_redistribution_free(r);
+	}
+	assert_true(planned > n / 2);
 }
 
 /* ---- recorded lists ---- */
