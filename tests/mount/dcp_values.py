@@ -91,6 +91,32 @@ def nested(tap, top):
         check(found == {"first": ("first",), "m.blocks.1.x": ("m", "blocks", 1, "x")}, found)
 
 
+def objects(tap, top):
+    """An item may be an object that has the weights: it is named.  Random states are none."""
+    item = tensor_item("2.4", "F32", (1,), DATA)
+    cases = [("a model", {"w": w()}, True), ("a tuple", (w(), w()), True),
+             ("a list in a dictionary", {"a": [{"b": w()}], "n": 7}, True),
+             ("random states", {"cpu": rebuilt("U8", (4,), DATA)}, False),
+             ("numbers", {"lr": 0.5, "of": (1, 2)}, False)]
+    for i, (what, value, named) in enumerate(cases):
+        with tap.test(f"an item that has {what}"):
+            root = os.path.join(top, f"object{i}")
+            packed = archive([("data.pkl", pickled(value, 2)), ("data/0", DATA),
+                              ("version", b"3\n")])
+            write(os.path.join(root, "__0_0.distcp"), item + packed)
+            write(os.path.join(root, ".metadata"), torch_metadata(
+                "2.4", {"bias": ("F32", (1,), [((0,), (1,))], (1,)), "model": None},
+                [("bias", (0,), 0, "__0_0.distcp", 0, len(item)),
+                 ("model", None, None, "__0_0.distcp", len(item), len(packed))], None))
+            said = ("1 item is left out, such as model: an object that has tensors (a state dict "
+                    "that was saved without flattening it)")
+            for words in ([], ["--format", "dcp"]):
+                got = run("export", *words, root, f"{root}-{len(words)}")
+                check(got.status == GOOD and (said in got.err) == named, got)
+            got = run("export", "--drop", "^model", root, f"{root}-dropped")
+            check(got.status == GOOD and said not in got.err, got)
+
+
 def planner(directory, planner_data):
     """A DCP with two names that has this planner_data."""
     item, value = tensor_item("2.4", "F32", (1,), DATA), value_item("2.4", 5)
@@ -144,5 +170,6 @@ if __name__ == "__main__":
             for name in ("high", "empty", "text", "latin", "number"):
                 TAP.ok(VALUES[name] in values, f"{name}: {VALUES[name]!r}", f"{values}")
         nested(TAP, top)
+        objects(TAP, top)
         planners(TAP, top)
     sys.exit(TAP.finish())

@@ -462,11 +462,14 @@ TEST(test_values_in_archives)
 {
 	static const struct {
 		const char *value, *json;
+		bool has_floats;
 	} v[] = {
 		{ "{'a': 7, 'b': [True, 0.5]}",
 		  "{\"a\": 7, \"b\": [true, 0.5]}" },
-		{ "'x'", "\"x\"" }, { "F32[2]", NULL },
-		{ "{'a': 7, 'w': F32[2]}", NULL },
+		{ "'x'", "\"x\"" }, { "F32[2]", NULL, true },
+		{ "{'a': 7, 'w': F32[2]}", NULL, true },
+		{ "(BF16[2], F64[1])", NULL, true },
+		{ "{'seeds': [U8[16], I64[2]]}", NULL },
 	};
 
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
@@ -481,6 +484,7 @@ TEST(test_values_in_archives)
 			assert_string_equal(found.json, v[i].json);
 		else
 			assert_null(found.json);
+		assert_int_equal(found.has_floats, v[i].has_floats);
 	}
 }
 

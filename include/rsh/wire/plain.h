@@ -4,6 +4,7 @@
  * A value does not change after it is made; then any thread may read it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ struct rsh_plain {
 	uint8_t *pickle; /* of protocol 2; NULL: it is not plain data, or is too
 			  * deep or too long */
 	size_t n_pickle;
+	bool has_floats; /* it is no plain data, since it has tensors of floats,
+			  * as weights are */
 };
 /* A step of the way through nested containers: the key of a dictionary or, with
  * `text` NULL, the index of a list. */

@@ -92,6 +92,8 @@ static int dcp_values(struct rsh_source *source,
 	cleanup_free struct rsh_store_attr *attrs =
 		calloc((size_t)n + 1, sizeof(*attrs));
 	struct values all = { source, wanted, attrs, out };
+	const char *first = NULL;
+	uint32_t n_floats = 0;
 	int rc = rsh_values_alloc(out, n);
 
 	if (rc || !wanted || !attrs || rsh_dcp_add_paths(d, out))
@@ -105,9 +107,18 @@ static int dcp_values(struct rsh_source *source,
 	if (out->n > 0)
 		rc = rsh_parallel_for(VALUE_THREADS, out->n, value_read, &all,
 				      err);
-	for (uint32_t i = 0; i < out->n && rc == 0; i++)
+	for (uint32_t i = 0; i < out->n && rc == 0; i++) {
 		if (out->values[i].pickle)
 			rsh_values_join_attr(out, &attrs[i]);
+		if (out->values[i].has_floats && n_floats++ == 0)
+			first = out->names[i];
+	}
+	if (n_floats)
+		rsh_log_warning("%s: %u item%s left out, such as %s: an object "
+				"that has tensors (a state dict that was saved "
+				"without flattening it)",
+				rsh_source_path(source), n_floats,
+				n_floats > 1 ? "s are" : " is", first);
 	return rc;
 }
 

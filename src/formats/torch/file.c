@@ -396,8 +396,10 @@ int rsh_torch_item_value(const struct rsh_byte_source *file, uint64_t offset,
 		torch_item_open(file, offset, length, path, &rc, err);
 
 	*out = (struct rsh_plain){ .json = NULL };
-	return rc ? rc : rsh_torch_read_zip_value(r, &v) ?:
-	       rsh_plain_make(&v, out);
+	rc = rc ? rc : rsh_torch_read_zip_value(r, &v) ?:
+	     rsh_plain_make(&v, out);
+	out->has_floats = r && r->has_floats;
+	return rc;
 }
 
 /* ---- checksums ---- */

@@ -76,6 +76,7 @@ struct rsh_torch_reader {
 	uint64_t json_bytes_left, pickle_bytes_left;
 	uint32_t search; /* number of the search for tensors in objects */
 	bool unnamed; /* a key of the current path is not a name */
+	bool has_floats; /* of a value: it has a storage of floats */
 	struct rsh_torch_tensor *tensors;
 	struct rsh_torch_value *found;
 	struct rsh_torch_storage *storages;

@@ -18,6 +18,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/bytes.h"
+#include "rsh/wire/torch_dtype.h"
 #include "zip_i.h"
 
 /* The directory and the data.pkl of a model have fewer bytes than this. */
@@ -464,10 +465,26 @@ int rsh_torch_read_zip(struct rsh_torch_reader *r)
 	return rsh_torch_walk(r, &root);
 }
 
+/* The id of a storage is ('storage', torch.FloatStorage, key, ..). */
+static int value_storage(void *ctx, uint64_t at,
+			 const struct rsh_pickle_value *id)
+{
+	struct rsh_torch_reader *r = ctx;
+
+	(void)at;
+	r->has_floats |= id->kind == RSH_PV_TUPLE && id->n > 1 &&
+		rsh_is_one(rsh_torch_storage_dtype(&id->items[1]),
+			   RSH_DTYPE_FLOAT32, RSH_DTYPE_BFLOAT16,
+			   RSH_DTYPE_FLOAT16, RSH_DTYPE_FLOAT64);
+	return 0;
+}
+
 int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
 			     struct rsh_pickle_value *out)
 {
-	static const struct rsh_pickle_rules rules = { .persistent_ids = true };
+	const struct rsh_pickle_rules rules = {
+		.persistent_ids = true, .ctx = r, .persistent = value_storage,
+	};
 	cleanup_zip struct zip_reader z = { .r = r };
 	struct rsh_byte_source within = r->src;
 	int rc = zip_open(&z, r) ?: zip_load_object(&z) ?:
