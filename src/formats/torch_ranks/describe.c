@@ -295,6 +295,38 @@ static bool placed_check(struct describing *w, const struct ref *r,
 				has, says);
 }
 
+/* Returns the first place of the mesh that has the same part: that without the
+ * coordinates of dimensions that replicate. */
+static uint32_t placed_first(const struct rsh_ranks_how *how, uint32_t place)
+{
+	const struct rsh_ranks_mesh *m = how->mesh;
+	uint32_t first = 0, stride = 1;
+
+	for (uint32_t d = m->n_dims; d-- > 0; stride *= m->dims[d]) {
+		if (how->placements[d].kind != RSH_RANKS_REPLICATED)
+			first += place % m->dims[d] * stride;
+		place /= m->dims[d];
+	}
+	return first;
+}
+
+/* Compares the checksums of two ranks that have the same part.  If these show
+ * nothing, only `verify` compares the parts, since it reads all bytes. */
+static bool placed_compare(struct describing *w, const struct ref *a,
+			   const struct ref *b)
+{
+	const struct rsh_ranks_entry *x = a->e, *y = b->e;
+
+	if (!x->has_crc || !y->has_crc || x->crc == y->crc || x->bytes == 0 ||
+	    x->bytes != y->bytes || !x->order != !y->order ||
+	    (x->order && memcmp(x->order, y->order, x->n_dims) != 0))
+		return false;
+	return rsh_joined_blame(w->j, a->name, EBADMSG, "%s and %s have the "
+				"same part of it, and their bytes differ: one "
+				"is of another save (--drop leaves it out)",
+				w->j->names[a->file], w->j->names[b->file]);
+}
+
 /* Takes the tensors of one mesh: those of the n refs that have this way. */
 static bool placed_take_mesh(struct describing *w, const struct ref *r,
 			     size_t n, const struct rsh_ranks_how *how,
@@ -304,9 +336,12 @@ static bool placed_take_mesh(struct describing *w, const struct ref *r,
 	const struct rsh_ranks_spec *s = r->e->spec;
 	struct rsh_box box;
 	cleanup_free bool *has = calloc(how->mesh->n, sizeof(*has));
+	cleanup_free const struct ref **part = calloc(how->mesh->n,
+						      sizeof(*part));
+	uint32_t place;
 
-	w->arena->failed |= !has;
-	if (!has || cuts_find(w, r, how, cuts))
+	w->arena->failed |= !has || !part;
+	if (!has || !part || cuts_find(w, r, how, cuts))
 		return true;
 	for (uint32_t d = 0; d < s->n_dims; d++)
 		axes[d] = cuts[d] ? cuts[d]->runs :
@@ -323,7 +358,10 @@ static bool placed_take_mesh(struct describing *w, const struct ref *r,
 						w->j->names[r[i].file]);
 		has[own->place] = true;
 		box_placed(how, s, cuts, own->place, &box);
-		if (placed_check(w, &r[i], &box))
+		place = placed_first(how, own->place);
+		part[place] = part[place] ?: &r[i];
+		if (placed_check(w, &r[i], &box) ||
+		    placed_compare(w, part[place], &r[i]))
 			return true;
 		rsh_joined_chunk(w->j, r[i].file, r[i].e->key, s->n_dims,
 				 box.from, box.size);
