@@ -472,6 +472,29 @@ def what_is_described_and_in_no_file():
 
 
 @test
+def a_weight_that_is_described_and_in_no_file():
+    """States of the optimizer may be saved or not; a weight is lost, though no file is."""
+    with Copy("dp2mp4_nested_rr") as c:
+        def without(values):
+            del values["blocks.1.down.bias"]
+
+        holders = [c.path(name) for name in c.files()
+                   if "blocks.1.down.bias" in Tensors(content(c.path(name))).values()]
+        check(holders, "no file has it")
+        for path in holders:
+            rewrite(path, without)
+        with tempfile.TemporaryDirectory() as top:
+            got = run("export", "--format", "hf", c.root, os.path.join(top, "out"))
+        check(got.status == GOOD, f"{got}")
+        demand(got.err, "1 weight that ", "metadata.json describes is in no file and left out, "
+               "such as blocks.1.down.bias: a file may be that of another rank or of another save")
+    with tempfile.TemporaryDirectory() as top:
+        got = run("export", "--format", "hf", os.path.join(DATA, "pp2mp4_v200"),
+                  os.path.join(top, "out"))
+        check(got.status == GOOD and "left out, such as" not in got.err, f"{got}")
+
+
+@test
 def what_is_not_described():
     root = os.path.join(DATA, "dp4mp2_opt")
     is_whole(root, "dp4mp2_opt",

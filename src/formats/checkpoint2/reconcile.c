@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "steps_i.h"
+#include "rsh/plan/param_kind.h"
 #include "rsh/strategy/checkpoint2.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/log.h"
@@ -214,6 +215,8 @@ static int comparing_finish(struct comparing *x, bool allow_missing,
 			    struct rsh_error *err)
 {
 	const struct rsh_ckpt2 *m = x->d->metadata;
+	const char *weight = NULL;
+	uint32_t n_weights = 0;
 
 	for (uint32_t i = 0; i < m->n_params; i++) {
 		const struct param_found *found = &x->found[i];
@@ -232,7 +235,18 @@ static int comparing_finish(struct comparing *x, bool allow_missing,
 			return err->code ? -err->code : -ENOENT;
 		if (x->d->n_nowhere++ == 0)
 			x->d->nowhere = m->params[i].name;
+		if (p->n_stored > 0 && rsh_kind_of(p->name) ==
+				       RSH_KIND_WEIGHT && n_weights++ == 0)
+			weight = p->name;
 	}
+	/* Jobs describe states of the optimizer that they do not save. */
+	if (n_weights)
+		rsh_log_warning("%s: %u weight%s that %s describes %s in no "
+				"file and left out, such as %s: a file may be "
+				"that of another rank or of another save",
+				rsh_source_path(x->source), n_weights,
+				n_weights > 1 ? "s" : "", x->d->path,
+				n_weights > 1 ? "are" : "is", weight);
 	return 0;
 }
 
