@@ -384,7 +384,9 @@ static int kinds_doubts(const struct kinds_work *w, const char *counter,
 			rsh_names_text(w->prefixes, i));
 		comma = "; ";
 	}
-	if (counter)
+	/* A record that is a part of a tensor has a name of its own, which has
+	 * control characters. */
+	if (counter && !strpbrk(counter, "\1\2"))
 		fprintf(to, "%s%s has one element, and is taken for a counter "
 			"of the optimizer", comma, counter);
 	return fclose(to);

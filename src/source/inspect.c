@@ -584,8 +584,9 @@ static void say_absent(const struct rsh_source *s, const char *choice)
 		uint32_t n_chosen;
 		size_t k = 0;
 
+		/* Some files are of no rank. */
 		rsh_source_rank_first(s, l->files[i].rank, &n_chosen);
-		if (n_chosen > 0)
+		if (n_chosen > 0 || l->files[i].rank == UINT32_MAX)
 			continue;
 		while (l->files[k].rank != l->files[i].rank)
 			k++;

@@ -35,6 +35,10 @@
 #define TWO_MODEL(more) \
 	MODEL("2", "'a': BF16[3], 'b': BF16[2,1]", TWO_SHAPES, more)
 
+#define LACKS_SOME \
+	"warning: SOURCE: files of the optimizer are missing: the weights " \
+	"are those of the module, in the type of the training\n"
+
 static const struct shown_tree trees[] = {
 	/* ---- ZeRO 1 and 2 ---- */
 	{ "masters_are_cut_anywhere", {
@@ -47,14 +51,14 @@ static const struct shown_tree trees[] = {
 	  { STATES, MODEL("2", "'a': BF16[3], 'b': BF16[3,1]", "{'a': "
 			  SIZE("3,") ", 'b': " SIZE("3, 1") "}", "") },
 	  { OPTIM("0"), ZERO("2", "2", "F32[4]=0", BASE("0: {'exp_avg': "
-		"F32[4]=10, 'step': F32[]=3}")) },
+		"F32[4]=10, 'step': F32[]=7}")) },
 	  { OPTIM("1"), ZERO("2", "2", "F32[4]=4", BASE("0: {'exp_avg': "
-		"F32[4]=14, 'step': F32[]=3}")) } },
+		"F32[4]=14, 'step': F32[]=7}")) } },
 	  "a F32[3] 0 1 2\nb F32[3,1] 3 4 5\n"
 	  "optimizer.state.a.exp_avg F32[3] 10 11 12\n"
-	  "optimizer.state.a.step F32[] 3\n"
+	  "optimizer.state.a.step F32[] 7\n"
 	  "optimizer.state.b.exp_avg F32[3,1] 13 14 15\n"
-	  "optimizer.state.b.step F32[] 3\n" },
+	  "optimizer.state.b.step F32[] 7\n" },
 	/* The last rank may lack the padding. */
 	{ "a_shorter_last_piece", {
 	  { STATES, TWO_MODEL("") },
@@ -102,6 +106,20 @@ static const struct shown_tree trees[] = {
 	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}", "") },
 	  { OPTIM("0"), ZERO("1", "1", "F32[1]=9", BASE("0: {'step': 8}")) } },
 	  "a F32[1] 9\n" },
+	/* The masters of an optimizer that made fewer steps may be of another
+	 * save. */
+	{ "steps_that_were_skipped", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}",
+			  ", 'skipped_steps': 2") },
+	  { OPTIM("0"), ZERO("1", "1", "F32[1]=9", BASE("0: {'step': 5}")) } },
+	  "a F32[1] 9\n" },
+	{ "an_optimizer_of_an_older_step", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}",
+			  ", 'skipped_steps': 2") },
+	  { OPTIM("0"), ZERO("1", "1", "F32[1]=9", BASE("0: {'step': 4}")) } },
+	  "a F32[1] 9\nwarning: SOURCE: " OPTIM("0") " is of step 4 of the "
+	  "optimizer, and " STATES " of global step 7 (2 skipped): unless the "
+	  "optimizer was a new one, the weights are of another save\n" },
 	/* What the module has, and no list of parameters. */
 	{ "buffers_and_frozen_parameters", {
 	  { STATES, MODEL("1", "'a': BF16[1], 'c': I64[1]=4, 'f': BF16[1]=6",
@@ -121,12 +139,12 @@ static const struct shown_tree trees[] = {
 	{ "files_of_the_optimizer_are_lost", {
 	  { STATES, TWO_MODEL("") },
 	  { OPTIM("0"), ZERO("1", "2", "F32[3]=0", "") } },
-	  "a BF16[3] 0 1 2\nb BF16[2,1] 0 1\n" },
+	  "a BF16[3] 0 1 2\nb BF16[2,1] 0 1\n" LACKS_SOME },
 
 	{ "the_first_file_of_the_optimizer_is_lost", {
 	  { STATES, TWO_MODEL("") },
 	  { OPTIM("1"), ZERO("1", "2", "F32[3]=3", "") } },
-	  "a BF16[3] 0 1 2\nb BF16[2,1] 0 1\n" },
+	  "a BF16[3] 0 1 2\nb BF16[2,1] 0 1\n" LACKS_SOME },
 
 	/* ---- ZeRO 3 ---- */
 	{ "shares_of_each_parameter", {

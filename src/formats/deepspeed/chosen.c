@@ -371,6 +371,7 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 	if (rc || st->is_3 || missing == world)
 		return rc;
 	st->lacks_optimizer = true;
+	st->has_some = has_role(st, RSH_DS_OPTIMIZER);
 	st->from_module = "files of the optimizer are missing: the weights "
 			  "are those of the module, in the type of the "
 			  "training";

@@ -17,6 +17,31 @@
 
 /* ---- tensors ---- */
 
+/* A file of an optimizer that made fewer steps than the job, beside those that
+ * were skipped, may be that of an older save, from which the weights are then.
+ * A job that goes on with a new optimizer has such files, too. */
+static void warn_behind(const struct rsh_source_ds *st)
+{
+	const struct rsh_ds_head *h = st->head;
+
+	for (uint32_t i = 0; i < st->all.n; i++) {
+		const struct rsh_ds_file *f = st->all.files[i];
+
+		if (st->listed[i].is.role != RSH_DS_OPTIMIZER ||
+		    !f->zero.has_step ||
+		    f->zero.step + h->skipped >= h->step)
+			continue;
+		rsh_log_warning("%s: %s is of step %" PRIu64 " of the "
+				"optimizer, and %s of global step %" PRIu64
+				" (%" PRIu64 " skipped): unless the optimizer "
+				"was a new one, the weights are of another "
+				"save", st->all.path, st->all.names[i],
+				f->zero.step, st->all.names[st->model], h->step,
+				h->skipped);
+		return;
+	}
+}
+
 static int ds_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		   struct rsh_error *err)
 {
@@ -29,7 +54,10 @@ static int ds_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		return rc;
 	/* What is not shown as it was saved. */
 	if (st->from_module && !st->is_file)
-		rsh_log_notice("%s: %s", st->all.path, st->from_module);
+		rsh_log(st->has_some ? RSH_LOG_WARNING : RSH_LOG_NOTICE,
+			"%s: %s", st->all.path, st->from_module);
+	else if (!st->is_file)
+		warn_behind(st);
 	if (st->extra)
 		rsh_log_notice("%s: tensor %s is in no list of parameters, and "
 			       "is shown as the module has it", st->all.path,

@@ -96,7 +96,7 @@ struct rsh_ds_head {
 		const char *name, *of;
 	} *aliases;
 	uint64_t world;	     /* data parallel ranks; 0: not said */
-	uint64_t step;
+	uint64_t step, skipped; /* the optimizer did not make the latter */
 	bool round_robin;
 	/* How many experts each layer has; n is 0: none. */
 	uint32_t n_layers;
@@ -277,6 +277,7 @@ struct rsh_source_ds {
 	 * of this; NULL: it is that of the masters. */
 	const char *from_module;
 	bool lacks_optimizer; /* files of the optimizer are missing */
+	bool has_some; /* but not all */
 
 	/* ---- set by the description ---- */
 	uint32_t n_frozen, n_aliases;

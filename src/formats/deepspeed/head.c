@@ -297,7 +297,10 @@ int rsh_ds_head_read(const struct rsh_pickle_value *root, const char *path,
 	out->version = out->version ? out->version : "";
 	rsh_pickle_number(rsh_pickle_find(root, "dp_world_size"), RSH_DS_RANKS_MAX,
 		  &out->world);
-	rsh_pickle_number(rsh_pickle_find(root, "global_steps"), INT64_MAX, &out->step);
+	rsh_pickle_number(rsh_pickle_find(root, "global_steps"), INT64_MAX,
+			  &out->step);
+	rsh_pickle_number(rsh_pickle_find(root, "skipped_steps"), INT32_MAX,
+			  &out->skipped);
 	out->round_robin = robin && robin->kind == RSH_PV_BOOL &&
 			   robin->number;
 	out->has_optimizer = !is_absent(rsh_pickle_find(root, "optimizer"));
