@@ -117,6 +117,13 @@ static void check(const struct config *c)
 	L "0.self_attn.qkv_proj.weight BFloat16 16,8;"                \
 	L "0.self_attn.o_proj.weight BFloat16 8,8;"                   \
 	L "1.self_attn.qkv_proj.weight BFloat16 16,8;"
+/* 4 heads of 6, 2 of keys, and values of 4. */
+#define NARROW_VALUES                                                 \
+	"model.embed_tokens.weight BFloat16 10,8; model.norm.weight BFloat16 8;" \
+	L "0.self_attn.q_proj.weight BFloat16 24,8;"                  \
+	L "0.self_attn.k_proj.weight BFloat16 12,8;"                  \
+	L "0.self_attn.v_proj.weight BFloat16 8,8;"                   \
+	L "0.self_attn.o_proj.weight BFloat16 8,16;"
 #define SIZES(layers, words, hidden, mlp, heads, kv)                  \
 	"\"num_hidden_layers\": " layers ", \"vocab_size\": " words   \
 	", \"hidden_size\": " hidden ", \"intermediate_size\": " mlp  \
@@ -214,6 +221,20 @@ static const struct config sizes[] = {
 	  .refusal = "C: \"num_key_value_heads\" is 1, and the weights say 4 "
 	    "rows of keys for 8 of queries, whose \"num_attention_heads\" is 4"
 	},
+	{ .name = "values_of_another_size_than_keys", .weights = NARROW_VALUES,
+	  .config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+	    "\"head_dim\": 6, \"v_head_dim\": 4, " GOOD_1 "}" },
+	{ .name = "values_of_a_wrong_size", .weights = NARROW_VALUES,
+	  .config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+	    "\"head_dim\": 6, \"v_head_dim\": 6, " GOOD_1 "}",
+	  .refusal = "C: \"num_attention_heads\" is 4, and the weights say 16 "
+	    "where with \"v_head_dim\" 6 it would be 24 (" L
+	    "0.self_attn.o_proj.weight has shape [8,16])" },
+	/* Linear attention has queries, keys and values of all heads. */
+	{ .name = "layers_of_two_kinds_of_attention", .weights = MODEL
+	  L "2.self_attn.qkv_proj.weight BFloat16 24,8;"
+	  L "2.input_layernorm.weight BFloat16 8;",
+	  .config = "{" SIZES("3", "10", "8", "12", "4", "2") "}" },
 	{ .name = "heads_in_one_matrix", .weights = FUSED,
 	  .config = "{" GOOD "}" },
 	{ .name = "another_number_of_keys_in_one_matrix", .weights = FUSED,

@@ -434,9 +434,11 @@ static int hf_check_sizes(struct hf_check *h)
 		hf_find(h, "num_nextn_predict_layers");
 	const struct rsh_json_member *q = hf_size(h, HF_HEADS, 0);
 	const struct rsh_json_member *kv = hf_size(h, HF_KV_HEADS, 0);
-	const uint32_t fused = h->f.of[HF_FUSED_HEADS];
 	const uint64_t queries = hf_heads_of(h, HF_HEADS);
 	uint64_t keys = hf_heads_of(h, HF_KV_HEADS), a, b;
+	/* Beside layers with keys of their own, others have another kind of
+	 * attention. */
+	const uint32_t fused = keys ? HF_NONE : h->f.of[HF_FUSED_HEADS];
 	char say[160];
 	int rc = hf_check_count(h, HF_LAYERS, h->f.n_layers,
 				more && more->kind == RSH_JSON_NUMBER ?
@@ -452,12 +454,15 @@ static int hf_check_sizes(struct hf_check *h)
 		    (s->attention && s->attention != h->f.attention))
 			continue;
 		for (uint32_t d = 0; rc == 0 && d < s->n_dims; d++) {
-			const struct hf_dim *dim = &s->dims[d];
+			struct hf_dim dim = s->dims[d];
 
-			if (dim->times || dim->b)
-				rc = hf_check_several(h, dim, h->f.of[k], d);
-			else if (dim->a)
-				rc = hf_check_one(h, dim->a, h->f.of[k], d);
+			if (dim.a == HF_HEAD_DIM && s->of_values &&
+			    hf_size(h, HF_V_DIM, 0))
+				dim.a = HF_V_DIM;
+			if (dim.times || dim.b)
+				rc = hf_check_several(h, &dim, h->f.of[k], d);
+			else if (dim.a)
+				rc = hf_check_one(h, dim.a, h->f.of[k], d);
 		}
 	}
 	if (fused != HF_NONE) {

@@ -103,6 +103,8 @@ struct hf_shape {
 	} attention;
 	uint32_t n_dims;
 	struct hf_dim dims[2];
+	/* Heads have the size of values, if the config has one. */
+	bool of_values;
 };
 #define HF_N_SHAPES 32
 extern const struct hf_shape hf_shapes[HF_N_SHAPES];

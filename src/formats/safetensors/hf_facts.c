@@ -107,6 +107,8 @@ static bool hf_predicts(const char *rest)
 #define TOP(name, ...) { name ".weight", false, HF_EITHER, __VA_ARGS__ }
 #define LAYER(name, ...) { name ".weight", true, HF_EITHER, __VA_ARGS__ }
 #define PLAIN(name, ...) { name ".weight", true, HF_PLAIN, __VA_ARGS__ }
+#define VALUES(name, ...) \
+	{ name ".weight", true, HF_PLAIN, __VA_ARGS__, .of_values = true }
 #define RANKS(name, ...) { name ".weight", true, HF_RANKS, __VA_ARGS__ }
 #define MATRIX(rows, columns) 2, { rows, columns }
 #define SIZES(rows, columns) MATRIX(ONE(rows), ONE(columns))
@@ -131,12 +133,12 @@ const struct hf_shape hf_shapes[HF_N_SHAPES] = {
 	LAYER("mlp.experts.{}.down_proj", SIZES(HIDDEN, EXPERT_MLP)),
 	{ "mlp.experts.gate_up_proj_bias", true, HF_EITHER,
 	  MATRIX(ONE(EXPERTS), SUM(MLP, MLP)) },
-	PLAIN("self_attn.o_proj",
-	      MATRIX(ONE(HIDDEN), PRODUCT(HEADS, HEAD_DIM))),
+	VALUES("self_attn.o_proj",
+	       MATRIX(ONE(HIDDEN), PRODUCT(HEADS, HEAD_DIM))),
 	PLAIN("self_attn.k_proj",
 	      MATRIX(PRODUCT(KV_HEADS, HEAD_DIM), ONE(HIDDEN))),
-	PLAIN("self_attn.v_proj",
-	      MATRIX(PRODUCT(KV_HEADS, HEAD_DIM), ONE(HIDDEN))),
+	VALUES("self_attn.v_proj",
+	       MATRIX(PRODUCT(KV_HEADS, HEAD_DIM), ONE(HIDDEN))),
 	[HF_QUERY_NORM] = PLAIN("self_attn.q_norm", 1, { NO }),
 	[HF_FUSED_HEADS] = PLAIN("self_attn.qkv_proj", MATRIX(NO, ONE(HIDDEN))),
 	LAYER("self_attn.q_a_proj", SIZES(Q_RANK, HIDDEN)),
