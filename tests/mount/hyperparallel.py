@@ -100,6 +100,17 @@ def run_lowest(tap, directory):
         check(extra_state(mount.path) == {"rank": 0, "seed": 2}, extra_state(mount.path))
         demand(mount.log(), "those of the lowest rank are taken",
                f"{root}: a distributed checkpoint of 14 tensors in 12 files")
+    out, path = os.path.join(directory, "out"), os.path.join(root, "_rank2_.bytes")
+    for what, spoil in (("removed", os.unlink), ("cut", lambda p: os.truncate(p, 1)),
+                        ("emptied", lambda p: os.truncate(p, 0))):
+        with tap.test(f"a file of values that was {what} is named"):
+            write(path, pickle.dumps(2))
+            spoil(path)
+            shutil.rmtree(out, ignore_errors=True)
+            got = run("export", *KEEP, root, out)
+            check(got.status == GOOD and extra_state(out) == {"rank": 0}, got)
+            demand(got.err, "warning", f"{root}: _rank2_.bytes is missing or too short: 1 value that "
+                   "is no tensor is left out, such as seed")
 
 
 def run_steps(tap, directory):

@@ -30,6 +30,7 @@ struct values {
 	struct rsh_source *source;
 	const struct rsh_dcp_value **wanted; /* [value] */
 	struct rsh_store_attr *attrs; /* [value]: attributes of its file */
+	bool *lost; /* [value]: its file is missing, or ends before it */
 	struct rsh_values *found;
 };
 
@@ -45,9 +46,12 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	int rc;
 
 	/* Its file may be one that is not listed by the source. */
-	if (!v->file ||
-	    rsh_handle_open(rsh_source_store(all->source), v->file, &h) ||
-	    rsh_handle_look(h, &st) || st.kind != RSH_IS_FILE)
+	all->lost[i] = v->file &&
+		(rsh_handle_open(rsh_source_store(all->source), v->file, &h) ||
+		 rsh_handle_look(h, &st) || st.kind != RSH_IS_FILE ||
+		 (v->length != RSH_DCP_BY_NAME &&
+		  (v->offset > st.size || v->length > st.size - v->offset)));
+	if (!v->file || all->lost[i])
 		return 0;
 	bytes.ctx = h;
 	bytes.size = st.size;
@@ -91,12 +95,14 @@ static int dcp_values(struct rsh_source *source,
 		calloc((size_t)n + 1, sizeof(*wanted));
 	cleanup_free struct rsh_store_attr *attrs =
 		calloc((size_t)n + 1, sizeof(*attrs));
-	struct values all = { source, wanted, attrs, out };
+	cleanup_free bool *lost = calloc((size_t)n + 1, sizeof(*lost));
+	struct values all = { source, wanted, attrs, lost, out };
+	const struct rsh_dcp_value *gone = NULL;
 	const char *first = NULL;
-	uint32_t n_floats = 0;
+	uint32_t n_floats = 0, n_lost = 0;
 	int rc = rsh_values_alloc(out, n);
 
-	if (rc || !wanted || !attrs || rsh_dcp_add_paths(d, out))
+	if (rc || !wanted || !attrs || !lost || rsh_dcp_add_paths(d, out))
 		return rsh_error_nomem(err);
 	rsh_values_sort_paths(out);
 	for (uint32_t i = 0; i < n; i++)
@@ -112,7 +118,15 @@ static int dcp_values(struct rsh_source *source,
 			rsh_values_join_attr(out, &attrs[i]);
 		if (out->values[i].has_floats && n_floats++ == 0)
 			first = out->names[i];
+		if (lost[i] && n_lost++ == 0)
+			gone = wanted[i];
 	}
+	if (n_lost)
+		rsh_log_warning("%s: %s is missing or too short: %u value%s that "
+				"%s no tensor%s left out, such as %s",
+				rsh_source_path(source), gone->file, n_lost,
+				n_lost > 1 ? "s" : "", n_lost > 1 ? "are" : "is",
+				n_lost > 1 ? "s are" : " is", gone->name);
 	if (n_floats)
 		rsh_log_warning("%s: %u item%s left out, such as %s: an object "
 				"that has tensors (a state dict that was saved "
