@@ -163,6 +163,21 @@ def is_noticed(habits, date):
         check(isinstance(got, int), f"{len(got) if isinstance(got, bytes) else got} bytes were read")
 
 
+def is_doubted():
+    """A header of the index cache, and an object that replaced it in the same second."""
+    with Server(MODEL) as server, tempfile.TemporaryDirectory() as top:
+        log = os.path.join(top, "log")
+        words = ("--index-cache", os.path.join(top, "index"), "--log-to", f"file:{log}")
+        for change in False, True:
+            with Mount(server, "s3://b/m", *words) as mount:
+                if change:
+                    server.files[PART] = bytes(b ^ 1 for b in server.files[PART])
+                mount.read()
+            with open(log, encoding="utf-8") as f:
+                said = f"{PART}: its ETag is not the listed one, as those of other files are"
+                check((said in f.read()) == change, f"changed: {change}")
+
+
 def main():
     require_mount()
     end_if_built_without("object storage", "ls", "s3://bucket/none")
@@ -179,6 +194,8 @@ def main():
             ("no tags, later", SERVERS["no tags in answers"], WHEN + 9)):
         with tap.test(f"a changed object is an error: {name}"):
             is_noticed(habits, date)
+    with tap.test("a changed object of an indexed header is a warning"):
+        is_doubted()
     with tap.test("a web server without ranges gives small files"), \
             Server(MODEL, hook=whole) as server, Mount(server, f"{server.url}/b/m") as mount:
         check(mount.read() == wanted, "other bytes")

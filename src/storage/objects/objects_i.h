@@ -117,7 +117,7 @@ struct rsh_objects {
 
 	/* It refuses requests with conditions; and tags of its listings are not
 	 * those of its answers. */
-	atomic_bool no_conditions, tags_differ;
+	atomic_bool no_conditions, tags_agree, tags_differ;
 	atomic_uint_fast64_t n_requests, n_retries, n_bytes, n_connections;
 };
 

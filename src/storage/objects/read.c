@@ -12,6 +12,7 @@
 #include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 /* The tag by which answers are known: of the first answer, or else of the
@@ -39,8 +40,17 @@ static void range_hold(struct rsh_objects *o, const struct rsh_object *object,
 
 	if (held && !atomic_compare_exchange_strong(&to->held, &none, held))
 		free(held);
-	if (object->etag && strcmp(object->etag, tag) != 0)
-		o->tags_differ = true;
+	if (!object->etag)
+		return;
+	/* Some servers list other tags than they send, of some objects or of
+	 * all.  Or it is another object, of the same size and second. */
+	if (strcmp(object->etag, tag) == 0)
+		o->tags_agree = true;
+	else if (!atomic_exchange(&o->tags_differ, true) && o->tags_agree)
+		rsh_log_warning("%s/%s: its ETag is not the listed one, as "
+				"those of other files are: if it was replaced "
+				"since the mount was made, mount again", o->url,
+				object->name);
 }
 
 static enum rsh_http_verdict range_judge(const struct object_transfer *t,
