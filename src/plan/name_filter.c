@@ -52,7 +52,9 @@ static int filter_check_renamed(const struct rsh_name_filter *c,
 	for (uint32_t i = 0; i < n_names; i++) {
 		const uint32_t name = filter_nth(which, i);
 
-		if (!c->unwanted[name])
+		/* Names in SOURCE are selected: one that only a strategy has
+		 * is still the place of a parameter. */
+		if (!c->unwanted[name] || filter_is_of_strategy(c, cat, name))
 			all[n++] = (struct shown_name){
 				c->renamed[name] ? c->renamed[name] :
 					rsh_names_text(cat->names, name), name,

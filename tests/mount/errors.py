@@ -346,6 +346,13 @@ def renamed_in_the_strategy(t):
     return ["a strategy has tok, a new name of --rename; strategies need the names in SOURCE"]
 
 
+def renamed_in_the_strategy_and_not_selected(t):
+    """--only selects names in SOURCE, so the strategy's is still that of the weight."""
+    said = renamed_in_the_strategy(t)
+    t.extra += ["--only", "^w|^v"]
+    return said
+
+
 def not_listed(t):
     t.write_strategy(t.dst, {"w": Layout([2], [0, -1])})
     t.extra = ["--unlisted", "error"]
