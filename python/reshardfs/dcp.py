@@ -7,7 +7,7 @@
     dcp.load(state_dict, storage_reader=reshardfs.dcp.Reader("ckpt8", src_strategy="s8.ckpt"))
 
 SOURCE is anything that the program reads.  Each rank reads the parts of its tensors,
-into their memory if they are on the CPU and contiguous.
+into their memory if they are on the CPU and contiguous, and their memory is their value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import io
 import os
 import pickle
 import struct
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 import torch
 from torch.distributed.checkpoint import StorageReader
@@ -61,6 +61,40 @@ def _in_rows(head: bytes, shape: Tuple[int, ...]) -> bool:
         rows.append(n)
         n *= length
     return offset == 0 and tuple(size) == shape and tuple(stride) == tuple(reversed(rows))
+
+
+def _is_its_memory(target: Any, dtype: Any) -> bool:
+    """Whether the value of a tensor is the bytes in its memory, in the order of rows."""
+    # A subclass may keep its value elsewhere.  One with torch's mark of a conjugate or
+    # a negative number has other numbers in its memory.
+    return (type(target) is torch.Tensor and target.layout == torch.strided and
+            target.device.type == "cpu" and target.dtype == dtype and
+            target.is_contiguous() and not target.is_conj() and not target.is_neg())
+
+
+def _has_memory(target: Any) -> bool:
+    """Whether its storage was not made smaller, as that of parameters that FSDP frees."""
+    end = (target.storage_offset() + target.numel()) * target.element_size()
+    return bool(target.numel() == 0 or
+                (target.data_ptr() and target.untyped_storage().nbytes() >= end))
+
+
+def _memory(target: Any) -> Tuple[int, int]:
+    """Where the memory of a tensor begins and ends."""
+    begin = target.data_ptr()
+    return begin, begin + target.numel() * target.element_size()
+
+
+def _sharing(targets: Dict[int, Any]) -> Set[int]:
+    """The keys of those whose memory another one has too, as tied weights do."""
+    found: Set[int] = set()
+    last, reached = -1, 0
+    for (begin, end), key in sorted((_memory(t), key) for key, t in targets.items()):
+        if begin < reached:
+            found |= {last, key}
+        if end > reached:
+            last, reached = key, end
+    return found
 
 
 class Reader(StorageReader):  # type: ignore[misc]
@@ -140,8 +174,8 @@ class Reader(StorageReader):  # type: ignore[misc]
     def read_data(self, plan: Any, planner: Any) -> Future[None]:
         """Reads what the plan of this rank wants."""
         self._open()
-        direct: List[Tuple[Any, Any]] = []
-        copied: List[Tuple[Any, Any, bool]] = []
+        parts: List[Tuple[Any, Any, bool]] = []
+        direct: Dict[int, Any] = {}
         for item in plan.items:
             if item.type == LoadItemType.BYTE_IO:
                 planner.load_bytes(item, self._value(item))
@@ -151,16 +185,19 @@ class Reader(StorageReader):  # type: ignore[misc]
                 raise Error(f"{item.storage_index.fqn}: a part of {tuple(item.lengths)} is "
                             f"wanted in a tensor of {tuple(target.shape)}")
             in_rows = self._is_in_rows(item)
-            if (in_rows and target.device.type == "cpu" and target.is_contiguous() and
-                    target.dtype == self._dtype(item)):
-                direct.append((item, target))
-            else:
-                copied.append((item, target, in_rows))
-        self._load(direct)
-        for item, target in direct:
-            planner.commit_tensor(item, target)
-        for item, target, in_rows in copied:
-            target.copy_(self._part(item, in_rows))
+            if in_rows and _is_its_memory(target, self._dtype(item)):
+                if not _has_memory(target):
+                    raise Error(f"{item.storage_index.fqn}: the tensor to load it into has no "
+                                "memory: resize its storage before the load")
+                direct[len(parts)] = target
+            parts.append((item, target, in_rows))
+        # _load() has no order: parts of the same memory are loaded one after another.
+        for number in _sharing(direct):
+            del direct[number]
+        self._load([(parts[number][0], target) for number, target in direct.items()])
+        for number, (item, target, in_rows) in enumerate(parts):
+            if number not in direct:
+                target.copy_(self._part(item, in_rows))
             planner.commit_tensor(item, target)
         done: Future[None] = Future()
         done.set_result(None)

@@ -7,12 +7,13 @@ RSH_HF_PYTHON names a Python that has torch.  Four processes under gloo load a m
 DTensors on a mesh of 2 x 2, each with placements drawn at random: every process gets the
 elements that the safetensors form of the same source has.  Sources are rank files, and a
 checkpoint with transposed tensors, whose items say so by strides.  Some of the tensors
-that they load into have another type or order of dimensions.  If that Python has
-Megatron-Core, its loader reads the same mounts.
+that they load into have another type or order of dimensions, or a memory that is not their
+value, or is that of two.  If that Python has Megatron-Core, its loader reads the same mounts.
 
     dcp_loads_distributed.py [--seed N]
     dcp_loads_distributed.py rank R SEED DIRECTORY MOUNT [OPTIONS]    what a process does
     dcp_loads_distributed.py megatron DIRECTORY MOUNT
+    dcp_loads_distributed.py targets DIRECTORY
 """
 
 import argparse
@@ -127,6 +128,72 @@ def load_values(root):
     print(json.dumps([wrong, len(theirs), values]))
 
 
+def load_targets(directory):
+    """Into tensors whose memory is not their value, or is that of two."""
+    import torch
+    import torch.distributed.checkpoint as dcp
+    from torch.utils._pytree import tree_map
+    import reshardfs.dcp
+
+    class Wrapper(torch.Tensor):
+        """As torchao makes of weights of float8: a tensor in a tensor that has no memory."""
+
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            super().__init__()
+            self.held = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, operation, types, words=(), named=None):
+            got = operation(*tree_map(lambda t: t.held if isinstance(t, cls) else t, words),
+                            **(named or {}))
+            return words[0] if got is words[0].held else cls(got)
+
+    n = 1 << 20
+    saved = {"complex": torch.randn(7, dtype=torch.complex64), "real": torch.randn(4, 5),
+             "first": torch.full((n,), 1.), "second": torch.full((n,), 2.)}
+    dcp.save(saved, storage_writer=dcp.FileSystemWriter(directory, thread_count=4), no_dist=True)
+    said = dcp.FileSystemReader(directory).read_metadata().storage_data
+    first, = (place.relative_path for index, place in said.items() if index.fqn == "first")
+    tied = torch.zeros(n)
+    makes = {
+        "a conjugate": lambda: {"complex": torch.zeros(7, dtype=torch.complex64).conj()},
+        "a negative": lambda: {"real": torch._neg_view(torch.zeros(4, 5))},
+        "a wrapper": lambda: {"real": Wrapper(torch.zeros(4, 5))},
+        "a parameter": lambda: {"real": torch.nn.Parameter(torch.zeros(4, 5))},
+        "one memory for two": lambda: {"first": tied.zero_(), "second": tied},
+        "a part of another's memory": lambda: {"first": tied.zero_(), "second": tied[:]},
+    }
+
+    def load(make, reader):
+        found = make()
+        dcp.load(found, storage_reader=reader, no_dist=True)
+        return {name: getattr(t, "held", t).detach().clone().resolve_conj().resolve_neg()
+                for name, t in found.items()}
+
+    wrong = []
+    for what, make in makes.items():
+        theirs = load(make, dcp.FileSystemReader(directory))
+        # The first one of two would be written last.
+        ours = load(make, reshardfs.dcp.Reader(directory, fault=f"delay=50ms@{first}"))
+        wrong += [what] if any(not same(ours[name], theirs[name]) for name in theirs) else []
+    freed = torch.zeros(4, 5)
+    freed.untyped_storage().resize_(0)
+    try:
+        load(lambda: {"real": freed}, reshardfs.dcp.Reader(directory))
+        wrong.append("freed memory is not refused")
+    except dcp.CheckpointException as error:
+        if "real: the tensor to load it into has no memory" not in str(error):
+            wrong.append(str(error))
+    print(json.dumps([wrong, len(makes) + 1, 2]))
+
+
+if sys.argv[1:2] == ["targets"]:
+    load_targets(*sys.argv[2:])
+    sys.exit(0)
 if sys.argv[1:2] == ["values"]:
     load_values(*sys.argv[2:])
     sys.exit(0)
@@ -237,6 +304,9 @@ def main():
     for name in genuine():
         judge(tap, f"{name} and its values", [ended(python(
             "values", os.path.join(HERE, "..", "data", "dcp", name)))], "values")
+    with tempfile.TemporaryDirectory() as directory:
+        judge(tap, "tensors to load into", [ended(python("targets", directory))],
+              "of the same memory")
     for make in rank_files, rank_files, rank_files, transposed, of_many_items:
         with tempfile.TemporaryDirectory() as directory:
             words, source = make(numbers, directory)
