@@ -15,6 +15,12 @@ _aten = torch.ops.aten
 # For each dimension of the stored tensor (start, length), or an integer where the part does
 # not have it; None is a dimension of 1 that only the part has.
 _Index = List[Any]
+_NO_MEMORY = "a tensor that is read by slices has no memory: use clone()"
+_UNCHANGED = "a tensor that is read by slices cannot be changed: use clone()"
+# With these torch's own functions, such as torch.utils.dlpack.to_dlpack(), refuse to use its
+# address, which is 0.  Early releases lack them.
+_protect = [getattr(torch._C, name, None) for name in (
+    "_storage_throw_on_immutable_data_ptr", "_set_storage_data_ptr_access_error_msg")]
 
 
 class Part(torch.Tensor):  # type: ignore[misc]
@@ -32,9 +38,29 @@ class Part(torch.Tensor):  # type: ignore[misc]
     def __repr__(self, **_: Any) -> str:
         return f"<part of {self._slice!r}: {list(self.shape)}>"
 
-    def data_ptr(self) -> int:
-        """Refused: older releases of torch would return 0."""
-        raise Error("a tensor that is read by slices has no memory: use clone()")
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise Error(_NO_MEMORY)
+
+    # torch would return 0, or use it as an address.
+    data_ptr = const_data_ptr = share_memory_ = _refuse
+
+    def is_shared(self) -> bool:
+        return False
+
+    def apply_(self, *_: Any) -> Any:
+        raise Error(_UNCHANGED)
+
+    def __dlpack__(self, **named: Any) -> Any:
+        """Its bytes in memory of their own."""
+        if named.get("copy") is False:
+            raise Error(_NO_MEMORY)
+        return _read(self).__dlpack__(**named)
+
+    def numpy(self, **named: Any) -> Any:
+        return _read(self).numpy(**named)
+
+    def tolist(self) -> Any:
+        return _read(self).tolist()
 
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, words: Tuple[Any, ...] = (),
@@ -45,7 +71,7 @@ class Part(torch.Tensor):  # type: ignore[misc]
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and any(isinstance(one, Part) for one in (
                     given if isinstance(given, (list, tuple)) else [given])):
-                raise Error("a tensor that is read by slices cannot be changed: use clone()")
+                raise Error(_UNCHANGED)
         found = _taken(operation, *words, **named)
         if found is not None:
             return found
@@ -124,6 +150,10 @@ def _made(taken: TensorSlice, index: _Index) -> Part:
     made = torch.Tensor._make_wrapper_subclass(
         Part, tuple(1 if one is None else one[1] for one in index if not isinstance(one, int)),
         dtype=getattr(torch, taken._kind.torch))
+    storage = made.untyped_storage()._cdata
+    for f, words in zip(_protect, ((), (_NO_MEMORY,))):
+        if f:
+            f(storage, *words)
     made._slice, made._index = taken, index
     return made  # type: ignore[no-any-return]
 

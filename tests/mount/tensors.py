@@ -380,8 +380,32 @@ def weights_are_read_by_slices(case):
     refused("cannot be changed", part.zero_)
     refused("cannot be changed", lambda: torch._foreach_add_([part], 1))
     refused("cannot be changed", lambda: torch.add(whole[name], 1, out=part))
-    refused("no memory", part.data_ptr)
     check(name in repr(part) and "\n" not in repr(part), part)
+
+
+@test
+def tensors_read_by_slices_have_no_address(case):
+    """What would use an address reads the bytes, or is refused."""
+    torch = module("torch")
+    options, _ = whole_model(case)
+    name, array = next((n, a) for n, a in rfs.weights(case.source, to="numpy", **options)
+                       if a.dtype == np.float32 and a.ndim == 2)
+    part, = (t for n, t in rfs.weights(case.source, slices=True, choice_func=name.__eq__,
+                                       **options))
+    for made in torch.from_dlpack(part).numpy(), part.numpy(), np.asarray(part):
+        check(made.tobytes() == array.tobytes(), name)
+    check(np.array_equal(part.tolist(), array, equal_nan=True), name)
+    check(torch.from_dlpack(part[1]).numpy().tobytes() == array[1].tobytes(), name)
+    refused("no memory", part.data_ptr)
+    refused("no memory", part.share_memory_)
+    refused("no memory", part.__dlpack__, copy=False)
+    refused("cannot be changed", part.apply_, abs)
+    check(not part.is_shared(), name)
+    if hasattr(torch._C, "_set_storage_data_ptr_access_error_msg"):
+        other = torch.zeros(part.shape)
+        other.data = part
+        refused("no memory", other.add, 1, kind=RuntimeError)
+        refused("no memory", torch.utils.dlpack.to_dlpack, part, kind=RuntimeError)
 
 
 @test
