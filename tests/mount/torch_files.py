@@ -266,6 +266,29 @@ def run_calls(tap, directory):
             demand(said, "1 tensor that is no plain array is left out, such as some (an object of",
                    of)
             check(list(found) == ["w"], list(found))
+    with tap.test("tensors without a name of their own are left out, and the rest is shown"):
+        again = {"a": one}
+        again["self"], again["list"] = again, [one]
+        again["list"].append(again["list"])
+        torch_zip(path, {"w": W, "some": again})
+        found, said = shown_of(path, directory)
+        check(sorted(found) == ["some.a", "some.list.0", "w"] and ": warning: " not in said,
+              f"{list(found)} {said}")
+        for value, name, why in (
+                ({("x", 1): one}, "some.?", "its key is not a string"),
+                ({2.5: {"a": [one]}}, "some.?.a.0", "its key is not a string"),
+                ({"a.b": one, "a": {"b": one}}, "some.a.b", "another value has its name"),
+                ({1: one, "1": one}, "some.1", "another value has its name"),
+                ({"a\0": one}, "some.?", "its name is not UTF-8"),
+                ({"a" * 4090: {"bcde": one}}, "some.aaa", "its name has more than 4096 bytes")):
+            torch_zip(path, {"w": W, "some": value})
+            _, said = expect_failure(path)
+            demand(error_line(said), f": {name}", f" is a tensor that cannot be shown ({why}): "
+                   "--drop leaves it out")
+            check("damaged" not in said, said)
+            for words in ("--drop", "^some"), ("--only", "^w"):
+                found, said = shown_of(path, directory, *words)
+                check(list(found) == ["w"] and ": warning: " not in said, f"{list(found)} {said}")
     with tap.test("what only an attack calls is refused"):
         for call in (Call(exec, "1"), Call(eval, "1"), Call(open, "/etc/passwd"),
                      Call(subprocess.check_output, ["true"]), Call(os.system, "true")):

@@ -499,6 +499,14 @@ def run_refusals(tap, trees, directory):
          "contradict each other: they have different types of it")
     case("a tensor that leaves its storage", name, 1, lambda v: replaced(
         v["rope"], 2, (4,)), "damaged: rope: a tensor that leaves its storage")
+    for what, more, why in (
+            ("whose key is not a string", lambda v: {("x", 1): v["rope"]}, "its key is not a string"),
+            ("in parts, whose key is not a string", lambda v: {("x", 1): v[key]},
+             "its key is not a string"),
+            ("whose name another one has", lambda v: {"a.b": v["rope"], "a": {"b": v[key]}},
+             "another value has its name")):
+        case(f"a tensor {what}", name, 1, lambda v, m=more: v.update(m(v)),
+             "model_world_size_2_rank_1.pt: ", f" is a tensor that cannot be shown ({why})")
     case("a name on one rank only", name, 1, lambda v: v.pop(key) and None,
          "embed.weight lacks its box [10,12] at [11,0]", "rank_1.pt, which has no tensor embed.weight")
     with tap.test("a plain tensor that one rank has is whole"):

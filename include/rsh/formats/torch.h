@@ -7,7 +7,8 @@
  * A call becomes a value without effect.  If a call that is not known has
  * tensors in its arguments, its value is marked; a file with a call that only
  * an attack makes is refused.  Names are flattened: keys and indexes are joined
- * by dots.  A tensor is a view of a storage, which several tensors may share.
+ * by dots; of two values of one name the first one has it.  A tensor is a view
+ * of a storage, which several tensors may share.
  *
  * The data does not change after it was read, and any thread may read it. The
  * caller that read it frees it. */
@@ -93,6 +94,9 @@ struct rsh_torch_value {
 	 * tensors; else NULL. */
 	const char *make;
 	bool lost; /* a call that is not known made it of tensors */
+	/* It is a tensor with no name of its own, for the reason in `make`.
+	 * Several may have this name, which is made as far as it can be. */
+	bool unnamed;
 	uint32_t n_keys; /* as of a tensor */
 	const struct rsh_path_key *keys;
 };

@@ -63,6 +63,7 @@ struct rsh_pickle_list {
 	struct rsh_pickle_value *values;
 	uint32_t n, cap;
 	uint32_t seen; /* as of an object */
+	bool entered;  /* for a caller's recursion: it is looking at it */
 };
 
 struct rsh_pickle_class {

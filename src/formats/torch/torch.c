@@ -522,8 +522,15 @@ static int torch_check_left_out(const struct rsh_read_job *job,
 			const struct rsh_torch_value *v =
 				&t->files[i]->values[k];
 
-			if (!v->make)
+			if (!v->make ||
+			    (v->unnamed && !rsh_plan_wants(o, v->name)))
 				continue;
+			if (v->unnamed)
+				return rsh_error_set(err, ENOTSUP, "%.200s is "
+						     "a tensor that cannot be "
+						     "shown (%s): --drop "
+						     "leaves it out", v->name,
+						     v->make);
 			if (v->lost && rsh_plan_wants(o, v->name))
 				return rsh_error_set(err, ENOTSUP, "%s has "
 						     "tensors, but is %s, "

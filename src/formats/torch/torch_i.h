@@ -75,7 +75,8 @@ struct rsh_torch_reader {
 	uint64_t visits_left, name_bytes_left, path_bytes_left;
 	uint64_t json_bytes_left, pickle_bytes_left;
 	uint32_t search; /* number of the search for tensors in objects */
-	bool unnamed; /* a key of the current path is not a name */
+	/* why the keys of the current path are no name; NULL: they are one */
+	const char *unnamed;
 	bool has_floats; /* of a value: it has a storage of floats */
 	struct rsh_torch_tensor *tensors;
 	struct rsh_torch_value *found;

@@ -345,6 +345,7 @@ static size_t walk_types_text(const struct rsh_pickle_value *key, char *text,
 static void walk_push_key(struct rsh_torch_reader *r, bool first,
 			  const struct rsh_pickle_value *key)
 {
+	const char *why = NULL;
 	char buf[256] = "";
 	const char *text = buf;
 	size_t n = 0;
@@ -353,7 +354,7 @@ static void walk_push_key(struct rsh_torch_reader *r, bool first,
 		text = key->text;
 		n = key->n;
 		if (memchr(text, '\0', n) || !rsh_is_utf8(text, n))
-			walk_bad(r, "a name that is not UTF-8");
+			why = "its name is not UTF-8";
 	} else if (key->kind == RSH_PV_NUMBER) {
 		n = (size_t)snprintf(buf, sizeof(buf), "%" PRId64, key->number);
 	} else if (key->kind == RSH_PV_BOOL || key->kind == RSH_PV_NONE) {
@@ -363,16 +364,17 @@ static void walk_push_key(struct rsh_torch_reader *r, bool first,
 	} else {
 		n = key->kind == RSH_PV_TUPLE ?
 		    walk_types_text(key, buf, sizeof(buf)) : 0;
-		if (n == 0 || !rsh_is_utf8(buf, n)) {
-			/* A value with such a key cannot be a tensor. */
-			r->unnamed = true;
-			text = "?";
-			n = 1;
-		}
+		if (n == 0 || !rsh_is_utf8(buf, n))
+			why = "its key is not a string";
 	}
-	if (n + 2 > NAME_MAX_BYTES - r->n_name)
-		walk_bad(r, "a name of more than 4096 bytes");
-	else if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
+	if (!why && r->n_name + n + 2 > NAME_MAX_BYTES)
+		why = "its name has more than 4096 bytes";
+	if (why) {
+		r->unnamed = r->unnamed ?: why;
+		text = "?";
+		n = 1;
+	}
+	if (rsh_grow(&r->name, &r->cap_name, r->n_name + n + 2, 1))
 		walk_nomem(r);
 	if (r->rc)
 		return;
@@ -383,8 +385,9 @@ static void walk_push_key(struct rsh_torch_reader *r, bool first,
 	r->name[r->n_name] = '\0';
 }
 
-/* Stores the current name, which is valid as long as the file. */
-static const char *walk_keep_name(struct rsh_torch_reader *r)
+/* Stores the current name, which is valid as long as the file.  *again is
+ * whether another value has it. */
+static const char *walk_keep_name(struct rsh_torch_reader *r, bool *again)
 {
 	struct rsh_names *names = r->file->names_;
 	const uint32_t before = rsh_names_count(names);
@@ -396,11 +399,50 @@ static const char *walk_keep_name(struct rsh_torch_reader *r)
 		return NULL;
 	r->name_bytes_left -= r->n_name + 1;
 	id = rsh_names_add(names, r->n_name ? r->name : "", r->n_name);
+	*again = id < before;
 	if (id == RSH_NAME_NONE)
 		walk_nomem(r);
-	else if (id < before)
-		walk_bad(r, "a name that is there twice");
 	return r->rc ? NULL : rsh_names_text(names, id);
+}
+
+static void walk_push_value(struct rsh_torch_reader *r,
+			    const struct rsh_torch_value *v)
+{
+	if (!r->rc && rsh_push(r->found, r->n_found, r->cap_found, *v))
+		walk_nomem(r);
+}
+
+/* Adds a tensor that has no name of its own.  A program may have it under such
+ * a key, so the file is not damaged. */
+static void walk_add_unnamed(struct rsh_torch_reader *r, const char *why)
+{
+	struct rsh_torch_value value = { .make = why, .unnamed = true };
+	bool again;
+
+	/* Several of one name take memory, too. */
+	if (r->name_bytes_left < sizeof(value))
+		walk_bad(r, "names of more bytes than the pickle has room for");
+	else
+		r->name_bytes_left -= sizeof(value);
+	value.name = walk_keep_name(r, &again);
+	/* A part of a model cannot do without one of its tensors. */
+	if (!r->rc && r->parts && !r->parts->values_only)
+		r->rc = rsh_error_set(r->err, ENOTSUP, "%s: %.200s is a tensor "
+				      "that cannot be shown (%s)", r->src.path,
+				      value.name, why);
+	walk_push_value(r, &value);
+}
+
+/* Stores the name of a tensor.  Returns NULL if it has none of its own, or
+ * after a failure. */
+static const char *walk_tensor_name(struct rsh_torch_reader *r)
+{
+	bool again = false;
+	const char *name = r->unnamed ? NULL : walk_keep_name(r, &again);
+
+	if (!r->rc && (!name || again))
+		walk_add_unnamed(r, r->unnamed ?: "another value has its name");
+	return again ? NULL : name;
 }
 
 /* ---- values ---- */
@@ -429,29 +471,34 @@ static void walk_keep_plain(struct rsh_torch_reader *r,
 }
 
 /* Adds a value that is not a tensor, or one with tensors that are not shown;
- * `lost`: it is not known what these tensors are. */
+ * `lost`: it is not known what these tensors are; `v` NULL: it is not shown. */
 static void walk_add_value(struct rsh_torch_reader *r,
 			   const struct rsh_pickle_value *v, const char *make,
 			   bool lost)
 {
 	struct rsh_torch_value value = { .lost = lost };
+	bool again = false;
 
 	/* If its key is not a name, the value is not shown, so it needs no
 	 * name. */
-	if (r->rc || r->unnamed)
+	if (r->rc || (r->unnamed && !make))
 		return;
-	value.name = walk_keep_name(r);
-	walk_keep_path(r, &value.keys, &value.n_keys);
+	value.name = make ? walk_tensor_name(r) : walk_keep_name(r, &again);
+	if (!value.name)
+		return;
+	/* The first one of a name is shown. */
+	if (!again)
+		walk_keep_path(r, &value.keys, &value.n_keys);
 	if (r->rc)
 		return;
 	if (make)
 		value.make = rsh_arena_strndup(&r->file->arena_, make,
 					       strnlen(make, 255));
-	else
+	else if (!again && v)
 		walk_keep_plain(r, v, &value.plain);
-	if ((make && !value.make) ||
-	    rsh_push(r->found, r->n_found, r->cap_found, value))
+	if (make && !value.make)
 		walk_nomem(r);
+	walk_push_value(r, &value);
 }
 
 /* Counts a visit.  Returns false after a failure. */
@@ -536,8 +583,6 @@ static void walk_opaque(struct rsh_torch_reader *r,
 	}
 	/* The containers of this search may have storages. */
 	r->search++;
-	if (r->unnamed)
-		walk_bad(r, "a tensor whose name is not a text");
 	snprintf(make, sizeof(make), "an object of %.100s.%.100s",
 		 o->class ? o->class->module : "",
 		 o->class ? o->class->name : "");
@@ -589,12 +634,9 @@ static void walk_part(struct rsh_torch_reader *r,
 		      const struct rsh_pickle_value *args)
 {
 	const struct rsh_pickle_value *pieces[RSH_TORCH_PIECES_MAX];
-	const char *name = NULL;
+	const char *name = walk_tensor_name(r);
 	uint32_t n = 0;
 
-	if (r->unnamed)
-		walk_bad(r, "a tensor whose name is not a text");
-	name = walk_keep_name(r);
 	r->rc = r->rc ?:
 			r->parts->take(r->parts->ctx, r->src.path, name, args,
 				       pieces, &n, r->err);
@@ -617,6 +659,7 @@ static void walk_object(struct rsh_torch_reader *r,
 		values_only || (r->parts && r->parts->take) ?
 		walk_part_args(v) : NULL;
 	struct walk_tensor w = { .args = NULL };
+	const char *name;
 
 	if (part && !values_only)
 		walk_part(r, part);
@@ -628,13 +671,31 @@ static void walk_object(struct rsh_torch_reader *r,
 	} else if (w.make) {
 		walk_add_value(r, v, w.make, false);
 	} else if (!values_only) {
-		if (r->unnamed)
-			walk_bad(r, "a tensor whose name is not a text");
-		walk_add_tensor(r, walk_keep_name(r), &w, true);
+		name = walk_tensor_name(r);
+		if (name)
+			walk_add_tensor(r, name, &w, true);
 	}
 }
 
 /* ---- the walk ---- */
+
+static bool walk_holds_more(struct rsh_torch_reader *r,
+			    const struct rsh_pickle_value *v, uint32_t n,
+			    unsigned depth);
+
+/* A list in which the walk is already has nothing more. */
+static bool walk_list_holds_more(struct rsh_torch_reader *r,
+				 struct rsh_pickle_list *l, unsigned depth)
+{
+	bool more;
+
+	if (l->entered)
+		return false;
+	l->entered = true;
+	more = walk_holds_more(r, l->values, l->n, depth);
+	l->entered = false;
+	return more;
+}
 
 /* Finds out whether a list contains a tensor or a dictionary at any depth. */
 static bool walk_holds_more(struct rsh_torch_reader *r,
@@ -648,8 +709,7 @@ static bool walk_holds_more(struct rsh_torch_reader *r,
 		       (v[i].kind == RSH_PV_TUPLE &&
 			walk_holds_more(r, v[i].items, v[i].n, depth + 1)) ||
 		       (v[i].kind == RSH_PV_LIST &&
-			walk_holds_more(r, v[i].list->values, v[i].list->n,
-					depth + 1));
+			walk_list_holds_more(r, v[i].list, depth + 1));
 	return more;
 }
 
@@ -662,7 +722,7 @@ static void walk_item(struct rsh_torch_reader *r,
 		      const struct rsh_pickle_value *v, unsigned depth)
 {
 	const size_t n_name = r->n_name, at = n_name + (depth > 0);
-	const bool unnamed = r->unnamed;
+	const char *unnamed = r->unnamed;
 
 	walk_push_key(r, depth == 0, key);
 	if (rsh_room(r->steps, r->cap_steps, r->n_steps + 1))
@@ -702,10 +762,18 @@ static void walk_list(struct rsh_torch_reader *r,
 static void walk_value(struct rsh_torch_reader *r,
 		       const struct rsh_pickle_value *v, unsigned depth)
 {
-	const struct rsh_pickle_list *l = v->list;
+	const bool holds = v->kind == RSH_PV_LIST || v->kind == RSH_PV_DICT;
+	struct rsh_pickle_list *l = v->list;
 
 	if (!walk_visit(r, depth))
 		return;
+	if (holds && l->entered) {
+		/* Its tensors have the names of the first way to them. */
+		walk_add_value(r, NULL, NULL, false);
+		return;
+	}
+	if (holds)
+		l->entered = true;
 	if (v->kind == RSH_PV_LIST)
 		walk_list(r, v, l->values, l->n, depth);
 	else if (v->kind == RSH_PV_TUPLE)
@@ -718,6 +786,8 @@ static void walk_value(struct rsh_torch_reader *r,
 		for (uint32_t i = 0; i + 1 < l->n && !r->rc; i += 2)
 			walk_item(r, &l->values[i], false, &l->values[i + 1],
 				  depth);
+	if (holds)
+		l->entered = false;
 }
 
 int rsh_torch_walk(struct rsh_torch_reader *r,
