@@ -257,6 +257,10 @@ def run_mixed(tap, trees, directory):
               b'{"FSDP_version": 2, "world_size": 4}')
         same(shown_by(root)[0], CASES["uneven-2.15"]["tensors"], name)
         demand(run("plan", root).err, "warning", "several jobs are side by side; those of 4 ranks")
+    with tap.test("a world that fsdp_config.json names, and of which there is no file"):
+        write(os.path.join(root, "fsdp_config.json"), b'{"world_size": 16}')
+        no_good(root, "fsdp_config.json says that there are 16 ranks, and the files are of 2 "
+                "and others")
     with tap.test("without it the world that is whole"):
         os.unlink(os.path.join(root, "fsdp_config.json"))
         no_good(root, "files of 2 and of 4 ranks are side by side, and no fsdp_config.json")

@@ -289,6 +289,17 @@ def directories_and_files_of_ranks(directory):
         demand(sentence(got.err), "Permission denied")
 
 
+@test
+def the_world_of_ranks(directory):
+    """It decides only between several."""
+    trees = rank_pickles.unpack(os.path.join(directory, "trees"))
+    root, name = os.path.join(trees, "fsdp2-2.15"), "model_world_size_{}_rank_{}.pt"
+    path = away(root, "fsdp_config.json")
+    taken(root)
+    torch_save(os.path.join(root, name.format(9, 0)))
+    refused(root, path)
+
+
 if __name__ == "__main__":
     require_mount()
     with tempfile.TemporaryDirectory(prefix=test.prefix) as own:

@@ -637,7 +637,8 @@ TEST(config_says_the_world)
 		{ "{\"world_size\": 3}", "w F32[1] 3\nwarning: SOURCE: files "
 		  "of several jobs are side by side; those of 3 ranks are "
 		  "taken\n", 0 },
-		{ "{\"world_size\": 4}", "side by side", EINVAL },
+		{ "{\"world_size\": 4}", "says that there are 4 ranks, and "
+		  "the files are of 2 and others", EBADMSG },
 		{ "{\"world_size\": -1}", "side by side", EINVAL },
 		{ "{\"world_size\": 65537}", "side by side", EINVAL },
 		{ "[", "side by side", EINVAL },
@@ -655,6 +656,36 @@ TEST(config_says_the_world)
 		else
 			assert_shown(tree, "", v[i].want);
 	}
+}
+
+/* A job that went on with other numbers of ranks, nine times. */
+TEST(config_says_the_last_of_many_worlds)
+{
+	cleanup_tree char *tree = tree_make();
+
+	torch_write_all(tree, (const struct torch_text[]){
+		{ NAME("1", "0"), W("F32[1]=1") },
+		{ NAME("2", "0"), W("F32[1]=2") },
+		{ NAME("3", "0"), W("F32[1]=3") },
+		{ NAME("4", "0"), W("F32[1]=4") },
+		{ NAME("5", "0"), W("F32[1]=5") },
+		{ NAME("6", "0"), W("F32[1]=6") },
+		{ NAME("7", "0"), W("F32[1]=7") },
+		{ NAME("8", "0"), W("F32[1]=8") },
+		{ NAME("9", "0"), W("F32[1]=9") },
+		{ "./fsdp_config.json", "{\"world_size\": 9}" }, { NULL } });
+	assert_shown(tree, "", "w F32[1] 9\nwarning: SOURCE: files of several "
+		     "jobs are side by side; those of 9 ranks are taken\n");
+	torch_write_all(tree, (const struct torch_text[]){
+		{ "./fsdp_config.json", "{}" }, { NULL } });
+	assert_shown(tree, "", "w F32[1] 1\nwarning: SOURCE: files of several "
+		     "jobs are side by side; those of 1 ranks are taken\n");
+	torch_write_all(tree, (const struct torch_text[]){
+		{ NAME("10", "0"), W("F32[1]=10") },
+		{ "./fsdp_config.json", "{\"world_size\": 16}" }, { NULL } });
+	assert_not_shown(tree, "", EBADMSG, "SOURCE/fsdp_config.json says that "
+			 "there are 16 ranks, and the files are of 1 and "
+			 "others");
 }
 
 TEST(config_contradicts_the_names)

@@ -36,78 +36,97 @@ int rsh_ranks_state_init(struct rsh_source_ranks *st, size_t n)
 
 /* ---- the world ---- */
 
-/* Reads the number of ranks that fsdp_config.json has; 0: it has none. */
-static uint32_t config_world(const struct rsh_source *s, const char *dir)
+/* Sets *out to the number of ranks that fsdp_config.json has; 0: it has none.
+ * Fails only if it cannot be read now. */
+static int config_world(const struct rsh_source *s, const char *dir,
+			uint32_t *out, struct rsh_error *err)
 {
 	static const struct rsh_small_file kind = { "fsdp_config.json", 65536 };
-	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_error why = RSH_ERROR_INIT;
 	cleanup_free char *name = rsh_text_format("%sfsdp_config.json", dir);
 	cleanup_free uint8_t *data = NULL;
 	json_t *all = NULL;
 	json_int_t n;
 	size_t len;
+	int rc;
 
-	if (!name ||
-	    rsh_store_load(rsh_source_store(s), name, &kind, &data, &len,
-			   &unused) ||
-	    rsh_json_load(&(struct rsh_memory){ data, len }, 0, name,
-			  "a fsdp_config.json", &all, &unused))
+	*out = 0;
+	if (!name)
+		return rsh_error_nomem(err);
+	rc = rsh_store_load(rsh_source_store(s), name, &kind, &data, &len,
+			    &why);
+	if (rsh_errno_is_unread(-rc))
+		return rsh_error_set(err, -rc, "%s", why.text);
+	if (rc || rsh_json_load(&(struct rsh_memory){ data, len }, 0, name,
+				"a fsdp_config.json", &all, &why))
 		return 0;
 	n = json_integer_value(json_object_get(all, "world_size"));
 	json_decref(all);
-	return n > 0 && n <= RSH_MESH_RANKS_MAX ? (uint32_t)n : 0;
+	if (n > 0 && n <= RSH_MESH_RANKS_MAX)
+		*out = (uint32_t)n;
+	return 0;
 }
 
-/* The files of one world; two may be in one directory if a job went on with
- * another number of ranks. */
-struct world {
-	uint32_t size, n_models;
-};
+/* Sets v[0 .. return value - 1] to the worlds of these files of models, one for
+ * each file, in ascending order. */
+static size_t worlds_find(struct rsh_source *s, size_t first, size_t end,
+			  uint32_t *v)
+{
+	struct rsh_ranks_name parts;
+	size_t n = 0;
 
-/* Decides which world is taken; files of others get RSH_RANK_UNKNOWN. */
+	for (size_t i = first; i < end; i++)
+		if (rsh_ranks_name_read(rsh_source_on_list(s, i)->base,
+					&parts) &&
+		    parts.role == RSH_RANKS_MODEL)
+			v[n++] = parts.world;
+	rsh_sort(v, n, rsh_by_u32);
+	return n;
+}
+
+/* Decides which world is taken; files of others get RSH_RANK_UNKNOWN.  Several
+ * may be in one directory if a job went on with another number of ranks. */
 static int choose_world(struct rsh_source *s, struct rsh_source_ranks *st,
 			size_t first, size_t end, struct rsh_error *err)
 {
-	struct world v[8];
-	uint32_t n = 0, n_whole = 0, config = 0, k = 0;
-	struct rsh_ranks_name parts;
+	cleanup_free uint32_t *v = rsh_alloc_array(end - first, sizeof(*v));
+	const size_t n = v ? worlds_find(s, first, end, v) : 0;
+	uint32_t n_whole = 0, whole = 0, config;
+	bool is_there = false;
+	int rc;
 
-	for (size_t i = first; i < end; i++) {
-		if (!rsh_ranks_name_read(rsh_source_on_list(s, i)->base,
-					 &parts) ||
-		    parts.role != RSH_RANKS_MODEL)
-			continue;
-		for (k = 0; k < n && v[k].size != parts.world;)
-			k++;
-		if (k == n && n < sizeof(v) / sizeof(v[0]))
-			v[n++] = (struct world){ parts.world, 0 };
-		if (k < n)
-			v[k].n_models++;
-	}
+	if (!v)
+		return rsh_error_nomem(err);
 	if (n == 0)
 		return rsh_joined_refuse(&st->all, st->all.dir, ENOENT, err,
 					 "it has files of an optimizer, and "
 					 "none of a model");
-	config = config_world(s, st->all.dir);
-	if (n == 1 && config && config != v[0].size)
+	rc = config_world(s, st->all.dir, &config, err);
+	if (rc && v[0] != v[n - 1])
+		return rc;
+	for (size_t i = 0, next; i < n; i = next) {
+		for (next = i; next < n && v[next] == v[i];)
+			next++;
+		is_there |= v[i] == config;
+		if (next - i == v[i]) {
+			n_whole++;
+			whole = v[i];
+		}
+	}
+	if (config && !is_there)
 		return rsh_error_set(err, EBADMSG, "%s/%sfsdp_config.json says "
 				     "that there are %u ranks, and the files "
-				     "are of %u", rsh_source_path(s), st->all.dir,
-				     config, v[0].size);
-	for (uint32_t i = 0; i < n; i++) {
-		if (n == 1 || v[i].size == config)
-			st->world = v[i].size;
-		n_whole += v[i].n_models == v[i].size;
-	}
-	for (uint32_t i = 0; i < n && !st->world && n_whole == 1; i++)
-		if (v[i].n_models == v[i].size)
-			st->world = v[i].size;
+				     "are of %u%s", rsh_source_path(s),
+				     st->all.dir, config, v[0],
+				     v[0] != v[n - 1] ? " and others" : "");
+	st->world = v[0] == v[n - 1] ? v[0] :
+		    config ? config : n_whole == 1 ? whole : 0;
 	if (!st->world)
 		return rsh_joined_refuse(
 			&st->all, st->all.dir, EINVAL, err, "files of %u and "
 			"of %u ranks are side by side, and no fsdp_config.json "
-			"says which are the newer ones", v[0].size, v[1].size);
-	if (n > 1)
+			"says which are the newer ones", v[0], v[n - 1]);
+	if (v[0] != v[n - 1])
 		rsh_log_warning("%s%s%s: files of several jobs are side by "
 				"side; those of %u ranks are taken",
 				rsh_source_path(s), *st->all.dir ? "/" : "",
