@@ -373,6 +373,14 @@ def run_shards(tap, directory):
     last = shard(root, 1, {"w": ("U8", (2, 6), rows[12:])}, {"w": (2, 0)})
     with tap.test("shards of rows"), Mounted(root) as mount:
         same(model_hashes(mount.path), {"w": ["U8", [4, 6], digest(rows)]}, "the model")
+    alone = shard(root, 3, {"v": ("U8", (6,), rows[:6])}, {"v": (0,)})
+    with tap.test("a number of a shard that is missing, as a rank without tensors writes none"):
+        got = run("plan", root)
+        check(got.status == GOOD, repr(got))
+        demand(got.err, "warning", "shard-00003 is missing, and the last one is shard-00004: "
+               "tensors that it had alone are not shown")
+        os.unlink(alone)
+        check("is missing" not in run("plan", root).err, "a warning")
     shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (5, 0)})
     with tap.test("shards that leave elements out"):
         _, said = expect_failure(root)

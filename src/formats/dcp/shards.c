@@ -7,6 +7,7 @@
 #include "dcp_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,9 @@
 #include "rsh/formats/files.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/files.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/util/thread.h"
 #include "rsh/wire/json_load.h"
 #include "rsh/wire/safetensors.h"
@@ -241,6 +244,32 @@ static int gather_file(struct gathering *g, const char *file,
 	return rc;
 }
 
+/* torch writes so many, in the order of which names are sorted. */
+#define SHARD_DIGITS 5
+
+/* A rank that has no part of a tensor writes no file, so a number that lacks
+ * is no error.  The files do not say how many there are. */
+static void shards_warn_of_gap(const struct rsh_source *s,
+			       const char *const *names, size_t n)
+{
+	uint64_t at = 0, last = 0, lacks = 0;
+
+	for (size_t i = 0; i < n; i++, last = at) {
+		const char *digits = names[i] + strlen("shard-");
+
+		if (strspn(digits, "0123456789") != SHARD_DIGITS ||
+		    !rsh_number_read(digits, SHARD_DIGITS, &at))
+			return;
+		if (at > last + 1 && !lacks)
+			lacks = last + 1;
+	}
+	if (lacks)
+		rsh_log_warning("%s: shard-%05" PRIu64 " is missing, and the "
+				"last one is shard-%05" PRIu64 ": tensors that "
+				"it had alone are not shown",
+				rsh_source_path(s), lacks, last);
+}
+
 int rsh_dcp_shards_add(const struct rsh_source *s, const char *const *names,
 		       size_t n, struct rsh_dcp_builder *b,
 		       struct rsh_error *err)
@@ -252,6 +281,7 @@ int rsh_dcp_shards_add(const struct rsh_source *s, const char *const *names,
 	struct gathering g = { .b = b, .names = all.tensors };
 	int rc = all.tensors && all.v ? 0 : rsh_error_nomem(err);
 
+	shards_warn_of_gap(s, names, n);
 	if (rc == 0)
 		rc = rsh_parallel_for(rsh_source_scan_threads(s), n, shard_read,
 				      &all, err);
