@@ -396,6 +396,22 @@ static int explain_plan(const struct planning *p, int rc)
 	return rc;
 }
 
+/* A rank's file without a record is empty, and is no checkpoint. */
+static void warn_empty(const struct planning *p)
+{
+	const struct rsh_plan *plan = p->v->plan;
+	const uint32_t n = rsh_plan_n_files(plan);
+	uint32_t empty = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		empty += !rsh_plan_is_lost(plan, i) &&
+			 rsh_plan_n_records(plan, i) == 0;
+	if (empty > 0 && p->choice && !p->cfg->plan.remove_redundancy)
+		rsh_log_warning("%s: %u of %u files have no parameter, since "
+				"--only and --drop leave none for them",
+				p->cfg->source, empty, n);
+}
+
 static int candidates_plan(struct planning *p, bool allow_missing)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
@@ -409,6 +425,7 @@ static int candidates_plan(struct planning *p, bool allow_missing)
 	note = rsh_kinds_doubt(p->kinds);
 	if (note)
 		rsh_log_warning("%s: %s", cfg->source, note);
+	warn_empty(p);
 	note = rsh_plan_lost(p->v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);

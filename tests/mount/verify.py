@@ -336,6 +336,11 @@ def a_parameter_of_two_stages(p):
             "--check structure")
     check(run("export", p.path("job"), p.path("other"), *words,
               "--check=structure").status == GOOD, "of the first stage")
+    for select, said in (("layers", False), (r"layers\.0", True)):
+        got = run("export", p.path("job"), p.path(f"only-{said}"), "--check=structure",
+                  "--src-strategy", strategy, "--dst-strategy", strategy, "--only", select)
+        check(got.status == GOOD and said == ("1 of 2 files have no parameter, since --only and "
+                                              "--drop leave none for them" in got.err), got)
 
 
 def a_source_with_faults(p):
