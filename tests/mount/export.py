@@ -254,8 +254,11 @@ def interrupted_while_the_source_hangs(p):
         wait_for(lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 3,
                  "three files begun")
         process.send_signal(sig)
-        process.communicate(timeout=30 * TIMEOUT_SCALE)
-        check(process.returncode == -sig, process.returncode)
+        _, said = process.communicate(timeout=30 * TIMEOUT_SCALE)
+        # It ends by itself if no thread reads yet.
+        check(process.returncode == -sig or
+              process.returncode == IO and b"interrupted; 0 of 4 files" in said,
+              (process.returncode, said))
         left = p.nothing_half()
         check(not temporary(left) and MANIFEST not in left, left)
     p.export()
