@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/util/text.h"
+
 #define OUTPUT_ADDRESS(name) &rsh_output_##name,
 static const struct rsh_output *const outputs[] = {
 	RSH_OUTPUT_LIST(OUTPUT_ADDRESS)
@@ -36,15 +38,7 @@ const struct rsh_output *rsh_output_of_models(void)
 
 bool rsh_output_supports(const struct rsh_output *o, const char *option)
 {
-	const char *list = o->options ? o->options : "";
-	size_t n;
-
-	for (; *list; list += n + (list[n] == '|')) {
-		n = strcspn(list, "|");
-		if (strncmp(list, option, n) == 0 && !option[n])
-			return true;
-	}
-	return false;
+	return rsh_word_place(o->options, "|", option, strlen(option)) >= 0;
 }
 
 void rsh_output_names(const char *option, char *text, size_t size)

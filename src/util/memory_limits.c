@@ -188,32 +188,22 @@ static uint64_t limits_along(const char *path, const struct names *n)
 	}
 }
 
-/* Returns whether `word` is in a comma-separated list that ends in a colon. */
-static bool lists_word(const char *list, size_t length, const char *word)
-{
-	const size_t n = strlen(word);
-
-	for (const char *s = list; s < list + length; s += strcspn(s, ",:") + 1)
-		if (strncmp(s, word, n) == 0 && (s[n] == ',' || s[n] == ':'))
-			return true;
-	return false;
-}
-
 /* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; the line of version 2
  * has no controllers. */
 static uint64_t limits_of_line(char *line)
 {
 	const char *controllers = strchr(line, ':');
-	const char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+	char *path = controllers ? strchr(controllers + 1, ':') : NULL;
 
 	line[strcspn(line, "\n")] = '\0';
 	if (!path || path[1] != '/')
 		return RSH_MEMORY_UNLIMITED;
+	*path++ = '\0';
 	controllers++;
-	if (controllers == path)
-		return limits_along(path + 1, &v2);
-	return lists_word(controllers, (size_t)(path - controllers), "memory") ?
-		       limits_along(path + 1, &v1) : RSH_MEMORY_UNLIMITED;
+	if (!*controllers)
+		return limits_along(path, &v2);
+	return rsh_word_place(controllers, ",", "memory", 6) >= 0 ?
+	       limits_along(path, &v1) : RSH_MEMORY_UNLIMITED;
 }
 
 uint64_t rsh_memory_left_resident(void)

@@ -75,17 +75,7 @@ int rsh_set_number(const struct rsh_setting *s)
 
 int rsh_option_word(const struct rsh_setting *s)
 {
-	const size_t n = strlen(s->value);
-	const char *word = s->def->arg;
-
-	for (int i = 0; word; i++) {
-		const size_t length = strcspn(word, "|");
-
-		if (length == n && strncmp(word, s->value, n) == 0)
-			return i;
-		word = word[length] ? word + length + 1 : NULL;
-	}
-	return -1;
+	return rsh_word_place(s->def->arg, "|", s->value, strlen(s->value));
 }
 
 void rsh_words_put(char *to, size_t size, const char *before,

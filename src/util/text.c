@@ -217,3 +217,16 @@ bool rsh_is_word_of(const char *text, bool begins, const char *const *words)
 			return true;
 	return false;
 }
+
+int rsh_word_place(const char *list, const char *between, const char *text,
+		   size_t n)
+{
+	for (int i = 0; list; i++) {
+		const size_t length = strcspn(list, between);
+
+		if (length == n && memcmp(list, text, n) == 0)
+			return i;
+		list = list[length] ? list + length + 1 : NULL;
+	}
+	return -1;
+}

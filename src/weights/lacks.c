@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "weights_i.h"
 
 #define LAYERS_MAX 65536
@@ -17,20 +18,6 @@
 /* ---- tensors without a number ---- */
 
 enum lacks_kind { EMBEDDING, NORM, HEAD, N_KINDS };
-
-/* Returns whether the text is one of a list of words between blanks. */
-static bool lacks_is_word(const char *words, const char *text, size_t n)
-{
-	while (*words) {
-		const size_t len = strcspn(words, " ");
-
-		if (len == n && memcmp(words, text, n) == 0)
-			return true;
-		words += len;
-		words += strspn(words, " ");
-	}
-	return false;
-}
 
 /* Returns the name on Hugging Face's side of a rule that is one to one; NULL:
  * it is another rule, or one for a number. */
@@ -62,7 +49,8 @@ static bool lacks_is(enum lacks_kind kind, const char *name,
 		return false;
 	while (begin > name && begin[-1] != '.')
 		begin--;
-	return lacks_is_word(words[kind], begin, (size_t)(end - begin)) &&
+	return rsh_word_place(words[kind], " ", begin,
+			      (size_t)(end - begin)) >= 0 &&
 	       (kind != NORM || (embedding && strncmp(
 			name, embedding, (size_t)(begin - name)) == 0));
 }

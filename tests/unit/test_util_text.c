@@ -166,3 +166,14 @@ TEST(test_number_after)
 	assert_false(rsh_number_after("step_", "step_1", 3, &n));
 	assert_false(rsh_number_after("step_", "stop_1", 6, &n));
 }
+
+TEST(test_word_place)
+{
+	assert_int_equal(rsh_word_place("a|bc|b", "|", "bc", 2), 1);
+	assert_int_equal(rsh_word_place("a|bc|b", "|", "bc", 1), 2);
+	assert_int_equal(rsh_word_place("a|bc|b", "|", "", 0), -1);
+	assert_int_equal(rsh_word_place("a|bc|b", "|", "a|b", 3), -1);
+	assert_int_equal(rsh_word_place("a,bc b", ", ", "b", 1), 2);
+	assert_int_equal(rsh_word_place("", "|", "", 0), 0);
+	assert_int_equal(rsh_word_place(NULL, "|", "a", 1), -1);
+}

@@ -43,6 +43,11 @@ bool rsh_is_word_of(const char *text, bool begins, const char *const *words);
 	rsh_is_word_of(text, true, \
 		       (const char *const[]){ __VA_ARGS__, NULL })
 
+/* Returns the place of the n characters at `text` in a list of words with a
+ * character of `between` between two of them, or -1.  The list may be NULL. */
+int rsh_word_place(const char *list, const char *between, const char *text,
+		   size_t n);
+
 /* Appends to text[size] at *at and cuts what does not fit.  *at grows by the
  * full length. */
 void rsh_text_add(char *text, size_t size, size_t *at, const char *fmt, ...)
