@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/contents/infer.h"
 #include "rsh/util/mem.h"

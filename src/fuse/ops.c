@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

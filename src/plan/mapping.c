@@ -6,8 +6,6 @@
  * heads [n d, h] are the same on both sides, the factors n, d and h become
  * one. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "parts_i.h"
 #include "rsh/util/checked.h"

@@ -14,7 +14,6 @@
 #include "rsh/source/save_dir.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/files.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 

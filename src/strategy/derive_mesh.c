@@ -31,8 +31,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rsh/strategy/grid.h"
-
 /* A form is a way to write a parameter: the axes of its mesh, and the axes that
  * split its dimensions. */
 struct form {

@@ -9,7 +9,6 @@
 
 #include <cpuid.h>
 #include <immintrin.h>
-#include <string.h>
 
 #include "rsh/util/checked.h"
 

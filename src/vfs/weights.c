@@ -18,7 +18,6 @@
 #include "rsh/read/tensor_load.h"
 #include "rsh/source/format.h"
 #include "rsh/source/tables.h"
-#include "rsh/strategy/grid.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

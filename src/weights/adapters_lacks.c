@@ -3,7 +3,6 @@
  * adapter's file does not have.  PEFT refuses a file without a module of
  * "modules_to_save", and warns of missing matrices. */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "adapters_i.h"

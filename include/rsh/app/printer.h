@@ -24,7 +24,6 @@
 
 #include "rsh/app/options.h"
 #include "rsh/tensor/box.h"
-#include "rsh/tensor/dtype.h"
 
 struct rsh_printer {
 	FILE *f;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* The most files that are processed at the same time. */

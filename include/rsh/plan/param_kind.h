@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* The kind of a MindSpore parameter, which follows from its name. */
 enum rsh_kind {

@@ -28,7 +28,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 
 #include "rsh/util/error.h"
 #include "rsh/util/option.h"

@@ -12,7 +12,6 @@
 
 #include "commands.h"
 #include "rsh/plan/query.h"
-#include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/mem.h"
 

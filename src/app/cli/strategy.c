@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "infer.h"
 #include "rsh/app/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/files.h"

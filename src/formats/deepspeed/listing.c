@@ -17,7 +17,6 @@
 
 #include "rsh/formats/files.h"
 #include "rsh/util/files.h"
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 

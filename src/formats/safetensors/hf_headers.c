@@ -19,7 +19,6 @@
 #include "rsh/plan/framing.h"
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 
 #define FORMAT "format"

@@ -17,7 +17,6 @@
 #include "rsh/formats/formats.h"
 #include "rsh/formats/ranks.h"
 #include "rsh/formats/torch.h"
-#include "rsh/plan/slices.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

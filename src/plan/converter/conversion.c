@@ -4,7 +4,6 @@
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "converter_i.h"
 #include "rsh/util/mem.h"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 
