@@ -71,10 +71,7 @@ struct shapes {
 
 static bool shapes_has_width(const struct shapes *x, int64_t size)
 {
-	for (size_t i = 0; i < x->n_widths; i++)
-		if (x->widths[i] == size)
-			return true;
-	return false;
+	return rsh_any(i, x->n_widths, x->widths[i] == size);
 }
 
 /* Returns whether one of the dimensions, or with `all_over` each of them, has

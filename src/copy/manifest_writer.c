@@ -307,13 +307,9 @@ int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
 void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
 {
 	if (s->record_fd >= 0) {
-		size_t i = 0;
-
 		/* Remove the record if no finished file is listed only in it.
 		 */
-		while (i < s->list->n && s->known[i].fd != s->record_fd)
-			i++;
-		if (i == s->list->n)
+		if (!rsh_any(i, s->list->n, s->known[i].fd == s->record_fd))
 			unlinkat(s->dirfd, s->record, 0);
 		close(s->record_fd);
 	}

@@ -77,10 +77,7 @@ static char *form_of(struct others *o, const char *path, size_t n)
 
 static bool is_among(const char *const *v, size_t n, const char *text)
 {
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(v[i], text) == 0)
-			return true;
-	return false;
+	return rsh_any(i, n, strcmp(v[i], text) == 0);
 }
 
 /* Returns the suffix of a name, with its dot; "": it has none. */

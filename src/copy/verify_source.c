@@ -180,10 +180,9 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 /* Checks that all files of a job have CRC trailers, or none has. */
 static int check_trailers(struct job *j)
 {
-	bool any = false;
+	const bool any = rsh_any(i, j->n, j->files[i].in.index &&
+					  j->files[i].in.index->has_crc);
 
-	for (size_t i = 0; i < j->n; i++)
-		any |= j->files[i].in.index && j->files[i].in.index->has_crc;
 	for (size_t i = 0; any && i < j->n; i++) {
 		const struct file *f = &j->files[i];
 		const struct rsh_place at = {

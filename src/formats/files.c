@@ -170,10 +170,8 @@ bool rsh_format_may_hold_model(const char *name)
 			   "training_state", "train_state", "adapter_model.",
 			   "hyper_param."))
 		return false;
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (rsh_has_suffix(name, suffixes[i]))
-			return true;
-	return false;
+	return rsh_any(i, sizeof(suffixes) / sizeof(suffixes[0]),
+		       rsh_has_suffix(name, suffixes[i]));
 }
 
 /* diffusers puts the name of a variant into that of the map:

@@ -382,7 +382,7 @@ static int config_load(const char *path, struct rsh_model_files *out,
 	cleanup_handle struct rsh_handle *h = NULL;
 	struct rsh_stat st;
 	uint8_t *text;
-	size_t i = 0, len;
+	size_t i, len;
 	int rc = f.name ? rsh_load_whole(path, &kind, &text, &len, err) :
 			  rsh_error_nomem(err);
 
@@ -393,8 +393,8 @@ static int config_load(const char *path, struct rsh_model_files *out,
 		if (rc)
 			rsh_error_file(err, -rc, path);
 	}
-	while (i < out->n && strcmp(out->v[i].name, f.name ? f.name : ""))
-		i++;
+	i = rsh_index(k, out->n,
+		      strcmp(out->v[k].name, f.name ? f.name : "") == 0);
 	if (rc == 0 && i == out->n &&
 	    rsh_room(out->v, out->cap, out->n + 1))
 		rc = rsh_error_nomem(err);

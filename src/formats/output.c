@@ -97,12 +97,9 @@ int rsh_output_add_values_file(struct rsh_output_tree *t, uint32_t number,
 int rsh_output_add_values(struct rsh_output_tree *t)
 {
 	const struct rsh_values *v = t->values;
-	bool any = false;
 	size_t n;
 
-	for (uint32_t i = 0; i < v->n; i++)
-		any |= v->values[i].json != NULL;
-	if (!any)
+	if (!rsh_any(i, v->n, v->values[i].json))
 		return 0;
 	if (rsh_plain_join(v->names, v->values, v->n, &t->values_text, &n))
 		return -ENOMEM;

@@ -8,6 +8,7 @@
 
 #include "rsh/plan/name_filter.h"
 #include "rsh/util/files.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
 #define CODES_TEXT 4096
@@ -50,10 +51,7 @@ static bool codes_has_name(const struct rsh_catalogue *c, const char *text)
 		return false;
 	if (rsh_catalogue_first(c, name) != UINT32_MAX)
 		return true;
-	for (uint32_t i = 0; i < c->n_tensors; i++)
-		if (c->tensors[i]->name == name)
-			return true;
-	return false;
+	return rsh_any(i, c->n_tensors, c->tensors[i]->name == name);
 }
 
 /* Finds the scales of codes with this name, and writes their name to text.
@@ -226,13 +224,11 @@ int rsh_name_filter_parted(const struct rsh_name_filter *f,
 {
 	struct parted p = { .c = c, .filter = f, .first = RSH_NAME_NONE };
 	const struct rsh_ckpt_index *before = NULL;
-	bool any = f->renamed;
+	const bool any = (f->renamed ||
+			  rsh_any(i, c->n_names, f->unwanted[i])) &&
+			 rsh_all(i, c->n_tensors, !c->tensors[i]->quantised);
 
 	*sentence = NULL;
-	for (uint32_t i = 0; i < c->n_names && !any; i++)
-		any = f->unwanted[i];
-	for (uint32_t i = 0; i < c->n_tensors; i++)
-		any &= !c->tensors[i]->quantised;
 	for (uint32_t i = 0; any && i < c->n_tensors; i++)
 		parted_look(&p, c->tensors[i]->name, c->tensors[i]->dtype);
 	for (uint32_t k = 0; any && k < c->n_present; k++) {

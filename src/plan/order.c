@@ -7,6 +7,7 @@
 
 #include "plan_i.h"
 #include "rsh/plan/framing.h"
+#include "rsh/util/mem.h"
 
 /* A tensor whose recipe is rewritten. */
 struct ordering {
@@ -93,10 +94,7 @@ static bool order_find(struct ordering *o)
 		o->place[o->order[i]] = (uint8_t)i;
 	if (inner == t->n_dims || o->order[t->n_dims - 1] == inner)
 		return false;
-	for (uint32_t i = 0; i < n; i++)
-		if (!order_fits(o, i))
-			return false;
-	return true;
+	return rsh_all(i, n, order_fits(o, i));
 }
 
 /* ---- the recipe in this order ---- */

@@ -53,10 +53,7 @@ uint32_t rsh_factors_merge(struct rsh_factor *v, uint32_t n)
 
 bool rsh_recipe_is_empty(const struct rsh_recipe_part *r)
 {
-	for (uint32_t i = 0; i < r->n_factors; i++)
-		if (r->factors[i].size == 0)
-			return true;
-	return false;
+	return rsh_any(i, r->n_factors, r->factors[i].size == 0);
 }
 
 /* Checks the factors of one dimension, of the shown tensor or of the

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 /* A copy of this many bytes costs about as much as a system call.  Longer runs
  * have their own read. */
@@ -71,12 +72,11 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 	const struct rsh_scales *by = &p->scales;
 	const uint64_t chunk = rsh_scales_chunk(by, by->first);
 	struct rsh_tile_hands h;
-	unsigned i = 0;
+	const unsigned i = rsh_index(
+		k, g->n_scales, rsh_scales_same(&g->scales[k].by, by) &&
+				g->scales[k].chunk->chunk == chunk);
 	int rc;
 
-	while (i < g->n_scales && !(rsh_scales_same(&g->scales[i].by, by) &&
-				    g->scales[i].chunk->chunk == chunk))
-		i++;
 	*at = i;
 	if (i < g->n_scales)
 		return 0;

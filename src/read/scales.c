@@ -38,17 +38,11 @@ static int scales_read_stretch(void *ctx, const struct rsh_stretch *x)
 {
 	const struct scales_read *r = ctx;
 	struct rsh_kept *k = r->kept;
-	uint32_t i = 0;
+	size_t room = k->n_files;
 
-	while (i < k->n_files && k->files[i] != x->file)
-		i++;
-	if (i == k->n_files) {
-		size_t room = i;
-
-		if (rsh_room(k->files, room, i + 1))
-			return -ENOMEM;
-		k->files[k->n_files++] = x->file;
-	}
+	if (!rsh_any(i, k->n_files, k->files[i] == x->file) &&
+	    rsh_push(k->files, k->n_files, room, x->file))
+		return -ENOMEM;
 	return rsh_source_read_at(r->source, x->file, x->offset, r->to + x->at,
 				  (size_t)x->length, r->wait);
 }

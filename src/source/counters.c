@@ -157,10 +157,8 @@ static bool any_has_counters(const struct rsh_source *s,
 {
 	struct rsh_counters none;
 
-	for (uint32_t i = 0; i < s->n_indexes; i++)
-		if (rsh_counters_read(NULL, s->indexes[i], names, &none))
-			return true;
-	return false;
+	return rsh_any(i, s->n_indexes,
+		       rsh_counters_read(NULL, s->indexes[i], names, &none));
 }
 
 int rsh_source_check_counters(struct rsh_source *s, struct rsh_names *names,

@@ -62,11 +62,9 @@ static bool look_into_rank(const struct rsh_look *l, const char *path)
 
 bool rsh_look_has_ranks(const struct rsh_look *l)
 {
-	for (size_t i = 0; i < l->n; i++)
-		if (rsh_rank_dir_is(l->names[i], strlen(l->names[i])) &&
-		    look_into_rank(l, l->names[i]))
-			return true;
-	return false;
+	return rsh_any(i, l->n,
+		       rsh_rank_dir_is(l->names[i], strlen(l->names[i])) &&
+		       look_into_rank(l, l->names[i]));
 }
 
 void rsh_look_fail(const struct rsh_look *l, const char *name, int rc)

@@ -426,10 +426,9 @@ static void index_leave_out_cut(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_error err = RSH_ERROR_INIT;
-	bool any = false;
+	const bool any = rsh_any(i, s->n_files, s->files[i].index &&
+						s->files[i].index->has_crc);
 
-	for (uint32_t i = 0; i < s->n_files; i++)
-		any |= s->files[i].index && s->files[i].index->has_crc;
 	for (uint32_t i = 0; any && i < s->n_files; i++) {
 		if (!s->files[i].index || s->files[i].index->has_crc)
 			continue;

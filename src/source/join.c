@@ -360,11 +360,10 @@ bool rsh_source_map_lacks(const struct rsh_source *s, struct rsh_names *names,
 	for (uint32_t i = 0; map && i < map->n_weights; i++) {
 		const char *at = map->weights[i].name;
 		uint32_t name = rsh_names_find(names, at, strlen(at));
-		uint32_t k = name == RSH_NAME_NONE ? n : 0;
 
-		while (k < n && !rsh_ckpt_find(index[k], name))
-			k++;
-		if (k == n && n_lacking++ == 0)
+		if ((name == RSH_NAME_NONE ||
+		     !rsh_any(k, n, rsh_ckpt_find(index[k], name))) &&
+		    n_lacking++ == 0)
 			first = at;
 	}
 	if (n_lacking)

@@ -385,12 +385,9 @@ static int resume_agree(const struct rsh_resume *r, struct rsh_error *err)
 		for (size_t f = 0; f < s->n; f++)
 			for (const struct rsh_saved *k = r->saved; k < end;
 			     k++) {
-				size_t i = 0;
-
-				while (i < k->n &&
-				       strcmp(k->names[i], s->names[f]) != 0)
-					i++;
-				if (i == k->n)
+				if (!rsh_any(i, k->n,
+					     strcmp(k->names[i],
+						    s->names[f]) == 0))
 					return rsh_error_set(err, EBADMSG,
 						"%s/%s has no %s, which %s has",
 						r->source->path, k->dir,

@@ -191,13 +191,10 @@ static int note_idle_rules(struct derivation *d)
 	for (uint32_t k = 0; k < 3; k++)
 		for (uint32_t r = 0; r < all[k].rules->n; r++) {
 			const struct derive_rule *rule = &all[k].rules->v[r];
-			uint32_t i = 0;
 
-			while (i < d->n_params &&
-			       !rsh_derive_is_about(d, &rule->re,
-						    &d->params[i]))
-				i++;
-			if (i == d->n_params &&
+			if (!rsh_any(i, d->n_params,
+				     rsh_derive_is_about(d, &rule->re,
+							 &d->params[i])) &&
 			    rsh_derive_note(d, "--%s '%s' matches no parameter",
 					    all[k].option, rule->text))
 				return -ENOMEM;

@@ -164,11 +164,10 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 		qsort(s->files, s->n_files, sizeof(*s->files),
 		      strategy_by_stage);
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		uint32_t k = 0;
+		const uint32_t k = rsh_index(
+			f, kept, s->files[f]->first_stage ==
+				 s->files[i]->first_stage);
 
-		while (k < kept &&
-		       s->files[k]->first_stage != s->files[i]->first_stage)
-			k++;
 		if (k == kept) {
 			struct rsh_strategy_file *first = s->files[i];
 

@@ -47,10 +47,8 @@ static bool misleads(uint32_t c)
 		{ 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
 	};
 
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
-		if (c >= ranges[i].first && c <= ranges[i].last)
-			return true;
-	return false;
+	return rsh_any(i, sizeof(ranges) / sizeof(ranges[0]),
+		       c >= ranges[i].first && c <= ranges[i].last);
 }
 
 /* Escapes one character of *s, or one byte that is not UTF-8, and moves *s

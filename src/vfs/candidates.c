@@ -295,7 +295,6 @@ static int convert(struct planning *p, bool allow_missing)
 		.source = v->source, .view = &view, .src = v->src,
 		.dst = v->dst, .opts = &opts,
 	};
-	uint32_t rank = 0;
 	cleanup_free void *form = NULL;
 	int rc = 0;
 
@@ -317,9 +316,8 @@ static int convert(struct planning *p, bool allow_missing)
 			return rsh_error_nomem(p->err);
 	}
 	/* Without strategies no later step would report missing files. */
-	while (rank < view.n_ranks && !view.index[rank])
-		rank++;
-	if (rsh_source_format(v->source)->by_name && rank == view.n_ranks)
+	if (rsh_source_format(v->source)->by_name &&
+	    !rsh_any(i, view.n_ranks, view.index[i]))
 		return rsh_error_set(p->err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
 	if (v->output->take_headers) {

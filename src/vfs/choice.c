@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/pattern.h"
 #include "rsh/util/text.h"
 #include "rsh/vfs/choice.h"
@@ -45,10 +46,7 @@ static const char *choice_text(const struct rsh_choice_at *at, size_t i)
 
 bool rsh_choice_is_given(const struct rsh_choice_at *at)
 {
-	for (size_t i = 0; i < CHOICE_OPTIONS; i++)
-		if (choice_text(at, i))
-			return true;
-	return false;
+	return rsh_any(i, CHOICE_OPTIONS, choice_text(at, i));
 }
 
 int rsh_choice_new(const struct rsh_choice_at *at, struct rsh_choice **out,
@@ -96,11 +94,9 @@ static bool choice_matches(const struct rsh_choice *c, size_t i,
 
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name)
 {
-	for (size_t i = 0; i < CHOICE_OPTIONS; i++)
-		if (c->has[i] &&
-		    choice_matches(c, i, name) != choice_wants_matches[i])
-			return false;
-	return true;
+	return !rsh_any(i, CHOICE_OPTIONS,
+			c->has[i] &&
+			choice_matches(c, i, name) != choice_wants_matches[i]);
 }
 
 /* At most so many names are listed in a warning. */

@@ -181,10 +181,8 @@ static bool weights_let_is_used(const struct weights_work *w, const char *name)
 		if (strcmp(table->pads[i].rows, name) == 0 ||
 		    strcmp(table->pads[i].multiple, name) == 0)
 			return true;
-	for (uint32_t i = 0; i < table->n_lets; i++)
-		if (rsh_rule_let_uses(&table->lets[i], name))
-			return true;
-	return false;
+	return rsh_any(i, table->n_lets,
+		       rsh_rule_let_uses(&table->lets[i], name));
 }
 
 int rsh_weights_check_table(const struct rsh_rule_table *table,

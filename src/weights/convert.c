@@ -27,11 +27,7 @@ static int weights_list_add(struct weights_work *w, struct weights_list *l,
 /* Lists the names that the source has, for `when`. */
 static int weights_list_names(struct weights_work *w)
 {
-	bool asks = false;
-
-	for (uint32_t i = 0; i < w->n_units; i++)
-		asks |= w->units[i].when[w->from] != NULL;
-	if (!asks)
+	if (!rsh_any(i, w->n_units, w->units[i].when[w->from]))
 		return 0;
 	w->n_has = rsh_names_count(w->cat->names);
 	w->has = rsh_arena_array(&w->scratch, bool, w->n_has);
@@ -414,11 +410,7 @@ static int weights_assign(struct weights_work *w)
 
 static uint32_t tied_find_source(const struct weights_work *w, const char *name)
 {
-	uint32_t i = 0;
-
-	while (i < w->n && strcmp(weights_text(w, i), name) != 0)
-		i++;
-	return i;
+	return rsh_index(i, w->n, strcmp(weights_text(w, i), name) == 0);
 }
 
 static struct weights_made *tied_find_made(const struct weights_work *w,

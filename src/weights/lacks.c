@@ -57,10 +57,8 @@ static bool lacks_is(enum lacks_kind kind, const char *name,
 
 static bool lacks_unit(const struct weights_work *w, uint32_t unit)
 {
-	for (uint32_t i = 0; i < w->matches.n; i++)
-		if (w->matches.m[i].unit == unit && !w->matches.m[i].state)
-			return false;
-	return true;
+	return !rsh_any(i, w->matches.n,
+			w->matches.m[i].unit == unit && !w->matches.m[i].state);
 }
 
 /* If a table has several names for a tensor, one of them is enough. */
@@ -109,16 +107,12 @@ static uint32_t lacks_layer(const struct weights_unit *u)
 		"transformer.encoder.layers.", "transformer.layers.",
 	};
 	const struct weights_name *n = u->names[RSH_SIDE_HF];
-	uint32_t i = 0;
 
-	for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++)
-		if (n->n_holes && strcmp(n->texts[0], lists[k]) == 0) {
-			while (i < u->n_shared &&
-			       strcmp(u->shared[i], n->holes[0].letter) != 0)
-				i++;
-			return i;
-		}
-	return u->n_shared;
+	if (!n->n_holes || !rsh_any(k, sizeof(lists) / sizeof(lists[0]),
+				    strcmp(n->texts[0], lists[k]) == 0))
+		return u->n_shared;
+	return rsh_index(i, u->n_shared,
+			 strcmp(u->shared[i], n->holes[0].letter) == 0);
 }
 
 /* Returns whether the options want the tensor of a layer that the unit of a

@@ -6,6 +6,7 @@
 
 #include "adapters_i.h"
 #include "rsh/util/files.h"
+#include "rsh/util/mem.h"
 #include "rsh/weights/peft.h"
 
 #define PEFT_TEXT ((size_t)8192) /* longest name */
@@ -567,11 +568,9 @@ static int peft_read(struct peft_made *m, bool *own, struct rsh_error *err)
 static size_t peft_place(const char *name)
 {
 	const char *dot = strrchr(name, '.');
-	size_t i = 0;
 
-	while (i < N_STACKS && strcmp(dot ? dot + 1 : name, stacks[i]) != 0)
-		i++;
-	return i;
+	return rsh_index(i, N_STACKS,
+			 strcmp(dot ? dot + 1 : name, stacks[i]) == 0);
 }
 
 /* Returns how many of the stacks of its module are outside of stack i.  They

@@ -174,10 +174,9 @@ static int quantised_make(struct quantised_work *w,
 static bool quantised_has_made(const struct quantised_work *w,
 			       const char *begin, size_t n)
 {
-	for (uint32_t i = 0; i < w->n; i++)
-		if (w->made[i] && strncmp(quantised_name(w, i), begin, n) == 0)
-			return true;
-	return false;
+	return rsh_any(i, w->n,
+		       w->made[i] &&
+		       strncmp(quantised_name(w, i), begin, n) == 0);
 }
 
 /* Takes out the scales of activations beside weights that are dense now. */

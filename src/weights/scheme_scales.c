@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 #include "schemes_i.h"
 
 /* ---- names and shapes ---- */
@@ -24,10 +25,7 @@ bool scheme_has_shape(const struct rsh_offer *o, uint64_t rows,
 /* Returns whether it has one element. */
 static bool scheme_is_single(const struct rsh_offer *o)
 {
-	for (uint32_t d = 0; d < o->n_dims; d++)
-		if (o->dims[d] != 1)
-			return false;
-	return true;
+	return rsh_all(d, o->n_dims, o->dims[d] == 1);
 }
 
 bool scheme_is_byte(const struct rsh_offer *o)

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 #include "schemes_i.h"
 
 /* ---- fp8, mxfp8 ---- */
@@ -213,11 +214,7 @@ static const struct {
 
 static size_t scheme_of(const struct quantised_work *w)
 {
-	size_t i = 0;
-
-	while (i < N_SCHEMES && !scheme_is(w, schemes[i].method))
-		i++;
-	return i;
+	return rsh_index(i, N_SCHEMES, scheme_is(w, schemes[i].method));
 }
 
 static int quantised_refuse_method(const struct quantised_work *w)

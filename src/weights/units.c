@@ -77,27 +77,17 @@ static int weights_read_when(struct weights_work *w, struct weights_unit *u,
 
 static bool weights_is_shared(const struct weights_unit *u, const char *letter)
 {
-	for (uint32_t i = 0; i < u->n_shared; i++)
-		if (strcmp(u->shared[i], letter) == 0)
-			return true;
-	return false;
+	return rsh_any(i, u->n_shared, strcmp(u->shared[i], letter) == 0);
 }
 
 static bool weights_name_has(const struct weights_name *n, const char *letter)
 {
-	for (uint32_t i = 0; i < n->n_holes; i++)
-		if (strcmp(n->holes[i].letter, letter) == 0)
-			return true;
-	return false;
+	return rsh_any(i, n->n_holes, strcmp(n->holes[i].letter, letter) == 0);
 }
 
 uint32_t weights_letter(const struct weights_unit *u, const char *letter)
 {
-	uint32_t i = 0;
-
-	while (i < u->n_letters && strcmp(u->letters[i], letter) != 0)
-		i++;
-	return i;
+	return rsh_index(i, u->n_letters, strcmp(u->letters[i], letter) == 0);
 }
 
 static void weights_add_letter(struct weights_unit *u, const char *letter)

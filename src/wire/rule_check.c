@@ -8,6 +8,7 @@
  *
  * rule_bad() keeps the first error, so the checks go on after one. */
 #include "rule_table_i.h"
+#include "rsh/util/mem.h"
 
 #include <string.h>
 
@@ -19,10 +20,7 @@ struct rule_letters {
 
 static bool rule_name_has(const struct rsh_rule_name *n, const char *letter)
 {
-	for (uint32_t i = 0; i < n->n_holes; i++)
-		if (strcmp(n->holes[i].letter, letter) == 0)
-			return true;
-	return false;
+	return rsh_any(i, n->n_holes, strcmp(n->holes[i].letter, letter) == 0);
 }
 
 #define RULE_SHARED_MAX (2 * RULE_HOLES_MAX)
@@ -61,10 +59,7 @@ static uint32_t rule_count_holes(const struct rule_reading *x,
 
 static bool rule_is_shared(const struct rule_reading *x, const char *letter)
 {
-	for (uint32_t i = 0; i < x->n_shared; i++)
-		if (strcmp(x->shared[i], letter) == 0)
-			return true;
-	return false;
+	return rsh_any(i, x->n_shared, strcmp(x->shared[i], letter) == 0);
 }
 
 /* A hole of both sides is in all names, so one name is enough to find it. */
@@ -147,14 +142,9 @@ static void rule_check_within(const struct rule_reading *x,
 			      const struct rule_letters *a,
 			      const struct rule_letters *b)
 {
-	for (uint32_t i = 0; i < a->n; i++) {
-		uint32_t k = 0;
-
-		while (k < b->n && strcmp(a->list[i], b->list[k]) != 0)
-			k++;
-		if (k == b->n)
+	for (uint32_t i = 0; i < a->n; i++)
+		if (!rsh_any(k, b->n, strcmp(a->list[i], b->list[k]) == 0))
 			rule_bad(x->p, "%s is on one side only", a->list[i]);
-	}
 }
 
 /* ---- holes ---- */

@@ -437,10 +437,8 @@ static void rule_parse_line(struct rule_parse *p)
 	const size_t n = sizeof(kinds) / sizeof(kinds[0]);
 	const char *text = rule_keep_line(p);
 	enum rsh_rule_pairs pair = 0;
-	size_t i = 0;
+	const size_t i = rsh_index(k, n, rule_begins(p, kinds[k].word));
 
-	while (i < n && !rule_begins(p, kinds[i].word))
-		i++;
 	while (i == n && pair < RSH_RULE_N_PAIRS &&
 	       !rule_begins(p, rule_pairs[pair].word) &&
 	       (pair != RSH_RULE_REST || !rule_begins_rest(p)))

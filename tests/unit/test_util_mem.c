@@ -185,3 +185,19 @@ TEST(test_products_and_parts)
 	assert_true(rsh_div_up(UINT64_MAX, 1) == UINT64_MAX);
 	assert_int_equal(rsh_div_up(0, 0), 0);
 }
+
+TEST(test_index)
+{
+	const int v[] = { 4, 7, 7 };
+	const uint8_t n = 3;
+	int asked = 0;
+
+	assert_int_equal(rsh_index(i, n, v[i] == 7), 1);
+	assert_int_equal(rsh_index(i, n, v[i] == 8), 3);
+	assert_true(rsh_any(i, n, (asked++, v[i] == 4)));
+	assert_int_equal(asked, 1);
+	assert_false(rsh_any(i, 0, v[i] == 4));
+	assert_true(rsh_all(i, n, v[i] > 3));
+	assert_false(rsh_all(i, n, v[i] > 4));
+	assert_true(rsh_all(i, 0, v[i] > 4));
+}

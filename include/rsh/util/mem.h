@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/mem.h - scope guards for pointers and descriptors, growing arrays, and
- * sorted arrays.  No function keeps state: any thread may call them. */
+/* util/mem.h - scope guards for pointers and descriptors, growing arrays,
+ * sorted arrays, and searches in arrays.  No function keeps state: any thread
+ * may call them. */
 #pragma once
 
 #include <dirent.h>
@@ -49,6 +50,19 @@ size_t rsh_sort_distinct(uint32_t *v, size_t n);
 		}                                                \
 		lo_;                                             \
 	})
+/* Gives the first number i below n for which `is`, an expression of i, is true;
+ * n if there is none.  It is asked of one after the other. */
+#define rsh_index(i, n, is)                                      \
+	({                                                       \
+		__typeof__((n) + 0) end_ = (n), i = 0;           \
+		while (i < end_ && !(is))                        \
+			i++;                                     \
+		i;                                               \
+	})
+/* These give whether it is true for any or all of them; n has no side
+ * effects. */
+#define rsh_any(i, n, is) (rsh_index(i, n, is) < (n))
+#define rsh_all(i, n, is) (rsh_index(i, n, !(is)) == (n))
 /* Returns the index of the first of n ascending numbers that is no lower than
  * x; n if there is none. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);

@@ -386,14 +386,11 @@ static void say_odd_shapes(struct rsh_infer *x)
 
 static void say_sets(struct rsh_infer *x)
 {
-	bool same = false;
-
 	if (x->n_sets < 2)
 		return;
-	for (size_t i = 0; i < x->n_tensors; i++)
-		same |= x->tensors[i].verdict == RSH_VERDICT_MESH &&
-			x->tensors[i].of.n_groups < x->tensors[i].of.n;
-	if (same)
+	if (rsh_any(i, x->n_tensors,
+		    x->tensors[i].verdict == RSH_VERDICT_MESH &&
+		    x->tensors[i].of.n_groups < x->tensors[i].of.n))
 		say(x, "tensors are on %zu different sets of ranks: sets that "
 		    "follow each other are pipeline stages", x->n_sets);
 	else

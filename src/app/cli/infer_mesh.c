@@ -163,11 +163,9 @@ struct use {
 static bool axes_are_equal(const struct rsh_infer_mesh *a,
 			   const struct rsh_infer_mesh *b)
 {
-	for (unsigned i = 0; i < a->n_axes; i++)
-		if (a->axes[i].size != b->axes[i].size ||
-		    a->axes[i].cuts != b->axes[i].cuts)
-			return false;
-	return true;
+	return rsh_all(i, a->n_axes,
+		       a->axes[i].size == b->axes[i].size &&
+		       a->axes[i].cuts == b->axes[i].cuts);
 }
 
 RSH_ORDER(by_use, struct use,
@@ -186,13 +184,12 @@ static int find_common(struct rsh_infer *x, uint32_t set)
 	for (size_t i = 0; i < x->n_tensors; i++) {
 		const struct rsh_infer_tensor *t = &x->tensors[i];
 		const struct rsh_infer_mesh *m = &t->mesh;
-		size_t k = 0;
+		size_t k;
 
 		if (t->set != set || t->verdict != RSH_VERDICT_MESH)
 			continue;
-		while (k < n && (uses[k].mesh->n_axes != m->n_axes ||
-				 !axes_are_equal(uses[k].mesh, m)))
-			k++;
+		k = rsh_index(u, n, uses[u].mesh->n_axes == m->n_axes &&
+				    axes_are_equal(uses[u].mesh, m));
 		if (k == n) {
 			if (rsh_push(uses, n, cap,
 				     (struct use){ .mesh = m,

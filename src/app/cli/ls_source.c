@@ -385,13 +385,12 @@ static int check_slices(const struct tree *t,
 	cleanup_free struct rsh_lost_slices *lost =
 		calloc((size_t)n + 1, sizeof(*lost));
 	char more[48] = "";
-	uint32_t r = 0;
+	uint32_t r;
 
 	if (!lost || rsh_contents_lost_slices(t->src, view->index,
 					      view->n_ranks, lost))
 		return rsh_error_nomem(err);
-	while (r < n && lost[r].n == 0)
-		r++;
+	r = rsh_index(i, n, lost[i].n > 0);
 	if (r == n)
 		return 0;
 	if (lost[r].n > 1)

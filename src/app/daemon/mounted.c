@@ -37,10 +37,9 @@ static int read_table(struct rsh_mounted **v, size_t *n, size_t *cap)
 		const char *user = hasmntopt(&e, "user_id");
 		const char *group = hasmntopt(&e, "group_id");
 		struct rsh_mounted *m;
-		size_t i = 0;
+		const size_t i = rsh_index(
+			k, *n, strcmp((*v)[k].path, e.mnt_dir) == 0);
 
-		while (i < *n && strcmp((*v)[i].path, e.mnt_dir) != 0)
-			i++;
 		if (i == *n && (!cap || !ours))
 			continue;
 		rc = i == *n ? rsh_push(*v, *n, *cap,

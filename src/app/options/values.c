@@ -10,6 +10,7 @@
 #include "rsh/formats/formats.h"
 #include "rsh/formats/torch.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 
 /* The cache has at most so many bytes, or a tenth of the memory if that is
@@ -78,10 +79,7 @@ void rsh_options_finish(struct rsh_options *o)
 
 bool rsh_option_given(const struct rsh_options *o, const char *name)
 {
-	for (size_t i = 0; i < o->n_given; i++)
-		if (strcmp(o->given[i].name, name) == 0)
-			return true;
-	return false;
+	return rsh_any(i, o->n_given, strcmp(o->given[i].name, name) == 0);
 }
 
 const char *rsh_strategy_text(const struct rsh_strategy_at *at)

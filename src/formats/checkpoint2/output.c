@@ -23,6 +23,7 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/place.h"
 #include "rsh/wire/checkpoint2.h"
 
@@ -71,15 +72,14 @@ static bool is_slice(const struct rsh_output_tree *t, uint32_t name)
 		t->src && t->dst ? rsh_strategy_find(t->src, name) : NULL;
 	struct rsh_error ignored = RSH_ERROR_INIT;
 	struct rsh_grid *grid;
-	bool cut = false;
+	bool cut;
 
 	if (!p)
 		return false;
 	if (rsh_grid_new_unsized(rsh_param_source_stage(p)->item, &grid,
 				 &ignored))
 		return true;
-	for (uint32_t d = 0; d < rsh_grid_n_dims(grid); d++)
-		cut |= rsh_grid_split(grid, d) > 1;
+	cut = rsh_any(d, rsh_grid_n_dims(grid), rsh_grid_split(grid, d) > 1);
 	rsh_grid_free(grid);
 	return cut;
 }

@@ -41,10 +41,7 @@ bool rsh_dcp_chunk_fits(const struct rsh_dcp_chunk *c, uint64_t file_bytes)
 bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
 			    const struct rsh_dcp_chunk *c)
 {
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (c->size[d] == 0)
-			return true;
-	return false;
+	return rsh_any(d, t->n_dims, c->size[d] == 0);
 }
 
 /* Sets the run of an axis that has this index of the chunks, cut so that it

@@ -374,10 +374,8 @@ dcp_entry_find(const struct rsh_dcp_reader *r, const struct rsh_dcp_entry *key)
 static bool dcp_is_inside(const struct rsh_dcp_tensor *t, const uint64_t *from,
 			  const uint64_t *size)
 {
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (from[d] > t->dims[d] || size[d] > t->dims[d] - from[d])
-			return false;
-	return true;
+	return !rsh_any(d, t->n_dims,
+			from[d] > t->dims[d] || size[d] > t->dims[d] - from[d]);
 }
 
 static int dcp_read_chunk(struct rsh_dcp_reader *r,

@@ -85,13 +85,9 @@ static int check_names(const struct rsh_source_ds *st, struct rsh_error *err)
 static uint32_t find_file(const struct rsh_source_ds *st,
 			  enum rsh_ds_role role, uint32_t rank)
 {
-	uint32_t i = 0;
-
-	while (i < st->all.n && (st->listed[i].is.role != role ||
-				 st->listed[i].is.rank != rank ||
-				 st->listed[i].is.tensor != 0))
-		i++;
-	return i;
+	return rsh_index(i, st->all.n, st->listed[i].is.role == role &&
+				       st->listed[i].is.rank == rank &&
+				       st->listed[i].is.tensor == 0);
 }
 
 /* Checks that each rank below `world` has one file of a role, of the `what`,
@@ -103,7 +99,7 @@ static int check_ranks(const struct rsh_source_ds *st, enum rsh_ds_role role,
 {
 	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
 	const struct rsh_joined *j = &st->all;
-	uint32_t first = 0;
+	uint32_t first;
 
 	if (!has)
 		return rsh_error_nomem(err);
@@ -123,8 +119,7 @@ static int check_ranks(const struct rsh_source_ds *st, enum rsh_ds_role role,
 				"of rank %u, too", is->rank);
 		has[is->rank] = true;
 	}
-	while (first < world && has[first])
-		first++;
+	first = rsh_index(i, world, !has[i]);
 	if (missing)
 		*missing = first;
 	return missing || first == world ? 0 :
@@ -296,10 +291,7 @@ static int masters_compare(struct rsh_source_ds *st, bool *same, struct rsh_erro
 /* Returns whether the step has a file of that role. */
 static bool has_role(const struct rsh_source_ds *st, enum rsh_ds_role role)
 {
-	for (uint32_t i = 0; i < st->all.n; i++)
-		if (st->listed[i].is.role == role)
-			return true;
-	return false;
+	return rsh_any(i, st->all.n, st->listed[i].is.role == role);
 }
 
 /* Each layer has all of its experts. */

@@ -207,7 +207,7 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 {
 	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
 	struct rsh_ds_name is;
-	uint32_t rank = 0;
+	uint32_t rank;
 
 	if (!has)
 		return rsh_error_nomem(err);
@@ -215,8 +215,7 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 		if (rsh_ds_name_read(names[i], &is) && is.role == role &&
 		    is.rank < world)
 			has[is.rank] = true;
-	while (rank < world && has[rank])
-		rank++;
+	rank = rsh_index(i, world, !has[i]);
 	return rank == world ? 0 :
 	       rsh_error_set(err, ENOENT, "%s: rank %u of %u has no such file",
 			     path, rank, world);

@@ -262,8 +262,8 @@ static void module_take(struct describing *w)
 					 w->j->names[st->model]);
 			continue;
 		}
-		for (uint32_t k = 0; k < h->n_aliases; k++)
-			is_other |= strcmp(h->aliases[k].name, t->name) == 0;
+		is_other |= rsh_any(k, h->n_aliases,
+				    strcmp(h->aliases[k].name, t->name) == 0);
 		if (is_other && !st->from_module)
 			continue;
 		/* ZeRO 1 does not list frozen parameters. */
@@ -418,7 +418,7 @@ static uint32_t find_rank(const struct rsh_source_ds *st, uint32_t file)
 	const struct rsh_ds_file *f = st->all.files[file];
 	const struct rsh_ds_name *is = &st->listed[file].is;
 	const uint32_t world = st->layout.world;
-	uint32_t rank = 0;
+	uint32_t rank;
 
 	if (f->saved_as.role == is->role && f->saved_as.rank != is->rank &&
 	    (is->role == RSH_DS_OPTIMIZER || is->role == RSH_DS_MODEL_PART))
@@ -426,8 +426,7 @@ static uint32_t find_rank(const struct rsh_source_ds *st, uint32_t file)
 	if (is->role != RSH_DS_OPTIMIZER || f->zero.n_slices == 0 ||
 	    st->head->round_robin || fits_rank(st, &f->zero, is->rank))
 		return is->rank;
-	while (rank < world && !fits_rank(st, &f->zero, rank))
-		rank++;
+	rank = rsh_index(i, world, fits_rank(st, &f->zero, i));
 	return rank < world ? rank : is->rank;
 }
 

@@ -79,10 +79,8 @@ static int tags_list(const struct rsh_store *store, const char *dir,
 	cleanup_path_list struct rsh_path_list names = { 0 };
 	int rc = rsh_path_list_read(&names, store, dir);
 	unsigned looked_at = 0;
-	bool any = false;
+	const bool any = rsh_any(i, names.n, is_mark(names.v[i]));
 
-	for (size_t i = 0; i < names.n; i++)
-		any |= is_mark(names.v[i]);
 	for (size_t i = names.n; i-- > 0 && rc == 0;) {
 		cleanup_free char *path = NULL;
 

@@ -248,7 +248,6 @@ static void states_check(struct rsh_megatron_work *w)
 	for (size_t i = 0; i < n && any; i++) {
 		const char *of = w->j->tensors[i].name;
 		struct rsh_dcp_tensor key;
-		size_t k = 0;
 
 		if (rsh_megatron_is_state(of) ||
 		    rsh_has_suffix(of, ".expert_bias"))
@@ -257,11 +256,9 @@ static void states_check(struct rsh_megatron_work *w)
 					    "exp_avg.%s", of);
 		if (!key.name)
 			return;
-		while (k < n_problems &&
-		       strcmp(w->j->problems[k].name, key.name) != 0)
-			k++;
-		if (k == n_problems && !rsh_find(&key, w->j->tensors, n,
-						 rsh_joined_by_name))
+		if (!rsh_any(k, n_problems, strcmp(w->j->problems[k].name,
+						   key.name) == 0) &&
+		    !rsh_find(&key, w->j->tensors, n, rsh_joined_by_name))
 			rsh_joined_blame(w->j, key.name, ENOENT, "no file has "
 					 "it");
 	}

@@ -333,7 +333,7 @@ static int check_layers(const struct rsh_megatron_model *m,
 			struct rsh_error *err)
 {
 	cleanup_free bool *found = NULL;
-	uint32_t i = 0;
+	uint32_t i;
 
 	if (m->n_layers > m->n)
 		return rsh_error_set(err, EINVAL, "the model has a layer %u, "
@@ -345,8 +345,7 @@ static int check_layers(const struct rsh_megatron_model *m,
 	for (size_t k = 0; k < m->n; k++)
 		if (m->v[k].is.after_layer)
 			found[m->v[k].is.layer] = true;
-	while (i < m->n_layers && found[i])
-		i++;
+	i = rsh_index(k, m->n_layers, !found[k]);
 	return i == m->n_layers ? 0 :
 	       rsh_error_set(err, EINVAL, "the model has a layer %u, and no "
 			     "tensor of layer %u", m->n_layers - 1, i);

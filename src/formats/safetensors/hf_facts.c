@@ -92,10 +92,8 @@ static bool hf_predicts(const char *rest)
 		"eh_proj.", "enorm.", "hnorm.", "shared_head.", "embed_tokens.",
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strncmp(rest, names[i], strlen(names[i])) == 0)
-			return true;
-	return false;
+	return rsh_any(i, sizeof(names) / sizeof(names[0]),
+		       strncmp(rest, names[i], strlen(names[i])) == 0);
 }
 
 /* ---- shapes ---- */

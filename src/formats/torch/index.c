@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 /* A tensor that has one element in several places is made of several parts.
  * This is the maximum of parts. */
@@ -162,10 +163,7 @@ static int torch_index_add(struct rsh_ckpt_index *ix,
 
 bool rsh_torch_is_row_major(const uint8_t *order, uint32_t n)
 {
-	for (uint32_t d = 0; d < n; d++)
-		if (order[d] != d)
-			return false;
-	return true;
+	return rsh_all(d, n, order[d] == d);
 }
 
 /* A tensor with gaps has so many extents at most. */

@@ -19,12 +19,10 @@ int rsh_torch_bad(const struct rsh_torch_reader *r, uint64_t at,
 
 bool rsh_torch_view_has(const struct rsh_torch_view *v, uint64_t at, uint64_t n)
 {
-	for (uint32_t i = 0; i < v->n; i++)
-		if (at >= v->stretch[i].at &&
-		    at - v->stretch[i].at <= v->stretch[i].n &&
-		    n <= v->stretch[i].n - (at - v->stretch[i].at))
-			return true;
-	return false;
+	return rsh_any(i, v->n,
+		       at >= v->stretch[i].at &&
+		       at - v->stretch[i].at <= v->stretch[i].n &&
+		       n <= v->stretch[i].n - (at - v->stretch[i].at));
 }
 
 ssize_t rsh_torch_view_pread(void *ctx, void *buf, size_t len, uint64_t offset)

@@ -504,11 +504,9 @@ int rsh_torch_read_zip_value(struct rsh_torch_reader *r,
 int rsh_torch_check_zip(struct rsh_torch_reader *r, bool full, bool *unsummed)
 {
 	cleanup_zip struct zip_reader z = { .r = r };
-	bool any = false;
 	int rc = zip_open(&z, r);
+	const bool any = full && rsh_any(i, z.n, z.entries[i].e.crc != 0);
 
-	for (size_t i = 0; i < z.n && full; i++)
-		any |= z.entries[i].e.crc != 0;
 	*unsummed = full && !any && rc == 0;
 	for (size_t i = 0; i < z.n && rc == 0; i++) {
 		struct zip_entry *e = &z.entries[i];

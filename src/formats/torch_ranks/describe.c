@@ -65,12 +65,11 @@ static int cut_place(struct describing *w, struct known_cut *k)
 	const struct rsh_ranks_cut *c = &k->cut;
 	uint64_t *from = rsh_arena_array(w->arena, uint64_t, c->n);
 	struct rsh_dcp_run *runs;
-	bool several = false;
+	const bool several = rsh_any(i, c->n,
+				     c->first[i + 1] - c->first[i] > 1);
 	uint64_t at = 0;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < c->n; i++)
-		several |= c->first[i + 1] - c->first[i] > 1;
 	runs = rsh_arena_array(w->arena, struct rsh_dcp_run,
 			       several ? c->n_runs : 0);
 	if (!from || !runs)
@@ -141,22 +140,18 @@ static size_t chunk_find(const struct describing *w, size_t end,
 			 uint32_t n_dims)
 {
 	const size_t bytes = n_dims * sizeof(*from);
-	size_t i = 0;
 
-	while (i < end && (memcmp(w->j->chunks[i].from, from, bytes) != 0 ||
-			   memcmp(w->j->chunks[i].size, size, bytes) != 0))
-		i++;
-	return i;
+	return rsh_index(i, end,
+			 memcmp(w->j->chunks[i].from, from, bytes) == 0 &&
+			 memcmp(w->j->chunks[i].size, size, bytes) == 0);
 }
 
 /* Returns whether a box has no elements, or a chunk has it. */
 static bool box_is_held(const struct describing *w, const uint64_t *from,
 			const uint64_t *size, uint32_t n_dims)
 {
-	for (uint32_t d = 0; d < n_dims; d++)
-		if (size[d] == 0)
-			return true;
-	return chunk_find(w, w->j->n_chunks, from, size, n_dims) <
+	return rsh_any(d, n_dims, size[d] == 0) ||
+	       chunk_find(w, w->j->n_chunks, from, size, n_dims) <
 	       w->j->n_chunks;
 }
 
@@ -714,9 +709,7 @@ static bool find_unknown(const struct rsh_source_ranks *st, uint32_t world,
 		}
 	}
 	/* Without distributed tensors all ranks have the same. */
-	*rank = any ? 0 : world;
-	while (known && *rank < world && known[*rank])
-		++*rank;
+	*rank = any && known ? rsh_index(i, world, !known[i]) : world;
 	return known;
 }
 

@@ -124,14 +124,10 @@ static int list_rank_dirs(const struct rsh_store *store,
 	}
 	rsh_path_list_sort(&dirs);
 	for (size_t d = 0; d < dirs.n && d < 2 && rc == 0 && files.n == 0; d++) {
-		bool any = false;
-
 		rc = rsh_path_list_read(&files, store, dirs.v[d]);
 		if (rsh_errno_is_absent(-rc))
 			rc = 0;
-		for (size_t i = 0; i < files.n; i++)
-			any |= rsh_ranks_has_suffix(files.v[i]);
-		if (!any)
+		if (!rsh_any(i, files.n, rsh_ranks_has_suffix(files.v[i])))
 			rsh_path_list_clear(&files);
 	}
 	for (size_t i = 0; i < dirs.n * files.n && rc == 0; i++) {

@@ -43,11 +43,10 @@ static void tell_missing(const struct rsh_source_ranks *st)
 static void tell_peft(const struct rsh_source_ranks *st)
 {
 	const struct rsh_dcp *d = st->all.dcp.pub;
-	uint32_t i = 0;
+	const uint32_t i = rsh_index(
+		k, d->n_tensors,
+		rsh_begins_any(d->tensors[k].name, "base_model.model."));
 
-	while (i < d->n_tensors &&
-	       !rsh_begins_any(d->tensors[i].name, "base_model.model."))
-		i++;
 	if (i < d->n_tensors)
 		rsh_log_notice("%s: names are those of a model of PEFT, such "
 			       "as %s: --rename gives tensors other names",
@@ -179,7 +178,7 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 {
 	cleanup_free bool *has = calloc((size_t)world + 1, sizeof(*has));
 	struct rsh_ranks_name parts;
-	uint32_t rank = 0, found = 0;
+	uint32_t rank, found = 0;
 
 	if (!has)
 		return rsh_error_nomem(err);
@@ -189,8 +188,7 @@ static int check_role(const char *const *names, size_t n, uint32_t world,
 			has[parts.rank] = true;
 			found++;
 		}
-	while (rank < world && has[rank])
-		rank++;
+	rank = rsh_index(i, world, !has[i]);
 	return rank == world || (may_lack && found == 0) ? 0 :
 	       rsh_error_set(err, ENOENT, "%s: rank %u of %u has no such file",
 			     path, rank, world);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tensor_layout_i.h"
+#include "rsh/util/mem.h"
 
 typedef unsigned __int128 wide;
 
@@ -144,10 +145,7 @@ static bool same_shape(const struct rsh_tensor_layout *a,
 {
 	if (a->n_dims != b->n_dims)
 		return false;
-	for (uint32_t i = 0; i < a->n_dims; i++)
-		if (a->dims[i].size != b->dims[i].size)
-			return false;
-	return true;
+	return rsh_all(i, a->n_dims, a->dims[i].size == b->dims[i].size);
 }
 
 static bool common_shape(const struct rsh_tensor_layout *a,

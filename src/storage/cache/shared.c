@@ -452,11 +452,9 @@ void rsh_lookup_loaded(struct rsh_cache *c, struct rsh_lookup *h,
 
 static bool lookup_has(const struct rsh_lookup *h, bool taken)
 {
-	for (unsigned i = 0; i < h->n; i++)
-		if (h->blocks[i] &&
-		    (h->items[i].state == RSH_ITEM_TAKEN) == taken)
-			return true;
-	return false;
+	return rsh_any(i, h->n,
+		       h->blocks[i] &&
+		       (h->items[i].state == RSH_ITEM_TAKEN) == taken);
 }
 
 /* Returns the minimum time to wait for a claim. */

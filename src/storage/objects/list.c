@@ -45,11 +45,9 @@ static bool list_is_web_page(const char *data, size_t len)
 
 	for (; len && strchr(" \t\r\n", *data); data++)
 		len--;
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
-		if (len >= strlen(begins[i]) &&
-		    strncasecmp(data, begins[i], strlen(begins[i])) == 0)
-			return true;
-	return false;
+	return rsh_any(i, sizeof(begins) / sizeof(begins[0]),
+		       len >= strlen(begins[i]) &&
+		       strncasecmp(data, begins[i], strlen(begins[i])) == 0);
 }
 
 static bool list_parse(struct object_request *q, const char *data, size_t len,

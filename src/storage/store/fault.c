@@ -366,10 +366,7 @@ ssize_t rsh_faults_read(struct rsh_faults *f, struct rsh_handle *h,
 
 bool rsh_faults_flip_any(const struct rsh_faults *f)
 {
-	for (size_t i = 0; i < f->n; i++)
-		if (f->list[i].kind == FAULT_FLIP)
-			return true;
-	return false;
+	return rsh_any(i, f->n, f->list[i].kind == FAULT_FLIP);
 }
 
 /* Which bits are flipped depends on their offsets only, so that repeated reads
