@@ -34,10 +34,10 @@ enum rsh_figure_unit { RSH_FIGURE_NUMBER, RSH_FIGURE_BYTES, RSH_FIGURE_NS };
 struct rsh_figure {
 	const char *group, *key; /* names in JSON */
 	const char *metric;      /* the metric's name after "reshardfs_" */
-	const char *labels;      /* NULL: none */
 	const char *help;
 	size_t at; /* offset in struct rsh_figures */
 	enum rsh_figure_unit unit;
+	const char *labels; /* of the metric; NULL: none */
 };
 
 /* Returns the figures in the order in which they are printed. */
