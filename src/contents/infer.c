@@ -181,7 +181,7 @@ int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 		       rsh_infer_wanted_fn *wanted, rsh_infer_fn *fn, void *ctx)
 {
 	struct rsh_contents c = { .src = NULL };
-	struct infer_batch *b = calloc(1, sizeof(*b));
+	cleanup_free struct infer_batch *b = calloc(1, sizeof(*b));
 	int rc = b ? 0 : -ENOMEM;
 
 	rsh_contents_init(&c, s, names);
@@ -202,7 +202,6 @@ int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
 	}
 	if (b)
 		infer_batch_clear(b);
-	free(b);
 	rsh_contents_clear(&c);
 	return rc;
 }

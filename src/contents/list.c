@@ -153,7 +153,7 @@ static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 		&c->subjects[c->n_subjects - 1] : NULL;
 	const struct rsh_strategy_item *it = s->item;
 	struct rsh_sampled zero, other;
-	struct rsh_grid *g;
+	cleanup_grid struct rsh_grid *g = NULL;
 	uint64_t hash = 0;
 	int rc;
 
@@ -189,20 +189,18 @@ static int list_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 		hash = cut_hash(hash, (uint32_t)it->opt_size);
 	}
 	s->layout = cut_hash(hash, s->partition);
-	rsh_grid_free(g);
 	return 0;
 }
 
 int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s)
 {
-	struct rsh_grid *g;
+	cleanup_grid struct rsh_grid *g = NULL;
 	int rc = rsh_subject_grid(c, s, &g);
 
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < s->n_holders; i++)
 		cut_cell(g, s->holders[i].rank % s->n_local, &s->holders[i]);
-	rsh_grid_free(g);
 	return 0;
 }
 

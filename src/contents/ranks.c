@@ -195,7 +195,7 @@ int rsh_contents_check_older(struct rsh_source *s,
 	struct older x = { .src = src, .rule = rule, .names = names };
 	struct rsh_source_options o = *opts;
 	struct rsh_error ignored = RSH_ERROR_INIT;
-	struct rsh_source *older = NULL;
+	cleanup_source struct rsh_source *older = NULL;
 	int rc;
 
 	if (!src || src->lone_stage ||
@@ -218,6 +218,5 @@ int rsh_contents_check_older(struct rsh_source *s,
 	rc = rc == -ENOMEM ? rsh_error_nomem(err) : 0;
 	if (rc == 0 && x.n_more > x.n_as_said)
 		rc = older_refuse(&x, s, older, err);
-	rsh_source_free(older);
 	return rc;
 }

@@ -117,23 +117,20 @@ static int shapes_make_kind(const struct rsh_contents *c,
 {
 	const int64_t *dims = rsh_record_dims(s->index, s->record);
 	const struct rsh_grid_sizes sizes = { dims, s->record->n_dims, true };
-	struct rsh_grid *g;
+	cleanup_grid struct rsh_grid *g = NULL;
 	int rc = rsh_subject_grid(c, s, &g);
 
 	if (rc)
 		return rc;
 	/* One slice does not show how many rows the others have. */
 	if (s->item && rsh_item_rows(s->item, &sizes, g->split,
-				     NULL) > 0) {
-		rsh_grid_free(g);
+				     NULL) > 0)
 		return -EINVAL;
-	}
 	*k = (struct shape_kind){ .subject = s, .n_dims = s->record->n_dims };
 	for (uint32_t d = 0; d < k->n_dims; d++) {
 		k->split[d] = rsh_grid_split(g, d);
 		k->whole[d] = dims[d] * k->split[d];
 	}
-	rsh_grid_free(g);
 	return 0;
 }
 

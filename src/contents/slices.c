@@ -57,7 +57,7 @@ static void find_of(struct finding_slices *w, uint32_t name,
 {
 	const uint32_t n = w->strategy->stage_ranks, base = stage->stage * n;
 	uint32_t cell[RSH_MAX_DIMS];
-	struct rsh_grid *g;
+	cleanup_grid struct rsh_grid *g = NULL;
 
 	/* The planner reports an invalid layout. */
 	if (!is_partly_there(w, name) ||
@@ -79,7 +79,6 @@ static void find_of(struct finding_slices *w, uint32_t name,
 				lost->name = name;
 			w->held[member] = pass == 1 || rsh_ckpt_find(ix, name);
 		}
-	rsh_grid_free(g);
 }
 
 int rsh_contents_lost_slices(const struct rsh_strategy *s,

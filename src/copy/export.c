@@ -381,7 +381,7 @@ static int write_file(struct job *j, size_t i, struct rsh_error *err)
 	/* This number is unique in the directory and the same in every run. */
 	const uint32_t own = f->rank == RSH_COPY_NO_RANK ?
 				     RSH_COPY_NO_RANK - (uint32_t)i : f->rank;
-	struct rsh_arena arena = { 0 };
+	cleanup_arena struct rsh_arena arena = { 0 };
 	cleanup_fd int dirfd = -1;
 	struct rsh_temp temp;
 	const char *name;
@@ -391,9 +391,8 @@ static int write_file(struct job *j, size_t i, struct rsh_error *err)
 	rc = rc ?: rsh_temp_open(&temp, dirfd, own);
 	if (rc)
 		return file_error(j, f, rc, err);
-	rc = write_temp(j, i, &temp, &arena);
-	rsh_arena_clear(&arena);
-	rc = rc ?: rsh_temp_commit(&temp, name, j->state[i] == TO_REPLACE);
+	rc = write_temp(j, i, &temp, &arena) ?:
+	     rsh_temp_commit(&temp, name, j->state[i] == TO_REPLACE);
 	rsh_temp_drop(&temp);
 	if (rc == -EBADE)
 		return rsh_error_set(err, EIO, "%s/%s: the bytes that were "

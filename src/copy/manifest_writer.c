@@ -375,15 +375,10 @@ static int put_bytes(struct out *o, const void *data, size_t len)
 
 static int put_line(struct out *o, const struct rsh_manifest_line *line)
 {
-	char *text;
+	cleanup_free char *text = NULL;
 	size_t len;
-	int rc = rsh_manifest_emit(line, &text, &len);
 
-	if (rc)
-		return rc;
-	rc = put_bytes(o, text, len);
-	free(text);
-	return rc;
+	return rsh_manifest_emit(line, &text, &len) ?: put_bytes(o, text, len);
 }
 
 static int put_known(struct out *o, const struct rsh_known *k)

@@ -308,7 +308,7 @@ static int compare_stage(struct job *j, uint32_t name,
 {
 	const uint32_t n = j->strategy->stage_ranks, base = stage->stage * n;
 	uint32_t cell[RSH_MAX_DIMS];
-	struct rsh_grid *g;
+	cleanup_grid struct rsh_grid *g = NULL;
 	int rc = 0;
 
 	/* An invalid layout is skipped.  The planner reports it. */
@@ -334,7 +334,6 @@ static int compare_stage(struct job *j, uint32_t name,
 		j->lost = name;
 		j->loser = base + r;
 	}
-	rsh_grid_free(g);
 	return rc;
 }
 
@@ -588,7 +587,7 @@ static int judge_by_list(struct job *j)
 		.n_ranks = (uint32_t)j->n, .index = index, .path = path,
 		.names = j->names,
 	};
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct rsh_error why = RSH_ERROR_INIT;
 	const struct rsh_list_job job = {
 		.source = j->source, .part = RSH_LIST_RECORDS, .view = &view,
@@ -607,7 +606,6 @@ static int judge_by_list(struct job *j)
 	/* What cannot be listed is a problem of the checkpoint. */
 	if (rc && rc != -ENOMEM && why.code)
 		rc = judge_problem(j, why.text);
-	rsh_arena_clear(&arena);
 	return rc;
 }
 

@@ -390,7 +390,7 @@ int rsh_step_check_file(enum rsh_file_type type,
 			const struct rsh_byte_source *file, bool full,
 			struct rsh_counters *says, struct rsh_error *err)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
 	int rc = names ? rsh_file_scan(type, file, full, names, &ix, err) :
 			 rsh_error_nomem(err);
@@ -399,7 +399,6 @@ int rsh_step_check_file(enum rsh_file_type type,
 		rsh_counters_read(file, ix, names, says);
 	if (rc == 0)
 		rsh_ckpt_index_free(ix);
-	rsh_names_free(names);
 	return rc;
 }
 

@@ -68,14 +68,10 @@ static int redundancy_unsaved(struct redundancy *d,
 			      const struct rsh_strategy_item *item, bool *keeps,
 			      struct rsh_error *err)
 {
-	struct rsh_grid *unsized;
-	int rc = rsh_grid_new_unsized(item, &unsized, err);
+	cleanup_grid struct rsh_grid *unsized = NULL;
 
-	if (rc)
-		return rc;
-	rc = redundancy_next(d, unsized, keeps, err);
-	rsh_grid_free(unsized);
-	return rc;
+	return rsh_grid_new_unsized(item, &unsized, err) ?:
+	       redundancy_next(d, unsized, keeps, err);
 }
 
 static int redundancy_by_text(const void *a, const void *b, void *names)

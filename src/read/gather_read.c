@@ -322,7 +322,7 @@ static int round_read(void *ctx, size_t i, struct rsh_error *err)
 	struct rsh_gather *g = round->gather;
 	const struct gather_read *rd = &round->reads[i];
 	struct rsh_attempts a = { .file = rd->file, .wait = g->wait };
-	uint8_t *scratch = NULL;
+	cleanup_free uint8_t *scratch = NULL;
 	const struct gather_hand by = { g, &scratch };
 	struct rsh_handle *h;
 
@@ -330,7 +330,6 @@ static int round_read(void *ctx, size_t i, struct rsh_error *err)
 	while ((h = rsh_store_attempt(g->store, &a)))
 		a.code = read_is_of_rows(rd) ? read_rows(&by, rd, h) :
 					       read_together(&by, rd, h);
-	free(scratch);
 	return a.rc;
 }
 

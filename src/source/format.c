@@ -184,14 +184,10 @@ static int look_at_path(const char *path, const struct rsh_store_options *how,
 		.objects = how->objects, .place = how->place,
 	};
 	cleanup_free char *file = NULL;
-	struct rsh_source *s;
-	int rc = rsh_source_open_root(path, &opts, &s, &file, err);
+	cleanup_source struct rsh_source *s = NULL;
 
-	if (rc)
-		return rc;
-	rc = rsh_source_look_at(s, NULL, file, look_for_bids, b, err);
-	rsh_source_free(s);
-	return rc;
+	return rsh_source_open_root(path, &opts, &s, &file, err) ?:
+	       rsh_source_look_at(s, NULL, file, look_for_bids, b, err);
 }
 
 const struct rsh_format *

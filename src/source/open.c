@@ -310,7 +310,7 @@ static void hint_of_directory(const struct hinting *k, const char *path,
 {
 	struct rsh_error unused = RSH_ERROR_INIT;
 	struct hinting of = *k;
-	struct rsh_source *s;
+	cleanup_source struct rsh_source *s = NULL;
 
 	*buf = '\0';
 	if (rsh_source_new(path, hint_how(k, path), &s, &unused))
@@ -319,7 +319,6 @@ static void hint_of_directory(const struct hinting *k, const char *path,
 	of.buf = buf;
 	of.max = max;
 	rsh_source_look_at(s, NULL, NULL, hint_ask_formats, &of, &unused);
-	rsh_source_free(s);
 }
 
 /* Writes what formats say of the first directory by name, below a path, of
@@ -367,7 +366,7 @@ static int hint_read(const struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
 	const struct rsh_plan_options all = { .unlisted = RSH_UNLISTED_COPY };
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct rsh_source_view view;
 	struct rsh_offers offers = { .cat = NULL };
 	const struct rsh_read_job job = {
@@ -383,7 +382,6 @@ static int hint_read(const struct rsh_source *s, struct rsh_names *names,
 		rc = s->format->read(&job, &offers, err);
 	if (rc == 0)
 		rsh_catalogue_free(offers.cat);
-	rsh_arena_clear(&arena);
 	return rc;
 }
 
@@ -397,9 +395,9 @@ static int hint_try(const struct hinting *k, const char *path,
 		.formats = k->formats, .unsharded = true, .store = k->others,
 	};
 	const enum rsh_log_level level = rsh_log_get_level();
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	cleanup_free char *file = NULL;
-	struct rsh_source *s = NULL;
+	cleanup_source struct rsh_source *s = NULL;
 	int rc = names ? rsh_source_open_root(path, &opts.store, &s, &file,
 					      err) : rsh_error_nomem(err);
 
@@ -417,8 +415,6 @@ static int hint_try(const struct hinting *k, const char *path,
 		     hint_read(s, names, err);
 		rsh_log_set_level(level);
 	}
-	rsh_source_free(s);
-	rsh_names_free(names);
 	return rc;
 }
 
@@ -764,7 +760,7 @@ int rsh_source_find_step(const char *path,
 {
 	struct rsh_source_options unsharded = *opts;
 	cleanup_free char *dir = NULL;
-	struct rsh_source *s;
+	cleanup_source struct rsh_source *s = NULL;
 	uint32_t i = 0;
 	int rc;
 
@@ -793,6 +789,5 @@ int rsh_source_find_step(const char *path,
 	/* What is beside the step is not in SOURCE any more. */
 	if (*out)
 		rsh_source_log_other(s);
-	rsh_source_free(s);
 	return rc;
 }

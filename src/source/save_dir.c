@@ -314,7 +314,7 @@ static int check_entry(struct rsh_save_look *l, const struct rsh_saved_step *t,
 {
 	struct rsh_source_options files = *l->o->files;
 	struct rsh_names *names;
-	struct rsh_source *s;
+	cleanup_source struct rsh_source *s = NULL;
 	int rc;
 
 	files.select = RSH_SELECT_NEWEST;
@@ -330,7 +330,6 @@ static int check_entry(struct rsh_save_look *l, const struct rsh_saved_step *t,
 	names = rsh_names_new();
 	rc = names ? save_look_check(l, s, 0, t, names, err) :
 		     rsh_error_nomem(err);
-	rsh_source_free(s);
 	rsh_names_free(names);
 	if (rc >= 0 && save_entry_check_same(rsh_source_store(l->root), t, err))
 		rc = rsh_error_set(err, EAGAIN, "%s: it is being written",
@@ -611,7 +610,7 @@ static int save_ranks_check_same(const struct rsh_save_dir_options *o,
 				 struct rsh_error *err)
 {
 	char name[CANDIDATE_NAME_BYTES];
-	struct rsh_source *s;
+	cleanup_source struct rsh_source *s = NULL;
 	int rc = candidates_open(o, &s, err);
 	bool same = false;
 
@@ -626,14 +625,13 @@ static int save_ranks_check_same(const struct rsh_save_dir_options *o,
 		same = state_of_candidate(s, of, t).hash == t->state.hash;
 		break;
 	}
-	rsh_source_free(s);
 	return same ? 0 : -ESTALE;
 }
 
 static int save_look_at_ranks(struct rsh_save_look *l, struct rsh_error *err)
 {
-	struct rsh_names *names;
-	struct rsh_source *s;
+	cleanup_names struct rsh_names *names = NULL;
+	cleanup_source struct rsh_source *s = NULL;
 	int rc = candidates_open(l->o, &s, err);
 
 	/* No rank has saved anything yet. */
@@ -645,8 +643,6 @@ static int save_look_at_ranks(struct rsh_save_look *l, struct rsh_error *err)
 	rc = names ? 0 : -ENOMEM;
 	for (uint32_t i = 0; i < s->n_candidates && rc == 0; i++)
 		rc = take_candidate(l, s, i, names);
-	rsh_source_free(s);
-	rsh_names_free(names);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

@@ -491,7 +491,7 @@ struct shapes_reading {
 static int shapes_try_ranks(struct shapes_reading *r, uint32_t first,
 			    uint32_t n, struct rsh_error *err)
 {
-	struct rsh_source *s;
+	cleanup_source struct rsh_source *s = NULL;
 	int rc = rsh_source_open(r->path, first, n, r->opts, &s, err);
 
 	if (rc)
@@ -522,7 +522,6 @@ static int shapes_try_ranks(struct shapes_reading *r, uint32_t first,
 			r->any |= rc == 0;
 		}
 	}
-	rsh_source_free(s);
 	return rc;
 }
 

@@ -56,14 +56,13 @@ static void check_item_layout(struct check *c,
 	};
 	uint64_t whole[RSH_MAX_DIMS];
 	struct rsh_cut *cut = NULL;
-	struct rsh_grid *g = NULL;
+	cleanup_grid struct rsh_grid *g = NULL;
 	int rc = shape || it->n_shape ?
 		rsh_item_cut(it, &sizes, RSH_GRID_RUNTIME, &cut, whole, &err) :
 		rsh_grid_new_unsized(it, &g, &err);
 
 	if (rc)
 		found(c, "%s: parameter %s: %s", f->path, it->name, err.text);
-	rsh_grid_free(g);
 	rsh_cut_free(cut);
 	if (strchr(name, '-'))
 		found(c,
@@ -126,7 +125,7 @@ int rsh_strategy_check(const struct rsh_strategy_checked *what,
 			   .names = names, .report = report, .ctx = ctx };
 	uint32_t n = what->n;
 	struct rsh_error bad = RSH_ERROR_INIT;
-	struct rsh_strategy *s = NULL;
+	cleanup_strategy struct rsh_strategy *s = NULL;
 	struct rsh_strategy_set set;
 	int rc;
 
@@ -163,6 +162,5 @@ int rsh_strategy_check(const struct rsh_strategy_checked *what,
 		report(ctx, bad.text);
 	for (uint32_t i = 0; s && i < s->n_params; i++)
 		check_shared(&c, s, &s->params[i]);
-	rsh_strategy_free(s);
 	return 0;
 }

@@ -445,7 +445,7 @@ static int derive_collect(struct derivation *d, struct rsh_derived *out)
 
 static int derive_run(struct derivation *d, struct rsh_derived *out)
 {
-	struct rsh_names *prefixes;
+	cleanup_names struct rsh_names *prefixes = NULL;
 	int rc;
 
 	if (!d->o->has_mesh)
@@ -474,7 +474,6 @@ static int derive_run(struct derivation *d, struct rsh_derived *out)
 	prefixes = rsh_names_new();
 	rc = add_params(d) ?: find_bases(d, prefixes) ?:
 	     rsh_derive_name_axes(d);
-	rsh_names_free(prefixes);
 	if (rc == 0 && (d->dst_stages > 1) != (d->src_stages > 1))
 		rc = derive_gradients(d, d->dst_stages == 1);
 	return rc ?: derive_params(d) ?: note_idle_rules(d) ?:

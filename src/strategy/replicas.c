@@ -13,17 +13,14 @@ static bool same_cell(const struct rsh_strategy_item *item, uint32_t a,
 		      uint32_t b)
 {
 	uint32_t cell_a[RSH_MAX_DIMS], cell_b[RSH_MAX_DIMS];
-	struct rsh_grid *g;
-	bool same;
+	cleanup_grid struct rsh_grid *g = NULL;
 
 	/* The plan reports a layout that is not valid. */
 	if (rsh_grid_new_unsized(item, &g, NULL))
 		return true;
 	rsh_grid_cell(g, a, cell_a);
 	rsh_grid_cell(g, b, cell_b);
-	same = memcmp(cell_a, cell_b, item->n_map * sizeof(*cell_a)) == 0;
-	rsh_grid_free(g);
-	return same;
+	return memcmp(cell_a, cell_b, item->n_map * sizeof(*cell_a)) == 0;
 }
 
 bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,

@@ -57,7 +57,7 @@ bool rsh_is_file(const char *path)
 bool rsh_file_line(const char *path, const char *key, char *value, size_t size)
 {
 	const size_t n = strlen(key);
-	FILE *f = fopen(path, "re");
+	cleanup_file FILE *f = fopen(path, "re");
 	char line[1024];
 	bool found = false;
 
@@ -66,8 +66,6 @@ bool rsh_file_line(const char *path, const char *key, char *value, size_t size)
 	if (found)
 		snprintf(value, size, "%.*s", (int)strcspn(line + n, "\n"),
 			 line + n);
-	if (f)
-		fclose(f);
 	return found;
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
@@ -124,11 +125,9 @@ static FILE *open_in(const char *group, const char *name)
 /* Returns false if there is no such file or it says "max". */
 static bool number_in(const char *group, const char *name, uint64_t *out)
 {
-	FILE *f = open_in(group, name);
+	cleanup_file FILE *f = open_in(group, name);
 	bool found = f && fscanf(f, "%" SCNu64, out) == 1;
 
-	if (f)
-		fclose(f);
 	return found;
 }
 
@@ -136,7 +135,7 @@ static bool number_in(const char *group, const char *name, uint64_t *out)
  * caches of inodes and names. */
 static uint64_t spare_of(const char *group, const struct names *n)
 {
-	FILE *f = open_in(group, "memory.stat");
+	cleanup_file FILE *f = open_in(group, "memory.stat");
 	cleanup_free char *line = NULL;
 	uint64_t spare = 0;
 	size_t cap = 0;
@@ -148,8 +147,6 @@ static uint64_t spare_of(const char *group, const struct names *n)
 				spare += strtoull(line + strlen(n->spare[i]),
 						  NULL, 10);
 	}
-	if (f)
-		fclose(f);
 	return spare;
 }
 
@@ -208,14 +205,12 @@ static uint64_t limits_of_line(char *line)
 
 uint64_t rsh_memory_left_resident(void)
 {
-	FILE *f = fopen("/proc/self/cgroup", "re");
+	cleanup_file FILE *f = fopen("/proc/self/cgroup", "re");
 	cleanup_free char *line = NULL;
 	uint64_t least = RSH_MEMORY_UNLIMITED;
 	size_t cap = 0;
 
 	while (f && getline(&line, &cap, f) > 0)
 		least = rsh_min_u64(least, limits_of_line(line));
-	if (f)
-		fclose(f);
 	return least;
 }

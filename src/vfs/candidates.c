@@ -88,7 +88,7 @@ static int states_of_ranks(const struct rsh_source_view *view, struct states *s)
  * left out.  Returns 0 or -ENOMEM. */
 static int note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
 {
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct states s = { .kinds = kinds };
 	const struct rsh_list_job job = {
 		.source = v->source, .arena = &arena,
@@ -102,7 +102,6 @@ static int note_states(struct rsh_reshard *v, const struct rsh_kinds *kinds)
 	rsh_source_view(v->source, v->names, &view);
 	rc = rsh_format_lists(rsh_source_format(v->source)) ?
 	     rsh_source_each(&job, &all, NULL) : states_of_ranks(&view, &s);
-	rsh_arena_clear(&arena);
 	if (rc || s.n == 0)
 		return rc;
 	if (s.bytes < 1000000)
@@ -268,21 +267,18 @@ static int plan_source(struct planning *p, const struct rsh_read_job *job,
 		       struct rsh_error *err)
 {
 	const struct rsh_format *f = rsh_source_format(job->source);
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct rsh_read_job in_arena = *job;
 	const struct rsh_plan_options opts =
 		rsh_vfs_offer_options(job->source, job->opts);
 	struct rsh_offers o;
-	int rc;
 
 	if (f->by_name && !p->v->output->plan)
 		return rsh_convert(job->src, job->dst, job->view, job->opts,
 				   &p->v->plan, err);
 	in_arena.arena = &arena;
-	rc = f->read(&in_arena, &o, err) ?:
-	     rsh_vfs_write_plan(p->v, p->cfg, &o, &opts, err);
-	rsh_arena_clear(&arena);
-	return rc;
+	return f->read(&in_arena, &o, err) ?:
+	       rsh_vfs_write_plan(p->v, p->cfg, &o, &opts, err);
 }
 
 static int convert(struct planning *p, bool allow_missing)

@@ -519,7 +519,7 @@ int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
 		.cat = io->cat, .v = io->v, .n = io->n, .done = out,
 		.how = how, .err = err,
 	};
-	struct rsh_arena scratch = { 0 };
+	cleanup_arena struct rsh_arena scratch = { 0 };
 	int rc = adapting_begin(&w, io, &scratch) ? rsh_error_nomem(err) : 0;
 
 	memset(out, 0, how->n * sizeof(*out));
@@ -531,7 +531,6 @@ int rsh_weights_adapt(const struct rsh_adapters *how, struct rsh_arena *arena,
 						   &w.changes[i], &w.v[i], err);
 	if (rc == 0)
 		adapters_tie_finish(&w);
-	rsh_arena_clear(&scratch);
 	io->v = w.v;
 	io->n = w.n;
 	return rc;

@@ -111,7 +111,7 @@ static uint32_t lacks_matrices(const struct targeted *v, uint32_t n,
 int adapters_find_lacks(struct adapting *w)
 {
 	const struct rsh_adapter_config *config = w->adapters[w->a].config;
-	struct rsh_arena scratch = { 0 };
+	cleanup_arena struct rsh_arena scratch = { 0 };
 	const char **modules = rsh_arena_array(&scratch, const char *,
 					       w->n + (size_t)1);
 	struct targeted *v = rsh_arena_array(&scratch, struct targeted,
@@ -148,6 +148,5 @@ int adapters_find_lacks(struct adapting *w)
 						  strlen(done->lacking));
 		rc = done->lacking ? rc : rsh_error_nomem(w->err);
 	}
-	rsh_arena_clear(&scratch);
 	return rc;
 }

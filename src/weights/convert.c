@@ -838,14 +838,13 @@ static int side_try(const struct rsh_weights_options *o,
 		.vocab_multiple = o->vocab_multiple, .untie = o->untie,
 		.ctx = o->ctx,
 	};
-	struct rsh_arena arena = { 0 };
+	cleanup_arena struct rsh_arena arena = { 0 };
 	struct rsh_offers made;
 	int rc = rsh_weights_convert(&trial, in, &arena, &made, err);
 
 	for (uint32_t i = 0; rc == 0 && i < made.n; i++)
 		*changes |= (made.v[i].n_parts > 0 && !made.v[i].boxes) ||
 			    made.v[i].add;
-	rsh_arena_clear(&arena);
 	return rc;
 }
 

@@ -267,7 +267,7 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 				    NULL,
 		.err = err,
 	};
-	struct rsh_arena scratch = { 0 };
+	cleanup_arena struct rsh_arena scratch = { 0 };
 	int rc = 0;
 
 	w.used = rsh_arena_array(&scratch, bool, w.n);
@@ -281,9 +281,6 @@ int rsh_weights_dequantise(const struct rsh_dequantise *o,
 				   rsh_model_config_path(o->config) :
 				   "there is none",
 				   o->config ? " has none" : ": use --config");
-	rc = rc ?: quantised_check_config(&w) ?:
-		   quantised_run(&w) ?:
-		   quantised_finish(&w, &scratch, io);
-	rsh_arena_clear(&scratch);
-	return rc;
+	return rc ?: quantised_check_config(&w) ?: quantised_run(&w) ?:
+	       quantised_finish(&w, &scratch, io);
 }

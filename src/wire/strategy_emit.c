@@ -248,7 +248,8 @@ static json_t *json_layout(const struct rsh_strategy_item *it)
 
 static json_t *json_op(const struct rsh_staged_item *s)
 {
-	json_t *all = json_array(), *split = json_array();
+	cleanup_json json_t *split = json_array();
+	json_t *all = json_array();
 
 	for (uint32_t e = 0; e < s->item.n_map; e++)
 		json_put(&split,
@@ -257,7 +258,6 @@ static json_t *json_op(const struct rsh_staged_item *s)
 		json_decref(all);
 		all = NULL;
 	}
-	json_decref(split);
 	return json_pack("{s:o,s:i}", "parallel_strategy", all, "stage",
 			 (int)s->stage);
 }
@@ -291,7 +291,7 @@ static int emit_json(struct rsh_arena *a, const struct rsh_staged_items *items,
 int rsh_strategy_emit(const struct rsh_staged_items *items, bool json,
 		      void **out, size_t *len, struct rsh_error *err)
 {
-	struct rsh_arena arena = { 0 };
+	cleanup_arena struct rsh_arena arena = { 0 };
 	int rc;
 
 	for (size_t i = 0; json && i < items->n; i++)
@@ -301,7 +301,6 @@ int rsh_strategy_emit(const struct rsh_staged_items *items, bool json,
 					     items->v[i].item.name);
 	rc = json ? emit_json(&arena, items, out, len) :
 		    emit_pb(&arena, items, out, len);
-	rsh_arena_clear(&arena);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -395,7 +394,7 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 {
 	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
 	Rsh__Pb__ParallelLayoutItem *copies;
-	struct rsh_arena a = { 0 };
+	cleanup_arena struct rsh_arena a = { 0 };
 	size_t ops = 0, items = 0;
 	int rc;
 
@@ -416,7 +415,6 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 		if (!is_repeated(parts, i))
 			join_add(&a, &map, copies, &parts[i]);
 	rc = a.failed ? -ENOMEM : strategy_pack(&map, out, len);
-	rsh_arena_clear(&a);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 

@@ -316,7 +316,7 @@ static bool is_checkpoint(const void *data, size_t len, const char *path)
 	const struct rsh_byte_source src = {
 		rsh_memory_pread, &bytes, len, path,
 	};
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *index = NULL;
 	bool is;
 
@@ -324,7 +324,6 @@ static bool is_checkpoint(const void *data, size_t len, const char *path)
 		return false;
 	is = !rsh_ckpt_scan(&src, names, &index, NULL);
 	rsh_ckpt_index_free(index);
-	rsh_names_free(names);
 	return is;
 }
 

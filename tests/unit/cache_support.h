@@ -9,7 +9,7 @@
 #include "rsh/storage/cache.h"
 #include "support.h"
 
-UNIT_GUARD(cleanup_cache_, struct rsh_cache, rsh_cache_free)
+RSH_GUARD(cleanup_cache_, struct rsh_cache, rsh_cache_free)
 #define cleanup_cache __attribute__((cleanup(cleanup_cache_)))
 
 #define KIB ((uint64_t)1024)

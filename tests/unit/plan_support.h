@@ -29,7 +29,7 @@ struct job *job_new(const char *src_items, const char *dst_items);
 struct job *job_new_lone(const char *stage, const char *src_items,
 			 const char *dst_items);
 void job_free(struct job *j);
-UNIT_GUARD(cleanup_job_, struct job, job_free)
+RSH_GUARD(cleanup_job_, struct job, job_free)
 #define cleanup_job __attribute__((cleanup(cleanup_job_)))
 
 /* A source file; the tensors end with one without a name. */

@@ -12,9 +12,6 @@
 #include "rsh/wire/strategy_file.h"
 #include "tests.h"
 
-UNIT_GUARD(cleanup_grid_, struct rsh_grid, rsh_grid_free)
-#define cleanup_grid __attribute__((cleanup(cleanup_grid_)))
-
 /* One item of a strategy file's layout section; several are joined by ",". */
 #define ITEM_(name, mesh, map, rest) \
 	"\"" name "\":{\"dev_matrix\":" mesh ",\"tensor_map\":" map rest "}"

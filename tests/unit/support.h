@@ -8,7 +8,7 @@
 /* A fresh directory under $TMPDIR, and its removal with all that is in it. */
 char *tree_make(void);
 void tree_remove(char *path);
-UNIT_GUARD(cleanup_tree_, char, tree_remove)
+RSH_GUARD(cleanup_tree_, char, tree_remove)
 #define cleanup_tree __attribute__((cleanup(cleanup_tree_)))
 
 /* Writes a file below `tree`, making its directories. */

@@ -73,17 +73,6 @@ void unit_put(struct unit_text *t, const char *fmt, ...);
 /* A scope guard: free_it(&x) is called at the end of the scope of x. */
 #define FREED_BY(free_it) __attribute__((cleanup(free_it)))
 
-/* Defines the function of a scope guard, as those of rsh/util/mem.h, which
- * calls free_it for a pointer. */
-#define UNIT_GUARD(name, type, free_it)      \
-	static inline void name(type **p)    \
-	{                                    \
-		free_it(*p);                 \
-	}
-
-UNIT_GUARD(cleanup_names_, struct rsh_names, rsh_names_free)
-#define cleanup_names __attribute__((cleanup(cleanup_names_)))
-
 /* The call returned 0, or the test fails with the sentence of its rsh_error. */
 #define assert_good(call, err)                             \
 	do {                                               \

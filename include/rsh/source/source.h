@@ -23,6 +23,7 @@
 #include "rsh/storage/store.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/names.h"
 #include "rsh/util/option.h"
 #include "rsh/wire/name_map.h"
@@ -184,6 +185,8 @@ bool rsh_source_is_one_step(const char *path,
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err);
 /* No read may be running when this is called. */
 void rsh_source_free(struct rsh_source *s);
+RSH_GUARD(rsh_source_guard_, struct rsh_source, rsh_source_free)
+#define cleanup_source __attribute__((cleanup(rsh_source_guard_)))
 
 /* Returns the number of candidates that are tried: at least 1, because a tree
  * without files is one candidate without files.  If every rank has names with a

@@ -54,6 +54,7 @@
 
 #include "rsh/storage/io.h"
 #include "rsh/util/error.h"
+#include "rsh/util/mem.h"
 
 struct rsh_store;
 
@@ -220,14 +221,8 @@ ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset);
 /* Does fstat(2).  Returns 0 or -errno. */
 int rsh_handle_look(const struct rsh_handle *h, struct rsh_stat *out);
 
-static inline void rsh_dir_guard_(struct rsh_dir **d)
-{
-	rsh_dir_close(*d);
-}
-static inline void rsh_handle_guard_(struct rsh_handle **h)
-{
-	rsh_handle_close(*h);
-}
+RSH_GUARD(rsh_dir_guard_, struct rsh_dir, rsh_dir_close)
+RSH_GUARD(rsh_handle_guard_, struct rsh_handle, rsh_handle_close)
 #define cleanup_dir __attribute__((cleanup(rsh_dir_guard_)))
 #define cleanup_handle __attribute__((cleanup(rsh_handle_guard_)))
 

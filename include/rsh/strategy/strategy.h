@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "rsh/util/error.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/strategy_file.h"
 
@@ -84,6 +85,8 @@ int rsh_strategy_merge(const struct rsh_strategy_set *set,
 		       struct rsh_names *names, struct rsh_strategy **out,
 		       struct rsh_error *err);
 void rsh_strategy_free(struct rsh_strategy *s);
+RSH_GUARD(rsh_strategy_guard_, struct rsh_strategy, rsh_strategy_free)
+#define cleanup_strategy __attribute__((cleanup(rsh_strategy_guard_)))
 
 /* Returns the parameter, NULL if the strategy, which may be NULL, does not list
  * it. */

@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "rsh/tensor/box.h"
+#include "rsh/util/mem.h"
 
 /* A mesh of fewer than 2^31 ranks has at most 30 axes of more than one rank;
  * MindSpore's converter may add two. */
@@ -53,6 +54,8 @@ struct rsh_grid *rsh_grid_make(const struct rsh_grid *g);
  * RSH_MAX_DIMS.  NULL means out of memory. */
 struct rsh_grid *rsh_grid_make_whole(uint32_t n_dims);
 void rsh_grid_free(struct rsh_grid *g);
+RSH_GUARD(rsh_grid_guard_, struct rsh_grid, rsh_grid_free)
+#define cleanup_grid __attribute__((cleanup(rsh_grid_guard_)))
 
 /* Returns the size of the optimizer shard.  1 means that there is none, or that
  * it is an axis. */

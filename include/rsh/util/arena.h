@@ -35,6 +35,7 @@ char *rsh_arena_format(struct rsh_arena *a, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Frees all pieces; the arena is empty then. */
 void rsh_arena_clear(struct rsh_arena *a);
+#define cleanup_arena __attribute__((cleanup(rsh_arena_clear)))
 
 /* Returns a zeroed array of n elements of a type; NULL means out of memory or
  * that its size does not fit a size_t. */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -26,6 +27,13 @@ bool rsh_is_file(const char *path);
 /* Copies what follows `key` in the first line of a file that begins with it.
  * Returns whether there is such a line. */
 bool rsh_file_line(const char *path, const char *key, char *value, size_t size);
+
+static inline void rsh_file_guard_(FILE **f)
+{
+	if (*f)
+		fclose(*f);
+}
+#define cleanup_file __attribute__((cleanup(rsh_file_guard_)))
 
 /* Writes all `len` bytes at the offset.  Returns 0 or -errno.  Threads may
  * write different parts of one file. */

@@ -93,6 +93,12 @@ void rsh_cleanup_free_(void *p);
 void rsh_cleanup_fd_(int *fd);
 #define cleanup_free __attribute__((cleanup(rsh_cleanup_free_)))
 #define cleanup_fd __attribute__((cleanup(rsh_cleanup_fd_)))
+/* Defines the function of another guard, which calls free_it for a pointer. */
+#define RSH_GUARD(name, type, free_it)       \
+	static inline void name(type **p)    \
+	{                                    \
+		free_it(*p);                 \
+	}
 
 /* These two return the value of a guarded variable and reset the variable. */
 #define steal_pointer(pp) \

@@ -15,12 +15,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/util/mem.h"
+
 #define RSH_NAME_NONE UINT32_MAX
 
 struct rsh_names;
 
 struct rsh_names *rsh_names_new(void); /* NULL: out of memory */
 void rsh_names_free(struct rsh_names *t);
+RSH_GUARD(rsh_names_guard_, struct rsh_names, rsh_names_free)
+#define cleanup_names __attribute__((cleanup(rsh_names_guard_)))
 
 /* Returns the id of the `len` bytes at `s` (without a NUL), which are added if
  * they are new.  RSH_NAME_NONE means out of memory or too many names. */

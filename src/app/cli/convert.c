@@ -370,14 +370,12 @@ static int fit_try(struct checking *c, const struct rsh_rule_table *t,
 		   enum rsh_side *from, bool *told, struct rsh_error *err)
 {
 	struct rsh_weights_options o = check_options(c, t);
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct rsh_offers made;
 	int rc = rsh_weights_find_side(&o, &c->in, from, told, err);
 
 	o.from = *from;
-	rc = rc ?: rsh_weights_convert(&o, &c->in, &arena, &made, err);
-	rsh_arena_clear(&arena);
-	return rc;
+	return rc ?: rsh_weights_convert(&o, &c->in, &arena, &made, err);
 }
 
 /* Prints which of the tables for the model convert SOURCE, from which side, and

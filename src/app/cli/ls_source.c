@@ -291,7 +291,7 @@ static int ask_mount(struct tree *t)
 /* Takes what the format says of a step that lists its tensors. */
 static int take_about(struct tree *t, const struct rsh_source_view *view)
 {
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct rsh_error why = RSH_ERROR_INIT;
 	const struct rsh_list_job job = {
 		.source = t->source, .part = RSH_LIST_CHUNKS, .arena = &arena,
@@ -306,7 +306,6 @@ static int take_about(struct tree *t, const struct rsh_source_view *view)
 	rc = rsh_source_format(t->source)->list(&job, &l, &why);
 	if (rc == 0 && l.about)
 		snprintf(t->about, sizeof(t->about), "%s", l.about);
-	rsh_arena_clear(&arena);
 	return rc == -ENOMEM ? rc : 0;
 }
 

@@ -438,7 +438,7 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 	struct rsh_printer *out = &run->out;
 	struct listed_names names = { .names = NULL };
 	struct rsh_ls_model model = { 0 };
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	const struct rsh_list_job job = {
 		.source = source, .part = RSH_LIST_CHUNKS, .arena = &arena,
 	};
@@ -470,6 +470,5 @@ int rsh_ls_whole(struct rsh_run *run, const struct rsh_options *o,
 		if (wrong.code && !out->json)
 			rsh_log_error("%s", wrong.text);
 	}
-	rsh_arena_clear(&arena);
 	return rc;
 }

@@ -55,8 +55,9 @@ static int print_rank_lists(const struct rsh_options *o, struct rsh_run *run)
 {
 	struct rsh_printer *out = &run->out;
 	struct rsh_error *err = &run->err;
-	struct rsh_names *names = rsh_names_new();
-	struct rsh_strategy *src = NULL, *dst = NULL; /* NULL: none */
+	cleanup_names struct rsh_names *names = rsh_names_new();
+	/* NULL: none */
+	cleanup_strategy struct rsh_strategy *src = NULL, *dst = NULL;
 	/* By destination rank, and by source rank: in the list. */
 	cleanup_free bool *wanted = NULL, *sources = NULL;
 	uint32_t n, per_stage;
@@ -94,9 +95,6 @@ static int print_rank_lists(const struct rsh_options *o, struct rsh_run *run)
 		rc = 0;
 	}
 	rsh_json(out, "]}");
-	rsh_strategy_free(src);
-	rsh_strategy_free(dst);
-	rsh_names_free(names);
 	return rc;
 }
 

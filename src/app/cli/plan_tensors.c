@@ -227,7 +227,7 @@ void rsh_plan_print_tensors(struct rsh_printer *out,
 			    const struct rsh_vfs_view *view)
 {
 	const uint32_t n = rsh_plan_n_tensors(view->plan);
-	struct shown_tensor *v = calloc((size_t)n + 1, sizeof(*v));
+	cleanup_free struct shown_tensor *v = calloc((size_t)n + 1, sizeof(*v));
 
 	out->failed |= !v || shown_tensors_take(view->plan, v, n) != 0;
 	for (uint32_t i = 0; i < n && !out->failed; i++) {
@@ -263,7 +263,6 @@ void rsh_plan_print_tensors(struct rsh_printer *out,
 		free(v[i].source.held);
 		free(v[i].destination.held);
 	}
-	free(v);
 }
 
 /* ---- where each byte comes from ----

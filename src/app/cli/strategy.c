@@ -125,7 +125,7 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 {
 	struct rsh_derive_shapes *shapes = NULL;
 	struct rsh_derived *derived = NULL;
-	struct rsh_strategy *src = NULL;
+	cleanup_strategy struct rsh_strategy *src = NULL;
 	cleanup_free void *data = NULL;
 	size_t len;
 	int rc = 0;
@@ -143,7 +143,6 @@ static int derive_file(const struct rsh_options *o, struct rsh_names *names,
 		rsh_log_notice("%s", derived->notes[i]);
 	rsh_derived_free(derived);
 	rsh_derive_shapes_free(shapes);
-	rsh_strategy_free(src);
 	return rc;
 }
 
@@ -168,7 +167,7 @@ static int check_strategies(const struct rsh_options *o,
 {
 	struct rsh_error *err = &run->err;
 	struct rsh_derive_shapes *shapes = NULL;
-	struct rsh_strategy *src = NULL;
+	cleanup_strategy struct rsh_strategy *src = NULL;
 	struct checking c = { .out = &run->out };
 	int rc = 0;
 
@@ -190,7 +189,6 @@ static int check_strategies(const struct rsh_options *o,
 	}
 	rsh_json(c.out, "]}");
 	rsh_derive_shapes_free(shapes);
-	rsh_strategy_free(src);
 	return rc;
 }
 
@@ -198,9 +196,9 @@ static int check_strategies(const struct rsh_options *o,
 
 int rsh_strategy_command(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct rsh_error *err = &run->err;
-	struct rsh_strategy *s = NULL;
+	cleanup_strategy struct rsh_strategy *s = NULL;
 	int rc;
 
 	if (!names)
@@ -215,7 +213,5 @@ int rsh_strategy_command(const struct rsh_options *o, struct rsh_run *run)
 		rc = derive_file(o, names, err);
 	if (s)
 		rsh_ls_strategy(&run->out, s, names);
-	rsh_strategy_free(s);
-	rsh_names_free(names);
 	return rc;
 }

@@ -239,9 +239,9 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	struct rsh_source_options files = o->vfs.files;
 	const char *path = o->vfs.src.path;
-	struct rsh_strategy *strategy = NULL;
-	struct rsh_names *names = rsh_names_new();
-	struct rsh_source *source = NULL;
+	cleanup_strategy struct rsh_strategy *strategy = NULL;
+	cleanup_names struct rsh_names *names = rsh_names_new();
+	cleanup_source struct rsh_source *source = NULL;
 	uint32_t first = 0, n = UINT32_MAX;
 	char gap[160] = "";
 	int rc = names ? rsh_store_io_new(&o->io, &r->work.io, err) :
@@ -276,9 +276,6 @@ static int verify_best(struct report *r, struct rsh_error *err)
 		r->apart = is_apart(r, source);
 		rc = verify_step(r, source, strategy, names, &control, err);
 	}
-	rsh_source_free(source);
-	rsh_strategy_free(strategy);
-	rsh_names_free(names);
 	return rc;
 }
 

@@ -58,14 +58,12 @@ char *rsh_json_dump(json_t *value, size_t flags)
 json_t *rsh_json_text(const char *s)
 {
 	json_t *text = json_string(s);
-	char *escaped;
+	cleanup_free char *escaped = NULL;
 
 	if (text)
 		return text;
 	escaped = rsh_text_escape(s);
-	text = escaped ? json_string(escaped) : NULL;
-	free(escaped);
-	return text;
+	return escaped ? json_string(escaped) : NULL;
 }
 
 static void json_new_line(struct rsh_printer *out)

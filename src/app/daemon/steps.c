@@ -63,8 +63,8 @@ static int find_ranks(const struct rsh_options *o, uint32_t *first, uint32_t *n,
 		      struct rsh_error *err)
 {
 	struct rsh_vfs_config cfg = o->asked;
-	struct rsh_strategy *src = NULL, *dst = NULL;
-	struct rsh_names *names;
+	cleanup_strategy struct rsh_strategy *src = NULL, *dst = NULL;
+	cleanup_names struct rsh_names *names = NULL;
 	int rc;
 
 	*first = 0;
@@ -78,8 +78,6 @@ static int find_ranks(const struct rsh_options *o, uint32_t *first, uint32_t *n,
 	rc = rsh_vfs_load_strategies(&cfg, names, &src, &dst, err);
 	if (rc == 0)
 		rsh_conversion_source_ranks(src, NULL, names, true, first, n);
-	rsh_strategy_free(src);
-	rsh_names_free(names);
 	return rc;
 }
 
@@ -227,7 +225,7 @@ static void print_status(void *ctx, const struct rsh_step_status *status)
 void rsh_mount_steps_print(struct rsh_printer *out, const struct rsh_vfs *v)
 {
 	struct statuses all = { .latest = NULL };
-	char *unlisted = NULL;
+	cleanup_free char *unlisted = NULL;
 
 	rsh_json(out, "{");
 	rsh_printer_init_part(&all.steps, out);
@@ -238,5 +236,4 @@ void rsh_mount_steps_print(struct rsh_printer *out, const struct rsh_vfs *v)
 	rsh_printer_put_part(out, &all.steps);
 	rsh_json(out, "}");
 	free(all.latest);
-	free(unlisted);
 }

@@ -88,9 +88,9 @@ int rsh_settle_look(struct rsh_options *o, struct rsh_error *err)
 static int check_rank_files(const struct rsh_vfs_config *v,
 			    struct rsh_error *err)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	const struct rsh_error *unread;
-	struct rsh_source *s = NULL;
+	cleanup_source struct rsh_source *s = NULL;
 	const char *first;
 	int rc = !names ? rsh_error_nomem(err) :
 		 rsh_source_open(v->source, 0, UINT32_MAX, &v->files, &s,
@@ -104,8 +104,6 @@ static int check_rank_files(const struct rsh_vfs_config *v,
 		rc = rsh_error_set(err, unread ? unread->code : EBADMSG, "%s",
 				   unread ? unread->text : first);
 	}
-	rsh_source_free(s);
-	rsh_names_free(names);
 	return rc;
 }
 

@@ -279,7 +279,7 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 				 struct rsh_error *err)
 {
 	json_int_t epoch, batch;
-	json_t *all;
+	cleanup_json json_t *all = NULL;
 	double loss;
 	int rc = rsh_json_load(&(struct rsh_memory){ data, len },
 			       0, path, "a common.json", &all, err);
@@ -293,7 +293,6 @@ int rsh_checkpoint2_common_parse(const void *data, size_t len, const char *path,
 	loss = json_number_value(json_object_get(all, "loss_scale"));
 	if (loss > 0)
 		c->loss_scale = loss;
-	json_decref(all);
 	return 0;
 }
 

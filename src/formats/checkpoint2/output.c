@@ -71,17 +71,14 @@ static bool is_slice(const struct rsh_output_tree *t, uint32_t name)
 	const struct rsh_strategy_param *p =
 		t->src && t->dst ? rsh_strategy_find(t->src, name) : NULL;
 	struct rsh_error ignored = RSH_ERROR_INIT;
-	struct rsh_grid *grid;
-	bool cut;
+	cleanup_grid struct rsh_grid *grid = NULL;
 
 	if (!p)
 		return false;
 	if (rsh_grid_new_unsized(rsh_param_source_stage(p)->item, &grid,
 				 &ignored))
 		return true;
-	cut = rsh_any(d, rsh_grid_n_dims(grid), rsh_grid_split(grid, d) > 1);
-	rsh_grid_free(grid);
-	return cut;
+	return rsh_any(d, rsh_grid_n_dims(grid), rsh_grid_split(grid, d) > 1);
 }
 
 /* Adds the tensor of a record, unless a lower rank already has it.  Counters

@@ -110,9 +110,8 @@ static int value_read_pickle(const struct rsh_byte_source *file,
 		section_pread, &section, length, path,
 	};
 	cleanup_free struct rsh_pickle *p = NULL;
-	struct rsh_arena values = { 0 };
+	cleanup_arena struct rsh_arena values = { 0 };
 	struct rsh_pickle_value v;
-	int rc;
 
 	snprintf(path, sizeof(path), "%s, value at %" PRIu64, file->path,
 		 offset);
@@ -125,10 +124,8 @@ static int value_read_pickle(const struct rsh_byte_source *file,
 		return rsh_error_nomem(err);
 	p->src = &bytes;
 	p->err = err;
-	rc = rsh_pickle_values(p, &rules, &values, &v) ?:
-	     rsh_plain_make(&v, out);
-	rsh_arena_clear(&values);
-	return rc;
+	return rsh_pickle_values(p, &rules, &values, &v) ?:
+	       rsh_plain_make(&v, out);
 }
 
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,

@@ -416,7 +416,7 @@ static int make_metadata(struct shown *d)
 static int make_values(struct shown *d)
 {
 	const struct rsh_values *v = d->t->values;
-	struct rsh_names *names = v->n ? rsh_names_new() : NULL;
+	cleanup_names struct rsh_names *names = v->n ? rsh_names_new() : NULL;
 	struct rsh_virtual_record r;
 	size_t most = 0;
 	int rc = names || !v->n ? 0 : -ENOMEM;
@@ -453,7 +453,6 @@ static int make_values(struct shown *d)
 		};
 		d->n_bytes += n;
 	}
-	rsh_names_free(names);
 	return rc;
 }
 

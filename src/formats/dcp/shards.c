@@ -78,14 +78,13 @@ static int shard_scan(const struct rsh_source *s, const char *name,
 int rsh_dcp_shard_look(const struct rsh_source *s, const char *name, bool *has,
 		       struct rsh_error *err)
 {
-	struct rsh_names *names = rsh_names_new();
+	cleanup_names struct rsh_names *names = rsh_names_new();
 	struct shard one = { 0 };
 	int rc = names ? shard_scan(s, name, names, &one, err) :
 			 rsh_error_nomem(err);
 
 	*has = rc == 0 && shard_info(&one);
 	shard_clear(&one);
-	rsh_names_free(names);
 	return rc;
 }
 

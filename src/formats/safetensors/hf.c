@@ -298,8 +298,7 @@ static int hf_make_map(const struct shown_weights *s, char **text,
 		rsh_alloc_array(s->n, sizeof(*weights));
 	cleanup_free const char **files =
 		rsh_alloc_array(map.n_files, sizeof(*files));
-	struct rsh_arena arena = { 0 };
-	int rc;
+	cleanup_arena struct rsh_arena arena = { 0 };
 
 	for (uint32_t f = 0; files && f < map.n_files; f++) {
 		char name[NAME_MAX + 1];
@@ -314,11 +313,9 @@ static int hf_make_map(const struct shown_weights *s, char **text,
 	}
 	map.weights = weights;
 	map.files = files;
-	rc = weights && files && !arena.failed ?
-	     rsh_weight_map_format(&map, text, bytes, err) :
-	     rsh_error_nomem(err);
-	rsh_arena_clear(&arena);
-	return rc;
+	return weights && files && !arena.failed ?
+	       rsh_weight_map_format(&map, text, bytes, err) :
+	       rsh_error_nomem(err);
 }
 
 static int hf_build(struct rsh_output_tree *t, struct rsh_error *err)

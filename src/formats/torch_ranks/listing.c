@@ -187,7 +187,7 @@ static int groups_of_parts(const struct rsh_source *s,
 
 int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 {
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	struct rsh_ranks_group *groups;
 	const char *first;
 	uint32_t rank, world;
@@ -234,7 +234,6 @@ int rsh_ranks_bid(const struct rsh_look *l, struct rsh_bid_more *more)
 	 * they are. */
 	rc = groups_of_parts(l->source, l->names, l->n, &arena, &groups, &n);
 	rsh_look_fail(l, "", rc);
-	rsh_arena_clear(&arena);
 	return rc == 0 && n > 0 ? RSH_BID_SURE : RSH_BID_NO;
 }
 
@@ -291,7 +290,7 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 {
 	const struct rsh_store *store = rsh_source_store(s);
 	const struct rsh_step none = { .n = 0 };
-	struct rsh_arena arena = { NULL, 0 };
+	cleanup_arena struct rsh_arena arena = { NULL, 0 };
 	cleanup_path_list struct rsh_path_list names = { 0 };
 	struct rsh_step step = { .n = 1 };
 	struct rsh_ranks_group *groups;
@@ -334,7 +333,6 @@ static int list_all(struct rsh_source *s, bool *steps, struct rsh_error *err)
 		rc = rc ? rsh_store_open_error(store, "", rc, err) : 0;
 	}
 	rsh_tc_free(tc);
-	rsh_arena_clear(&arena);
 	return rc;
 }
 

@@ -204,7 +204,7 @@ static int step_check(const struct rsh_byte_source *files,
 	struct rsh_error wrong = RSH_ERROR_INIT;
 	struct rsh_source_ranks *st;
 	struct rsh_ranks_name parts;
-	struct rsh_names *all;
+	cleanup_names struct rsh_names *all = NULL;
 	uint32_t world = 0;
 	int rc = 0;
 
@@ -268,7 +268,6 @@ static int step_check(const struct rsh_byte_source *files,
 	if (rc == 0 && wrong.code)
 		rc = rsh_error_set(err, wrong.code, "%s", wrong.text);
 	rsh_joined_free(st);
-	rsh_names_free(all);
 	return rc;
 }
 

@@ -63,7 +63,7 @@ static int note_simple(const struct making *m,
 		       const struct rsh_grid_sizes *whole,
 		       const struct rsh_grid *mine)
 {
-	struct rsh_grid *theirs;
+	cleanup_grid struct rsh_grid *theirs = NULL;
 	int rc;
 
 	if (m->c->o.compat || !mine || !item || !item->opt_step ||
@@ -74,7 +74,6 @@ static int note_simple(const struct making *m,
 		return rc;
 	if (!rsh_grid_same_slices(mine, theirs))
 		rsh_note_add(m->c, RSH_NOTE_SIMPLE_SHARD, m->s.name);
-	rsh_grid_free(theirs);
 	return 0;
 }
 

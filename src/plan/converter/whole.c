@@ -41,7 +41,7 @@ static int same_slices(const struct rsh_strategy_item *a,
 		       const struct rsh_strategy_item *b,
 		       const int64_t *dims, uint32_t n_dims)
 {
-	struct rsh_grid *x = NULL, *y = NULL;
+	cleanup_grid struct rsh_grid *x = NULL, *y = NULL;
 	int64_t whole[RSH_MAX_DIMS];
 	int rc = rsh_grid_new(a, &(struct rsh_grid_sizes){ dims, n_dims, true },
 			      RSH_GRID_RUNTIME, &x, NULL);
@@ -51,8 +51,6 @@ static int same_slices(const struct rsh_strategy_item *a,
 	rc = rc ?: rsh_grid_new(b, &(struct rsh_grid_sizes){ whole, n_dims,
 				false }, RSH_GRID_RUNTIME, &y, NULL) ?:
 	     rsh_grid_same_slices(x, y);
-	rsh_grid_free(x);
-	rsh_grid_free(y);
 	return rc == -ENOMEM ? rc : rc > 0;
 }
 
