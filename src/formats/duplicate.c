@@ -42,11 +42,8 @@ static int twice_scan(const struct twice *t, const char *name,
 		      struct rsh_format_file *f, struct rsh_ckpt_index **out,
 		      struct rsh_error *err)
 {
-	const int rc = rsh_format_file_open(t->s, name, f, err);
-
-	if (rc)
-		return rc;
-	return rsh_has_suffix(name, ".bin") ?
+	return rsh_format_file_open(t->s, name, f, err) ?:
+	       rsh_has_suffix(name, ".bin") ?
 	       rsh_torch_scan_by_name(&f->bytes, false, t->names, out, err) :
 	       rsh_file_scan(rsh_file_type_of(name), &f->bytes, false, t->names,
 			     out, err);

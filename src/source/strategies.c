@@ -320,11 +320,8 @@ int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_error *err)
 {
 	cleanup_at struct strategy_at at = { .metadata = NULL };
-	int rc = strategy_find(path, as_listed, &at, err);
 
-	if (rc)
-		return rc;
-	return at.metadata ?
+	return strategy_find(path, as_listed, &at, err) ?: at.metadata ?
 	       metadata_strategy(at.metadata, names, out, err) :
 	       strategy_merge_files(&at.list, !at.directory ?
 				    RSH_STRATEGY_FILE : as_listed ?
@@ -504,9 +501,8 @@ static int shapes_try_ranks(struct shapes_reading *r, uint32_t first,
 	     i++) {
 		struct rsh_source_view view;
 
-		rc = rsh_source_choose(s, i, err);
-		if (rc == 0)
-			rc = rsh_source_index(s, r->names, err);
+		rc = rsh_source_choose(s, i, err) ?:
+		     rsh_source_index(s, r->names, err);
 		if (rc)
 			break;
 		rsh_source_log_left_out(s);

@@ -346,9 +346,7 @@ int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
 		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
 			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
-	rc = source_forms(d, p, forms, &n);
-	if (rc == 0)
-		rc = choose(d, p, forms, n);
+	rc = source_forms(d, p, forms, &n) ?: choose(d, p, forms, n);
 	if (rc)
 		return rc;
 	for (uint32_t e = 0; shape && e < out->n_map; e++) {

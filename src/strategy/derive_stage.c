@@ -278,13 +278,9 @@ int rsh_derive_stages(struct derivation *d)
 	    (d->src && d->dst_stages == d->src_stages && !d->o->n_layers))
 		return distribute(d, NULL, NULL);
 	first = rsh_arena_array(d->arena, uint32_t, (size_t)d->dst_stages + 1);
-	rc = first ? read_layers(d, &l) : rsh_error_nomem(d->err);
-	if (rc == 0)
-		rc = find_longest(d, &l);
-	if (rc == 0)
-		rc = layers_per_stage(d, &l, first);
-	if (rc == 0)
-		rc = distribute(d, &l, first);
+	rc = (first ? read_layers(d, &l) : rsh_error_nomem(d->err)) ?:
+	     find_longest(d, &l) ?: layers_per_stage(d, &l, first) ?:
+	     distribute(d, &l, first);
 	rsh_names_free(l.lists);
 	return rc;
 }

@@ -68,13 +68,10 @@ int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
 			    struct rsh_names *names, struct rsh_strategy **src,
 			    struct rsh_strategy **dst, struct rsh_error *err)
 {
-	int rc = strategies_load(cfg, &cfg->src, names, src, err);
-
-	if (rc)
-		return rc;
-	return cfg->dst.from == RSH_FROM_DERIVED ?
-		derive(cfg, names, *src, dst, err) :
-		strategies_load(cfg, &cfg->dst, names, dst, err);
+	return strategies_load(cfg, &cfg->src, names, src, err) ?:
+	       cfg->dst.from == RSH_FROM_DERIVED ?
+	       derive(cfg, names, *src, dst, err) :
+	       strategies_load(cfg, &cfg->dst, names, dst, err);
 }
 
 /* ---- the tree ---- */

@@ -166,10 +166,8 @@ static int ct_integers(struct quantised_work *w, struct quantised_tensor *t)
 		return quantised_lacks(w, t, "_scale");
 	t->q.scale_type = t->q.via = s->dtype;
 	t->rows = o->dims[0];
-	rc = ct_take_shape(w, t);
-	if (rc == 0)
-		rc = ct_columns(w, t, o->dims[1],
-				s->n_dims == 2 ? s->dims[1] : 0);
+	rc = ct_take_shape(w, t) ?:
+	     ct_columns(w, t, o->dims[1], s->n_dims == 2 ? s->dims[1] : 0);
 	if (rc)
 		return rc;
 	bits = t->q.zero_bits;

@@ -312,9 +312,8 @@ static int dcp_check_ended(const struct rsh_source *s, struct rsh_error *err)
 		return rsh_error_set(err, ENOENT, "nothing says when all ranks "
 				     "have saved, for it has no %s: mount this "
 				     "step alone", RSH_DCP_METADATA);
-	rc = rsh_format_check_marker(s, RSH_DCP_METADATA, err);
-	if (rc == 0)
-		rc = rsh_store_has(store, common, err);
+	rc = rsh_format_check_marker(s, RSH_DCP_METADATA, err) ?:
+	     rsh_store_has(store, common, err);
 	return rc > 0 ? rsh_format_check_marker(s, last, err) : rc;
 }
 

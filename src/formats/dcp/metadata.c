@@ -321,9 +321,8 @@ static int dcp_read_entries(struct rsh_dcp_reader *r,
 	for (uint32_t i = 0; i < l->n && rc == 0; i += 2) {
 		struct rsh_dcp_entry *e = &r->entries[r->n_entries++];
 
-		rc = dcp_read_key(r, &l->values[i], e);
-		if (rc == 0)
-			rc = dcp_read_info(r, &l->values[i + 1], e);
+		rc = dcp_read_key(r, &l->values[i], e) ?:
+		     dcp_read_info(r, &l->values[i + 1], e);
 		/* The files of HyperParallel's values have no tensors. */
 		e->file = RSH_DCP_NO_FILE;
 		if (rc || (r->by_name && e->length != RSH_DCP_BY_NAME))
@@ -706,10 +705,8 @@ static int dcp_read_metadata(struct rsh_dcp_reader *r)
 	if (rc)
 		return rc;
 	r->at = root.object->at;
-	rc = dcp_read_planned(r, dcp_attribute(&root, "planner_data"));
-	if (rc)
-		return rc;
-	return dcp_read_all(r, dcp_attribute(&root, "state_dict_metadata"));
+	return dcp_read_planned(r, dcp_attribute(&root, "planner_data")) ?:
+	       dcp_read_all(r, dcp_attribute(&root, "state_dict_metadata"));
 }
 
 int rsh_dcp_builder_add(struct rsh_dcp_builder *b,

@@ -442,11 +442,10 @@ static int hf_check_sizes(struct hf_check *h)
 	char say[160];
 	int rc = hf_check_count(h, HF_LAYERS, h->f.n_layers,
 				more && more->kind == RSH_JSON_NUMBER ?
-				more->number : 0, "layers");
+				more->number : 0, "layers") ?:
+		 hf_check_count(h, HF_EXPERTS, h->f.n_experts, 0, "experts") ?:
+		 hf_check_there(h);
 
-	if (rc == 0)
-		rc = hf_check_count(h, HF_EXPERTS, h->f.n_experts, 0,
-				    "experts") ?: hf_check_there(h);
 	for (uint32_t k = 0; rc == 0 && k < HF_N_SHAPES; k++) {
 		const struct hf_shape *s = &hf_shapes[k];
 

@@ -168,16 +168,13 @@ static int tf_check_content(struct tf_check *c, const Rsh__Pb__BundleEntry *e)
 {
 	const struct rsh_byte_source *shard = c->shards[e->shard_id];
 	uint32_t crc;
-	int rc;
 
 	/* The parts of a partitioned tensor are separate entries. */
 	if (e->size == 0 || e->dtype == DT_STRING || e->dtype == DT_VARIANT)
 		return 0;
-	rc = rsh_bytes_crc(shard, (uint64_t)e->offset, (uint64_t)e->size,
-			   tf_crc32c, &crc, c->err);
-	if (rc)
-		return rc;
-	return crc == tf_unmask(e->crc32c) ? 0 :
+	return rsh_bytes_crc(shard, (uint64_t)e->offset, (uint64_t)e->size,
+			     tf_crc32c, &crc, c->err) ?:
+	       crc == tf_unmask(e->crc32c) ? 0 :
 	       rsh_bytes_damaged(shard, (uint64_t)e->offset, "a tensor that "
 				 "does not match its CRC", c->err);
 }

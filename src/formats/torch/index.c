@@ -250,10 +250,9 @@ int rsh_torch_scan_by_name(const struct rsh_byte_source *src, bool full,
 			   struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	struct rsh_torch_file *f;
-	int rc = rsh_torch_file_read(src, NULL, &f, err);
+	int rc = rsh_torch_file_read(src, NULL, &f, err) ?:
+		 rsh_torch_index(f, src, full, true, names, out, err);
 
-	if (rc == 0)
-		rc = rsh_torch_index(f, src, full, true, names, out, err);
 	rsh_torch_file_free(f);
 	return rc;
 }

@@ -368,10 +368,8 @@ static int torch_model_open(struct rsh_source *s,
 	if (has_map)
 		return has_map < 0 ? has_map :
 				     torch_open_parts(s, TORCH_MAP, err);
-	rc = rsh_format_search(s, torch_is_map, &map, &n, err);
-	if (rc)
-		return rc;
-	return n == 1 ? torch_open_parts(s, map, err) :
+	return rsh_format_search(s, torch_is_map, &map, &n, err) ?:
+	       n == 1 ? torch_open_parts(s, map, err) :
 			torch_open_consolidated(s, err);
 }
 
@@ -432,9 +430,9 @@ static int torch_scan(const struct rsh_scan_job *job,
 	/* An index has no strides, so the file must be read. */
 	if (job->stored)
 		return t->files[file] ? 0 : -ESTALE;
-	rc = torch_load(t, file, job->bytes, &f, err);
-	rc = rc ?: rsh_torch_index(f, job->bytes, job->how != RSH_SCAN_HEADERS,
-				   false, job->names, out, err);
+	rc = torch_load(t, file, job->bytes, &f, err) ?:
+	     rsh_torch_index(f, job->bytes, job->how != RSH_SCAN_HEADERS,
+			     false, job->names, out, err);
 	if (rc) {
 		rsh_torch_file_free(f);
 		return rc;
@@ -553,12 +551,10 @@ static int torch_read(const struct rsh_read_job *job, struct rsh_offers *out,
 		      struct rsh_error *err)
 {
 	const struct rsh_source_torch *t = rsh_source_state(job->source);
-	int rc = torch_check_files(job->source, err) ?:
-		 torch_check_left_out(job, err);
 
-	if (rc)
-		return rc;
-	return rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
+	return torch_check_files(job->source, err) ?:
+	       torch_check_left_out(job, err) ?:
+	       rsh_torch_offers((const struct rsh_torch_file *const *)t->files,
 				t->n, job, out, err);
 }
 

@@ -195,11 +195,9 @@ int rsh_zip_read_entry(const struct rsh_byte_source *src,
 	    (uint64_t)e->n_name + e->n_extra + e->n_comment)
 		return rsh_bytes_damaged(src, at, "no entry of the zip "
 					 "directory", err);
-	rc = rsh_bytes_read(src, room, (size_t)e->n_name + e->n_extra,
-			    at + CENTRAL_BYTES, err);
-	if (rc)
-		return rc;
-	return zip_read_wide_numbers(e) ? 0 :
+	return rsh_bytes_read(src, room, (size_t)e->n_name + e->n_extra,
+			      at + CENTRAL_BYTES, err) ?:
+	       zip_read_wide_numbers(e) ? 0 :
 	       rsh_bytes_damaged(src, at, "a zip64 entry without its numbers",
 				 err);
 }
@@ -233,11 +231,9 @@ int rsh_zip_read_local(const struct rsh_byte_source *src,
 	if (e->method == 0 && e->content_bytes != e->original_bytes)
 		return rsh_bytes_damaged(src, e->at, "a stored zip entry of "
 					 "two sizes", err);
-	rc = rsh_bytes_read(src, room, e->n_name,
-			    e->local_offset + LOCAL_BYTES, err);
-	if (rc)
-		return rc;
-	return memcmp(room, e->name, e->n_name) == 0 ? 0 :
+	return rsh_bytes_read(src, room, e->n_name,
+			      e->local_offset + LOCAL_BYTES, err) ?:
+	       memcmp(room, e->name, e->n_name) == 0 ? 0 :
 	       rsh_bytes_damaged(src, e->local_offset, "a local header of "
 				 "another zip entry", err);
 }

@@ -169,9 +169,8 @@ static int made_compare(const struct rsh_handle *h,
 	for (uint32_t i = 0; code == 0 && i < s->n_files; i++) {
 		struct rsh_handle *input;
 
-		code = rsh_store_take(s, i, &input);
-		if (code == 0)
-			code = rsh_store_finish(s, i, input, 0);
+		code = rsh_store_take(s, i, &input) ?:
+		       rsh_store_finish(s, i, input, 0);
 	}
 	return code;
 }
