@@ -98,11 +98,10 @@ static void loop_open_or_close(struct rsh_loop *l)
 
 	if (open == atomic_load(&l->open))
 		return;
-	pthread_mutex_lock(&l->lock);
+	rsh_hold_lock(&l->lock);
 	atomic_store(&l->open, open);
 	if (open)
 		pthread_cond_broadcast(&l->opened);
-	pthread_mutex_unlock(&l->lock);
 }
 
 static void worker_begin(struct worker *w)

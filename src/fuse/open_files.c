@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 #include "rsh/vfs/control.h"
 
 struct rsh_open_file *rsh_open_file_new(struct rsh_open_files *all)
@@ -19,9 +20,8 @@ struct rsh_open_file *rsh_open_file_new(struct rsh_open_files *all)
 
 	if (!f)
 		return NULL;
-	pthread_mutex_lock(&all->lock);
+	rsh_hold_lock(&all->lock);
 	LIST_INSERT_HEAD(&all->list, f, next);
-	pthread_mutex_unlock(&all->lock);
 	return f;
 }
 
@@ -41,9 +41,8 @@ void rsh_open_file_free(struct rsh_open_files *all, struct rsh_open_file *f)
 {
 	if (!f)
 		return;
-	pthread_mutex_lock(&all->lock);
+	rsh_hold_lock(&all->lock);
 	open_file_discard(f);
-	pthread_mutex_unlock(&all->lock);
 }
 
 void rsh_open_files_clear(struct rsh_open_files *all)

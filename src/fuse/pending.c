@@ -24,6 +24,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
 
 /* How long after an interrupt its process is asked again: the longer it waits
  * already, the later.  Users do not notice these delays after Ctrl-C. */
@@ -87,14 +88,10 @@ static struct rsh_pending *pending_new(struct rsh_server *s, fuse_req_t req)
 
 bool rsh_pending_is_over(struct rsh_pending *p)
 {
-	bool over;
-
 	if (!p)
 		return false;
-	pthread_mutex_lock(&p->server->interrupts.lock);
-	over = p->state == ANSWERED;
-	pthread_mutex_unlock(&p->server->interrupts.lock);
-	return over;
+	rsh_hold_lock(&p->server->interrupts.lock);
+	return p->state == ANSWERED;
 }
 
 bool rsh_pending_claim(struct rsh_pending *p)
@@ -155,7 +152,7 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 	struct rsh_pending *p;
 
 	*wait = UINT64_MAX;
-	pthread_mutex_lock(&i->lock);
+	rsh_hold_lock(&i->lock);
 	TAILQ_FOREACH(p, &i->list, next) {
 		if (p->due_ns <= now)
 			break;
@@ -165,7 +162,6 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 		p->due_ns = now + pending_pause(p, now);
 		p->held = true;
 	}
-	pthread_mutex_unlock(&i->lock);
 	return p;
 }
 

@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "rsh/util/thread.h"
+
 /* Each entry is a waiting request; this many use 10 MB. */
 #define MOST_WAITING 65536
 
@@ -61,24 +63,21 @@ void rsh_queue_help(struct rsh_request_queue *t)
 int rsh_queue_begin(struct rsh_request_queue *t, const struct rsh_request *r)
 {
 	struct rsh_request *copy;
-	int rc = 0;
 
-	pthread_mutex_lock(&t->lock);
+	rsh_hold_lock(&t->lock);
 	if (t->n_served < t->most) {
 		t->n_served++;
-	} else if (t->closed) {
-		rc = -ECONNABORTED;
-	} else if (atomic_load(&t->n_waiting) >= MOST_WAITING ||
-		   !(copy = malloc(sizeof(*copy)))) {
-		rc = -ENOMEM;
-	} else {
-		*copy = *r;
-		STAILQ_INSERT_TAIL(&t->waiting, copy, next);
-		atomic_fetch_add(&t->n_waiting, 1);
-		rc = RSH_QUEUE_LATER;
+		return 0;
 	}
-	pthread_mutex_unlock(&t->lock);
-	return rc;
+	if (t->closed)
+		return -ECONNABORTED;
+	if (atomic_load(&t->n_waiting) >= MOST_WAITING ||
+	    !(copy = malloc(sizeof(*copy))))
+		return -ENOMEM;
+	*copy = *r;
+	STAILQ_INSERT_TAIL(&t->waiting, copy, next);
+	atomic_fetch_add(&t->n_waiting, 1);
+	return RSH_QUEUE_LATER;
 }
 
 void rsh_queue_end(struct rsh_request_queue *t)
@@ -109,9 +108,8 @@ void rsh_queue_forget(struct rsh_request_queue *t, const struct rsh_pending *p)
 
 void rsh_queue_allow(struct rsh_request_queue *t, unsigned most)
 {
-	pthread_mutex_lock(&t->lock);
+	rsh_hold_lock(&t->lock);
 	t->most = most;
-	pthread_mutex_unlock(&t->lock);
 }
 
 void rsh_queue_close(struct rsh_request_queue *t)

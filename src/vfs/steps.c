@@ -209,7 +209,7 @@ void rsh_steps_each(const struct rsh_vfs *v,
 	struct rsh_steps *s = rsh_steps_of(v);
 	size_t at = 0;
 
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	*unlisted = s->error.code ? strdup(s->error.text) : NULL;
 	/* The steps in the root have the same order. */
 	for (size_t i = 0; i < s->found.n; i++) {
@@ -227,7 +227,6 @@ void rsh_steps_each(const struct rsh_vfs *v,
 
 		fn(ctx, &status);
 	}
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- the thread ---- */

@@ -13,6 +13,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/torch_dtype.h"
 
 /* ---- ways that several tensors share ---- */
@@ -22,31 +23,25 @@
 static const struct rsh_ranks_mesh *mesh_keep(struct rsh_ranks_ways *w,
 					      const struct rsh_ranks_mesh *m)
 {
-	struct rsh_ranks_mesh *kept = NULL;
+	struct rsh_ranks_mesh *kept;
 	uint32_t *ranks;
 
-	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < w->n_meshes && !kept; i++) {
+	rsh_hold_lock(&w->lock);
+	for (size_t i = 0; i < w->n_meshes; i++) {
 		const struct rsh_ranks_mesh *a = w->meshes[i];
 
 		if (a->n_dims == m->n_dims && a->n == m->n &&
 		    memcmp(a->dims, m->dims, m->n_dims * sizeof(*m->dims)) ==
 			    0 &&
 		    memcmp(a->ranks, m->ranks, m->n * sizeof(*m->ranks)) == 0)
-			kept = w->meshes[i];
+			return a;
 	}
-	if (!kept && rsh_room(w->meshes, w->cap_meshes, w->n_meshes + 1) == 0) {
-		kept = rsh_arena_array(&w->arena, struct rsh_ranks_mesh, 1);
-		ranks = rsh_arena_copy(&w->arena, m->ranks, m->n);
-		if (kept && ranks) {
-			*kept = *m;
-			kept->ranks = ranks;
-			w->meshes[w->n_meshes++] = kept;
-		} else {
-			kept = NULL;
-		}
-	}
-	pthread_mutex_unlock(&w->lock);
+	kept = rsh_arena_copy(&w->arena, m, 1);
+	ranks = rsh_arena_copy(&w->arena, m->ranks, m->n);
+	if (!kept || !ranks ||
+	    rsh_push(w->meshes, w->n_meshes, w->cap_meshes, kept))
+		return NULL;
+	kept->ranks = ranks;
 	return kept;
 }
 
@@ -68,32 +63,26 @@ bool rsh_ranks_how_alike(const struct rsh_ranks_how *a,
 const struct rsh_ranks_how *rsh_ranks_how_keep(struct rsh_ranks_ways *w,
 					       const struct rsh_ranks_how *h)
 {
-	struct rsh_ranks_how *kept = NULL;
+	struct rsh_ranks_how *kept;
 
-	pthread_mutex_lock(&w->lock);
-	for (size_t i = 0; i < w->n_hows && !kept; i++)
+	rsh_hold_lock(&w->lock);
+	for (size_t i = 0; i < w->n_hows; i++)
 		if (w->hows[i]->mesh == h->mesh &&
 		    rsh_ranks_how_alike(w->hows[i], h))
-			kept = w->hows[i];
-	if (!kept && rsh_room(w->hows, w->cap_hows, w->n_hows + 1) == 0) {
-		kept = rsh_arena_copy(&w->arena, h, 1);
-		if (kept)
-			w->hows[w->n_hows++] = kept;
-	}
-	pthread_mutex_unlock(&w->lock);
-	return kept;
+			return w->hows[i];
+	kept = rsh_arena_copy(&w->arena, h, 1);
+	return kept && !rsh_push(w->hows, w->n_hows, w->cap_hows, kept) ? kept :
+									  NULL;
 }
 
 const char *rsh_ranks_text_keep(struct rsh_ranks_ways *w, const char *text)
 {
 	uint32_t id = RSH_NAME_NONE;
 
-	pthread_mutex_lock(&w->lock);
-	if (!w->names)
-		w->names = rsh_names_new();
+	rsh_hold_lock(&w->lock);
+	w->names = w->names ?: rsh_names_new();
 	if (w->names)
 		id = rsh_names_add(w->names, text, strlen(text));
-	pthread_mutex_unlock(&w->lock);
 	return id == RSH_NAME_NONE ? NULL : rsh_names_text(w->names, id);
 }
 

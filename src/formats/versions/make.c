@@ -28,6 +28,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 
 #define WINDOW_BYTES ((size_t)128 << 10)
 /* A multiple of the window. */
@@ -373,7 +374,7 @@ static struct maker *maker_take(struct rsh_version_chain *c,
 				      KEPT_BYTES + t->n_patches * one;
 	struct maker *m = NULL;
 
-	pthread_mutex_lock(&makers.lock);
+	rsh_hold_lock(&makers.lock);
 	for (;;) {
 		TAILQ_FOREACH(m, &makers.list, all)
 			if (m->tensor == t)
@@ -392,7 +393,6 @@ static struct maker *maker_take(struct rsh_version_chain *c,
 		m->busy = true;
 		TAILQ_INSERT_TAIL(&makers.list, m, all);
 	}
-	pthread_mutex_unlock(&makers.lock);
 	return m;
 }
 
@@ -413,7 +413,7 @@ void rsh_version_forget(const struct rsh_version_chain *c)
 {
 	struct maker *m, *next;
 
-	pthread_mutex_lock(&makers.lock);
+	rsh_hold_lock(&makers.lock);
 	for (m = TAILQ_FIRST(&makers.list); m; m = next) {
 		next = TAILQ_NEXT(m, all);
 		if (m->chain != c)
@@ -422,7 +422,6 @@ void rsh_version_forget(const struct rsh_version_chain *c)
 		maker_free(m);
 	}
 	pthread_cond_broadcast(&makers.idle);
-	pthread_mutex_unlock(&makers.lock);
 }
 
 /* Makes the tensor from its beginning again if a byte before what is kept is

@@ -338,7 +338,7 @@ static bool server_enter(struct rsh_cache_servers *s, struct rsh_cache_server *v
 	bool may, late = false;
 
 	*out = (struct visit){ 0 };
-	pthread_mutex_lock(&s->lock);
+	rsh_hold_lock(&s->lock);
 	for (;;) {
 		may = !late && server_may_be_asked(v);
 		if (!may || v->n_idle || v->n_links < LINKS_MAX)
@@ -353,7 +353,6 @@ static bool server_enter(struct rsh_cache_servers *s, struct rsh_cache_server *v
 	v->n_links += out->link && !out->used;
 	out->probes = out->link && v->off;
 	v->probing |= out->probes;
-	pthread_mutex_unlock(&s->lock);
 	return out->link;
 }
 
