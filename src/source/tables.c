@@ -241,7 +241,7 @@ bool rsh_table_is_word(const char *word)
 
 int rsh_table_find(const char *word, char **path, struct rsh_error *err)
 {
-	struct rsh_table_list l = { 0 };
+	cleanup_table_list struct rsh_table_list l = { 0 };
 	int rc = 0;
 
 	*path = NULL;
@@ -256,7 +256,6 @@ int rsh_table_find(const char *word, char **path, struct rsh_error *err)
 			*path = steal_pointer(&l.v[i].path);
 	if (rc == 0 && !*path)
 		rc = table_find_group(word, &l, path, err);
-	rsh_table_list_clear(&l);
 	return rc;
 }
 
@@ -382,7 +381,7 @@ static int tables_load_suiting(const char *word,
 			       const struct rsh_model_config *config,
 			       struct rsh_table_set *out, struct rsh_error *err)
 {
-	struct rsh_table_list l = { 0 };
+	cleanup_table_list struct rsh_table_list l = { 0 };
 	int rc = 0;
 
 	if (config && rsh_tables_list(&l))
@@ -420,7 +419,6 @@ static int tables_load_suiting(const char *word,
 	else
 		rc = config && l.n == 0 ? rsh_tables_none(err) :
 					  tables_refuse(word, config, err);
-	rsh_table_list_clear(&l);
 	return rc;
 }
 

@@ -99,12 +99,9 @@ int rsh_strategy_replicas(const struct rsh_strategy *s, uint32_t *first)
 			const struct rsh_strategy_item *item =
 				rsh_param_item(&s->params[i], stage);
 			struct rsh_grid *g;
-			size_t k = 0;
 
-			while (item && k < n &&
-			       !rsh_item_same_layout(seen[k], item))
-				k++;
-			if (!item || k < n)
+			if (!item || rsh_any(k, n, rsh_item_same_layout(seen[k],
+									item)))
 				continue;
 			if (rsh_push(seen, n, cap, item))
 				return -ENOMEM;

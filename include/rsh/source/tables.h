@@ -50,6 +50,7 @@ struct rsh_table_list {
  * which is -ENOMEM. */
 int rsh_tables_list(struct rsh_table_list *out);
 void rsh_table_list_clear(struct rsh_table_list *l);
+#define cleanup_table_list __attribute__((cleanup(rsh_table_list_clear)))
 /* Sets the error that there are no installed tables.  Returns -ENOENT. */
 int rsh_tables_none(struct rsh_error *err);
 

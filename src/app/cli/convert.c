@@ -38,7 +38,7 @@ static int list_tables(struct rsh_run *run)
 		{ NULL, NULL }
 	};
 	struct rsh_printer *out = &run->out;
-	struct rsh_table_list l;
+	cleanup_table_list struct rsh_table_list l;
 	int rc = rsh_tables_list(&l);
 
 	if (rc == 0 && l.n == 0)
@@ -60,7 +60,6 @@ static int list_tables(struct rsh_run *run)
 			RSH_V_IF(!t, why.text));
 		rsh_rule_table_free(t);
 	}
-	rsh_table_list_clear(&l);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(&run->err);
 	rsh_rows_end(out);

@@ -159,7 +159,7 @@ static int doctor_may_make(const char *dir)
 
 static void doctor_caches(const struct rsh_options *o, struct rsh_run *run)
 {
-	struct rsh_table_list tables = { .v = NULL };
+	cleanup_table_list struct rsh_table_list tables = { .v = NULL };
 	const char *dir = o->vfs.files.index_cache;
 	struct statvfs vfs;
 	struct stat st;
@@ -195,7 +195,6 @@ static void doctor_caches(const struct rsh_options *o, struct rsh_run *run)
 		doctor_tell(run, "rule tables", NONE, "none in %s: "
 			    "RESHARDFS_TABLES names another directory",
 			    rsh_tables_dir(0) ?: "any directory");
-	rsh_table_list_clear(&tables);
 }
 
 /* Says which of the variables are set, without their values. */

@@ -414,7 +414,7 @@ static int model_say_tables(const struct listed_names *names,
 			    const struct rsh_source *source, char *text,
 			    size_t size)
 {
-	struct rsh_table_list l = { 0 };
+	cleanup_table_list struct rsh_table_list l = { 0 };
 	struct fitting f = { .n = 0 };
 	size_t at = 0;
 	int rc = rsh_tables_list(&l) ? -ENOMEM : 0;
@@ -428,7 +428,6 @@ static int model_say_tables(const struct listed_names *names,
 		rsh_text_add(text, size, &at, "%s; --convert TABLE --config "
 			     "CONFIG shows Hugging Face's form", f.n > 1 ?
 			     " (the model says which one is right)" : "");
-	rsh_table_list_clear(&l);
 	return rc;
 }
 

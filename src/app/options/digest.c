@@ -62,14 +62,13 @@ static int digest_file(void *hash, const char *path, struct rsh_error *err)
 /* The choice of a table depends on all tables, so all are hashed. */
 static int digest_tables(void *hash, struct rsh_error *err)
 {
-	struct rsh_table_list l;
+	cleanup_table_list struct rsh_table_list l;
 	int rc = rsh_tables_list(&l) ? rsh_error_nomem(err) : 0;
 
 	for (size_t i = 0; rc == 0 && i < l.n; i++) {
 		digest_bytes(hash, l.v[i].name, strlen(l.v[i].name));
 		rc = digest_file(hash, l.v[i].path, err);
 	}
-	rsh_table_list_clear(&l);
 	return rc;
 }
 
