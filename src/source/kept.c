@@ -308,26 +308,22 @@ static void right_name(uint64_t digest, char name[RSH_KEPT_NAME])
 bool rsh_kept_is_right(int dirfd, uint64_t digest)
 {
 	char name[RSH_KEPT_NAME];
+	cleanup_fd int fd = -1;
 	struct stat st;
-	int fd;
 
 	right_name(digest, name);
 	fd = kept_open(dirfd, name, &st);
-	if (fd >= 0)
-		close(fd);
 	return fd >= 0;
 }
 
 void rsh_kept_put_right(int dirfd, uint64_t digest)
 {
 	char name[RSH_KEPT_NAME];
-	int fd;
+	cleanup_fd int fd = -1;
 
 	right_name(digest, name);
 	fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
 		    0600);
-	if (fd >= 0)
-		close(fd);
 }
 
 /* ---- the indexes of a step ---- */

@@ -165,16 +165,12 @@ static void hint_keep_child(struct hint_child *c, const char *name, char *path)
 static char *hint_revision(const char *snapshots)
 {
 	cleanup_free char *ref = rsh_text_format("%s/../refs/main", snapshots);
-	char *name = calloc(NAME_MAX + 1, 1);
-	int fd = ref && name ? open(ref, O_RDONLY | O_CLOEXEC) : -1;
+	cleanup_free char *name = calloc(NAME_MAX + 1, 1);
+	cleanup_fd int fd = ref && name ? open(ref, O_RDONLY | O_CLOEXEC) : -1;
 	ssize_t n = fd < 0 ? -1 : read(fd, name, NAME_MAX);
 
-	if (fd >= 0)
-		close(fd);
-	if (n > 0 && name[strspn(name, "0123456789abcdef")] == '\0')
-		return name;
-	free(name);
-	return NULL;
+	return n > 0 && name[strspn(name, "0123456789abcdef")] == '\0' ?
+	       steal_pointer(&name) : NULL;
 }
 
 static void hint_find_child(const struct hinting *k, const char *path,
@@ -516,8 +512,8 @@ const char *rsh_other_file(const char *path)
 	const char *base = rsh_path_name(path);
 	cleanup_free char *beside = NULL;
 	char begin[RSH_FILE_BEGIN];
+	cleanup_fd int fd = -1;
 	ssize_t n;
-	int fd;
 
 	/* The metadata.json of Megatron-Core is only one file of its
 	 * checkpoint.  That of a Checkpoint 2.0 is a strategy, whose errors
@@ -533,8 +529,6 @@ const char *rsh_other_file(const char *path)
 			return other_names[i].what;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	n = fd < 0 ? -1 : read(fd, begin, sizeof(begin));
-	if (fd >= 0)
-		close(fd);
 	return n > 0 ? rsh_file_begins_as(begin, (size_t)n) : NULL;
 }
 

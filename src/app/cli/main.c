@@ -17,6 +17,7 @@
 #include "rsh/app/options.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
 #include "rsh/util/version.h"
@@ -51,13 +52,11 @@ static int (*const commands[])(const struct rsh_options *o,
  * error. */
 static bool fill_standard_streams(void)
 {
-	int fd;
+	cleanup_fd int fd = -1;
 
 	do {
 		fd = open("/", O_PATH);
 	} while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
 	return fd >= 0;
 }
 

@@ -339,7 +339,7 @@ static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
 
 static char *reads_text(const struct reads *r)
 {
-	char *text = NULL;
+	cleanup_free char *text = NULL;
 	size_t length;
 	FILE *f = open_memstream(&text, &length);
 
@@ -354,10 +354,7 @@ static char *reads_text(const struct reads *r)
 		if (s->n > 1 && !whole)
 			fprintf(f, "*%" PRIu64 "/%" PRIu64, s->n, s->stride);
 	}
-	if (fclose(f) == 0)
-		return text;
-	free(text);
-	return NULL;
+	return fclose(f) == 0 ? steal_pointer(&text) : NULL;
 }
 
 void rsh_plan_print_slices(struct rsh_printer *out, const struct rsh_plan *p,

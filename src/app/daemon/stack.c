@@ -26,6 +26,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
+#include "rsh/wire/json_load.h"
 
 /* Returns the absolute path of a value DIR or DIR:SCALE (from malloc), or NULL
  * if nothing has that path. */
@@ -126,13 +127,11 @@ json_t *rsh_identity(const struct rsh_options *o)
 	cleanup_free struct rsh_given *given =
 		rsh_alloc_array(o->n_given, sizeof(*given));
 	cleanup_free char *source = realpath(o->vfs.source, NULL);
-	json_t *all = json_array();
+	cleanup_json json_t *all = json_array();
 	int rc;
 
-	if (!given || !all) {
-		json_decref(all);
+	if (!given || !all)
 		return NULL;
-	}
 	for (size_t i = 0; i < o->n_given; i++)
 		given[i] = o->given[i];
 	qsort(given, o->n_given, sizeof(*given), given_by_name);
@@ -140,10 +139,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
 		rc = add_given(all, o->command, &given[i]);
 	rc = rc ?: add_environment(all, o);
-	if (rc == 0)
-		return all;
-	json_decref(all);
-	return NULL;
+	return rc == 0 ? steal_pointer(&all) : NULL;
 }
 
 /* ---- the mount that is there ---- */

@@ -62,7 +62,7 @@ char *rsh_options_line(const struct rsh_options *o,
 		       const struct rsh_command *command,
 		       const char *const *operands)
 {
-	char *text = NULL;
+	cleanup_free char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
 	bool dash = false;
@@ -87,8 +87,5 @@ char *rsh_options_line(const struct rsh_options *o,
 		fputc(' ', to);
 		rc |= line_word(to, operands[i]);
 	}
-	if (fclose(to) == 0 && rc == 0)
-		return text;
-	free(text);
-	return NULL;
+	return fclose(to) == 0 && rc == 0 ? steal_pointer(&text) : NULL;
 }
