@@ -406,6 +406,64 @@ static void warn_empty(const struct planning *p)
 				p->cfg->source, empty, n);
 }
 
+/* Returns whether a rank of a stage that has the parameter has a file. */
+static bool has_stage_of(const struct rsh_source_view *view,
+			 const struct rsh_strategy *s,
+			 const struct rsh_strategy_param *param)
+{
+	for (uint32_t i = 0; i < param->n_stages; i++) {
+		const uint64_t first = (uint64_t)param->stages[i].stage *
+			s->stage_ranks;
+
+		for (uint64_t r = first; r < first + s->stage_ranks &&
+		     r < view->n_ranks; r++)
+			if (view->index[r])
+				return true;
+	}
+	return false;
+}
+
+/* Warns of weights that the strategies have and no file.  A job may have saved
+ * an adapter alone; its states of the optimizer are often not saved. */
+static int warn_unsaved(const struct planning *p)
+{
+	const struct rsh_reshard *v = p->v;
+	const struct rsh_ckpt_index *last = NULL;
+	cleanup_free bool *saved =
+		calloc((size_t)rsh_names_count(v->names) + 1, sizeof(*saved));
+	struct rsh_source_view view;
+	const char *first = NULL;
+	uint32_t n = 0;
+
+	if (!saved)
+		return -ENOMEM;
+	rsh_source_view(v->source, v->names, &view);
+	for (uint32_t r = 0; r < view.n_ranks; r++) {
+		const struct rsh_ckpt_index *ix = view.index[r];
+
+		for (uint32_t i = 0; ix && ix != last && i < ix->n_records; i++)
+			saved[ix->records[i].name] = true;
+		last = ix ? ix : last;
+	}
+	for (uint32_t i = 0; i < v->src->n_params; i++) {
+		const struct rsh_strategy_param *param = &v->src->params[i];
+		const char *name = rsh_names_text(v->names, param->name);
+
+		if (saved[param->name] || rsh_kind_of(name) != RSH_KIND_WEIGHT ||
+		    (v->dst && !rsh_strategy_find(v->dst, param->name)) ||
+		    (p->choice && !rsh_choice_wants(p->choice, name)) ||
+		    !has_stage_of(&view, v->src, param))
+			continue;
+		first = first ? first : name;
+		n++;
+	}
+	if (n > 0)
+		rsh_log_warning("%s: %u parameters of the strategy were not "
+				"saved, such as %s: no file has them",
+				p->cfg->source, n, first);
+	return 0;
+}
+
 static int candidates_plan(struct planning *p, bool allow_missing)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
@@ -414,6 +472,9 @@ static int candidates_plan(struct planning *p, bool allow_missing)
 
 	if (rc)
 		return explain_plan(p, rc);
+	if (p->v->src && rsh_source_format(p->v->source)->by_name &&
+	    warn_unsaved(p))
+		return rsh_error_nomem(p->err);
 	if (cfg->leave_states && note_states(p->v, p->kinds))
 		return rsh_error_nomem(p->err);
 	note = rsh_kinds_doubt(p->kinds);

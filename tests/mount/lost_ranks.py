@@ -18,7 +18,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
-from small_job import Job, mounted, refuses, shows  # noqa: E402
+from small_job import LAYOUTS, Job, mounted, refuses, shows  # noqa: E402
 
 GENUINE = os.path.join(os.environ.get("srcdir", "."), "data", "strategies",
                        "fault_recover_8")
@@ -56,6 +56,24 @@ def the_fault_recovery_tutorial(job):
         raise MountError("rank 0's file is another one")
     shutil.rmtree(os.path.dirname(saved[0]))
     shows(job, (1, 1))
+
+
+@test
+def weights_that_no_rank_saved(job):
+    """A warning, unless the options do not want them; nothing of an optimizer."""
+    warned = "{} parameters of the strategy were not saved, such as {}: no file has them"
+    lone = Layout([2, 4], [-1])
+    job.save(1, 5)
+    with open(job.strategy, "wb") as f:
+        f.write(strategy_bytes(StageFile(0, {
+            **LAYOUTS, "adapter.weight": lone, "base.weight": lone,
+            "adam_m.up.weight": lone, "accu_grads.up.weight": lone})))
+    shows(job, (1, 5), words=[warned.format(2, "adapter.weight")])
+    with mounted(job, "--drop", "adapter.weight") as m:
+        demand(m.log(), warned.format(1, "base.weight"))
+    with mounted(job, "--only", "gamma$") as m:
+        if "were not saved" in m.log():
+            raise MountError(m.log())
 
 
 @test
