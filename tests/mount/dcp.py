@@ -388,6 +388,14 @@ def run_shards(tap, directory):
         said = run("verify", root)
         check(said.status == NO, repr(said))
         demand(said.out, "tensor w: 6 elements are in no chunk")
+    for part in 2, 1:
+        older = shard(root, 2, {"w": ("U8", (part, 6), rows[:6 * part])}, {"w": (2, 0)})
+        with tap.test(f"a shard of an older save by more ranks, with {part} rows"):
+            for command in "plan", "ls":
+                got = run(command, root)
+                check(got.status != GOOD, repr(got))
+                demand(got.err, f"{os.path.basename(last)} and {os.path.basename(older)} have "
+                       "the same part of tensor w: one of them is of another save")
     shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (3, 0)})
     with tap.test("shards that overlap in part"):
         _, said = expect_failure(root)

@@ -262,6 +262,43 @@ static int build_unite(struct rsh_dcp_builder *b,
 	return 0;
 }
 
+static int build_by_place(const void *a, const void *b, void *tensor)
+{
+	const struct rsh_dcp_chunk *const *x = a, *const *y = b;
+	const struct rsh_dcp_tensor *t = tensor;
+	int order = 0;
+
+	for (uint32_t d = 0; d < t->n_dims && !order; d++)
+		order = rsh_compare_u64((*x)->from[d], (*y)->from[d]);
+	return order;
+}
+
+/* torch writes each part of a tensor once.  If a job saves with fewer ranks
+ * into a directory, files of the older save are left beside its own. */
+static int build_check_once(const struct rsh_dcp_builder *b,
+			    struct rsh_dcp_tensor *t, struct rsh_error *err)
+{
+	cleanup_free const struct rsh_dcp_chunk **v =
+		rsh_alloc_array(t->n_chunks, sizeof(*v));
+	uint32_t n = 0;
+
+	if (!v)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < t->n_chunks; i++)
+		if (!rsh_dcp_chunk_is_empty(t, &t->chunks[i]))
+			v[n++] = &t->chunks[i];
+	if (n > 0)
+		qsort_r(v, n, sizeof(*v), build_by_place, t);
+	for (uint32_t i = 1; i < n; i++)
+		if (build_by_place(&v[i - 1], &v[i], t) == 0)
+			return rsh_error_set(err, EBADMSG, "%s: %s and %s have "
+					     "the same part of tensor %s: one "
+					     "of them is of another save",
+					     b->path, b->d->files[v[i - 1]->file],
+					     b->d->files[v[i]->file], t->name);
+	return 0;
+}
+
 /* Computes the shape from the ends of the chunks. */
 static int build_shape(struct rsh_dcp_builder *b, struct rsh_dcp_tensor *t,
 		       struct rsh_error *err)
@@ -297,7 +334,8 @@ static int build_tensors(struct rsh_dcp_builder *b, struct rsh_error *err)
 			end++;
 		rc = build_unite(b, &b->tensors[i], end - i, out, err);
 		if (rc == 0 && !out->dims)
-			rc = build_shape(b, out, err);
+			rc = build_check_once(b, out, err) ?:
+			     build_shape(b, out, err);
 		b->d->n_tensors++;
 	}
 	return rc;
