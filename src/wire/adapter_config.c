@@ -92,30 +92,52 @@ static bool pattern_is_small(const char *key)
 	return true;
 }
 
+/* Returns the part of a pattern that follows the escape or the character at
+ * `*key`, in the notation of POSIX, and moves *key to its last one; NULL: the
+ * notation differs.  In a set, "\" is no escape to POSIX and "[" may be one. */
+static const char *pattern_next(const char **key, bool in_set, char *one)
+{
+	const char *at = *key;
+
+	one[0] = at[0];
+	one[1] = '\0';
+	if (at[0] == '\\') {
+		*key = at + 1;
+		return at[1] == 'd' ? (in_set ? "0-9" : "[0-9]") :
+		       at[1] != '.' ? NULL :
+		       in_set ? "." : "\\.";
+	}
+	return (in_set && at[0] == '[') || strncmp(at, "(?", 2) == 0 ? NULL :
+	       one;
+}
+
 /* Makes the regular expression that PEFT matches with a module's name, in the
  * notation of POSIX.  Returns NULL if memory is out or the notation differs. */
 static char *pattern_text(const char *key)
 {
 	char *text = pattern_is_small(key) ? malloc(6 * strlen(key) + 16) : NULL;
-	char *to = text;
+	const char *set = NULL; /* the first character of a set */
+	char *to = text, before = '\0', one[2];
 
 	if (!text)
 		return NULL;
 	to = stpcpy(to, "^(.*\\.)?(");
-	for (; *key; key++) {
-		if (key[0] == '\\' && key[1] == 'd') {
-			to = stpcpy(to, "[0-9]");
-			key++;
-		} else if (strncmp(key, "(?", 2) == 0 ||
-			   (key[0] == '\\' && key[1] != '.')) {
+	for (; *key; before = *key++) {
+		const char *next = pattern_next(&key, set, one);
+
+		if (!next) {
 			free(text);
 			return NULL;
-		} else if (key[0] == '\\') {
-			*to++ = *key++;
-			*to++ = *key;
-		} else {
-			*to++ = *key;
 		}
+		/* A lazy repetition matches whole names as another one does,
+		 * and to POSIX it could be left out. */
+		if (!set && *key == '?' && before && strchr("?*+", before))
+			continue;
+		to = stpcpy(to, next);
+		if (!set && *next == '[' && !next[1])
+			set = key + 1 + (key[1] == '^');
+		else if (set && *next == ']' && key > set)
+			set = NULL;
 	}
 	strcpy(to, ")$");
 	return text;

@@ -98,6 +98,7 @@ UNIT += \
 	unit/test_weights_peft \
 	unit/test_weights_property \
 	unit/test_weights_quantised \
+	unit/test_wire_adapter_config \
 	unit/test_wire_adapter_edit \
 	unit/test_wire_checkpoint2 \
 	unit/test_wire_ckpt_emit \
