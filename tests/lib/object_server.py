@@ -226,7 +226,7 @@ class Handler(socketserver.StreamRequestHandler):
         if action == "hang":
             self.wait_for_client()
         if action == "late":
-            time.sleep(1.5)
+            time.sleep(0.6)
 
     def body(self, name, version, size, asked, action, etag):
         if asked is None or action == "whole":

@@ -42,6 +42,9 @@ static const char *const variables[] = {
 	"HTTPS_PROXY", "all_proxy", "ALL_PROXY",
 };
 
+/* The server answers `late` after longer than this. */
+#define STALL_MS 400
+
 struct fixture {
 	char *tree; /* the home directory, with the server's log */
 	char log[4096];
@@ -89,7 +92,7 @@ static void setup(struct fixture *f)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = {
-		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 1000,
+		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = STALL_MS,
 	};
 
 	setup_server(f, NULL);
@@ -259,37 +262,67 @@ static int read_slowly(void *ctx, size_t i, struct rsh_error *err)
 	return rc;
 }
 
-static int read_two_slowly(const char *name, unsigned timeout_ms,
-			   struct rsh_error *err)
-{
-	const struct rsh_objects_options o = {
-		.keys = RSH_OBJECTS_KEYS_NONE, .requests = 1,
-		.timeout_ms = timeout_ms,
-	};
-	struct fixture f;
+static const struct slow_case {
+	const char *name;
+	unsigned timeout_ms;
 	int rc;
+	const char *say, *cause;
+} slow_cases[] = {
+	{ "a~slow", 3000, 0, "", "" },
+	{ "a~*ooze", 500, -ETIMEDOUT, "no answer in time", "" },
+	{ "a~*429", 500, -ETIMEDOUT, "; last error: ",
+	  "wants fewer requests (HTTP 429" },
+	{ "a~*503-SlowDown", 500, -ETIMEDOUT, "; last error: ",
+	  "limits the rate of requests" },
+};
+#define N_SLOW (sizeof(slow_cases) / sizeof(slow_cases[0]))
 
-	setup_server(&f, NULL);
-	f.slow = name;
-	assert_int_equal(open_with(&f, "s3://bucket", o, err), 0);
-	rc = rsh_parallel_for(2, 2, read_slowly, &f, err);
-	teardown(&f);
-	return rc;
+struct slow_reads {
+	struct fixture f[N_SLOW];
+	struct rsh_error why[N_SLOW]; /* of the first read that failed */
+	atomic_int rc[N_SLOW];
+};
+
+static int one_slow(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct slow_reads *s = ctx;
+	struct rsh_error why = RSH_ERROR_INIT;
+	const int rc = read_slowly(&s->f[i / 2], i % 2, &why);
+	int good = 0;
+
+	(void)err;
+	if (rc && atomic_compare_exchange_strong(&s->rc[i / 2], &good, rc))
+		s->why[i / 2] = why;
+	return 0;
 }
 
 /* A slow line is no reason to give up, but what never comes to an end is. */
 TEST(slow_reads_have_time)
 {
+	struct slow_reads s = { .f = { { .tree = NULL } } };
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	assert_good(read_two_slowly("a~slow", 3000, &err), err);
-	assert_int_equal(read_two_slowly("a~*ooze", 500, &err), -ETIMEDOUT);
-	assert_non_null(strstr(err.text, "no answer in time"));
-	assert_int_equal(read_two_slowly("a~*429", 500, &err), -ETIMEDOUT);
-	assert_non_null(strstr(err.text, "; last error: "));
-	assert_non_null(strstr(err.text, "wants fewer requests (HTTP 429"));
-	assert_int_equal(read_two_slowly("a~*503-SlowDown", 500, &err), -ETIMEDOUT);
-	assert_non_null(strstr(err.text, "limits the rate of requests"));
+	for (size_t i = 0; i < N_SLOW; i++) {
+		setup_server(&s.f[i], NULL);
+		s.f[i].slow = slow_cases[i].name;
+		assert_good(open_with(&s.f[i], "s3://bucket",
+				      (struct rsh_objects_options){
+			.keys = RSH_OBJECTS_KEYS_NONE, .requests = 1,
+			.timeout_ms = slow_cases[i].timeout_ms }, &err), err);
+	}
+	assert_good(rsh_parallel_for(2 * N_SLOW, 2 * N_SLOW, one_slow, &s,
+				     &err), err);
+	/* A server ends when no other one has its pipe: the last comes first. */
+	for (size_t i = N_SLOW; i-- > 0;) {
+		const struct slow_case *c = &slow_cases[i];
+
+		if (atomic_load(&s.rc[i]) != c->rc ||
+		    !strstr(s.why[i].text, c->say) ||
+		    !strstr(s.why[i].text, c->cause))
+			fail_msg("%s: %d, %s", c->name, atomic_load(&s.rc[i]),
+				 s.why[i].text);
+		teardown(&s.f[i]);
+	}
 }
 
 static const struct lasting {
@@ -464,7 +497,8 @@ static uint64_t read_parts(const char *name, struct parts *p)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = {
-		.keys = RSH_OBJECTS_KEYS_NONE, .requests = 2, .stall_ms = 2000,
+		.keys = RSH_OBJECTS_KEYS_NONE, .requests = 2,
+		.stall_ms = 2 * STALL_MS,
 	};
 	struct rsh_objects_stats s;
 	struct fixture f;
@@ -495,8 +529,8 @@ TEST(faults_meet_neighbours)
 	struct parts p = { 0 };
 	char name[256];
 
-	for (unsigned i = 0; i < 20; i++) {
-		size_t len = (size_t)snprintf(name, sizeof(name), "parts%u", i);
+	for (int i = 0; i < rounds(20); i++) {
+		size_t len = (size_t)snprintf(name, sizeof(name), "parts%d", i);
 		unsigned wrong = 0;
 
 		for (unsigned k = 0; k < 8; k++) {
@@ -716,7 +750,7 @@ static int list_url(struct fixture *f, const char *url,
 		    struct rsh_object_listing *l, struct rsh_error *err)
 {
 	const struct rsh_objects_options o = {
-		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 1000,
+		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = STALL_MS,
 	};
 
 	rsh_objects_free(f->o);
@@ -1171,7 +1205,7 @@ TEST(services_are_asked_without_a_proxy)
 		setenv(names[i / 2], "http://127.0.0.1:1", 1);
 		assert_int_equal(open_signed(&f, NULL, &err), 0);
 		assert_true(read_with(f.o, &(struct one_read){
-				"a", 0, 5, .deadline_ms = 1000 }, &err) < 0);
+				"a", 0, 5, .deadline_ms = 500 }, &err) < 0);
 		expect_told(&f, i % 2 ? "/latest/api/token" : "/credentials", true);
 		expect_told(&f, i % 2 ? "ttl" : "let me in", true);
 		expect_told(&f, "/bucket", false);
