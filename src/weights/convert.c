@@ -452,6 +452,9 @@ static int tied_add_source(struct weights_work *w, uint32_t source,
 static int weights_untie(struct weights_work *w)
 {
 	const struct rsh_rule_table *t = w->o->table;
+	const struct rsh_model_config *config = w->o->config;
+	const bool is_apart = config && !rsh_model_config_is_tied(config) &&
+			      rsh_model_config_has(config, "tie_word_embeddings");
 	const uint32_t n = w->o->untie ? t->n_pairs[RSH_RULE_TIED] : 0;
 	int rc = 0;
 
@@ -459,8 +462,15 @@ static int weights_untie(struct weights_work *w)
 		const char *const *tied = t->pairs[RSH_RULE_TIED][i].side;
 		const uint32_t source = tied_find_source(w, tied[1]);
 
-		if (source < w->n && tied_find_source(w, tied[0]) == w->n)
-			rc = tied_add_source(w, source, tied[0]);
+		if (source == w->n || tied_find_source(w, tied[0]) < w->n)
+			continue;
+		if (is_apart)
+			return rsh_error_set(w->err, EINVAL, "%s: "
+				"\"tie_word_embeddings\" is false, so --untie "
+				"cannot make %.200s, which is missing, from the "
+				"embedding", rsh_model_config_path(config),
+				tied[0]);
+		rc = tied_add_source(w, source, tied[0]);
 	}
 	return rc;
 }

@@ -418,6 +418,10 @@ def tied(directory):
     check(got.status != GOOD and "the weights say false: lm_head.weight is not "
           "model.embed_tokens.weight" in got.err, repr(got))
     write(where, json.dumps({**config, "tie_word_embeddings": False}).encode())
+    got = run("plan", "--convert", "qwen3", "--from", "hf", "--dst-strategy", "none", "--untie",
+              model)
+    check(got.status != GOOD and f'{where}: "tie_word_embeddings" is false, so --untie cannot '
+          "make lm_head.weight, which is missing, from the embedding" in got.err, repr(got))
     with Mounted(other, src_strategy="none", extra=words) as mount:
         check(values_in(mount.path)["lm_head.weight"] == shown[head], "the head is lost")
     del shown[head]
