@@ -187,6 +187,7 @@ def types_of_parts(directory):
     """a model of several parts has a type in each"""
     values = {f"model.language_model.{n.removeprefix('model.')}" if n.startswith("model.")
               else n: v for n, v in values_of_model("llama").items()}
+    values["model.vision_tower.scale"] = next(iter(values.values()))
     root = os.path.join(directory, "parts")
     write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(values))
     text = json.loads(config_of("llama"))

@@ -112,6 +112,8 @@ static void check(const struct config *c)
 	L n ".mlp.gate_proj.weight BFloat16 12,8;"                    \
 	L n ".mlp.down_proj.weight BFloat16 8,12;"                    \
 	L n ".input_layernorm.weight BFloat16 8;"
+/* Expert n of a layer. */
+#define E(layer, n) L layer ".mlp.experts." n ".up_proj.weight BFloat16 5,8;"
 #define FUSED                                                         \
 	"model.embed_tokens.weight BFloat16 10,8;"                    \
 	L "0.self_attn.qkv_proj.weight BFloat16 16,8;"                \
@@ -294,6 +296,32 @@ static const struct config sizes[] = {
 	    "are numbered 0 to 0)" },
 	{ .name = "no_experts", .weights = MODEL,
 	  .config = "{\"num_experts\": 3}" },
+	{ .name = "an_expert_in_the_middle", .weights = MODEL
+	  E("0", "0") E("0", "1") E("0", "2") E("1", "0") E("1", "2"),
+	  .config = "{\"num_experts\": 3}",
+	  .refusal = "C: \"num_experts\" is 3, and the weights have nothing of "
+	    "expert 1 of layer 1" },
+	{ .name = "the_last_expert_of_a_layer", .how = AS_SAVED, .weights = MODEL
+	  E("0", "0") E("0", "1") E("1", "0"),
+	  .config = "{\"num_experts\": 2}",
+	  .notes = "C: \"num_experts\" is 2, and the weights have nothing of "
+	    "expert 1 of layer 1; the model is shown as it is saved\n" },
+	{ .name = "layers_without_experts", .weights = MODEL
+	  E("1", "0") E("1", "1"),
+	  .config = "{\"num_experts\": 2}" },
+	{ .name = "a_stack_of_experts", .weights = MODEL
+	  L "0.mlp.experts.gate_up_proj BFloat16 3,10,8;"
+	  L "0.mlp.experts.down_proj BFloat16 3,8,5;",
+	  .config = "{\"num_local_experts\": 3}" },
+	{ .name = "a_stack_of_some_experts", .weights = MODEL
+	  L "0.mlp.experts.gate_up_proj BFloat16 2,10,8;",
+	  .config = "{\"num_local_experts\": 3}",
+	  .refusal = "C: \"num_local_experts\" is 3, and the weights say 2 (" L
+	    "0.mlp.experts.gate_up_proj has shape [2,10,8])" },
+	{ .name = "a_stack_of_experts_without_a_key", .how = COMPLETE,
+	  .weights = MODEL L "0.mlp.experts.down_proj BFloat16 3,8,5;",
+	  .config = "{" CAUSAL ", " GOOD ", " DTYPE("bfloat16") ", "
+	    "\"tie_word_embeddings\": false}" },
 	{ .name = "experts_of_another_size", .weights = LAYER("0")
 	  L "0.mlp.experts.0.gate_proj.weight BFloat16 5,8;",
 	  .config = "{\"moe_intermediate_size\": 6, \"num_experts\": 1}",
@@ -392,6 +420,48 @@ static const struct config added[] = {
 };
 
 TEST_ROWS(added)
+{
+	check(*state);
+}
+
+/* A model that describes pictures, with a tower of three blocks. */
+#define VL(n) "model.language_model.layers." n ".input_layernorm.weight " \
+	"BFloat16 8;"
+#define V(n) "model.visual.blocks." n ".norm1.weight BFloat16 4;"
+#define VLM VL("0") VL("1") "model.language_model.norm.weight BFloat16 8;" \
+	"model.language_model.embed_tokens.weight BFloat16 10,8;"
+#define OF_VLM(tied) "{\"architectures\": [\"AForConditionalGeneration\"], " \
+	"\"text_config\": {\"num_hidden_layers\": 2, \"vocab_size\": 10, " \
+	"\"tie_word_embeddings\": " tied "}, \"vision_config\": {\"depth\": 3}, " \
+	"\"tie_word_embeddings\": false}"
+
+static const struct config seeing[] = {
+	{ .name = "a_model_that_sees", .weights = VLM V("0") V("1") V("2"),
+	  .config = OF_VLM("true") },
+	{ .name = "no_tower", .weights = VLM, .config = OF_VLM("true"),
+	  .refusal = "C: \"vision_config\" is there, and the weights have no "
+	    "part for pictures" },
+	{ .name = "no_tower_as_saved", .weights = VLM, .how = AS_SAVED,
+	  .config = OF_VLM("true"),
+	  .notes = "C: \"vision_config\" is there, and the weights have no part "
+	    "for pictures; the model is shown as it is saved\n" },
+	{ .name = "no_block_in_the_middle", .weights = VLM V("0") V("2"),
+	  .config = OF_VLM("true"),
+	  .refusal = "C: \"depth\" is 3, and the weights have nothing of block 1 "
+	    "of the part for pictures" },
+	{ .name = "no_embedding_of_one_that_sees", .weights = VL("0") VL("1")
+	  V("0") V("1") V("2"), .config = OF_VLM("true"),
+	  .refusal = "C: \"vocab_size\" is 10, and the weights have no "
+	    "embedding" },
+	{ .name = "no_head_of_one_that_sees", .weights = VLM V("0"),
+	  .config = OF_VLM("false"),
+	  .refusal = "C: \"tie_word_embeddings\" is false, and the weights have "
+	    "no lm_head.weight" },
+	{ .name = "a_head_of_one_that_sees", .weights = VLM V("0")
+	  "lm_head.weight BFloat16 10,8;", .config = OF_VLM("false") },
+};
+
+TEST_ROWS(seeing)
 {
 	check(*state);
 }

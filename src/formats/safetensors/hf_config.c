@@ -79,6 +79,16 @@ static bool hf_predicts_words(const struct hf_check *h)
 			   "ForCausalLM\"");
 }
 
+/* Returns whether the decoder is the part for text of a model that describes
+ * something: its embedding and its norm are those of a model for text. */
+static bool hf_has_text(const struct hf_check *h)
+{
+	return hf_predicts_words(h) ||
+	       (h->in && hf_mentions(h, rsh_json_edit_find(h->e, NULL,
+							  "architectures"),
+				     "ForConditionalGeneration\""));
+}
+
 /* Returns whether the class of the model divides the hidden size by the number
  * of heads, whatever the file says. */
 static bool hf_has_no_head_dim(const struct hf_check *h)
@@ -283,7 +293,12 @@ static int hf_check_there(struct hf_check *h)
 			 f->gap);
 		rc = hf_lacks(h, HF_LAYERS, say);
 	}
-	if (rc || f->n_layers == 0 || f->drafts || !hf_predicts_words(h))
+	if (rc == 0 && f->gap_expert != HF_NONE) {
+		snprintf(say, sizeof(say), "have nothing of expert %" PRIu32
+			 " of layer %" PRIu32, f->gap_expert, f->gap_layer);
+		rc = hf_lacks(h, HF_EXPERTS, say);
+	}
+	if (rc || f->n_layers == 0 || f->drafts || !hf_has_text(h))
 		return rc;
 	if (!f->embeds)
 		rc = hf_lacks(h, HF_VOCAB, "have no embedding");
@@ -291,6 +306,36 @@ static int hf_check_there(struct hf_check *h)
 	    strcmp(f->list, "layers.") == 0)
 		rc = hf_lacks(h, HF_LAYERS, "have no norm after the layers");
 	return rc;
+}
+
+/* Checks that there are the weights of a tower for pictures that the config
+ * has, and those of each of its blocks. */
+static int hf_check_tower(struct hf_check *h)
+{
+	static const char in[] = "vision_config";
+	static const char *const keys[] = {
+		"depth", "num_hidden_layers", "num_layers", "n_layers",
+	};
+	const struct rsh_json_member *m = rsh_json_edit_find(h->e, NULL, in);
+	const struct hf_facts *f = &h->f;
+	char say[64];
+
+	if (!m || m->kind != RSH_JSON_OBJECT || f->n_layers == 0 ||
+	    !hf_has_text(h))
+		return 0;
+	if (!f->sees)
+		return hf_differ(h, in, "there", "have no part for pictures",
+				 true);
+	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+		m = rsh_json_edit_find(h->e, in, keys[k]);
+		if (!m || m->kind != RSH_JSON_NUMBER ||
+		    m->number != f->n_blocks || f->gap_block == HF_NONE)
+			continue;
+		snprintf(say, sizeof(say), "have nothing of block %" PRIu32
+			 " of the part for pictures", f->gap_block);
+		return hf_differ_size(h, m, say, true);
+	}
+	return 0;
 }
 
 /* ---- shapes ---- */
@@ -319,9 +364,11 @@ static int hf_check_one(struct hf_check *h, enum hf_key key, uint32_t weight,
 		key = HF_EXPERT_MLP;
 		m = hf_size(h, key, 0);
 	}
+	/* Models have different keys for the number of experts. */
 	if (!m) {
-		if (key != HF_EXPERT_MLP || !hf_value(h, HF_MLP, &mlp) ||
-		    mlp != size)
+		if (key != HF_EXPERTS && (key != HF_EXPERT_MLP ||
+					  !hf_value(h, HF_MLP, &mlp) ||
+					  mlp != size))
 			hf_add_size(h, key, size);
 		return 0;
 	}
@@ -444,7 +491,7 @@ static int hf_check_sizes(struct hf_check *h)
 				more && more->kind == RSH_JSON_NUMBER ?
 				more->number : 0, "layers") ?:
 		 hf_check_count(h, HF_EXPERTS, h->f.n_experts, 0, "experts") ?:
-		 hf_check_there(h);
+		 hf_check_there(h) ?: hf_check_tower(h);
 
 	for (uint32_t k = 0; rc == 0 && k < HF_N_SHAPES; k++) {
 		const struct hf_shape *s = &hf_shapes[k];
@@ -621,6 +668,7 @@ static int hf_check_tie(struct hf_check *h)
 {
 	static const char key[] = "tie_word_embeddings";
 	const struct rsh_json_member *m = rsh_json_edit_find(h->e, NULL, key);
+	const struct rsh_json_member *part = hf_find(h, key);
 	const struct hf_facts *f = &h->f;
 	const struct rsh_hf_weight *v = f->w->v, *head =
 		f->head == HF_NONE ? NULL : &v[f->head];
@@ -628,6 +676,11 @@ static int hf_check_tie(struct hf_check *h)
 			  f->embedding != HF_NONE;
 	char say[600];
 
+	/* Releases of transformers differ in which of the two keys they use. */
+	if (h->in && tied && hf_has_text(h) && m && !m->number && part &&
+	    !part->number)
+		return hf_differ(h, key, "false", "have no lm_head.weight",
+				 true);
 	if (h->in || f->drafts || !hf_predicts_words(h) ||
 	    (m && (m->kind != RSH_JSON_BOOL || !m->number == !tied)))
 		return 0;

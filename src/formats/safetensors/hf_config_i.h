@@ -102,17 +102,17 @@ struct hf_shape {
 		HF_RANKS  /* queries, keys and values have ranks (MLA) */
 	} attention;
 	uint32_t n_dims;
-	struct hf_dim dims[2];
+	struct hf_dim dims[3];
 	/* Heads have the size of values, if the config has one. */
 	bool of_values;
 };
-#define HF_N_SHAPES 32
+#define HF_N_SHAPES 34
 extern const struct hf_shape hf_shapes[HF_N_SHAPES];
 /* This shape is the norm of queries.  It is as long as one head, or as all
  * heads. */
-#define HF_QUERY_NORM 20
+#define HF_QUERY_NORM 22
 /* This shape has the rows of queries, keys and values in one matrix. */
-#define HF_FUSED_HEADS 21
+#define HF_FUSED_HEADS 23
 
 /* These are the facts in names, shapes and types of the weights.  A weight is
  * given by its number, or is HF_NONE. */
@@ -123,6 +123,11 @@ struct hf_facts {
 	uint32_t n_layers;  /* without those for prediction; 0: not known */
 	uint32_t gap; /* the first one below n_layers that has no weight */
 	uint32_t n_experts; /* 0: not known */
+	/* an expert without a weight in a layer that has others */
+	uint32_t gap_expert, gap_layer;
+	bool sees;          /* some name is that of something for pictures */
+	uint32_t n_blocks;  /* of the longest list of such; 0: not known */
+	uint32_t gap_block; /* the first one below n_blocks without a weight */
 	/* A layer has a norm; beside the layers there is a norm, and something
 	 * whose name is that of an embedding. */
 	bool layers_have_norms, has_norm, embeds;

@@ -108,6 +108,7 @@ static bool hf_predicts(const char *rest)
 #define VALUES(name, ...) \
 	{ name ".weight", true, HF_PLAIN, __VA_ARGS__, .of_values = true }
 #define RANKS(name, ...) { name ".weight", true, HF_RANKS, __VA_ARGS__ }
+#define STACK(name) { name, true, HF_EITHER, 3, { ONE(EXPERTS), NO, NO } }
 #define MATRIX(rows, columns) 2, { rows, columns }
 #define SIZES(rows, columns) MATRIX(ONE(rows), ONE(columns))
 #define VECTOR(key) 1, { ONE(key) }
@@ -131,6 +132,8 @@ const struct hf_shape hf_shapes[HF_N_SHAPES] = {
 	LAYER("mlp.experts.{}.down_proj", SIZES(HIDDEN, EXPERT_MLP)),
 	{ "mlp.experts.gate_up_proj_bias", true, HF_EITHER,
 	  MATRIX(ONE(EXPERTS), SUM(MLP, MLP)) },
+	STACK("mlp.experts.gate_up_proj"),
+	STACK("mlp.experts.down_proj"),
 	VALUES("self_attn.o_proj",
 	       MATRIX(ONE(HIDDEN), PRODUCT(HEADS, HEAD_DIM))),
 	PLAIN("self_attn.k_proj",
@@ -188,15 +191,43 @@ static bool hf_shape_is_known(enum rsh_dtype t)
 	       t == RSH_DTYPE_FLOAT8E5M2;
 }
 
-static void hf_count_experts(struct hf_facts *f, const char *s)
+/* Returns whether a name below a layer is that of an expert. */
+static bool hf_expert(const char *s, uint32_t *expert)
 {
-	uint32_t expert;
+	return (hf_begins(&s, "mlp.experts.") ||
+		hf_begins(&s, "block_sparse_moe.experts.") ||
+		hf_begins(&s, "ffn.experts.")) && hf_number(&s, expert);
+}
 
-	if ((hf_begins(&s, "mlp.experts.") ||
-	     hf_begins(&s, "block_sparse_moe.experts.") ||
-	     hf_begins(&s, "ffn.experts.")) &&
-	    hf_number(&s, &expert) && expert >= f->n_experts)
-		f->n_experts = expert + 1;
+#define EXPERTS_MAX (1 << 24)
+
+/* Finds an expert without a weight in a layer that has others. */
+static int hf_find_expert_gap(struct hf_facts *f)
+{
+	const size_t n = f->n_experts, all = f->n_layers * n;
+	cleanup_free bool *there = calloc(all + 1, sizeof(*there));
+	uint32_t layer, expert;
+
+	if (!there)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const char *s = f->w->v[i].name;
+
+		if (hf_layer(f, &s, &layer) && layer < f->n_layers &&
+		    hf_expert(s, &expert))
+			there[layer * n + expert] = true;
+	}
+	for (layer = 0; layer < f->n_layers; layer++) {
+		const bool *row = there + layer * n;
+		const bool *gap = memchr(row, false, n);
+
+		if (!gap || !memchr(row, true, n))
+			continue;
+		f->gap_expert = (uint32_t)(gap - row);
+		f->gap_layer = layer;
+		return 0;
+	}
+	return 0;
 }
 
 /* Finds the shapes, and counts experts and layers, except the layers for
@@ -207,7 +238,7 @@ static int hf_find_shapes(struct hf_facts *f)
 	cleanup_free bool *there = calloc(LAYERS_MAX, sizeof(*there));
 	const bool *gap;
 	bool varies[HF_N_SHAPES] = { false };
-	uint32_t layer, end = 0;
+	uint32_t layer, expert, end = 0;
 
 	if (!predicts || !there)
 		return -ENOMEM;
@@ -221,7 +252,8 @@ static int hf_find_shapes(struct hf_facts *f)
 			there[layer] = true;
 			f->layers_have_norms |= strstr(s, "norm") != NULL;
 			end = layer >= end ? layer + 1 : end;
-			hf_count_experts(f, s);
+			if (hf_expert(s, &expert) && expert >= f->n_experts)
+				f->n_experts = expert + 1;
 			if (strncmp(s, "self_attn.kv_a", 14) == 0)
 				f->attention = HF_RANKS;
 		} else if (!hf_begins(&of_top, f->prefix)) {
@@ -251,6 +283,59 @@ static int hf_find_shapes(struct hf_facts *f)
 	f->n_layers = memchr(predicts, true, end) ? 0 : end;
 	gap = memchr(there, false, f->n_layers);
 	f->gap = gap ? (uint32_t)(gap - there) : HF_NONE;
+	return f->n_experts > 0 &&
+	       (uint64_t)f->n_layers * f->n_experts < EXPERTS_MAX ?
+		hf_find_expert_gap(f) : 0;
+}
+
+/* ---- a part that sees ---- */
+
+/* Returns whether a name is that of something for pictures. */
+static bool hf_sees(const char *name)
+{
+	static const char *const words[] = {
+		"vis", "vit", "image", "img", "patch", "pixel", "clip",
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(name, words[i]))
+			return true;
+	return false;
+}
+
+/* Finds the longest list of blocks for pictures, and a gap in it. */
+static int hf_find_tower(struct hf_facts *f)
+{
+	cleanup_free bool *there = calloc(LAYERS_MAX, sizeof(*there));
+	const char *list = NULL, *gap;
+	size_t length = 0;
+	uint32_t n;
+
+	if (!there)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < f->w->n; i++) {
+		const char *s = f->w->v[i].name, *at = s;
+
+		if (hf_layer(f, &at, &n) || !hf_sees(s))
+			continue;
+		f->sees = true;
+		at = s + strcspn(s, "0123456789");
+		if (at > s && at[-1] == '.' && hf_number(&at, &n) &&
+		    n >= f->n_blocks) {
+			f->n_blocks = n + 1;
+			list = s;
+			length = strcspn(s, "0123456789");
+		}
+	}
+	for (uint32_t i = 0; i < f->w->n && list; i++) {
+		const char *at = f->w->v[i].name + length;
+
+		if (strncmp(f->w->v[i].name, list, length) == 0 &&
+		    hf_number(&at, &n))
+			there[n] = true;
+	}
+	gap = memchr(there, false, f->n_blocks);
+	f->gap_block = gap ? (uint32_t)((const bool *)gap - there) : HF_NONE;
 	return 0;
 }
 
@@ -338,7 +423,8 @@ int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out)
 {
 	*out = (struct hf_facts){
 		.w = w, .attention = HF_PLAIN,
-		.gap = HF_NONE, .embedding = HF_NONE, .head = HF_NONE,
+		.gap = HF_NONE, .gap_expert = HF_NONE, .gap_block = HF_NONE,
+		.embedding = HF_NONE, .head = HF_NONE,
 		.packed = HF_NONE, .packed_ints = HF_NONE, .scales = HF_NONE,
 	};
 	for (uint32_t k = 0; k < HF_N_SHAPES; k++)
@@ -347,7 +433,7 @@ int hf_facts_find(const struct rsh_hf_weights *w, struct hf_facts *out)
 	hf_find_decoder(out);
 	if (!out->prefix)
 		return 0;
-	if (hf_find_shapes(out))
+	if (hf_find_shapes(out) || hf_find_tower(out))
 		return -ENOMEM;
 	hf_find_head(out);
 	return 0;
