@@ -87,6 +87,34 @@ again "the same tables" 2 "same options" $(strategies) "$SRC" "$MNT"
 RESHARDFS_TABLES=$tables
 "$RESHARDFS" umount "$MNT"
 
+# ---- what it shows has changed ----
+
+echo '{}' >"$T/names.json"
+again "with a file of an option" 2 "the new mount covers it" $(strategies) \
+	--rename "$T/names.json" "$SRC" "$MNT"
+again "which is the same" 2 "same options, step epoch 3 step 40; nothing is done" \
+	$(strategies) --rename "$T/names.json" "$SRC" "$MNT"
+echo '{ }' >"$T/names.json"
+again "which is another one" 3 "same options, and has changed since: the new mount covers it" \
+	$(strategies) --rename "$T/names.json" "$SRC" "$MNT"
+"$RESHARDFS" umount "$MNT"
+"$RESHARDFS" umount "$MNT"
+for words in "$(strategies)" "--resume"; do
+	cp -a "$T/source" "$T/job"
+	again "a job ($words)" 2 "the new mount covers it" $words "$T/job" "$MNT"
+	again "which has saved nothing ($words)" 2 "nothing is done" $words "$T/job" "$MNT"
+	for rank in "$T"/job/rank_*; do
+		cp "$rank"/*-3_40.ckpt "$rank/net-3_41.ckpt"
+	done
+	again "which has saved a newer step ($words)" 3 "has changed since" $words \
+		"$T/job" "$MNT"
+	check "shows it ($words)" grep -q '"step": ".*41' "$MNT/.reshardfs/config"
+	again "which it shows already ($words)" 3 "nothing is done" $words "$T/job" "$MNT"
+	check "lets it be unmounted ($words)" "$RESHARDFS" umount "$MNT"
+	check "and the older one ($words)" "$RESHARDFS" umount "$MNT"
+	rm -r "$T/job"
+done
+
 # An open file keeps the daemon of a mount that is gone from the tree, and with
 # it its mark.
 exec 9<"$file"

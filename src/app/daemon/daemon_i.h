@@ -90,11 +90,16 @@ json_t *rsh_identity(const struct rsh_options *o);
  * a process with one thread.  It waits while another process mounts there.
  * *lock is -1 or a descriptor; other processes wait for this one until
  * rsh_stack_unlock() or until the process ends.  The call does not wait for a
- * mount that hangs.  *same is whether a mount with the same source and options
- * is there; this is logged, and another mount as a notice.  Returns 0 or -errno
- * with a sentence, also for a mount whose daemon is gone or does not answer. */
+ * mount that hangs.  If a mount with the same source and options is there,
+ * *shown is what it shows (from malloc; rsh_facts); or *same is true if it
+ * follows its source, which is logged.  Another mount is a notice.  Returns 0
+ * or -errno with a sentence, also for a mount whose daemon is gone or does not
+ * answer. */
 int rsh_stack_look(const struct rsh_options *o, const json_t *identity,
-		   bool *same, int *lock, struct rsh_error *err);
+		   bool *same, char **shown, int *lock, struct rsh_error *err);
+/* Logs that nothing is done; `step` may be NULL. */
+void rsh_stack_tell_same(const char *mountpoint, const char *source,
+			 const char *step);
 /* Unlocks also for processes that have inherited the lock. */
 void rsh_stack_unlock(int lock);
 
@@ -131,6 +136,9 @@ struct rsh_facts {
 	char *source, *mountpoint;
 	uint64_t cache_bytes; /* upper limit of the cache */
 	const json_t *identity; /* result of rsh_identity() */
+	/* Tells step, files and conversion from others; NULL: the tree follows
+	 * its source. */
+	char *shown;
 	uint64_t begun; /* time of the start, from rsh_clock_ns() */
 };
 
@@ -139,6 +147,10 @@ struct rsh_facts {
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 		   const json_t *identity,
 		   rsh_mount_planner *plan);
+/* Sets f->shown for the tree, which f has now and which was opened by `cfg`.
+ * Returns 0, or -errno with a sentence. */
+int rsh_facts_set_shown(struct rsh_facts *f, const struct rsh_vfs_config *cfg,
+			struct rsh_error *err);
 void rsh_facts_clear(struct rsh_facts *f);
 /* This is the `make` of rsh_control_options; its context is a struct
  * rsh_facts. */

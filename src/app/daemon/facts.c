@@ -4,15 +4,18 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "daemon_i.h"
 #include "rsh/app/figures.h"
+#include "rsh/copy/copy.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/vfs/attribute.h"
 
 int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
@@ -37,6 +40,27 @@ void rsh_facts_clear(struct rsh_facts *f)
 {
 	free(f->source);
 	free(f->mountpoint);
+	free(f->shown);
+}
+
+int rsh_facts_set_shown(struct rsh_facts *f, const struct rsh_vfs_config *cfg,
+			struct rsh_error *err)
+{
+	struct rsh_vfs_view view;
+	uint64_t hash;
+	int rc;
+
+	if (rsh_vfs_has_steps(f->tree))
+		return 0;
+	/* Files that --resume shows unchanged have no conversion. */
+	if (!rsh_vfs_view(f->tree, &view)) {
+		rc = rsh_vfs_step(f->tree, &f->shown);
+		return rc ? rsh_error_nomem(err) : 0;
+	}
+	rc = rsh_conversion_hash(f->tree, cfg, &hash, err);
+	if (rc == 0)
+		f->shown = rsh_text_format("%016" PRIx64, hash);
+	return rc ?: f->shown ? 0 : rsh_error_nomem(err);
 }
 
 /* ---- stats, metrics ---- */
@@ -127,7 +151,7 @@ static void print_config(struct rsh_printer *out, const struct rsh_facts *f)
 	rsh_store_io_stats_get(f->io, &io);
 	rsh_json(out, "resume:% src_strategy:% dst_strategy:% format:% "
 		 "prefix:% replicas:% io_mode:% cached:% cache:% log_to:% "
-		 "options:% made_of:[", o->resume,
+		 "options:% shown:% made_of:[", o->resume,
 		 rsh_strategy_text(&o->vfs.src), rsh_strategy_text(&o->vfs.dst),
 		 rsh_vfs_view(f->tree, &view) ? view.output->name : NULL,
 		 o->resume ? NULL : o->vfs.tree.prefix,
@@ -135,7 +159,7 @@ static void print_config(struct rsh_printer *out, const struct rsh_facts *f)
 		 rsh_server_is_direct(f->server) ? "direct" : "cached",
 		 io.cached, RSH_V_IF(io.cached, rsh_v_call(put_cache, f)),
 		 o->log_to == RSH_LOG_TO_AUTO && o->foreground ? "stderr" :
-		 logs[o->log_to], rsh_v_call(put_given, o));
+		 logs[o->log_to], rsh_v_call(put_given, o), f->shown);
 	json_array_foreach(f->identity, i, line)
 		rsh_json(out, "%", json_string_value(line));
 	rsh_json(out, "]");

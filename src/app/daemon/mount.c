@@ -25,6 +25,7 @@
 #include "rsh/util/memory_limits.h"
 #include "rsh/util/secret.h"
 #include "rsh/util/text.h"
+#include "rsh/vfs/attribute.h"
 #include "rsh/vfs/vfs.h"
 #include "rsh/wire/json_load.h"
 
@@ -121,6 +122,8 @@ struct service {
 	struct rsh_objects *objects[N_OBJECTS];
 	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
+	/* what a mount with the same options shows that is there; NULL: none */
+	const char *there;
 	int lock; /* lock on the mountpoint until it is mounted; -1: none */
 	int mark; /* lock on the mountpoint until this process ends */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
@@ -259,6 +262,17 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 
 /* ---- beginning and end ---- */
 
+static void add_reading(struct service *s, struct rsh_source_options *files)
+{
+	files->store.io = s->io;
+	files->store.place = s->objects[0];
+	files->store.joined = s->objects + 1;
+	files->store.n_joined = N_OBJECTS - 1;
+	s->opener = (struct rsh_store_opener){ rsh_mounter_find,
+						 s->so.mounter };
+	files->store.opener = s->so.mounter ? &s->opener : NULL;
+}
+
 /* The server does not run yet, so no request reads these members. */
 static int add_control(struct service *s, struct rsh_error *err)
 {
@@ -267,6 +281,8 @@ static int add_control(struct service *s, struct rsh_error *err)
 		.ctx = &s->facts,
 		.steps = rsh_vfs_has_steps(s->vfs),
 	};
+	struct rsh_vfs_config cfg = s->options->vfs;
+	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_vfs_view view;
 	int rc = rsh_facts_init(&s->facts, s->options, s->identity, s->plan);
 
@@ -278,7 +294,36 @@ static int add_control(struct service *s, struct rsh_error *err)
 		co.n_plans = rsh_plan_n_files(view.plan) /
 			     rsh_plan_files_of_rank(view.plan);
 	rc = rc ?: rsh_control_add(s->vfs, &co);
-	return rc ? rsh_error_nomem(err) : 0;
+	if (rc)
+		return rsh_error_nomem(err);
+	add_reading(s, &cfg.files);
+	rc = rsh_facts_set_shown(&s->facts, &cfg, &why);
+	/* The mount is good without it. */
+	if (rc)
+		rsh_log_info("a second mount cannot be compared with this one: "
+			     "%s", why.text);
+	return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
+}
+
+/* Returns whether the mount that is there shows the same: nothing is to be
+ * done. */
+static bool is_there(const struct service *s)
+{
+	cleanup_free char *step = NULL;
+	const struct rsh_facts *f = &s->facts;
+
+	if (!s->there || !f->shown)
+		return false;
+	if (strcmp(s->there, f->shown) != 0) {
+		rsh_log_notice("%s: %s is mounted there with the same options, "
+			       "and has changed since: the new mount covers it "
+			       "when it is ready", f->mountpoint, f->source);
+		return false;
+	}
+	if (rsh_vfs_step(s->vfs, &step))
+		step = NULL;
+	rsh_stack_tell_same(f->mountpoint, f->source, step);
+	return true;
 }
 
 /* ---- a source that was mounted again ---- */
@@ -405,17 +450,6 @@ static int confine_service(struct service *s, struct rsh_error *err)
 						     err);
 }
 
-static void add_reading(struct service *s, struct rsh_source_options *files)
-{
-	files->store.io = s->io;
-	files->store.place = s->objects[0];
-	files->store.joined = s->objects + 1;
-	files->store.n_joined = N_OBJECTS - 1;
-	s->opener = (struct rsh_store_opener){ rsh_mounter_find,
-						 s->so.mounter };
-	files->store.opener = s->so.mounter ? &s->opener : NULL;
-}
-
 static int open_tree(const struct rsh_options *o, struct service *s,
 		     struct rsh_error *err)
 {
@@ -435,7 +469,8 @@ static int open_tree(const struct rsh_options *o, struct service *s,
 	return rsh_mount_steps_open(&s->steps, &s->vfs, err);
 }
 
-static int begin_service(struct service *s, struct rsh_error *err)
+/* Sets *done if nothing is to be served. */
+static int begin_service(struct service *s, bool *done, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
 	int rc;
@@ -452,6 +487,9 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	     open_tree(o, s, err) ?:
 	     add_control(s, err) ?:
 	     fit_memory(s, err);
+	*done = rc == 0 && is_there(s);
+	if (*done)
+		return 0;
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
 	rc = rc ?: rsh_server_mount(s->vfs, &s->so, &s->server, err);
@@ -512,31 +550,41 @@ static void end_service(struct service *s)
 /* Serves until the mount is unmounted; `d` is NULL in the foreground. */
 static enum rsh_exit serve_mount(const struct rsh_options *o,
 				 const json_t *identity,
-				 rsh_mount_planner *plan, int lock,
-				 struct rsh_daemon *d)
+				 rsh_mount_planner *plan, const char *there,
+				 int lock, struct rsh_daemon *d)
 {
 	/* The service is static because a thread that could not be stopped may
 	 * still use it. */
 	static struct service s;
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_exit result;
+	bool done = false;
 	int rc;
 
 	s.options = o;
 	s.identity = identity;
 	s.plan = plan;
+	s.there = there;
 	s.lock = lock;
 	s.daemon = d;
-	rc = begin_service(&s, &err);
+	rc = begin_service(&s, &done, &err);
 	result = rc ? rsh_exit_failed(o, rc, &err) :
-		      rsh_exit_of(run_service(&s));
+		 done ? RSH_EXIT_GOOD : rsh_exit_of(run_service(&s));
 	end_service(&s);
+	/* The command returns when this process keeps nothing of the mount. */
+	if (done) {
+		close(s.mark);
+		rsh_stack_unlock(s.lock);
+	}
+	if (done && d)
+		rsh_daemon_ready(d, true);
 	return result;
 }
 
 enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 {
 	cleanup_json json_t *identity = rsh_identity(o);
+	cleanup_free char *there = NULL;
 	struct rsh_error err = RSH_ERROR_INIT;
 	bool same = false;
 	struct rsh_daemon d;
@@ -544,7 +592,8 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 
 	rsh_signals_block();
 	if (rc == 0 && !o->stack && rsh_mountpoint_fd(o->mountpoint) < 0)
-		rc = rsh_stack_look(o, identity, &same, &lock, &err);
+		rc = rsh_stack_look(o, identity, &same, &there, &lock,
+				    &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (same)
@@ -553,7 +602,7 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->foreground)
-		return serve_mount(o, identity, plan, lock, NULL);
+		return serve_mount(o, identity, plan, there, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
 		rsh_error_set(&err, -rc, "cannot start the daemon: %s",
@@ -561,5 +610,5 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 		return rsh_exit_failed(o, rc, &err);
 	}
 	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
-			 serve_mount(o, identity, plan, lock, &d);
+			 serve_mount(o, identity, plan, there, lock, &d);
 }

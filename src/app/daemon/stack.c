@@ -148,11 +148,20 @@ json_t *rsh_identity(const struct rsh_options *o)
 #define PAUSE_MS 20
 #define LOCK_SECONDS 120
 
+void rsh_stack_tell_same(const char *mountpoint, const char *source,
+			 const char *step)
+{
+	rsh_log_notice("%s: %s is already mounted there with the same options"
+		       "%s%s; nothing is done (--stack mounts it again)",
+		       mountpoint, source, step && *step ? ", step " : "",
+		       step ? step : "");
+}
+
 /* Compares the mount with the wanted one.  This program does not unmount a
  * mount of another type or subtype, so the error names another command for
  * it. */
 static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
-			 bool *same, struct rsh_error *err)
+			 bool *same, char **shown, struct rsh_error *err)
 {
 	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
 	static const char *const names[] = { "config" };
@@ -160,15 +169,16 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 	const int rc = rsh_control_ask(m, false, names, 1, ANSWER_MS, &answer);
 	const json_t *config = json_array_get(answer, 1);
 	const char *step = json_string_value(json_object_get(config, "step"));
+	const char *known = json_string_value(json_object_get(config, "shown"));
 	const bool hangs = rc == -ETIMEDOUT;
+	const bool equal = rc == 0 &&
+		json_equal(json_object_get(config, "made_of"), identity);
 
-	*same = rc == 0 && json_equal(json_object_get(config, "made_of"),
-				      identity);
+	free(*shown);
+	*shown = equal && known ? strdup(known) : NULL;
+	*same = equal && !*shown;
 	if (*same)
-		rsh_log_notice("%s: %s is already mounted there with the same "
-			       "options%s%s; nothing is done (--stack mounts "
-			       "it again)", m->path, m->source,
-			       step && *step ? ", step " : "", step ? step : "");
+		rsh_stack_tell_same(m->path, m->source, step);
 	json_decref(answer);
 	if (rc == -ENOTCONN || hangs)
 		return rsh_error_set(err, -rc, "mount point %s: %s (%s) is "
@@ -185,8 +195,8 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 /* ---- one process at a time ---- */
 
 static int look_at_mountpoint(const struct rsh_options *o,
-			      const json_t *identity, bool *same, int *lock,
-			      struct rsh_error *err)
+			      const json_t *identity, bool *same, char **shown,
+			      int *lock, struct rsh_error *err)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000 * 1000 };
 	struct rsh_mounted m, now;
@@ -204,7 +214,8 @@ static int look_at_mountpoint(const struct rsh_options *o,
 		/* An automounter mounts autofs, which other mounts cover.  A
 		 * look into it would request the mount that is being made. */
 		covers = m.n && strcmp(m.type, "autofs") != 0;
-		rc = covers ? judge_mounted(&m, identity, same, err) : 0;
+		rc = covers ? judge_mounted(&m, identity, same, shown, err) :
+			      0;
 		if (rc || *same)
 			return rc;
 		/* The exclusive lock is on the directory that will be mounted
@@ -226,7 +237,7 @@ static int look_at_mountpoint(const struct rsh_options *o,
 			    strcmp(now.source, m.source) == 0)) {
 			/* Nothing has changed since, or the mount cannot be
 			 * found, so that a second look cannot help. */
-			if (covers)
+			if (covers && !*shown)
 				rsh_log_notice("%s: %s (%s) is already mounted "
 					       "there; the new mount covers it "
 					       "when it is ready",
@@ -238,11 +249,12 @@ static int look_at_mountpoint(const struct rsh_options *o,
 }
 
 int rsh_stack_look(const struct rsh_options *o, const json_t *identity,
-		   bool *same, int *lock, struct rsh_error *err)
+		   bool *same, char **shown, int *lock, struct rsh_error *err)
 {
 	*same = false;
+	*shown = NULL;
 	*lock = -1;
-	return look_at_mountpoint(o, identity, same, lock, err);
+	return look_at_mountpoint(o, identity, same, shown, lock, err);
 }
 
 void rsh_stack_unlock(int lock)
