@@ -40,6 +40,7 @@ struct kinds_work {
 	struct group *groups; /* [prefix] */
 	size_t groups_cap;
 	uint32_t n_weights; /* of more than one element, and in no group */
+	bool lists_states;  /* the list knows some name as that of a state */
 };
 
 struct rsh_kinds {
@@ -86,6 +87,15 @@ static bool kinds_fit(const struct param *state, const struct param *weight)
 	return state != weight &&
 	       (state->elements <= 1 || state->n_dims == weight->n_dims ||
 		state->n_dims + 1 == weight->n_dims);
+}
+
+/* Returns whether a state may have a part of the elements of a weight.  Counts
+ * that large are not known. */
+static bool kinds_divide(const struct param *state, const struct param *weight)
+{
+	return state->elements <= 1 || state->elements >= UINT32_MAX ||
+	       weight->elements >= UINT32_MAX ||
+	       weight->elements % state->elements == 0;
 }
 
 /* Goes through the prefixes of a name, by their lengths. */
@@ -214,6 +224,7 @@ static void kinds_set_state(struct kinds_work *w, struct param *p)
 
 		if ((g && g->accepted) ||
 		    (partner && kinds_fit(p, partner) &&
+		     kinds_divide(p, partner) &&
 		     rsh_kind_is_state_beside(p->text, length)))
 			p->kind = RSH_KIND_STATE;
 	}
@@ -302,6 +313,7 @@ static void kinds_by_list(struct kinds_work *w)
 			p->text += n;
 		p->kind = w->scope ? rsh_kind_of(p->text) :
 				     kinds_listed(p->text, keyed);
+		w->lists_states |= p->kind == RSH_KIND_STATE;
 	}
 }
 
@@ -353,8 +365,10 @@ static const char *kinds_find_counters(struct kinds_work *w)
 static bool group_is_told(const struct kinds_work *w, const struct group *g,
 			  const char *prefix)
 {
+	/* Optimizers that have such states often have other ones too. */
+	if (w->lists_states && rsh_kind_is_state_beside(prefix, strlen(prefix)))
+		return false;
 	return group_is_complete(g) &&
-	       !rsh_kind_is_state_beside(prefix, strlen(prefix)) &&
 	       (g->accepted || strchr(prefix, '.') ||
 		2 * (uint64_t)g->n_weights >= w->n_weights);
 }

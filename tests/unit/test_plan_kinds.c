@@ -171,6 +171,13 @@ TEST(names_of_modules_that_are_prefixes)
 	      "stat.w:2,2=W", NULL);
 	check("a.w:4,3=W linear.a.w:4,3=S moments.a.w:4,3=S mu_a.w:-=S "
 	      "linear.w:2,2=W", NULL);
+	/* A module in one that has a weight itself. */
+	check("weight:4=W bias:4=W linear.weight:5,4=W linear.bias:5=W", NULL);
+	check("weight:4,3=W linear.weight:5,4=W linear.bias:5=W", NULL);
+	/* States, or a module of the same shape. */
+	check("weight:4=W bias:4=W linear.weight:4=S linear.bias:4=S",
+	      "taken for an optimizer state, as all that begin with linear.");
+	check("a.w:4,3=W prev.a.w:4,3=S", "begin with prev.");
 }
 
 /* ---- weights ---- */
