@@ -34,12 +34,12 @@ void assert_not_shown(const char *tree, const char *below, int code,
 /* Files that are shown as `want`, and files that are refused. */
 struct shown_tree {
 	const char *name;
-	struct torch_text files[6];
+	struct torch_text files[8];
 	const char *want;
 };
 struct shown_refused {
 	const char *name;
-	struct torch_text files[6];
+	struct torch_text files[8];
 	int code;
 	const char *words;
 };

@@ -172,7 +172,26 @@ static const struct shown_tree trees[] = {
 	  { OPTIM("0"), ZERO3("1", "F32[2]=8", "") } },
 	  "a F32[2] 8 9\ng BF16[1] 3\n" },
 
+	{ "a_frozen_parameter_that_the_module_leaves_out", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}", ", "
+		"'frozen_param_shapes': {'f': (2,), 'tied': (1,)}, "
+		"'frozen_param_fragments': {'f': BF16[2]=6}, 'shared_params': "
+		"{'tied': 'a'}") },
+	  { OPTIM("0"), ZERO("2", "1", "F32[1]=9", "") } },
+	  "a F32[1] 9\ntied F32[1] 9\nf BF16[2] 6 7\n" },
+
 	/* ---- the universal form ---- */
+	{ "states_of_two_kinds", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,), 'b': (1,), 'c': "
+			  "(1,)}", "") },
+	  { TAG "zero/a/fp32.pt", "{'param': F32[1]=1}" },
+	  { TAG "zero/a/exp_avg.pt", "{'param': F32[1]=2}" },
+	  { TAG "zero/b/fp32.pt", "{'param': F32[1]=3}" },
+	  { TAG "zero/b/momentum.pt", "{'param': F32[1]=4}" },
+	  { TAG "zero/c/fp32.pt", "{'param': F32[1]=5}" } },
+	  "a F32[1] 1\nb F32[1] 3\nc F32[1] 5\n"
+	  "optimizer.state.a.exp_avg F32[1] 2\n"
+	  "optimizer.state.b.momentum F32[1] 4\n" },
 	{ "universal", {
 	  { STATES, MODEL("2", "'a': BF16[2]", "{'a': (2,)}, {'b': (1, 2)}",
 			  "") },
@@ -515,7 +534,24 @@ static const struct shown_refused refused[] = {
 	{ "rank_0_has_no_model", { { PART("1"), ONE_MODEL("", "") } }, ENOENT,
 	  "SOURCE/global_step7/: rank 0 has no file of the model" },
 
+	{ "a_frozen_parameter_in_no_file", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}", ", "
+		"'frozen_param_shapes': {'f': (2,)}, 'frozen_param_fragments': "
+		"{'f': BF16[1]=6}") },
+	  { OPTIM("0"), ZERO("2", "1", "F32[1]=9", "") } }, EBADMSG,
+	  "tensor f: global_step7/mp_rank_00_model_states.pt says that it is "
+	  "frozen, and does not have it" },
+
 	/* ---- others ---- */
+	{ "a_state_of_one_parameter_is_lost", {
+	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,), 'b': (1,)}", "") },
+	  { TAG "zero/a/fp32.pt", "{'param': F32[1]}" },
+	  { TAG "zero/a/exp_avg.pt", "{'param': F32[1]}" },
+	  { TAG "zero/a/exp_avg_sq.pt", "{'param': F32[1]}" },
+	  { TAG "zero/b/fp32.pt", "{'param': F32[1]}" },
+	  { TAG "zero/b/exp_avg.pt", "{'param': F32[1]}" } }, ENOENT,
+	  "tensor optimizer.state.b.exp_avg_sq: no file has it, and other "
+	  "parameters have such a state" },
 	{ "masters_are_missing", {
 	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,), 'b': (1,)}", "") },
 	  { TAG "zero/a/fp32.pt", "{'param': F32[1]}" } }, ENOENT,

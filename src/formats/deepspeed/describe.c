@@ -236,7 +236,70 @@ static void universal_take(struct describing *w, uint32_t file)
 	tensor_add_whole(w, p->name, key, file, f->tensors);
 }
 
+/* The keys of states that a parameter has, as bits. */
+struct has_states {
+	const char *param;
+	uint64_t keys;
+};
+
+RSH_ORDER(has_states_order, struct has_states, strcmp(x->param, y->param))
+
+/* Finds a parameter that has some of another one's states: a file is lost.
+ * Optimizers of groups may differ, and so may their states. */
+static void universal_check_states(struct describing *w)
+{
+	const struct rsh_joined *j = w->j;
+	struct has_states *v = rsh_arena_array(w->arena, struct has_states,
+					       j->n + 1);
+	size_t n = 0, merged = 0, n_sets = 0;
+	uint64_t sets[64];
+
+	if (!v || w->n_keys > 64)
+		return;
+	for (uint32_t i = 0; i < j->n; i++) {
+		const struct rsh_ds_listed *l = &w->st->listed[i];
+
+		for (size_t k = 0; k < w->n_keys; k++)
+			if (l->is.role == RSH_DS_STATE &&
+			    strcmp(l->key, w->keys[k]) == 0)
+				v[n++] = (struct has_states){
+					l->param, UINT64_C(1) << k };
+	}
+	rsh_sort(v, n, has_states_order);
+	for (size_t i = 0; i < n; i++)
+		if (merged && strcmp(v[merged - 1].param, v[i].param) == 0)
+			v[merged - 1].keys |= v[i].keys;
+		else
+			v[merged++] = v[i];
+	/* Few sets differ. */
+	for (size_t i = 0, k; i < merged; i++) {
+		for (k = 0; k < n_sets && sets[k] != v[i].keys; k++)
+			;
+		if (k == n_sets && n_sets < sizeof(sets) / sizeof(sets[0]))
+			sets[n_sets++] = v[i].keys;
+	}
+	for (size_t i = 0; i < merged; i++) {
+		uint64_t lacks = 0;
+
+		for (size_t k = 0; k < n_sets && !lacks; k++)
+			if ((v[i].keys & sets[k]) == v[i].keys)
+				lacks = sets[k] & ~v[i].keys;
+		if (lacks)
+			rsh_joined_blame(w->j, rsh_arena_format(
+				w->arena, "optimizer.state.%s.%s", v[i].param,
+				w->keys[__builtin_ctzll(lacks)]), ENOENT,
+				"no file has it, and other parameters have "
+				"such a state");
+	}
+}
+
 /* ---- the module ---- */
+
+static bool is_alias(const struct rsh_ds_head *h, const char *name)
+{
+	return rsh_any(i, h->n_aliases,
+		       strcmp(h->aliases[i].name, name) == 0);
+}
 
 static void module_take(struct describing *w)
 {
@@ -250,8 +313,9 @@ static void module_take(struct describing *w)
 			rsh_ds_param_find(h, t->name, false);
 		const bool is_buffer = rsh_ds_is_buffer(h, t->name);
 		/* The module of ZeRO 3 has no element of a parameter. */
-		bool is_other = (p && p->elements > 0) ||
-				(st->is_3 && !is_buffer && t->elements == 0);
+		const bool is_other = (p && p->elements > 0) ||
+			is_alias(h, t->name) ||
+			(st->is_3 && !is_buffer && t->elements == 0);
 
 		/* A universal form may be that of slices. */
 		if (p && !st->is_3 && !st->is_universal &&
@@ -262,8 +326,6 @@ static void module_take(struct describing *w)
 					 w->j->names[st->model]);
 			continue;
 		}
-		is_other |= rsh_any(k, h->n_aliases,
-				    strcmp(h->aliases[k].name, t->name) == 0);
 		if (is_other && !st->from_module)
 			continue;
 		/* ZeRO 1 does not list frozen parameters. */
@@ -305,6 +367,33 @@ static void frozen_take(struct describing *w, const struct rsh_ds_param *p)
 	}
 	st->n_frozen++;
 	tensor_end(w, p->name, "", dtype, p->n_dims, p->dims);
+}
+
+/* Adds the frozen parameters of ZeRO 1 and 2 that the module leaves out. */
+static void frozen_take_whole(struct describing *w)
+{
+	struct rsh_source_ds *st = w->st;
+	const struct rsh_ds_params *frozen = &st->head->frozen;
+	const struct rsh_ds_file *f = st->all.files[st->model];
+
+	for (uint32_t i = 0; i < frozen->n; i++) {
+		const struct rsh_ds_param *p = &frozen->v[i];
+		const struct rsh_ds_tensor *t = rsh_ds_tensor_find(
+			f->fragments, f->n_fragments, p->name);
+
+		if (p->elements == 0 || is_alias(st->head, p->name) ||
+		    rsh_ds_tensor_find(f->tensors, f->n_tensors, p->name))
+			continue;
+		if (t && rsh_dims_equal(p->dims, p->n_dims, t->dims,
+					t->n_dims)) {
+			st->n_frozen++;
+			tensor_add_whole(w, p->name, "", st->model, t);
+		} else {
+			rsh_joined_blame(w->j, p->name, EBADMSG, "%s says that "
+					 "it is frozen, and does not have it",
+					 w->j->names[st->model]);
+		}
+	}
 }
 
 /* Shows tied parameters under both names; those of the module are in it under
@@ -480,6 +569,8 @@ static void tensors_make(struct describing *w)
 	for (uint32_t i = 0; i < frozen->n && st->is_3; i++)
 		if (frozen->v[i].elements > 0)
 			frozen_take(w, &frozen->v[i]);
+	if (!st->is_3)
+		frozen_take_whole(w);
 	w->world = st->layout.world;
 	w->file = rsh_arena_array(w->arena, uint32_t, w->world);
 	if (!w->file)
@@ -504,6 +595,8 @@ static void tensors_make(struct describing *w)
 			tensor_add_whole(w, f->tensors[k].name, "", i,
 					 &f->tensors[k]);
 	}
+	if (st->is_universal && masters)
+		universal_check_states(w);
 	aliases_take(w);
 }
 

@@ -239,11 +239,14 @@ static int take_module(struct rsh_ds_file *f, struct rsh_torch_file *of,
 		return keep_tensor(f, of, t, t->keys[1].text,
 				   &f->tensors[f->n_tensors++]) ?:
 		       rsh_push(r->v, r->n, r->cap, *t);
-	if (r->l->is.role != RSH_DS_MODEL_PART || !is_key(t, 0, FRAGMENTS))
+	if (!is_key(t, 0, FRAGMENTS))
 		return 0;
 	if (keep_tensor(f, of, t, t->keys[1].text,
 			&f->fragments[f->n_fragments++]))
 		return -ENOMEM;
+	/* Those of ZeRO 2 are whole. */
+	if (r->l->is.role != RSH_DS_MODEL_PART)
+		return rsh_push(r->v, r->n, r->cap, *t);
 	p = rsh_ds_param_find(r->st->layout.head, t->keys[1].text, true);
 	if (!p || t->n_dims != 1 || (t->elements > 1 && t->strides[0] != 1))
 		return 0;
