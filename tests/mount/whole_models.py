@@ -315,6 +315,25 @@ def an_export_says_which_weights_it_leaves_out(directory):
     demand(is_shown(one, A), ": warning: ", "not shown beside the model: value_head.safetensors")
 
 
+@test
+def parts_that_the_map_does_not_name_are_told_of(directory):
+    for number, (name, parts, words) in enumerate((
+            (MAP, [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)],
+             ["--format", "dcp"]),
+            ("param_name_map.json", [f"part{i}.safetensors" for i in range(3)], []))):
+        root = os.path.join(directory, str(number))
+        for i, part in enumerate(parts):
+            file_of(os.path.join(root, part), {f"w{i}": A["model.a"]})
+        for lacks in 0, 1, 2, None:
+            map_of(os.path.join(root, name),
+                   {f"w{i}": part for i, part in enumerate(parts) if i != lacks})
+            got = run("plan", *words, root)
+            check(got.status == GOOD, repr(got))
+            said = "" if lacks is None else f"warning: {root}/{name} does not name " \
+                f"{parts[lacks]}, which is there: no tensor of it is shown"
+            check(said in got.err and (said or "does not name" not in got.err), repr(got))
+
+
 # ---- quantised weights and their scales ----
 
 def quantised(*beside, name="x.weight", dtype="F8_E4M3"):

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,9 @@ static void model_tell_torch(const struct rsh_source *s)
 /* This file has parameters that are not in a strategy.  It is in the directory
  * of MindSpore's map, but is not listed in the map. */
 #define MS_HYPER "hyper_param.safetensors"
+
+/* Names of more parts are not tried. */
+#define PARTS_MAX 10000
 
 /* This is the state of a source. */
 struct model {
@@ -338,6 +342,62 @@ static void model_close(void *state)
 	free(m);
 }
 
+static bool model_has_part(const struct rsh_weight_map *map, const char *file)
+{
+	for (uint32_t i = 0; i < map->n_files; i++)
+		if (strcmp(map->files[i], file) == 0)
+			return true;
+	return false;
+}
+
+/* Makes the name of part i (from malloc), and sets *more to whether i is one of
+ * the parts that there should be, or may be.  The name of a part of Hugging
+ * Face says of how many it is one; MindSpore numbers its own from 0.  Returns
+ * NULL if names are of another kind, or memory is out. */
+static char *model_part_name(const struct rsh_weight_map *map, uint32_t i,
+			     bool *more)
+{
+	const char *like = map->n_files ? map->files[0] : "";
+	const char *of = strstr(like, "-of-"), *digits = of;
+	uint64_t total;
+	size_t n;
+
+	*more = i <= map->n_files;
+	if (!of)
+		return rsh_begins_any(like, "part") ?
+			rsh_text_format("part%" PRIu32 ".safetensors", i) :
+			NULL;
+	while (digits > like && digits[-1] >= '0' && digits[-1] <= '9')
+		digits--;
+	n = rsh_count_digits(of + 4, strlen(of + 4));
+	if (digits == of || !rsh_number_read(of + 4, n, &total))
+		return NULL;
+	*more = i < total && i < PARTS_MAX;
+	return rsh_text_format("%.*s%0*" PRIu32 "%s", (int)(digits - like),
+			       like, (int)(of - digits), i + 1, of);
+}
+
+/* Warns of a part in the directory that the map does not name. */
+static void model_warn_unnamed(const struct rsh_source *s, const char *name,
+			       const struct rsh_weight_map *map)
+{
+	bool more = true, found = false;
+
+	for (uint32_t i = 0; more && !found; i++) {
+		cleanup_free char *part = model_part_name(map, i, &more);
+		struct rsh_stat st;
+
+		if (!part || !more)
+			return;
+		found = !model_has_part(map, part) &&
+			rsh_store_look(rsh_source_store(s), part, &st) == 0;
+		if (found)
+			rsh_log_warning("%s/%s does not name %s, which is "
+					"there: no tensor of it is shown",
+					rsh_source_path(s), name, part);
+	}
+}
+
 static int model_list_parts(struct rsh_source *s, const char *name,
 			    struct rsh_error *err)
 {
@@ -354,6 +414,7 @@ static int model_list_parts(struct rsh_source *s, const char *name,
 	rc = model_load_map(s, name, &m->parts, err);
 	if (rc)
 		return rc;
+	model_warn_unnamed(s, name, &m->parts);
 	hyper = strcmp(name, MS_MAP) != 0 ? 0 :
 		rsh_store_has(rsh_source_store(s), MS_HYPER, err);
 	if (hyper < 0)
