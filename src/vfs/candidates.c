@@ -20,6 +20,7 @@
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -178,6 +179,9 @@ static int values_of_training(struct rsh_source *s,
 }
 
 /* The state that the plans of all candidates have in common. */
+/* At most one of so many weights of a model has the shape [0]. */
+#define PLACEHOLDERS_OF 4
+
 struct planning {
 	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
@@ -406,6 +410,39 @@ static void warn_empty(const struct planning *p)
 				p->cfg->source, empty, n);
 }
 
+/* Refuses a model of which many weights have the shape [0]. */
+static int check_placeholders(const struct planning *p)
+{
+	const struct rsh_plan *plan = p->v->plan;
+	const char *first = NULL, *name;
+	uint32_t n = 0, empty = 0;
+
+	for (uint32_t f = 0; f < rsh_plan_n_files(plan); f++) {
+		if (f > 0 && rsh_plan_same_records(plan, f - 1, f))
+			continue;
+		for (uint32_t i = 0; i < rsh_plan_n_records(plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(plan, f, i, &r);
+			name = rsh_names_text(p->v->names, r.name);
+			if (!rsh_has_suffix(name, ".weight"))
+				continue;
+			n++;
+			if (r.shape.n_dims != 1 || r.shape.dims[0] > 0)
+				continue;
+			empty++;
+			first = first ? first : name;
+		}
+	}
+	if (empty < 2 || empty < n / PLACEHOLDERS_OF)
+		return 0;
+	return rsh_error_set(p->err, EBADMSG, "%s: %u of %u weights have no "
+			     "elements, such as %s: DeepSpeed's ZeRO 3 leaves "
+			     "such placeholders in the model of a process, and "
+			     "the weights in its checkpoint", p->cfg->source,
+			     empty, n, first);
+}
+
 /* Returns whether a rank of a stage that has the parameter has a file. */
 static bool has_stage_of(const struct rsh_source_view *view,
 			 const struct rsh_strategy *s,
@@ -466,15 +503,17 @@ static int warn_unsaved(const struct planning *p)
 
 static int candidates_plan(struct planning *p, bool allow_missing)
 {
+	const struct rsh_format *f = rsh_source_format(p->v->source);
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const char *note;
 	int rc = convert(p, allow_missing);
 
 	if (rc)
 		return explain_plan(p, rc);
-	if (p->v->src && rsh_source_format(p->v->source)->by_name &&
-	    warn_unsaved(p))
+	if (p->v->src && f->by_name && warn_unsaved(p))
 		return rsh_error_nomem(p->err);
+	if (f->shown != RSH_SHOWN_RANKS && check_placeholders(p))
+		return -EBADMSG;
 	if (cfg->leave_states && note_states(p->v, p->kinds))
 		return rsh_error_nomem(p->err);
 	note = rsh_kinds_doubt(p->kinds);
