@@ -100,6 +100,15 @@ def distributed_tensors(tap, at):
                             ("meta", with_meta)):
             refused(tap, f"{module}, {name}", torch_file(at, f"{name}-{i}.pt", value, data),
                     "one rank's part of a model", "distributed")
+    other = Named("torchao.dtypes", "AffineQuantizedTensor")
+    shell = Called(Named("torch._tensor", "_rebuild_from_type_v2"),
+                   Named("torch._utils", "_rebuild_wrapper_subclass"), other,
+                   (other, (2,)), {"tensor_impl": local})
+    for words in [], ["--drop", "^w$"]:
+        got = run("plan", *words, torch_file(at, "wrapped.pt", {"v": local, "w": shell}, data))
+        tap.ok(got.status == GOOD and (words or "1 tensor that is no plain array is left out, such "
+                                       "as w (AffineQuantizedTensor)" in got.err),
+               f"a tensor that is made of others {words}", f"{got}")
     sharded = made("torch.distributed._shard.sharded_tensor.api", "ShardedTensor",
                    shards=[local])
     refused(tap, "a ShardedTensor", torch_file(at, "sharded.pt", {"w": sharded}, data),

@@ -17,6 +17,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/wire/json_text.h"
 #include "rsh/wire/torch_dtype.h"
 
@@ -45,12 +46,25 @@ static void walk_nomem(struct rsh_torch_reader *r)
 
 /* ---- files that have only one rank's part of a model ---- */
 
-/* Returns whether the class makes distributed tensors. */
-static bool walk_is_part(const struct rsh_pickle_class *class)
+/* Returns the class of a tensor whose elements are in other tensors; NULL: it
+ * is none, or has no class. */
+static const struct rsh_pickle_class *
+walk_wrapper(const struct rsh_pickle_class *class,
+	     const struct rsh_pickle_value *args)
 {
-	return strcmp(class->name, "_rebuild_wrapper_subclass") == 0 ||
-	       strcmp(class->name, "DTensor") == 0 ||
-	       strcmp(class->name, "ShardedTensor") == 0;
+	return strcmp(class->name, "_rebuild_wrapper_subclass") == 0 &&
+	       args->n > 0 && args->items->kind == RSH_PV_CLASS ?
+		args->items->class : NULL;
+}
+
+/* Returns whether the class makes distributed tensors. */
+static bool walk_is_part(const struct rsh_pickle_class *class,
+			 const struct rsh_pickle_value *args)
+{
+	const struct rsh_pickle_class *of = walk_wrapper(class, args);
+
+	return rsh_is_any((of ? of : class)->name, "_rebuild_wrapper_subclass",
+			  "DTensor", "ShardedTensor");
 }
 
 /* DeepSpeed says in each file which version wrote it. */
@@ -265,7 +279,7 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 			strncmp(class->module, "torch_npu.", 10) == 0 &&
 			strcmp(name, "_rebuild_npu_tensor") == 0;
 
-		if (walk_is_part(class))
+		if (walk_is_part(class, w->args))
 			r->rc = r->rc ?: rsh_error_set(
 				r->err, ENOTSUP, "%s: one rank's part of a "
 				"model, whose tensors are distributed "
@@ -310,7 +324,8 @@ static bool walk_look_at(struct rsh_torch_reader *r,
 				walk_bad(r, "a tensor that is built of "
 					    "nothing");
 		} else {
-			w->make = name;
+			w->make = walk_wrapper(class, w->args) ?
+				walk_wrapper(class, w->args)->name : name;
 			return true;
 		}
 	}
@@ -606,7 +621,8 @@ walk_part_args(const struct rsh_pickle_value *v)
 		if (strcmp(v->object->class->name, "_rebuild_from_type_v2") == 0)
 			return args->n >= 4 &&
 			       args->items[1].kind == RSH_PV_CLASS &&
-			       walk_is_part(args->items[1].class) ?
+			       walk_is_part(args->items[1].class,
+					    &args->items[2]) ?
 				       args : NULL;
 		if (strncmp(v->object->class->name, "_rebuild_parameter",
 			    18) != 0 ||
