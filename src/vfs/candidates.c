@@ -20,7 +20,6 @@
 #include "rsh/source/format.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/arena.h"
-#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
@@ -179,9 +178,6 @@ static int values_of_training(struct rsh_source *s,
 }
 
 /* The state that the plans of all candidates have in common. */
-/* At most one of so many weights of a model has the shape [0]. */
-#define PLACEHOLDERS_OF 4
-
 struct planning {
 	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
@@ -394,132 +390,22 @@ static int explain_plan(const struct planning *p, int rc)
 	return rc;
 }
 
-/* A rank's file without a record is empty, and is no checkpoint. */
-static void warn_empty(const struct planning *p)
-{
-	const struct rsh_plan *plan = p->v->plan;
-	const uint32_t n = rsh_plan_n_files(plan);
-	uint32_t empty = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		empty += !rsh_plan_is_lost(plan, i) &&
-			 rsh_plan_n_records(plan, i) == 0;
-	if (empty > 0 && p->choice && !p->cfg->plan.remove_redundancy)
-		rsh_log_warning("%s: %u of %u files have no parameter, since "
-				"--only and --drop leave none for them",
-				p->cfg->source, empty, n);
-}
-
-/* Refuses a model of which many weights have the shape [0]. */
-static int check_placeholders(const struct planning *p)
-{
-	const struct rsh_plan *plan = p->v->plan;
-	const char *first = NULL, *name;
-	uint32_t n = 0, empty = 0;
-
-	for (uint32_t f = 0; f < rsh_plan_n_files(plan); f++) {
-		if (f > 0 && rsh_plan_same_records(plan, f - 1, f))
-			continue;
-		for (uint32_t i = 0; i < rsh_plan_n_records(plan, f); i++) {
-			struct rsh_virtual_record r;
-
-			rsh_plan_record(plan, f, i, &r);
-			name = rsh_names_text(p->v->names, r.name);
-			if (!rsh_has_suffix(name, ".weight"))
-				continue;
-			n++;
-			if (r.shape.n_dims != 1 || r.shape.dims[0] > 0)
-				continue;
-			empty++;
-			first = first ? first : name;
-		}
-	}
-	if (empty < 2 || empty < n / PLACEHOLDERS_OF)
-		return 0;
-	return rsh_error_set(p->err, EBADMSG, "%s: %u of %u weights have no "
-			     "elements, such as %s: DeepSpeed's ZeRO 3 leaves "
-			     "such placeholders in the model of a process, and "
-			     "the weights in its checkpoint", p->cfg->source,
-			     empty, n, first);
-}
-
-/* Returns whether a rank of a stage that has the parameter has a file. */
-static bool has_stage_of(const struct rsh_source_view *view,
-			 const struct rsh_strategy *s,
-			 const struct rsh_strategy_param *param)
-{
-	for (uint32_t i = 0; i < param->n_stages; i++) {
-		const uint64_t first = (uint64_t)param->stages[i].stage *
-			s->stage_ranks;
-
-		for (uint64_t r = first; r < first + s->stage_ranks &&
-		     r < view->n_ranks; r++)
-			if (view->index[r])
-				return true;
-	}
-	return false;
-}
-
-/* Warns of weights that the strategies have and no file.  A job may have saved
- * an adapter alone; its states of the optimizer are often not saved. */
-static int warn_unsaved(const struct planning *p)
-{
-	const struct rsh_reshard *v = p->v;
-	const struct rsh_ckpt_index *last = NULL;
-	cleanup_free bool *saved =
-		calloc((size_t)rsh_names_count(v->names) + 1, sizeof(*saved));
-	struct rsh_source_view view;
-	const char *first = NULL;
-	uint32_t n = 0;
-
-	if (!saved)
-		return -ENOMEM;
-	rsh_source_view(v->source, v->names, &view);
-	for (uint32_t r = 0; r < view.n_ranks; r++) {
-		const struct rsh_ckpt_index *ix = view.index[r];
-
-		for (uint32_t i = 0; ix && ix != last && i < ix->n_records; i++)
-			saved[ix->records[i].name] = true;
-		last = ix ? ix : last;
-	}
-	for (uint32_t i = 0; i < v->src->n_params; i++) {
-		const struct rsh_strategy_param *param = &v->src->params[i];
-		const char *name = rsh_names_text(v->names, param->name);
-
-		if (saved[param->name] || rsh_kind_of(name) != RSH_KIND_WEIGHT ||
-		    (v->dst && !rsh_strategy_find(v->dst, param->name)) ||
-		    (p->choice && !rsh_choice_wants(p->choice, name)) ||
-		    !has_stage_of(&view, v->src, param))
-			continue;
-		first = first ? first : name;
-		n++;
-	}
-	if (n > 0)
-		rsh_log_warning("%s: %u parameters of the strategy were not "
-				"saved, such as %s: no file has them",
-				p->cfg->source, n, first);
-	return 0;
-}
-
 static int candidates_plan(struct planning *p, bool allow_missing)
 {
-	const struct rsh_format *f = rsh_source_format(p->v->source);
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const char *note;
 	int rc = convert(p, allow_missing);
 
 	if (rc)
 		return explain_plan(p, rc);
-	if (p->v->src && f->by_name && warn_unsaved(p))
-		return rsh_error_nomem(p->err);
-	if (f->shown != RSH_SHOWN_RANKS && check_placeholders(p))
-		return -EBADMSG;
+	rc = rsh_vfs_check_whole(p->v, cfg, p->choice, p->err);
+	if (rc)
+		return rc;
 	if (cfg->leave_states && note_states(p->v, p->kinds))
 		return rsh_error_nomem(p->err);
 	note = rsh_kinds_doubt(p->kinds);
 	if (note)
 		rsh_log_warning("%s: %s", cfg->source, note);
-	warn_empty(p);
 	note = rsh_plan_lost(p->v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);

@@ -115,6 +115,13 @@ void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
 			 const struct rsh_name_map *renames,
 			 struct rsh_names *asked);
 
+/* Looks at the plan for what it lacks (whole.c); `choice` is NULL if all is
+ * wanted.  Logs warnings; returns 0, -ENOMEM, or -EBADMSG with a sentence if
+ * most of the model is missing. */
+int rsh_vfs_check_whole(const struct rsh_reshard *v,
+			const struct rsh_vfs_config *cfg,
+			const struct rsh_choice *choice, struct rsh_error *err);
+
 /* Chooses the source's files and plans the conversion (candidates.c).  Returns
  * 0, or -errno with a sentence about all candidates that were tried. */
 int rsh_vfs_take_candidate(struct rsh_reshard *v,

@@ -335,6 +335,19 @@ def parts_that_the_map_does_not_name_are_told_of(directory):
 
 
 @test
+def a_second_name_in_the_header_is_told_of(directory):
+    """As safetensors' save_model() notes the names of a tensor that two modules share."""
+    said = f"warning: {directory}: by its header a.weight is also b.weight, and is shown under " \
+        "the first name alone"
+    write(os.path.join(directory, "model.safetensors"), safetensors_bytes(
+        {"a.weight": A["model.a"]}, {"format": "pt", "b.weight": "a.weight", "c": "d"}))
+    for words in (["--format", "dcp"], ["--dst-strategy", "none", "--format", "safetensors"]):
+        demand(run("plan", *words, directory).err, said)
+    # This output keeps the header.
+    check("by its header" not in run("plan", directory).err, "a warning")
+
+
+@test
 def placeholders_of_zero_3_are_no_model(directory):
     empty = ("F32", (0,), b"")
     names = [f"l.{i}.weight" for i in range(8)]
