@@ -8,6 +8,7 @@ The yardstick is data/torch_ranks/expected.json: type, shape and hash of the ten
 they were cut.  Random ones come from lib/rank_trees.py; --seed S --cases N repeats some.
 """
 
+import glob
 import argparse
 import json
 import os
@@ -692,6 +693,13 @@ def run_tc_refusals(tap, trees, directory):
     os.unlink(os.path.join(root, "model_2.pt"))
     with tap.test("refused: torch_checkpointing, a rank's file is lost"):
         no_good(root, "model_2.pt")
+    with tap.test("torch_checkpointing, all files of one item are lost"):
+        root = copy_of(trees, "tc-pt", directory)
+        check("is there" not in run("plan", root).err, "a warning")
+        for path in glob.glob(os.path.join(root, "optimizer_*.pt")):
+            os.unlink(path)
+        demand(run("plan", root).err, f'warning: {root}/metadata.pkl: no file of "optimizer" is '
+               "there: nothing of it is shown")
     with tap.test("refused: a metadata.pkl that calls"):
         root = copy_of(trees, "tc-pt", directory)
         write(os.path.join(root, "metadata.pkl"), b"\x80\x04cos\nsystem\n\x8c\x04true\x85R.")

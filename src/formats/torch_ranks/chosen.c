@@ -290,14 +290,16 @@ static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
 			  size_t first, size_t end, struct rsh_error *err)
 {
 	const struct rsh_pickle_list *items;
+	cleanup_free bool *there = NULL;
 	int rc = rsh_tc_load(s, &st->tc, err);
 
 	if (rc)
 		return rc;
 	items = st->tc->items->list;
+	there = calloc(items->n / 2 + 1, sizeof(*there));
 	st->items = rsh_arena_array(&st->all.arena, struct rsh_ranks_item,
 				    items->n / 2);
-	if (!st->items)
+	if (!st->items || !there)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i + 1 < items->n; i += 2) {
 		const char *name = items->values[i].text;
@@ -324,7 +326,14 @@ static int take_described(struct rsh_source *s, struct rsh_source_ranks *st,
 		if (!l)
 			return rsh_error_nomem(err);
 		l->described = f->has_names ? f : NULL;
+		there[(f->item - items->values) / 2] = true;
 	}
+	for (uint32_t i = 0; i < st->n_items; i++)
+		if (!there[i])
+			rsh_log_warning("%s/" RSH_TC_METADATA ": no file of "
+					"\"%.200s\" is there: nothing of it is "
+					"shown", rsh_source_path(s),
+					items->values[2 * (size_t)i].text);
 	return 0;
 }
 
