@@ -721,9 +721,17 @@ def run_universal(tap, trees, directory):
         write(path, kept)
         same(shown_by(root)[0], CASES["universal-z1"]["model"], "universal-z1")
     with tap.test("universal form: what other directories have is not believed"):
-        write(os.path.join(root, "global_step2_universal", "zero", "nobody", "fp32.pt"), b"x")
         write(os.path.join(root, "global_step2_universal", "tmp", "0", "x.pt"), b"x")
         same(shown_by(root)[0], CASES["universal-z1"]["model"], "universal-z1")
+    with tap.test("universal form: a parameter that the model does not name"):
+        path = os.path.join(root, "global_step2_universal", "zero", "nobody", "fp32.pt")
+        write(path, b"x")
+        no_good(root, "nobody/fp32.pt")
+        shutil.copy(os.path.join(root, "global_step2_universal", "zero", "embed.weight",
+                                 "fp32.pt"), path)
+        shown = shown_by(root)[0]
+        check(shown.pop("nobody") == shown["embed.weight"], "its values")
+        same(shown, CASES["universal-z1"]["model"], "universal-z1")
     root = copy_of(trees, "universal-z2", directory)
     with tap.test("universal form: masters that were mixed up"):
         demand(shown_by(root)[2], "DeepSpeed's conversion mixed up the masters")

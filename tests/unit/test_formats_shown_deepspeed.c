@@ -201,6 +201,14 @@ static const struct shown_tree trees[] = {
 	  { TAG "zero/b/fp32.pt", "{'param': F32[2]=7}" } },
 	  "a F32[2] 3 4\nb F32[1,2] 7 8\noptimizer.state.a.exp_avg F32[2] 5 6\n"
 	},
+	{ "universal_of_a_pipeline", {
+	  { STATES, MODEL("2", "'a': BF16[2]", "{'a': (2,)}", "") },
+	  { TAG "zero/a/fp32.pt", "{'param': F32[2]=3}" },
+	  { TAG "zero/a/exp_avg.pt", "{'param': F32[2]=5}" },
+	  { TAG "zero/b.c/fp32.pt", "{'param': F32[1,2]=7}" },
+	  { TAG "zero/b.c/exp_avg.pt", "{'param': F32[1,2]=9}" } },
+	  "a F32[2] 3 4\nb.c F32[1,2] 7 8\noptimizer.state.a.exp_avg F32[2] 5 6"
+	  "\noptimizer.state.b.c.exp_avg F32[1,2] 9 10\n" },
 	{ "other_tensors_beside_the_parameter", {
 	  { STATES, MODEL("1", "'a': BF16[2]", "{'a': (2,)}", "") },
 	  { TAG "zero/a/fp32.pt", "{'vocab': F32[2]=8, 'param': F32[2]=3, "
@@ -552,6 +560,11 @@ static const struct shown_refused refused[] = {
 	  { TAG "zero/b/exp_avg.pt", "{'param': F32[1]}" } }, ENOENT,
 	  "tensor optimizer.state.b.exp_avg_sq: no file has it, and other "
 	  "parameters have such a state" },
+	{ "masters_of_another_stage_are_missing", {
+	  { STATES, ONE_MODEL("{'a': (1,)}", "") },
+	  { TAG "zero/a/fp32.pt", "{'param': F32[1]}" },
+	  { TAG "zero/b/exp_avg.pt", "{'param': F32[1]}" } }, ENOENT,
+	  "SOURCE/global_step7/zero/b/fp32.pt is missing" },
 	{ "masters_are_missing", {
 	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,), 'b': (1,)}", "") },
 	  { TAG "zero/a/fp32.pt", "{'param': F32[1]}" } }, ENOENT,

@@ -370,6 +370,49 @@ static int choose_zero(struct rsh_source_ds *st, struct rsh_error *err)
 	return 0;
 }
 
+/* Returns whether what is below zero/ is that of a parameter.  The model of
+ * rank 0 names those of its own stage of a pipeline alone; what its module has
+ * too is none, such as a buffer. */
+static bool is_parameter(const struct rsh_source_ds *st, const char *name)
+{
+	const struct rsh_ds_head *h = st->head;
+	const struct rsh_ds_file *f = st->head_file;
+
+	return rsh_ds_param_find(h, name, false) ||
+	       (!rsh_ds_tensor_find(f->tensors, f->n_tensors, name) &&
+		!rsh_any(i, h->n_aliases,
+			 strcmp(h->aliases[i].name, name) == 0));
+}
+
+/* Each parameter with a state has masters. */
+static int check_masters(const struct rsh_source_ds *st, struct rsh_error *err)
+{
+	cleanup_names struct rsh_names *has = rsh_names_new();
+	const struct rsh_joined *j = &st->all;
+
+	for (uint32_t i = 0; has && i < j->n; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
+
+		if (l->is.role == RSH_DS_STATE &&
+		    strcmp(l->key, RSH_DS_FP32) == 0 &&
+		    rsh_names_add(has, l->param, strlen(l->param)) ==
+			    RSH_NAME_NONE)
+			return rsh_error_nomem(err);
+	}
+	for (uint32_t i = 0; has && i < j->n; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
+
+		if (l->is.role == RSH_DS_STATE &&
+		    is_parameter(st, l->param) &&
+		    rsh_names_find(has, l->param, strlen(l->param)) ==
+			    RSH_NAME_NONE)
+			return rsh_error_set(err, ENOENT, "%s/%szero/%s/fp32.pt "
+					     "is missing", j->path, j->dir,
+					     l->param);
+	}
+	return has ? 0 : rsh_error_nomem(err);
+}
+
 /* Each parameter has its masters, and these must be those of the model. */
 static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 {
@@ -396,7 +439,8 @@ static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 					err, ENOENT, "%s/%szero/%s/fp32.pt is "
 					"missing", j->path, j->dir, p->name);
 		}
-	if (!st->is_3 && h->round_robin && h->world > 1)
+	rc = check_masters(st, err);
+	if (rc == 0 && !st->is_3 && h->round_robin && h->world > 1)
 		rc = masters_compare(st, &same, err);
 	if (rc == 0 && !same)
 		st->from_module = "DeepSpeed's conversion mixed up the "
@@ -441,8 +485,7 @@ static bool is_needed(const struct rsh_source_ds *st,
 	case RSH_DS_OPTIMIZER:
 		return !st->from_module && st->head->has_shapes;
 	case RSH_DS_STATE:
-		return !st->from_module &&
-		       rsh_ds_param_find(st->head, l->param, false);
+		return !st->from_module && is_parameter(st, l->param);
 	case RSH_DS_EXPERT:
 		return true;
 	default:

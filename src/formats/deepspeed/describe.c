@@ -217,7 +217,8 @@ static void group_take_states(struct describing *w, uint32_t group)
 
 /* ---- the universal form ---- */
 
-/* Adds the tensor of a file below zero/. */
+/* Adds the tensor of a file below zero/, which has its whole shape.  The model
+ * of rank 0 names the parameters of its own stage of a pipeline alone. */
 static void universal_take(struct describing *w, uint32_t file)
 {
 	const struct rsh_ds_listed *l = &w->st->listed[file];
@@ -226,14 +227,16 @@ static void universal_take(struct describing *w, uint32_t file)
 		rsh_ds_param_find(w->st->head, l->param, false);
 	const char *key = strcmp(l->key, RSH_DS_FP32) == 0 ? "" : l->key;
 
-	if (p->elements > 0 && f->n_tensors == 0)
-		rsh_joined_blame(w->j, p->name, EBADMSG, "%s has no tensor",
-				 w->j->names[file]);
-	if (p->elements == 0 || f->n_tensors == 0)
+	if (p && p->elements == 0)
 		return;
+	if (f->n_tensors == 0) {
+		rsh_joined_blame(w->j, l->param, EBADMSG, "%s has no tensor",
+				 w->j->names[file]);
+		return;
+	}
 	if (*key)
 		keys_add(w, key);
-	tensor_add_whole(w, p->name, key, file, f->tensors);
+	tensor_add_whole(w, l->param, key, file, f->tensors);
 }
 
 /* The keys of states that a parameter has, as bits. */
