@@ -10,6 +10,7 @@
 #include "source_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -669,6 +670,47 @@ int rsh_source_check_times(const struct rsh_source *s, const char *last,
  * saves again has trained meanwhile, and files of both saves are there. */
 #define TRAINED_SECONDS 60
 
+/* The files of one save are written within minutes, and so are those of one
+ * copy.  Hours between two such groups are those of another save. */
+#define SAVE_SECONDS 600
+#define APART_SECONDS 3600
+
+RSH_ORDER(file_by_time, struct rsh_source_file_info,
+	  rsh_compare_u64((uint64_t)x->mtime.tv_sec, (uint64_t)y->mtime.tv_sec))
+
+static int64_t seconds_between(const struct rsh_source_file_info *from,
+			       const struct rsh_source_file_info *to)
+{
+	return to->mtime.tv_sec - from->mtime.tv_sec;
+}
+
+/* Warns if the files of ranks are of two times. */
+static void log_two_times(const struct rsh_source *s)
+{
+	const uint32_t n = s->n_files;
+	cleanup_free struct rsh_source_file_info *v =
+		rsh_alloc_array(n, sizeof(*v));
+	uint32_t at = 0;
+
+	if (!v || n < 2 || s->format->owner == RSH_OWNER_MODEL)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		rsh_source_file_info(s, i, &v[at]);
+		at += v[at].valid;
+	}
+	rsh_sort(v, at, file_by_time);
+	for (uint32_t i = 1; i < at; i++)
+		if (seconds_between(&v[i - 1], &v[i]) > APART_SECONDS &&
+		    seconds_between(&v[0], &v[i - 1]) < SAVE_SECONDS &&
+		    seconds_between(&v[i], &v[at - 1]) < SAVE_SECONDS)
+			rsh_log_warning("%s: %u of %u files, such as %s, are "
+					"%" PRIi64 " s younger than the others: "
+					"a job may have saved the step again "
+					"and not ended it", s->path, at - i, at,
+					v[i].name,
+					seconds_between(&v[i - 1], &v[i]));
+}
+
 void rsh_source_log_doubt(const struct rsh_source *s)
 {
 	const char *last = s->format->written_last;
@@ -677,6 +719,8 @@ void rsh_source_log_doubt(const struct rsh_source *s)
 	double most = 0;
 	bool old = false;
 
+	if (!last)
+		log_two_times(s);
 	if (!last || rsh_store_look(s->store, last, &mark))
 		return;
 	for (uint32_t i = 0; i < s->n_files; i++) {

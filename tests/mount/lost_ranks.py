@@ -77,6 +77,26 @@ def weights_that_no_rank_saved(job):
 
 
 @test
+def a_step_that_was_saved_again_and_not_ended(job):
+    """Files of two times, hours apart; those of a slow copy have many."""
+    said = "{} of 8 files, such as {}, are 10800 s younger than the others: a job may have " \
+        "saved the step again and not ended it"
+    saved = list(job.save(1, 5).values())
+
+    def at(*seconds):
+        for path, time in zip(saved, seconds):
+            os.utime(path, (1.7e9 + time,) * 2)
+        return shows(job, (1, 5))
+
+    for later in 1, 4, 7:
+        demand(at(*[0] * (8 - later), *[10800] * later),
+               said.format(later, os.path.relpath(saved[8 - later], job.source)))
+    for times in range(0, 8 * 5000, 5000), [0] * 8, [0, 3000] * 4, [0, 5000, 10000, 15000] * 2:
+        if "saved the step again" in at(*times):
+            raise MountError(f"a warning of {list(times)}")
+
+
+@test
 def two_of_eight_lost(job):
     saved = job.save(1, 5)
     for rank in (2, 7):
