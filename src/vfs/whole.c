@@ -36,7 +36,9 @@ static void warn_empty(const struct rsh_reshard *v,
 				cfg->source, empty, n);
 }
 
-/* At most one of so many weights of a model has the shape [0]. */
+/* A model has fewer weights of the shape [0] than so many, or at most one of so
+ * many of its weights is such. */
+#define PLACEHOLDERS 8
 #define PLACEHOLDERS_OF 4
 
 /* Refuses a model of which many weights have the shape [0]. */
@@ -65,7 +67,7 @@ static int check_placeholders(const struct rsh_reshard *v,
 			first = first ? first : name;
 		}
 	}
-	if (empty < 2 || empty < n / PLACEHOLDERS_OF)
+	if (empty < PLACEHOLDERS || empty < n / PLACEHOLDERS_OF)
 		return 0;
 	return rsh_error_set(err, EBADMSG, "%s: %u of %u weights have no "
 			     "elements, such as %s: DeepSpeed's ZeRO 3 leaves "
