@@ -34,7 +34,7 @@ import rank_pickles  # noqa: E402
 import rank_trees  # noqa: E402
 import version_chains  # noqa: E402
 import weights_random  # noqa: E402
-from demands import write  # noqa: E402
+from demands import content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
@@ -342,8 +342,7 @@ def _truncated(numbers, path, _all):
 
 def _flipped(numbers, path, _all):
     """Some bytes, mostly of the beginning, where headers are."""
-    with open(path, "rb") as f:
-        data = bytearray(f.read())
+    data = bytearray(content(path))
     for _ in range(numbers.choice((1, 2, 8)) if data else 0):
         end = len(data) if numbers.random() < 0.4 else min(len(data), 200)
         data[numbers.randrange(end)] = numbers.randrange(256)

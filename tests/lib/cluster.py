@@ -24,7 +24,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from demands import write
+from demands import content, write  # noqa: E402
 from layouts import region
 from ms_formats import ELEMENT_BYTES, Record, checkpoint_bytes
 from rsh_mount import Mounted, reshardfs_program
@@ -210,8 +210,7 @@ class Cluster:
 
 
 def stats(mount):
-    with open(f"{mount.path}/.reshardfs/stats", encoding="utf-8") as f:
-        return json.load(f)
+    return json.loads(content(f"{mount.path}/.reshardfs/stats"))
 
 
 def under_way(mounts):

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 
-from demands import check, within
+from demands import check, content, within, write  # noqa: E402
 from rsh_mount import hash_tree, tree_difference
 
 BEGIN = ": cannot be reached ("
@@ -21,8 +21,7 @@ MIRROR = os.path.join("mount", "mirror")
 
 
 def fetched(mount):
-    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-        return json.load(f)["fetched"]
+    return json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))["fetched"]
 
 
 def log_lines(mount, words):
@@ -140,8 +139,7 @@ class Mirror:
         subprocess.run(["fusermount3", "-u", "-z", self.path], check=True)
 
     def sick(self, words):
-        with open(self.sickness + ".new", "w", encoding="ascii") as f:
-            f.write(words)
+        write(self.sickness + ".new", words.encode())
         os.rename(self.sickness + ".new", self.sickness)
 
     def well(self):

@@ -18,7 +18,7 @@ import socket
 import subprocess
 from xml.sax.saxutils import escape
 
-from demands import check, within
+from demands import check, within, write  # noqa: E402
 from s3_server import keys_of
 
 PROGRAM = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -117,8 +117,7 @@ class Nginx:
         self.process = None
 
     def _write(self, name, text):
-        with open(os.path.join(self.directory, name), "w", encoding="utf-8") as f:
-            f.write(text)
+        write(os.path.join(self.directory, name), text.encode())
 
     def start(self):
         """As its own successor, which finds its socket in the environment: it answers

@@ -40,6 +40,14 @@ def run(*words, env=None, cwd=None):
     return Said(got.returncode, got.stdout.decode(), PROGRESS.sub("", got.stderr.decode()))
 
 
+def good(*words, **how):
+    """What a run said that has to go well."""
+    got = run(*words, **how)
+    if got.status != GOOD:
+        raise AssertionError(f"{words}: {got!r}")
+    return got
+
+
 def end_if_built_without(what, *words):
     """A program that was built without what these words ask for has to say so, which is
     then all that there is to test."""

@@ -14,7 +14,7 @@ import tempfile
 LIB = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, LIB)
 
-from demands import write  # noqa: E402
+from demands import content, write  # noqa: E402
 from rsh_cli import end_if_built_without  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
@@ -56,16 +56,14 @@ class Server:
         self.process.stdout.close()
 
     def requests(self):
-        with open(self.log, encoding="utf-8") as f:
-            lines = f.read().splitlines()
+        lines = content(self.log).decode().splitlines()
         new, self.read = lines[self.read:], len(lines)
         return new
 
     @contextlib.contextmanager
     def denying(self, status):
         path = os.path.join(self.root, ".deny")
-        with open(path, "w", encoding="ascii") as f:
-            f.write(str(status))
+        write(path, str(status).encode())
         yield
         os.unlink(path)
 
@@ -73,9 +71,8 @@ class Server:
     def failing(self, *faults, every=1):
         """With answers of such keys, see lib/s3_server.py: (KEYS, ACTIONS)."""
         path = os.path.join(self.root, ".faults")
-        with open(path + ".new", "w", encoding="utf-8") as f:
-            json.dump([{"only": only, "every": every, "actions": actions.split()}
-                       for only, actions in faults], f)
+        write(path + ".new", json.dumps([{"only": only, "every": every, "actions": actions.split()}
+                                         for only, actions in faults]).encode())
         os.rename(path + ".new", path)
         yield
         os.unlink(path)
@@ -98,8 +95,7 @@ def same(mount, expected):
 
 def read_error(path):
     try:
-        with open(path, "rb") as f:
-            f.read()
+        content(path)
     except OSError as error:
         return errno.errorcode[error.errno]
     return None

@@ -12,7 +12,7 @@ import math
 import os
 import random
 
-from demands import demand, error_line
+from demands import demand, error_line, write  # noqa: E402
 from layouts import model_position, splits
 from ms_formats import (ELEMENT_BYTES, Layout, Record, StageFile,
                         checkpoint_bytes, strategy_bytes)
@@ -42,8 +42,7 @@ class Job:
         self.source = os.path.join(directory, "source")
         self.strategy = os.path.join(directory, "strategy.ckpt")
         os.makedirs(self.source)
-        with open(self.strategy, "wb") as f:
-            f.write(strategy_bytes(StageFile(0, self.layouts)))
+        write(self.strategy, strategy_bytes(StageFile(0, self.layouts)))
 
     def records(self, rank, epoch, step):
         result = {}
@@ -73,8 +72,7 @@ class Job:
         for rank in range(self.n_ranks) if ranks is None else ranks:
             path = self.path(rank, name, folder)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "wb") as f:
-                f.write(self.file_bytes(rank, epoch, step, crc))
+            write(path, self.file_bytes(rank, epoch, step, crc))
             paths[rank] = path
         return paths
 

@@ -14,6 +14,7 @@ import xml.etree.ElementTree as ET
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from demands import content, write  # noqa: E402
 from rsh_mount import Tap, require_mount, reshardfs_program  # noqa: E402
 
 BENCH = os.path.join(os.path.abspath(os.environ.get("srcdir", ".")), "bench")
@@ -83,8 +84,7 @@ def run_bench(work, *options):
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     found = None
     if os.path.exists(path):
-        with open(path, encoding="utf-8") as f:
-            found = json.load(f)
+        found = json.loads(content(path))
     return done.returncode, found, done.stdout
 
 
@@ -156,8 +156,7 @@ def reads(tap, work):
     lengths = [100000, 0, 1 << 20, 333]
     files = [os.path.join(work, f"file{i}") for i in range(len(lengths))]
     for path, length in zip(files, lengths):
-        with open(path, "wb") as f:
-            f.write(os.urandom(length))
+        write(path, os.urandom(length))
     for words in (["-b", "4096"], ["-b", "333", "-j", "2"], ["-j", "7"], ["-m", "-j", "3"],
                   ["-m", "-b", "333", "-j", "21"]):
         tap.equal(reader(*words, *files)["bytes"], sum(lengths),

@@ -14,11 +14,12 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import compressible  # noqa: E402
 import memcached  # noqa: E402
+from demands import check, content  # noqa: E402
 from memcached import Memcached  # noqa: E402
 from ms_formats import Record  # noqa: E402
 from layouts import model_position, splits  # noqa: E402
-from rsh_mount import (MountError, Mounted, Skipped, Tap, hash_tree,  # noqa: E402
-                       require_mount, tree_difference)
+from rsh_mount import (Mounted, Skipped, Tap, hash_tree, require_mount,  # noqa: E402
+                       tree_difference)
 from small_job import LAYOUTS, Job  # noqa: E402
 
 STEP = (1, 5)
@@ -72,18 +73,15 @@ class Trained(Job):
 
     def is_right(self, mount):
         different = tree_difference(self.wanted, hash_tree(mount.path))
-        if different:
-            raise MountError("\n".join(different) + "\n" + mount.log())
+        check(not different, "\n".join(different) + "\n" + mount.log())
 
 
 def figures(mount, name="stats"):
-    with open(os.path.join(mount.path, ".reshardfs", name), encoding="utf-8") as f:
-        return json.load(f)["cache"]
+    return json.loads(content(os.path.join(mount.path, ".reshardfs", name)))["cache"]
 
 
 def demand(true, what, *seen):
-    if not true:
-        raise MountError(" ".join(map(str, (what, *seen))))
+    check(true, " ".join(map(str, (what, *seen))))
 
 
 def mostly(part, whole):

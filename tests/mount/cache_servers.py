@@ -14,10 +14,10 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 import library_use  # noqa: E402
 import memcached  # noqa: E402
 from daemon_use import cache_figures  # noqa: E402
-from demands import check, within, write  # noqa: E402
+from demands import check, content, within, write  # noqa: E402
 from memcached import Liar, Memcached  # noqa: E402
 from rsh_cli import run  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tests, hash_tree, require_mount, skip_all,  # noqa: E402
+from rsh_mount import (Mounted, Tests, hash_tree, require_mount, skip_all,  # noqa: E402
                        tree_difference)
 from small_job import Job  # noqa: E402
 
@@ -44,8 +44,7 @@ class Tree:
 
     def is_right(self, mount):
         different = tree_difference(self.expected, hash_tree(mount.path))
-        if different:
-            raise MountError("\n".join(different) + "\n" + mount.log())
+        check(not different, "\n".join(different) + "\n" + mount.log())
 
     def read_by_one(self, servers, *extra, **more):
         """What a mount of its own loads of all, and its figures."""
@@ -201,8 +200,7 @@ def only_those_with_the_key_share(tree):
     keys = []
     for i in range(2):
         keys.append(os.path.join(tree.directory, f"key{i}"))
-        with open(keys[-1], "wb") as f:
-            f.write(os.urandom(32))
+        write(keys[-1], os.urandom(32))
     with Memcached() as one:
         with_key = ("--cache-key-file", keys[0])
         tree.read_by_one((one,), *with_key)
@@ -210,8 +208,7 @@ def only_those_with_the_key_share(tree):
         check(not found(tree.read_by_one((one,), "--cache-key-file", keys[1])), "another")
         said = tree.read_by_one((one,), *with_key)
         check(found(said) and not said["loads"], said)
-    with open(keys[0], "wb") as f:
-        f.write(b"short")
+    write(keys[0], b"short")
     said = run("export", "--cache-key-file", keys[0], "--cache-servers", "127.0.0.1:1",
                "--src-strategy", tree.job.strategy, "--dst-strategy", tree.job.strategy,
                "--cache", "on", tree.job.source, os.path.join(tree.directory, "out"))
@@ -246,8 +243,7 @@ def libreshard_shares_with_mounts(tree):
 def the_daemon_stays_confined(tree):
     with Memcached() as one, tree.tried((one,)) as mount:
         check("sandboxed" in mount.log(), mount.log())
-        with open(os.path.join(mount.path, ".reshardfs", "config"), encoding="utf-8") as f:
-            told = json.load(f)
+        told = json.loads(content(os.path.join(mount.path, ".reshardfs", "config")))
         check(told["cache"]["servers"] == one.address and not told["cache"]["keyed"], told)
 
 

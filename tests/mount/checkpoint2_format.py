@@ -26,7 +26,7 @@ from demands import check, content, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from random_jobs import Tree, write_strategy  # noqa: E402
-from rsh_cli import GOOD, run, run_json  # noqa: E402
+from rsh_cli import GOOD, good, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from run_seed import seed_and_cases  # noqa: E402
 
@@ -71,8 +71,7 @@ def run_case(tap, seed):
 
 def exported(directory, source, dst):
     out = os.path.join(directory, os.path.basename(dst.removesuffix("/metadata.json")))
-    got = run("export", "--dst-strategy", dst, *FORMAT, source, out)
-    check(got.status == GOOD, f"{got}")
+    good("export", "--dst-strategy", dst, *FORMAT, source, out)
     os.unlink(os.path.join(out, "reshardfs-manifest.jsonl"))
     return Step(out)
 
@@ -158,8 +157,7 @@ def run_small(tap, job):
                     check(os.pread(f.fileno(), n, at) == step.text[at:at + n], f"{n} at {at}")
     out = os.path.join(job.directory, "out")
     with tap.test("export writes what the mount shows"):
-        got = run("export", *job.sides(), job.source, out)
-        check(got.status == GOOD, f"{got}")
+        good("export", *job.sides(), job.source, out)
         exported = files_below(out)
         exported.pop("reshardfs-manifest.jsonl")
         check(exported == shown, f"{sorted(set(exported) ^ set(shown))}")

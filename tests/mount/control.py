@@ -17,10 +17,10 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import check, error_of  # noqa: E402
+from demands import check, content, error_of, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
-from rsh_cli import (GOOD, INPUT, IO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
+from rsh_cli import (GOOD, INPUT, IO, USAGE, demo_tree, good, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        tree_difference)
@@ -34,14 +34,12 @@ MANUAL = os.path.join(os.environ.get("top_srcdir", os.path.join(HERE, "..")), "m
 def within(seconds, what, condition):
     end = time.monotonic() + seconds * TIMEOUT_SCALE
     while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"in vain: {what}")
+        check(time.monotonic() <= end, f"in vain: {what}")
         time.sleep(0.02)
 
 
 def read(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
+    return content(path).decode()
 
 
 def control(m, name):
@@ -105,8 +103,7 @@ def snapshots(demo):
         path = f"{m.path}/.reshardfs/stats"
         with open(path, "rb", buffering=0) as f:
             first = f.read()
-            with open(shown(m, 0), "rb") as g:
-                g.read()
+            content(shown(m, 0))
             pieces = b"".join(os.pread(f.fileno(), 7, at) for at in range(0, len(first) + 50, 7))
             check(pieces == first, "an open file stays as it is")
             check(os.pread(f.fileno(), 10, 1 << 40) == b"", "far behind its end")
@@ -116,8 +113,7 @@ def snapshots(demo):
 def counters_grow(demo):
     with demo.mounted("--io-mode=direct") as m:
         before = told(m, "stats")
-        with open(shown(m, 1), "rb") as f:
-            size = len(f.read())
+        size = len(content(shown(m, 1)))
         after = told(m, "stats")
         check(after["shown"]["bytes"] - before["shown"]["bytes"] == size, after["shown"])
         check(after["shown"]["reads"] > before["shown"]["reads"], after["shown"])
@@ -163,8 +159,7 @@ def metrics_of(text):
 def metrics_are_prometheus(demo):
     with demo.mounted("--cache=on") as m:
         before = metrics_of(control(m, "metrics"))
-        with open(shown(m, 2), "rb") as f:
-            size = len(f.read())
+        size = len(content(shown(m, 2)))
         after = metrics_of(control(m, "metrics"))
         check(before.keys() == after.keys(), "the same series")
         check(after["reshardfs_read_bytes_total"] - before["reshardfs_read_bytes_total"] == size,
@@ -187,8 +182,7 @@ def the_log_of_a_replica(demo):
         with open(f"{demo.root}/halves/rank_{rank}/net-1_1.ckpt", "wb") as f:
             f.write(checkpoint_bytes({"w": Record((100,), "UInt8", halves[rank % 2])}))
     strategy = f"{demo.root}/halves.ckpt"
-    with open(strategy, "wb") as f:
-        f.write(strategy_bytes(StageFile(0, {"w": Layout([2, 2], [0])})))
+    write(strategy, strategy_bytes(StageFile(0, {"w": Layout([2, 2], [0])})))
     with Mounted(f"{demo.root}/halves", src_strategy=strategy,
                  extra=["--fault=eio@rank_1", "--io-mode=direct"]) as m:
         check(control(m, "log") == "", control(m, "log"))
@@ -225,8 +219,7 @@ def the_log_of_a_quiet_mount(demo):
     damaged = f"{demo.root}/damaged"
     shutil.copytree(demo.source, damaged)
     for rank in range(8):
-        with open(f"{damaged}/rank_{rank}/net_rank_{rank}-9_9.ckpt", "wb") as f:
-            f.write(b"no checkpoint")
+        write(f"{damaged}/rank_{rank}/net_rank_{rank}-9_9.ckpt", b"no checkpoint")
     with demo.mounted("-q", source=damaged) as m:
         lines = control(m, "log").splitlines()
         check(any("reshardfs: warning: " in line and "9_9" in line for line in lines), lines)
@@ -388,8 +381,7 @@ def the_command(demo):
     refused(run("stats", "/proc"), INPUT, "/proc", "reshardfs is not mounted there")
     refused(run("stats", demo.src), INPUT, demo.src, "Not a directory")
     for text in ("", "{", "[1]", '{"version": 1}', "x" * 100000):
-        with open(f"{plain}/.reshardfs/stats", "w", encoding="utf-8") as f:
-            f.write(text)
+        write(f"{plain}/.reshardfs/stats", text.encode())
         refused(run("stats", plain), INPUT, plain, "reshardfs is not mounted there")
     os.remove(f"{plain}/.reshardfs/stats")
     os.mkfifo(f"{plain}/.reshardfs/stats")
@@ -410,16 +402,14 @@ def signals_take_effect(pid, log, m_path, rank):
     within(20, "of the source as well", lambda: "MiB read in" in log())
     os.kill(pid, signal.SIGUSR2)
     within(20, "debug", lambda: "log level: debug" in log())
-    with open(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb") as f:
-        f.read()
+    content(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt")
     within(20, "requests in the log", lambda: "debug: read " in log())
     check(json.loads(read(f"{m_path}/.reshardfs/stats"))["log_level"] == "debug", "told")
     os.kill(pid, signal.SIGUSR2)
     within(20, "the level from before", lambda: json.loads(
         read(f"{m_path}/.reshardfs/stats"))["log_level"] != "debug")
     quiet = len(log())
-    with open(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb") as f:
-        f.read()
+    content(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt")
     check("debug: read " not in log()[quiet:], log()[quiet:])
 
 
@@ -439,9 +429,8 @@ def signals_in_the_foreground(demo):
 def signals_to_a_daemon(demo):
     where, log = f"{demo.root}/daemon", f"{demo.root}/daemon.log"
     os.makedirs(where)
-    got = run("mount", demo.source, where, "--src-strategy", demo.src, "--dst-strategy", demo.dst,
-              "--io-mode=direct", f"--log-to=file:{log}")
-    check(got.status == GOOD, got)
+    good("mount", demo.source, where, "--src-strategy", demo.src, "--dst-strategy", demo.dst,
+         "--io-mode=direct", f"--log-to=file:{log}")
     try:
         pid = json.loads(read(f"{where}/.reshardfs/stats"))["pid"]
         check(json.loads(read(f"{where}/.reshardfs/config"))["log_to"] == "file", "config")

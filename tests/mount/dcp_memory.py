@@ -25,7 +25,7 @@ from daemon_use import Peak, is_sanitized  # noqa: E402
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check, write  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
@@ -50,9 +50,7 @@ def inner(directory):
 def contiguous(directory):
     tree = BigTree(directory, SOURCE_MIB)
     out = os.path.join(directory, "rows")
-    got = run("export", "--src-strategy", tree.strategy, "--dst-strategy", tree.rows,
-              tree.source, out)
-    check(got.status == GOOD, repr(got))
+    good("export", "--src-strategy", tree.strategy, "--dst-strategy", tree.rows, tree.source, out)
     return ["--src-strategy", tree.rows], out, lambda start, size: tree.content(
         start[0] * tree.columns, size[0] * tree.columns)
 

@@ -14,7 +14,7 @@ from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import (archive, pickled, rebuilt, tensor_item, torch_metadata,  # noqa: E402
                        value_item)
 from demands import check, content, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, good, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 
 VALUES = {"high": b"\x00\xff\x80", "empty": b"", "text": b"abc", "latin": b"\xc3\xa9",
@@ -49,8 +49,7 @@ def paths(source, *words):
     """The planner_data of what is shown."""
     with tempfile.TemporaryDirectory(prefix="reshardfs-values-") as top:
         out = os.path.join(top, "out")
-        got = run("export", "--format", "dcp", *words, source, out)
-        check(got.status == GOOD, repr(got))
+        good("export", "--format", "dcp", *words, source, out)
         return Checkpoint(out).metadata.planner_data
 
 

@@ -33,7 +33,7 @@ from demands import check, content, demand, write  # noqa: E402
 from make_tree import Param, box, cut, strategy  # noqa: E402
 from quantised import (SCHEMES, TYPES, WIDTHS, Drawer, dense, published,  # noqa: E402
                        without_sizes)
-from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, good, refused, run, run_json  # noqa: E402
 from rule_tables import Table  # noqa: E402
 from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, seed_and_cases  # noqa: E402
@@ -96,10 +96,8 @@ def check_fixture(directory, name):
 
 def check_reader(name):
     """The reader of the tests gives these hashes as well."""
-    with open(os.path.join(DATA, name, "config.json"), encoding="utf-8") as f:
-        config = json.load(f)
-    with open(os.path.join(DATA, name, "expected.json"), encoding="utf-8") as f:
-        expected = json.load(f)
+    config = json.loads(content(os.path.join(DATA, name, "config.json")))
+    expected = json.loads(content(os.path.join(DATA, name, "expected.json")))
     got = dense(values_in(os.path.join(DATA, name)), config, "BF16")
     for tensor, is_ in expected["tensors"].items():
         check(hashlib.sha256(got[tensor][2]).hexdigest() == is_["BF16"], f"{tensor} differs")
@@ -195,9 +193,7 @@ def as_ranks(directory, model, wanted, *options):
     wanted_file = os.path.join(directory, "wanted.ckpt")
     write(wanted_file, strategy(params, "wanted", mesh))
     out = os.path.join(directory, "out")
-    got = run("export", source, out, "--dst-strategy", wanted_file, "--format",
-              "safetensors", *options)
-    check(got.status == GOOD, got)
+    good("export", source, out, "--dst-strategy", wanted_file, "--format", "safetensors", *options)
     for rank in range(mesh[0] * mesh[1]):
         slices = {}
         for p in params:

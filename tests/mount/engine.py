@@ -26,7 +26,7 @@ import make_tree  # noqa: E402
 import reader  # noqa: E402
 import read_modes  # noqa: E402
 from daemon_use import cache_figures  # noqa: E402
-from demands import check, within  # noqa: E402
+from demands import check, content, within, write  # noqa: E402
 from read_modes import figures  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
@@ -80,8 +80,7 @@ def read_in_many_ways(tree, mount, io_mode, numbers):
     numbers.shuffle(ways)
     for i, way in enumerate(ways):
         name = numbers.choice(sorted(tree.expected))
-        with open(tree.path(os.path.join("expected", name)), "rb") as f:
-            data = f.read()
+        data = content(tree.path(os.path.join("expected", name)))
         try:
             with contextlib.redirect_stdout(None):
                 way(os.path.join(mount.path, name), data)
@@ -189,8 +188,7 @@ def blocks_of_files_that_changed(tree, blocks):
         for name in names:
             path = os.path.join(folder, name)
             held[path] = os.stat(path)
-            with open(path, "rb") as f:
-                data = bytearray(f.read())
+            data = bytearray(content(path))
             os.chmod(path, 0o600)
             # A byte of the largest tensor, which is content for certain.
             data[len(data) // 2] ^= 1
@@ -276,12 +274,10 @@ def strangers_files_are_left_alone(tree, blocks):
     os.mkdir(blocks, 0o700)
     strange = {"notes.txt": b"mine", "0123-456": b"mine as well"}
     for name, data in strange.items():
-        with open(os.path.join(blocks, name), "wb") as f:
-            f.write(data)
+        write(os.path.join(blocks, name), data)
     tree.shown(*through(blocks, "--cache-disk-size", "1MiB"))
     for name, data in strange.items():
-        with open(os.path.join(blocks, name), "rb") as f:
-            check(f.read() == data, name)
+        check(content(os.path.join(blocks, name)) == data, name)
 
 
 def one_that_others_can_write_to_is_refused(tree, blocks):

@@ -20,12 +20,12 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check  # noqa: E402
+from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from privileges import program_is, wrapper  # noqa: E402
-from rsh_cli import (GOOD, INPUT, IO, NO, PLAIN, USAGE, demo_tree, refused, run,  # noqa: E402
-                     run_json)
+from rsh_cli import (GOOD, INPUT, IO, NO, PLAIN, USAGE, demo_tree, good, refused,  # noqa: E402
+                     run, run_json)
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        reshardfs_program, sha256_of, tree_difference)
 
@@ -112,8 +112,7 @@ def other_forms(p):
             ("none", []), (p.dst, ["--format=safetensors"]), (p.dst, ["--prefix=x"]),
             ("none", ["--format=hf", "--part-size=5MB"]), (p.dst, ["--cast=float16"]))):
         out = p.path(f"out{number}")
-        got = run("export", p.source, out, "--src-strategy", p.src, "--dst-strategy", dst, *words)
-        check(got.status == GOOD, got)
+        good("export", p.source, out, "--src-strategy", p.src, "--dst-strategy", dst, *words)
         with Mounted(p.source, src_strategy=p.src, dst_strategy=None if dst == "none" else dst,
                      extra=words) as m:
             found, expected = hash_tree(out), hash_tree(m.path)
@@ -394,10 +393,8 @@ def a_manifest_behind_a_link(p):
 def other_files_are_there(p):
     path = os.path.join(p.out, "rank_2/checkpoint_2.ckpt")
     os.makedirs(os.path.dirname(path))
-    with open(path, "wb") as f:
-        f.write(b"mine")
-    with open(os.path.join(p.out, "notes"), "wb") as f:
-        f.write(b"mine too")
+    write(path, b"mine")
+    write(os.path.join(p.out, "notes"), b"mine too")
     refused(p.run(), INPUT, "rank_2/checkpoint_2.ckpt", "--overwrite")
     check(sorted(hash_tree(p.out)) == ["notes", "rank_2/checkpoint_2.ckpt"], "something is left")
     p.export("0-1")
@@ -465,8 +462,7 @@ def files_of_which_nothing_is_known(p):
     p.export()
     os.remove(os.path.join(p.out, MANIFEST))
     for name in ("notes.txt", "rank_0/log.txt", ".hidden.ckpt"):
-        with open(os.path.join(p.out, name), "w", encoding="ascii") as f:
-            f.write("mine")
+        write(os.path.join(p.out, name), b"mine")
     got = run("export", p.source, p.out, "--src-strategy", p.src, "--dst-strategy", "none",
               "--overwrite")
     check(got.status == GOOD and f"warning: {p.out}/rank_" in got.err and
@@ -628,8 +624,7 @@ def a_derived_strategy(p):
     """Where the destination is no file, another mesh is another conversion."""
     layouts = {"w": Layout([2, 4], [0, -1], 0, 0)}
     src, tree = p.path("dm.ckpt"), p.path("tree")
-    with open(src, "wb") as f:
-        f.write(strategy_bytes(StageFile(0, layouts)))
+    write(src, strategy_bytes(StageFile(0, layouts)))
     for rank in range(8):
         os.makedirs(os.path.join(tree, f"rank_{rank}"))
         with open(os.path.join(tree, f"rank_{rank}", "net-1_1.ckpt"), "wb") as f:

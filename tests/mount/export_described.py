@@ -18,8 +18,8 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 import packed  # noqa: E402
-from demands import check, settle  # noqa: E402
-from rsh_cli import GOOD, INPUT, refused, run, run_json  # noqa: E402
+from demands import check, content, settle, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 
 DATA = os.path.join(HERE, "data")
@@ -120,8 +120,7 @@ class Source:
         """The number of the conversion; `read` files have to be read for it."""
         with tempfile.TemporaryDirectory(dir=self.directory) as directory:
             out = os.path.join(directory, "out")
-            got = run(*self.command(out, "--log-level=info", *words))
-            check(got.status == GOOD, got)
+            got = good(*self.command(out, "--log-level=info", *words))
             said = re.search(r"(\d+) files indexed, (\d+) of them read", got.err)
             check(read is None or said and int(said[2]) == read, (read, got.err))
             with open(os.path.join(out, MANIFEST), encoding="utf-8") as f:
@@ -186,11 +185,9 @@ def another_epoch(directory):
     words = ["export", source, out, *NONE, *DCP]
     check(run(*words).status == GOOD, "export")
     path = os.path.join(source, "iteration_00000008", "common.json")
-    with open(path, encoding="utf-8") as f:
-        common = json.load(f)
+    common = json.loads(content(path))
     common["epoch_num"] += 1
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump(common, f)
+    write(path, json.dumps(common).encode())
     refused(run(*words), INPUT, MANIFEST, "is not of this conversion")
 
 

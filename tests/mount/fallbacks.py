@@ -15,7 +15,7 @@ import megatron_trees  # noqa: E402
 import rank_pickles  # noqa: E402
 import version_chains  # noqa: E402
 from demands import check, demand  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import GOOD, good, run  # noqa: E402
 from rsh_mount import Tests, require_mount  # noqa: E402
 from whole_sources import sentence  # noqa: E402
 
@@ -25,8 +25,7 @@ test = Tests("fallbacks")
 
 def limited(source, newest, older):
     """`newest` is not complete, and `older` is the next one."""
-    got = run("plan", source)
-    check(got.status == GOOD, repr(got))
+    got = good("plan", source)
     demand(got.err, f"warning: {source}: {newest} cannot be used, using {older} instead: ")
     for command in ("plan", source), ("export", source, source + "-out"):
         got = run(command[0], "--fallbacks", "0", *command[1:])
@@ -35,8 +34,7 @@ def limited(source, newest, older):
                         r"\d+ older not tried\)" + re.escape(f"; {newest}: "),
                         sentence(got.err)), repr(got))
         check(not os.path.exists(source + "-out"), "an export")
-    got = run("plan", "--fallbacks", "1", source)
-    check(got.status == GOOD, repr(got))
+    good("plan", "--fallbacks", "1", source)
 
 
 @test

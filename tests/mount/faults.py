@@ -20,9 +20,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check, demand  # noqa: E402
+from demands import check, content, demand  # noqa: E402
 from read_modes import CACHES, figures  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import INPUT, NO, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
 from small_job import Job  # noqa: E402
@@ -276,8 +276,7 @@ def flips_are_found_by_a_manifest(job):
     with tempfile.TemporaryDirectory(prefix="reshardfs-manifest-") as directory:
         manifest = os.path.join(directory, "manifest")
         words = ["--src-strategy", job.strategy, "--dst-strategy", job.strategy]
-        said = run("verify", job.source, *words, "--write-manifest", manifest)
-        check(said.status == GOOD, repr(said))
+        good("verify", job.source, *words, "--write-manifest", manifest)
         for name in job.records(2, *STEP):
             fault = flips(2, place(job, 2, name) + 1)
             said = run_json("verify", job.source, manifest, *words, "--fault", fault, status=NO)
@@ -317,8 +316,7 @@ def delay_and_rate_take_their_time(job):
         check(time.monotonic() - start >= 0.3, "no delay")
     with mounted(job, "delay=0s@rank_0/,rate=4M", *BARE) as mount:
         start = time.monotonic()
-        with open(os.path.join(mount.path, name_of(0)), "rb") as f:
-            check(f.read() == data, "wrong bytes")
+        check(content(os.path.join(mount.path, name_of(0))) == data, "wrong bytes")
         took = time.monotonic() - start
         check(took >= len(data) / 4.2e6, f"{len(data)} bytes in {took} s")
 

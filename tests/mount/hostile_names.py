@@ -13,9 +13,10 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
-from demands import check, demand  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
 from ms_formats import Layout, read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, run, run_json, run_on_terminal  # noqa: E402
+from rsh_cli import (GOOD, INPUT, NO, PLAIN, USAGE, good, run, run_json,  # noqa: E402
+                     run_on_terminal)
 from rsh_mount import (Mounted, Skipped, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program)
 from safetensors_format import safetensors_bytes  # noqa: E402
@@ -88,8 +89,7 @@ def the_log(job):
         with mounted(job, "--log-level=debug", *extra) as m:
             hash_tree(m.path)
             said = m.log()
-            with open(f"{m.path}/.reshardfs/log", encoding="utf-8") as f:
-                is_a_log(f.read(), file_name(10))
+            is_a_log(content(f"{m.path}/.reshardfs/log").decode(), file_name(10))
     is_a_log(said)
     with open(where, encoding="utf-8", errors="replace") as f:
         is_a_log(f.read(), file_name(10))
@@ -177,13 +177,11 @@ def told(m):
     for name in ("stats", "config", "metrics", "log", "plan/rank_0.json"):
         if not os.path.exists(f"{m.path}/.reshardfs/{name}"):
             continue
-        with open(f"{m.path}/.reshardfs/{name}", encoding="utf-8") as f:
-            text = f.read()
+        text = content(f"{m.path}/.reshardfs/{name}").decode()
         is_clean(text)
         if name in ("stats", "config"):
             demand(json.loads(text)["source"], escaped(FILE))
-    got = run("stats", m.path)
-    check(got.status == GOOD, got)
+    got = good("stats", m.path)
     is_clean(got.out)
     is_clean(run_on_terminal("stats", m.path, "--color=never", columns=400).out)
 
@@ -211,8 +209,7 @@ def tables(job):
     prints("plan", job.source, *both, names=[saved[0]])
     prints("strategy", "check", job.strategy)
     out = os.path.join(job.directory, FILE)
-    got = run("export", job.source, out, *both)
-    check(got.status == GOOD, got)
+    got = good("export", job.source, out, *both)
     is_clean(got.out, out)
     is_a_log(got.err)
     prints("verify", out)
@@ -241,8 +238,7 @@ def in_json(job):
         is_clean(got.out)
     values = {"w": ("F32", (1,), b"1234")}
     model = os.path.join(job.directory, "m.safetensors")
-    with open(model, "wb") as f:
-        f.write(safetensors_bytes(values, {PARAM: PARAM}))
+    write(model, safetensors_bytes(values, {PARAM: PARAM}))
     check(run_json("ls", model)["metadata"] == {PARAM: PARAM}, "metadata")
 
 

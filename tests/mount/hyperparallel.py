@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from dcp_trees import HYPER_NOW, TYPES, hyper_metadata, random_tree  # noqa: E402
 from demands import check, content, demand, error_line, write  # noqa: E402
-from rsh_cli import GOOD, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import NAMES, Tensors, safetensors_bytes  # noqa: E402
 from shown_model import extra_state, model_hashes, same, values_of_model  # noqa: E402
@@ -143,8 +143,7 @@ def run_before(tap):
     long = {short: name for name, short in NAMES.items()}
     for name in sorted(n for n in os.listdir(data)
                        if n.startswith("dcp_") and not n.endswith(".json")):
-        with open(os.path.join(data, name + ".expected.json"), encoding="utf-8") as f:
-            expected = json.load(f)["whole"]
+        expected = json.loads(content(os.path.join(data, name + ".expected.json")))["whole"]
         root = os.path.join(os.path.abspath(data), name)
         with tap.test(f"HyperParallel's {name}"), Mounted(root, extra=KEEP) as mount:
             found = values_of_model(mount.path)
@@ -229,13 +228,11 @@ def run_shown(tap, directory):
                 check(len(files) == (len(tree.tensors) if size == "1" else len(files) if size
                                      else 1), files)
         with tap.test(f"an export of HyperParallel's form of {kind}"):
-            got = run("export", *words, root, out)
-            check(got.status == GOOD, repr(got))
+            good("export", *words, root, out)
             check(hyper_model(out) == (tree.expected(), tree.values), "others")
             for what in ["verify", *words, root, os.path.join(
                     out, "reshardfs-manifest.jsonl")], ["verify", out]:
-                got = run(*what)
-                check(got.status == GOOD, repr(got))
+                good(*what)
             check(run_json("ls", out)["whole"], "not complete")
     with tap.test("HyperParallel's files have at most 64 MiB"):
         root = os.path.join(directory, "large-hyper")

@@ -19,7 +19,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import content  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import Record  # noqa: E402
 from privileges import program_is, wrapper  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
@@ -60,11 +60,6 @@ def virtual(m, rank):
     return os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
 
 
-def demand(true, what):
-    if not true:
-        raise MountError(what)
-
-
 def passed(m, rank):
     """Whether the file's next open is passed through."""
     opened = m.log().count("passed through")
@@ -95,8 +90,8 @@ def stale(path, good):
             while part := f.read(4096):
                 got += part
     except OSError as error:
-        demand(error.errno == errno.ESTALE, f"errno {error.errno}")
-        demand(good.startswith(got), "wrong bytes before ESTALE")
+        check(error.errno == errno.ESTALE, f"errno {error.errno}")
+        check(good.startswith(got), "wrong bytes before ESTALE")
         return
     raise MountError("neither open nor read failed")
 
@@ -111,7 +106,7 @@ def all_bytes_in_every_mode(job):
             for _ in range(2):
                 difference = tree_difference(job.expected(*STEP),
                                              hash_tree(m.path, odd_blocks=True))
-                demand(not difference, "\n".join([mode, *difference]))
+                check(not difference, "\n".join([mode, *difference]))
 
 
 @test
@@ -133,13 +128,13 @@ def opened_many_times(job):
     with mounted(job, "--io-mode", "auto") as m:
         files = [open(virtual(m, 1), "rb") for _ in range(20)]
         for f in files[::2]:
-            demand(f.read() == good, "wrong bytes")
+            check(f.read() == good, "wrong bytes")
             f.close()
-        demand(content(virtual(m, 1)) == good, "wrong bytes of another reader")
+        check(content(virtual(m, 1)) == good, "wrong bytes of another reader")
         for f in files[1::2]:
-            demand(f.read() == good, "wrong bytes after others closed")
+            check(f.read() == good, "wrong bytes after others closed")
             f.close()
-        demand(content(virtual(m, 1)) == good, "wrong bytes after all closed")
+        check(content(virtual(m, 1)) == good, "wrong bytes after all closed")
 
 
 @test
@@ -151,7 +146,7 @@ def opened_by_many_at_a_time(job):
 
     def read(number):
         rank = (1, 2, 6)[number % 3]
-        demand(content(virtual(m, rank)) == good[rank], f"wrong bytes of rank {rank}")
+        check(content(virtual(m, rank)) == good[rank], f"wrong bytes of rank {rank}")
 
     with mounted(job, "--io-mode", "auto") as m, \
             concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -172,7 +167,7 @@ def nothing_stays_open(job):
             with open(virtual(m, 0), "rb"):
                 pass
         # The last ones may be closed a little later than their files.
-        demand(descriptors() < before + 20, "descriptors stay")
+        check(descriptors() < before + 20, "descriptors stay")
 
 
 @test
@@ -190,7 +185,7 @@ def replaced_by_another(job):
             os.rename(saved[2] + ".new", saved[2])
             stale(virtual(m, 2), good)
             stale(virtual(m, 2), good)
-            demand("changed since it was mounted" in m.log(), m.log())
+            check("changed since it was mounted" in m.log(), m.log())
         job.save(*STEP)
 
 
@@ -205,8 +200,7 @@ def written_over(job):
             with mounted(job, "--replicas", "off", "--io-mode", mode) as m:
                 if seen_before:
                     content(virtual(m, 2))
-                with open(saved[2], "wb") as f:
-                    f.write(bytes(len(good)))
+                write(saved[2], bytes(len(good)))
                 stale(virtual(m, 2), good)
             job.save(*STEP)
 
@@ -217,10 +211,9 @@ def written_over_with_replicas(job):
     saved = job.save(*STEP)
     good = content(saved[2])
     with mounted(job) as m:
-        demand(content(virtual(m, 2)) == good, "wrong bytes before")
-        with open(saved[2], "wb") as f:
-            f.write(bytes(len(good)))
-        demand(content(virtual(m, 2)) == good, "wrong bytes after")
+        check(content(virtual(m, 2)) == good, "wrong bytes before")
+        write(saved[2], bytes(len(good)))
+        check(content(virtual(m, 2)) == good, "wrong bytes after")
 
 
 @test
@@ -230,8 +223,7 @@ def written_over_while_it_is_open(job):
     good = content(saved[2])
     with mounted(job, "--replicas", "off") as m:
         with open(virtual(m, 2), "rb"):
-            with open(saved[2], "wb") as f:
-                f.write(bytes(len(good)))
+            write(saved[2], bytes(len(good)))
             stale(virtual(m, 2), good)
         stale(virtual(m, 2), good)
 
@@ -244,8 +236,8 @@ def replaced_while_it_is_open(job):
     with mounted(job) as m, open(virtual(m, 2), "rb") as f:
         shutil.copy(saved[3], saved[2] + ".new")
         os.rename(saved[2] + ".new", saved[2])
-        demand(f.read() == good, "wrong bytes")
-        demand(content(virtual(m, 2)) == good, "wrong bytes of another reader")
+        check(f.read() == good, "wrong bytes")
+        check(content(virtual(m, 2)) == good, "wrong bytes of another reader")
 
 
 # ---- passed through ----
@@ -264,18 +256,18 @@ def the_daemon_is_not_asked(job):
                 [sys.executable, "-c", "import os, signal, time; time.sleep(20); "
                  f"os.kill({m.process.pid}, signal.SIGCONT)"])
             try:
-                demand(f.read() == good, "wrong bytes")
+                check(f.read() == good, "wrong bytes")
                 for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
                     with mmap.mmap(f.fileno(), 0, flags=flags,
                                    prot=mmap.PROT_READ) as mapping:
-                        demand(mapping[:] == good, "wrong bytes in a mapping")
+                        check(mapping[:] == good, "wrong bytes in a mapping")
                 waited = helper.poll() is not None
             finally:
                 helper.kill()
                 helper.wait()
                 m.process.send_signal(signal.SIGCONT)
-        demand(not waited, "the daemon was needed")
-        demand("read node" not in m.log(), m.log())
+        check(not waited, "the daemon was needed")
+        check("read node" not in m.log(), m.log())
 
 
 @test
@@ -287,7 +279,7 @@ def only_where_it_is_wanted(job):
                   ("--fault", "short")):
         with mounted(job, *extra) as m:
             content(virtual(m, 0))
-            demand(not passed(m, 0), " ".join(extra) + "\n" + m.log())
+            check(not passed(m, 0), " ".join(extra) + "\n" + m.log())
 
 
 class Trained(Job):
@@ -313,13 +305,13 @@ def as_training_leaves_it(job):
     expected = job.expected(*STEP)
     with mounted(job) as m:
         difference = tree_difference(expected, hash_tree(m.path))
-        demand(not difference, "\n".join(difference))
+        check(not difference, "\n".join(difference))
         for rank in range(job.n_ranks):
             demand_passed(m, rank)
     with mounted(job, compat=True) as m:
-        demand(not set(hash_tree(m.path).items()) & set(expected.items()),
+        check(not set(hash_tree(m.path).items()) & set(expected.items()),
                "the converter's order is the files'")
-        demand(not passed(m, 0), m.log())
+        check(not passed(m, 0), m.log())
 
 
 @test
@@ -327,7 +319,7 @@ def with_a_crc_at_its_end(job):
     job.save(*STEP, crc=True)
     with mounted(job) as m:
         difference = tree_difference(job.expected(*STEP), hash_tree(m.path))
-        demand(not difference, "\n".join(difference))
+        check(not difference, "\n".join(difference))
         demand_passed(m, 0)
 
 
@@ -338,19 +330,19 @@ def only_what_is_the_same(job):
     for words in (("--drop", "step_num"), ("--only", "weight"), ("--unlisted", "drop"),
                   ("--cast", "bfloat16"), ("--remove-redundancy",)):
         with mounted(job, *words) as m:
-            demand(content(virtual(m, 0)) != content(saved[0]), f"{words} changes nothing")
-            demand(not passed(m, 0), m.log())
+            check(content(virtual(m, 0)) != content(saved[0]), f"{words} changes nothing")
+            check(not passed(m, 0), m.log())
     for words in (("--drop", "nothing.of.it"), ("--cast", "float32")):
         with mounted(job, *words) as m:
             demand_passed(m, 0)
     with mounted(job, "--format", "safetensors") as m:
         with open(os.path.join(m.path, "rank_0", "checkpoint_0.safetensors"), "rb"):
-            demand(", passed through" not in m.log(), m.log())
+            check(", passed through" not in m.log(), m.log())
     with mounted(job, "--drop", "norm.gamma") as m:
-        demand(not passed(m, 0), m.log())
+        check(not passed(m, 0), m.log())
     with mounted(job, "--rename", rename(job)) as m:
-        demand(not passed(m, 0), m.log())
-        demand(content(virtual(m, 0)) ==
+        check(not passed(m, 0), m.log())
+        check(content(virtual(m, 0)) ==
                content(saved[0]).replace(b"norm.gamma", b"norm.omega"), "wrong bytes")
     with mounted(job) as m:
         demand_passed(m, 0)
@@ -359,8 +351,7 @@ def only_what_is_the_same(job):
 def rename(job):
     """Names of equal length: all but the headers is as it was."""
     path = os.path.join(job.directory, "rename.json")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write('{"norm.gamma": "norm.omega"}')
+    write(path, b'{"norm.gamma": "norm.omega"}')
     return path
 
 
@@ -370,10 +361,10 @@ def a_lost_rank_is_its_replica(job):
     good = content(saved[2])
     os.unlink(saved[2])
     with mounted(job) as m:
-        demand(content(virtual(m, 2)) == good, "wrong bytes")
+        check(content(virtual(m, 2)) == good, "wrong bytes")
         # One backing for both.
         with open(virtual(m, 6), "rb") as other, open(virtual(m, 2), "rb") as f:
-            demand(other.read() == f.read() == good, "wrong bytes of one of two")
+            check(other.read() == f.read() == good, "wrong bytes of one of two")
         demand_passed(m, 2)
 
 
@@ -382,9 +373,9 @@ def what_is_resumed(job):
     saved = job.save(*STEP)
     with Mounted(job.source, resume=True, extra=["--log-level", "debug"]) as m:
         path = os.path.join(m.path, "rank_2", "latest.ckpt")
-        demand(content(path) == content(saved[2]), "wrong bytes")
+        check(content(path) == content(saved[2]), "wrong bytes")
         may_not_pass(m.log())
-        demand(", passed through" in m.log(), m.log())
+        check(", passed through" in m.log(), m.log())
 
 
 @contextlib.contextmanager
@@ -414,7 +405,7 @@ def below_an_overlay(job):
     with mounted(job) as m:
         try:
             with overlay(job, m.path) as merged:
-                demand(content(os.path.join(merged, "rank_2", "checkpoint_2.ckpt")) ==
+                check(content(os.path.join(merged, "rank_2", "checkpoint_2.ckpt")) ==
                        content(saved[2]), "wrong bytes")
         except CannotPass as why:
             raise MountError(why) from why
@@ -427,7 +418,7 @@ def on_an_overlay(job):
         job.source = merged
         with mounted(job) as m:
             demand_passed(m, 2)
-            demand(content(virtual(m, 2)) == content(saved[2]), "wrong bytes")
+            check(content(virtual(m, 2)) == content(saved[2]), "wrong bytes")
 
 
 @test
@@ -453,11 +444,10 @@ def without_the_right_to(job):
         text=True)
     if done.returncode == 3 and "fuse" in done.stdout:
         raise CannotPass("a user namespace may not mount: " + done.stdout.strip())
-    with open(log, encoding="utf-8") as f:
-        said = f.read()
-    demand(done.returncode == 0, done.stdout + said)
-    demand(said.count("files are not passed through: ") == 1, said)
-    demand(", passed through" not in said and "error: " not in said, said)
+    said = content(log).decode()
+    check(done.returncode == 0, done.stdout + said)
+    check(said.count("files are not passed through: ") == 1, said)
+    check(", passed through" not in said and "error: " not in said, said)
 
 
 def main():

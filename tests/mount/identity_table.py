@@ -22,6 +22,7 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import memcached  # noqa: E402
+from demands import write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
 
@@ -64,8 +65,7 @@ def run(*command, **how):
 def write_tree(root, version):
     path = os.path.join(root, FILE)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(BYTES[version])
+    write(path, BYTES[version])
     os.utime(path, ns=(OLD, OLD))
     return path
 
@@ -111,8 +111,7 @@ class Place:
     def change(self, how):
         path = os.path.join(self.writable(), FILE)
         if how == "replaced":
-            with open(path + ".new", "wb") as f:
-                f.write(BYTES[2])
+            write(path + ".new", BYTES[2])
             os.rename(path + ".new", path)
         elif how != "mounted anew":
             with open(path, "r+b") as f:
@@ -300,8 +299,7 @@ class Sshfs(Shown):
 
     def show(self, shown):
         server = os.path.join(self.directory, "server")
-        with open(server, "w", encoding="utf-8") as f:
-            f.write("#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n")
+        write(server, b"#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n")
         os.chmod(server, 0o755)
         run("sshfs", f"x:{shown}", self.root, "-o", f"ssh_command={server}",
             "-o", "dcache_timeout=1")

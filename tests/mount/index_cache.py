@@ -19,11 +19,11 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import settle, write  # noqa: E402
+from demands import check, content, settle, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
-from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
-                       require_mount, tree_difference)
+from rsh_mount import (Mounted, Tap, expect_failure, hash_tree, require_mount,  # noqa: E402
+                       tree_difference)
 from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job, refuses  # noqa: E402
 
@@ -50,11 +50,9 @@ class Bench:
     def check(self, mount, read, expected=None):
         found = hash_tree(mount.path)
         different = tree_difference(expected or self.expected, found)
-        if different:
-            raise MountError("\n".join(different) + "\n" + mount.log())
+        check(not different, "\n".join(different) + "\n" + mount.log())
         says = re.search(r"(\d+) files indexed, (\d+) of them read", mount.log())
-        if not says or int(says[2]) != read:
-            raise MountError(f"{read} files should have been read:\n{mount.log()}")
+        check(says and int(says[2]) == read, f"{read} files should have been read:\n{mount.log()}")
 
     def mount(self, read, *extra, expected=None, **words):
         """Mount once, with `read` files to be read; `kept` is the log.  When
@@ -66,14 +64,12 @@ class Bench:
 
     def store(self):
         names = [n for n in os.listdir(self.cache) if n.endswith(".idx")]
-        if len(names) != 1:
-            raise MountError(f"{len(names)} files in the cache: {names}")
+        check(len(names) == 1, f"{len(names)} files in the cache: {names}")
         return os.path.join(self.cache, names[0])
 
 
 def bytes_read(mount):
-    with open(f"/proc/{mount.process.pid}/io", encoding="ascii") as f:
-        return int(re.search(r"rchar: (\d+)", f.read())[1])
+    return int(re.search(r"rchar: (\d+)", content(f"/proc/{mount.process.pid}/io").decode())[1])
 
 
 def test_big(tap, directory):
@@ -165,16 +161,14 @@ def test_recent_file(tap, bench):
 
 def test_size(tap, bench):
     with tap.test("the cache is packed: it takes less than what it says"):
-        with open(bench.store(), "rb") as f:
-            data = f.read()
+        data = content(bench.store())
         whole = struct.unpack_from("<Q", data, 8)[0]
         assert len(data) < 0.7 * whole, (len(data), whole)
 
 
 def test_damage(tap, bench):
     store = bench.store()
-    with open(store, "rb") as f:
-        good = f.read()
+    good = content(store)
 
     def flipped(at):
         return good[:at] + bytes([good[at] ^ 4]) + good[at + 1:]
@@ -190,8 +184,7 @@ def test_damage(tap, bench):
     }
     for name, data in damages.items():
         with tap.test(f"a cache that is {name}"):
-            with open(store, "wb") as f:
-                f.write(data)
+            write(store, data)
             mount = bench.mount(RANKS)
             lines = [line for line in mount.kept.splitlines() if LOST in line]
             assert len(lines) == 1 and ": info: " in lines[0], mount.kept
@@ -260,16 +253,14 @@ def test_verdict(tap, bench):
         job.strategy += ".wrong.ckpt"
         layouts = {name: Layout([4, 2], layout.tensor_map)
                    for name, layout in job.layouts.items()}
-        with open(job.strategy, "wb") as f:
-            f.write(strategy_bytes(StageFile(0, layouts)))
+        write(job.strategy, strategy_bytes(StageFile(0, layouts)))
         for _ in range(2):
             refuses(job, "--index-cache", bench.cache,
                     words=["is not the strategy of this tree", "ranks 0 and 2",
                            "mesh [2,4] cut over axis 1 would explain it"])
         job.strategy = right
     with tap.test("and when a file changed"):
-        with open(bench.files[3], "rb") as f:
-            data = f.read()
+        data = content(bench.files[3])
         write(bench.files[3], data)
         settle(bench.job.source)
         assert compared in bench.mount(1).kept
@@ -333,9 +324,8 @@ def test_safetensors(tap, directory):
     source = os.path.join(directory, "hf")
     os.makedirs(source)
     content = os.urandom(64)
-    with open(f"{source}/model.safetensors", "wb") as f:
-        f.write(safetensors_bytes({"w": ("U8", (8, 8), content),
-                                   "v": ("F32", (2,), bytes(8))}))
+    write(f"{source}/model.safetensors", safetensors_bytes({"w": ("U8", (8, 8), content),
+                                                            "v": ("F32", (2,), bytes(8))}))
     settle(source)
     with tap.test("safetensors, and a model in parts"):
         trees = []

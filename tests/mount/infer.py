@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(TESTS, "lib"))
 
 import layouts  # noqa: E402
 import random_jobs  # noqa: E402
-from demands import check, flip, write  # noqa: E402
+from demands import check, content, flip, write  # noqa: E402
 from ms_formats import (ELEMENT_BYTES, Layout, Record, checkpoint_bytes,  # noqa: E402
                         read_strategy_file)
 from rsh_cli import (GOOD, INPUT, USAGE, refused, run, run_json,  # noqa: E402
@@ -405,8 +405,7 @@ class Bench:
         """One bit turned over makes a rank of its own."""
         root = self.saved(small_tree(self.numbers))
         path = os.path.join(root, "rank_5", "net-1_10.ckpt")
-        with open(path, "rb") as f:
-            flip(path, f.read().index(b"norm.gamma") + 40)
+        flip(path, content(path).index(b"norm.gamma") + 40)
         gamma = by_name(infer(root))["norm.gamma"]
         check(gamma["groups"] == [[0, 1, 2, 3, 4, 6, 7], [5]] and gamma["verdict"] == "none",
               gamma)

@@ -16,7 +16,7 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import check  # noqa: E402
+from demands import check, content  # noqa: E402
 from rank_pickles import unpack  # noqa: E402
 from rsh_cli import NO, demo_tree, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tests, require_mount  # noqa: E402
@@ -39,8 +39,7 @@ def keys(value):
 
 def manual(page, begin=None, end=r"\.S[hs] |\Z"):
     """The text of a page from a line `begin` to a line `end`."""
-    with open(os.path.join(TOP, "man", page), encoding="utf-8") as f:
-        text = f.read()
+    text = content(os.path.join(TOP, "man", page)).decode()
     if not begin:
         return text
     found = re.search(rf"^{begin}\n(.*?)(?=^(?:{end}))", text, re.M | re.S)
@@ -139,8 +138,7 @@ def of_a_mount(job):
         options = manual("reshardfs-warm.1", r"\.Sh OPTIONS", r"\.Sh ")
         same(said, quoted(options.split(".It Fl Fl json\n", 1)[1]))
         said = keys(run_json("stats", m.path))
-        with open(os.path.join(m.path, ".reshardfs/config"), encoding="utf-8") as f:
-            said |= keys(json.load(f))
+        said |= keys(json.loads(content(os.path.join(m.path, ".reshardfs/config"))))
         text = manual("reshardfs-control.5", r"\.Sh DESCRIPTION", r"\.Sh |\.Ss steps")
         same(said, quoted(text, "Va"))
         with open(os.path.join(m.path, ".reshardfs/plan/rank_0.json"),

@@ -23,7 +23,7 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from daemon_use import field, is_sanitized  # noqa: E402
-from demands import check  # noqa: E402
+from demands import check, content  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
 from run_seed import run_seed  # noqa: E402
@@ -54,8 +54,7 @@ def file_of(mount, rank):
 
 def waits(pid):
     """Whether it sleeps; when it has begun to read or to open is for a pause."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-        return f.read().rpartition(")")[2].split()[0] in "SD"
+    return content(f"/proc/{pid}/stat").decode().rpartition(")")[2].split()[0] in "SD"
 
 
 def until(what, limit=SOON):
@@ -142,8 +141,7 @@ def the_source_comes_back(job):
                 reader.kill()
             for reader in readers:
                 reader.wait(SOON)
-        with open(file_of(mount, 0), "rb") as f:
-            check(f.read() == job.file_bytes(0, *STEP), "wrong bytes")
+        check(content(file_of(mount, 0)) == job.file_bytes(0, *STEP), "wrong bytes")
 
 
 # ---- signals that kill nobody ----

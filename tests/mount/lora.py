@@ -28,7 +28,7 @@ from dcp_trees import Tensor, Tree, _Drawer, torch_bytes  # noqa: E402
 from demands import check, content, flip, write  # noqa: E402
 from make_tree import Param, strategy  # noqa: E402
 from quantised import published  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, Tests, require_mount  # noqa: E402
 from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -68,8 +68,7 @@ def small(directory, shape=(6, 5), kind="BF16"):
 
 def exported(directory, source, *options):
     out = os.path.join(directory, "out")
-    got = run("export", source, out, "--format", "hf", *options)
-    check(got.status == GOOD, got)
+    good("export", source, out, "--format", "hf", *options)
     return values_in(out)
 
 
@@ -876,8 +875,7 @@ class Case:
         out = [os.path.join(self.directory, name) for name in ("out", "wanted")]
         for path, at, more in ((source or self.source, out[0], self.options),
                                (self.target, out[1], [])):
-            got = run("export", path, at, *options, *more)
-            check(got.status == GOOD, got)
+            got = good("export", path, at, *options, *more)
         got, wanted = map(tree, out)
         check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
         for name in sorted(wanted):
@@ -886,8 +884,7 @@ class Case:
 
 def as_model(case):
     out = os.path.join(case.directory, "out")
-    got = run("export", case.source, out, "--format", "hf", *case.options)
-    check(got.status == GOOD, got)
+    good("export", case.source, out, "--format", "hf", *case.options)
     same_values(values_in(out), case.wanted)
     check(run("verify", case.source, out, "--format", "hf", *case.options).status == GOOD,
           "verify")
@@ -910,8 +907,7 @@ def as_chunks(case):
     source = os.path.join(case.directory, "dcp")
     dcp.write(source)
     out = os.path.join(case.directory, "out")
-    got = run("export", source, out, "--format", "hf", *case.options)
-    check(got.status == GOOD, got)
+    good("export", source, out, "--format", "hf", *case.options)
     same_values(values_in(out), case.wanted)
 
 
@@ -983,9 +979,8 @@ def another_of_the_same_name(directory):
         said = []
         for place, times in ("a", 2), ("b", 1):
             for _ in range(times):
-                got = run("mount", "--format", "hf", "--lora", value, model, mnt,
-                          cwd=os.path.join(directory, place))
-                check(got.status == GOOD, got)
+                got = good("mount", "--format", "hf", "--lora", value, model, mnt,
+                           cwd=os.path.join(directory, place))
                 said.append("same options" in got.out + got.err)
         check(said == [False, True, False], (value, said))
         for _ in range(2):

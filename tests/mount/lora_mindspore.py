@@ -22,7 +22,7 @@ from demands import check, content, write  # noqa: E402
 from make_tree import Param, records, strategy  # noqa: E402
 from ms_formats import checkpoint_bytes  # noqa: E402
 from quantised import WIDTHS, f32  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, refused, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, good, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tap, Tests, require_mount  # noqa: E402
 from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -49,8 +49,7 @@ def tree(directory):
 
 
 def export(source, out, *options):
-    got = run("export", source, out, *options)
-    check(got.status == GOOD, got)
+    good("export", source, out, *options)
     return out
 
 

@@ -52,8 +52,7 @@ def the_fault_recovery_tutorial(job):
     with mounted(job, "--log-level", "info") as m:
         found = content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"))
         demand(m.log(), "8 files of group information agree")
-    if found != original:
-        raise MountError("rank 0's file is another one")
+    check(found == original, "rank 0's file is another one")
     shutil.rmtree(os.path.dirname(saved[0]))
     shows(job, (1, 1))
 
@@ -115,8 +114,7 @@ def a_whole_replica_group_lost(job):
         "rank 0 has no valid checkpoint file, but rank 0 needs its slice of parameter ",
         "; --allow-missing shows the rest"])
     demand(said, "up.weight, the slice of ranks 0 4", "down.weight, the slice of ranks 0 4")
-    if "norm.gamma" in said:
-        raise MountError(said)
+    check("norm.gamma" not in said, said)
     with mounted(job, "--allow-missing") as m:
         for rank in range(8):
             path = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
@@ -126,8 +124,7 @@ def a_whole_replica_group_lost(job):
                 right = rank in (0, 4) and error.errno == errno.EIO
             else:
                 right = right and rank not in (0, 4)
-            if not right:
-                raise MountError(f"rank {rank}\n{m.log()}")
+            check(right, f"rank {rank}\n{m.log()}")
 
 
 @test
@@ -224,8 +221,7 @@ def a_record_that_a_file_lacks(job):
     without(job, "up.weight", [1])
     said = shows(job, (1, 5), words=["records that valid files lack",
                                      "rank_1/net-1_5.ckpt lacks up.weight"])
-    if "without a valid file" in said:
-        raise MountError(said)
+    check("without a valid file" not in said, said)
     lacks = "rank_1/net-1_5.ckpt: the file is valid, but lacks parameter up.weight"
     refuses(job, "--replicas", "off", words=[lacks])
     without(job, "up.weight", [5])
@@ -263,8 +259,7 @@ def redundancy_removed_of_a_data_parallel_job(job):
     order = ["up.weight", "norm.gamma", "down.weight"]
     for ranks in (1, 3, 4):
         for found in shows_names(job.source, [order + appended] * ranks):
-            if any(found[name] != record for name, record in whole.items()):
-                raise MountError("other values")
+            check(not any(found[name] != record for name, record in whole.items()), "other values")
     shows_names(job.source, [names + appended for names in dealt], "--replicas", "off")
     shows_names(job.source, [["up.weight"]] * 2, "--only", "^up")
 
@@ -296,8 +291,7 @@ def a_data_parallel_job_sharded_from_any_rank(job):
     for rank in (1, 2):
         os.truncate(job.path(rank, "net-1_5.ckpt"), 60)
     for extra in ((), ("--replicas", "off")):
-        if sharded_for_the_job(job, *extra)[0] != whole:
-            raise MountError("rank 0 alone gives another tree")
+        check(sharded_for_the_job(job, *extra)[0] == whole, "rank 0 alone gives another tree")
     save_whole(job, 5, range(3))
     os.unlink(job.path(0, "net-1_5.ckpt"))
     found, said = sharded_for_the_job(job)
@@ -308,8 +302,7 @@ def a_data_parallel_job_sharded_from_any_rank(job):
     save_whole(job, 5, [0])
     with Mounted(job.source, dst_strategy=job.strategy) as m:
         os.truncate(job.path(0, "net-1_5.ckpt"), 60)
-        if hash_tree(m.path) != whole:
-            raise MountError(f"not from rank 1\n{m.log()}")
+        check(hash_tree(m.path) == whole, f"not from rank 1\n{m.log()}")
         demand(m.log(), "rank_0/net-1_5.ckpt: changed")
 
 
@@ -375,8 +368,7 @@ def without_replicas_each_rank_needs_its_own_file(job):
         status, said = expect_failure(job.source,
                                       extra=["--dst-ranks", ranks, "--replicas", "off"])
         demand(said, job.source, "rank 1 has no checkpoint file")
-        if status != 3:
-            raise MountError(f"exit status {status}")
+        check(status == 3, f"exit status {status}")
     job.save(1, 5)
     with Mounted(job.source, extra=["--dst-ranks", "8", "--replicas", "off"]) as m:
         difference = tree_difference(job.expected(1, 5), hash_tree(m.path))
@@ -420,11 +412,9 @@ def time_grows_as_the_ranks_do(job):
         for ranks in (1 << 13, 1 << 17):
             seconds, said = plan_of_many(f"{job.directory}-{number}-{ranks}", ranks,
                                          src_map, dst(ranks), *options)
-            if said.status != GOOD:
-                raise MountError(repr(said))
+            check(said.status == GOOD, repr(said))
             took.append(max(seconds, PLAN_ANYWAY))
-        if took[1] > 64 * took[0]:
-            raise MountError(f"case {number}: {took}")
+        check(took[1] <= 64 * took[0], f"case {number}: {took}")
 
 
 @test
@@ -438,8 +428,7 @@ def a_rank_that_no_job_has(job):
     options = ("plan", "--src-strategy", "none", "--dst-strategy", "none", "--check",
                "structure", job.source)
     said = run(*options)
-    if said.status != GOOD:
-        raise MountError(repr(said))
+    check(said.status == GOOD, repr(said))
     os.rename(last, os.path.join(job.source, "rank_4000000000"))
     said = run(*options)
     demand(said.err, "rank_4000000000/", "rank 4000000000 is too large: a job has at most 1048576 ranks")
@@ -460,8 +449,7 @@ def many_losses_are_told_in_few_lines(job):
     expected = [*slices["w"], *slices["x"][:4096 - 2999],
                 f"parameter x, {2 * 2999 - 4096} more slices",
                 "parameter y, 2999 slices", "parameter z, 2999 slices"]
-    if lines != expected:
-        raise MountError(f"{len(lines)} lines, the last {lines[-5:]}")
+    check(lines == expected, f"{len(lines)} lines, the last {lines[-5:]}")
     _, said = plan_of_many(job.directory, 1000, 0, None)
     demand(said.err, "ranks 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 and 983 more have no valid "
            "checkpoint file: 999 slices of 1 parameters are lost; the first: rank 1 has no")
@@ -652,8 +640,7 @@ def an_export_says_which_replicas_differ(job):
         change(path, checkpoint_bytes(records))
     got = run("export", "--src-strategy", job.strategy, "--dst-strategy", "none",
               "--format", "hf", job.source, os.path.join(job.directory, "out"))
-    if got.status != GOOD:
-        raise MountError(repr(got))
+    check(got.status == GOOD, repr(got))
     demand(got.err, ": warning: ", "parameter bn.moving_mean: ranks 0 and ",
            "should hold the same, but their bytes differ; they count as what each rank keeps")
 

@@ -15,8 +15,8 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import check  # noqa: E402
-from rsh_cli import (GOOD, INPUT, IO, NO, USAGE, demo_tree, refused, run,  # noqa: E402
+from demands import check, content  # noqa: E402
+from rsh_cli import (GOOD, INPUT, IO, NO, USAGE, demo_tree, good, refused, run,  # noqa: E402
                      run_json, run_on_terminal)
 from rsh_mount import Skipped, Tap, is_sanitized, require_mount  # noqa: E402
 
@@ -34,9 +34,8 @@ class Machine:
 
     def mount(self, name, *options, source=None):
         os.makedirs(self.at(name), exist_ok=True)
-        got = run("mount", "--log-to", "file:" + self.at("log"), "--src-strategy", self.src,
-                  *options, source or self.source, self.at(name))
-        check(got.status == GOOD, got)
+        good("mount", "--log-to", "file:" + self.at("log"), "--src-strategy", self.src,
+             *options, source or self.source, self.at(name))
 
     def listed(self):
         return {m["mountpoint"]: m for m in run_json("list")["mounts"]}
@@ -194,8 +193,7 @@ def metrics_of_all(m):
     subprocess.run([example, m.directory], env=env, check=True)
     os.kill(pid, signal.SIGSTOP)
     try:
-        with open(m.at("reshardfs.prom"), encoding="utf-8") as f:
-            both = f.read()
+        both = content(m.at("reshardfs.prom")).decode()
         subprocess.run([example, m.directory], env=env, check=True)
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -208,8 +206,7 @@ def metrics_of_all(m):
         check(f'reshardfs_mount_ready{{mountpoint="{m.at(name)}"}} 1\n' in both, both)
         check(re.search(rf'^reshardfs_uptime_seconds{{mountpoint="{re.escape(m.at(name))}"}} ',
                         both, re.M), both)
-    with open(m.at("reshardfs.prom"), encoding="utf-8") as f:
-        one = f.read()
+    one = content(m.at("reshardfs.prom")).decode()
     check(f'reshardfs_mount_ready{{mountpoint="{m.at("b")}\\\\xff"}} 0\n' in both, both)
     lost = subprocess.run([example, m.at("lost")], env=env, stderr=subprocess.PIPE, check=False,
                           encoding="utf-8")

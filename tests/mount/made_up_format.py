@@ -17,7 +17,7 @@ os.environ["RESHARDFS"] = os.path.abspath(os.path.join("mount", "made_up_format"
 
 from demands import change, check, content, demand, write  # noqa: E402
 from ms_formats import Layout, StageFile, read_checkpoint, strategy_bytes  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, require_mount  # noqa: E402
 from safetensors_format import read_model  # noqa: E402
 
@@ -55,8 +55,7 @@ def test_shown(tap, toy, expected, work):
         same_model(mount.path, {n: v for n, v in expected.items() if n != "c"})
     with tap.test("export writes it"):
         to = os.path.join(work, "exported")
-        got = run("export", toy, to)
-        check(got.status == GOOD, repr(got))
+        good("export", toy, to)
         same_model(to, expected)
     strategy = write(os.path.join(work, "two.ckpt"), strategy_bytes(StageFile(0, {
         "a": Layout([2], [0, -1]), "b": Layout([2], [-1, 0]), "c": Layout([2], [-1, -1])})))
@@ -76,8 +75,7 @@ def test_shown(tap, toy, expected, work):
 
 def test_said(tap, toy):
     with tap.test("ls lists it"):
-        got = run("ls", toy)
-        check(got.status == GOOD, repr(got))
+        got = good("ls", toy)
         demand(got.out, "a       Float32   [8,6]", "3 tensors", "in 3 files")
     with tap.test("ls --json names the kind and says where all of it lies"):
         said = run_json("ls", toy)
@@ -111,9 +109,7 @@ def test_mistakes(tap, toy, work):
         got = run("verify", bad)
         check(got.status == NO, repr(got))
         demand(got.out + got.err, "b.raw", "it ends within b")
-        got = run("plan", bad)
-        check(got.status == INPUT, repr(got))
-        demand(got.err, "b is lacking")
+        refused(run("plan", bad), INPUT, "b is lacking")
     with tap.test("verify hears the driver's own judgement"):
         listed("b BFloat16 4 4 b.raw 0\n", "a Float32 8 6 a.raw 4\n")
         got = run("verify", bad)

@@ -17,9 +17,9 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
-from demands import check  # noqa: E402
+from demands import check, content  # noqa: E402
 from messages import literals, sources  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import GOOD, good, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 import reshardfs  # noqa: E402
 
@@ -28,8 +28,7 @@ def all_pages():
     pages = {}
     for name in sorted(os.listdir(os.path.join(TOP, "man"))):
         if re.search(r"\.[1-8]$", name):
-            with open(os.path.join(TOP, "man", name), encoding="utf-8") as f:
-                pages[name] = f.read()
+            pages[name] = content(os.path.join(TOP, "man", name)).decode()
     return pages
 
 
@@ -118,24 +117,20 @@ def run_case(words, directory):
     for path in (model, mnt):
         os.makedirs(path, exist_ok=True)
     if not os.listdir(model):
-        got = run("export", "--index-cache", "off", "--src-strategy",
-                  names["s8.ckpt"], "--dst-strategy", "none", "--format", "hf", names["ckpt8"],
-                  model)
-        check(got.status == GOOD, got)
-        got = run("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
-                  "--dst-strategy", names["m4.ckpt"], hf, names["trained"])
-        check(got.status == GOOD, got)
+        good("export", "--index-cache", "off", "--src-strategy",
+             names["s8.ckpt"], "--dst-strategy", "none", "--format", "hf", names["ckpt8"],
+             model)
+        good("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
+             "--dst-strategy", names["m4.ckpt"], hf, names["trained"])
     words = [names.get(w, mnt if w.startswith("/mnt/") else w) for w in words]
     check(words[0] == "reshardfs" and words[-1] == mnt, words)
-    got = run(*words[1:])
-    check(got.status == GOOD, got)
+    got = good(*words[1:])
     check(len(got.err.splitlines()) <= 2, f"a mount that goes well says little: {got.err}")
     try:
         files = [os.path.join(at, name) for at, _, names in os.walk(mnt) for name in names]
         check(files and all(os.path.getsize(f) for f in files), files)
         for path in files:
-            with open(path, "rb") as f:
-                f.read()
+            content(path)
         return tuple(sorted(os.path.relpath(f, mnt) for f in files))
     finally:
         check(run("umount", mnt).status == GOOD, "cannot be unmounted")

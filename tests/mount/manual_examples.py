@@ -24,11 +24,11 @@ sys.path.insert(0, LIB)
 import documents  # noqa: E402
 import memcached  # noqa: E402
 from adapters import Adapter  # noqa: E402
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from quantised import published  # noqa: E402
-from rsh_cli import GOOD, PLAIN, run  # noqa: E402
+from rsh_cli import PLAIN, good, run  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
 from s3_trial import Server, set_environment  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -74,8 +74,7 @@ TRAIN = "import sys\nif not open(sys.argv[-1], 'rb').read():\n    sys.exit('no b
 def pages():
     for name in sorted(os.listdir(os.path.join(TOP, "man"))):
         if re.search(r"\.[1-8]$", name):
-            with open(os.path.join(TOP, "man", name), encoding="utf-8") as f:
-                yield name, f.read()
+            yield name, content(os.path.join(TOP, "man", name)).decode()
 
 
 def blocks_of(page):
@@ -117,9 +116,8 @@ class Place:
         self.export("model", "--dst-strategy", "none", "--format", "hf")
         self.export("checkpoint2", "--dst-strategy", self.s8, "--format", "checkpoint2")
         self.export("ckpt4", "--dst-strategy", self.s4)
-        got = run("export", "--convert", "qwen3", "--from", "hf", "--dst-strategy", self.m4,
-                  self.hf, os.path.join(self.made, "trained"))
-        check(got.status == GOOD, got)
+        good("export", "--convert", "qwen3", "--from", "hf", "--dst-strategy", self.m4,
+             self.hf, os.path.join(self.made, "trained"))
         self.tune()
         published(os.path.join(DATA, "quantised", "deepseek_v4"),
                   os.path.join(self.made, "quantised"))
@@ -149,15 +147,12 @@ class Place:
         os.makedirs(os.path.join(root, "var", "tmp"))
 
     def export(self, name, *words):
-        got = run("export", "--src-strategy", self.s8, *words, self.demo,
-                  os.path.join(self.made, name))
-        check(got.status == GOOD, got)
+        good("export", "--src-strategy", self.s8, *words, self.demo, os.path.join(self.made, name))
 
     def tune(self):
         """A fine-tuning of the model with MindSpore Transformers."""
-        got = run("export", "--convert", "qwen3", "--format", "safetensors", "--dst-strategy",
-                  "none", self.hf, os.path.join(self.root, "plain"))
-        check(got.status == GOOD, got)
+        good("export", "--convert", "qwen3", "--format", "safetensors", "--dst-strategy",
+             "none", self.hf, os.path.join(self.root, "plain"))
         tensors = values_in(os.path.join(self.root, "plain", "rank_0"))
         module = "decoder.layers.0.self_attention.linear_proj"
         rows, columns = tensors[module + ".weight"][1]
@@ -227,9 +222,8 @@ class Place:
         for path in points:
             # An example that looks at a mount, or ends it, finds one that was read.
             if not re.search(rf"(reshardfs mount|reshardfs -o)(.*\\\n)*.* {path}$", text, re.M):
-                got = run("mount", "--src-strategy", self.s8, "--dst-strategy", self.s4,
-                          self.demo, path)
-                check(got.status == GOOD, got)
+                good("mount", "--src-strategy", self.s8, "--dst-strategy", self.s4,
+                     self.demo, path)
                 read_all(path)
         before = self.state(points)
         try:
@@ -304,8 +298,7 @@ def other(name, block, left):
 
 def declarations(name, block):
     """C of a manual: a struct of the public header, or a program that compiles."""
-    with open(os.path.join(TOP, "include", "reshard.h"), encoding="utf-8") as f:
-        header = f.read()
+    header = content(os.path.join(TOP, "include", "reshard.h")).decode()
 
     def bare(text):
         return " ".join(re.sub(r"/\*.*?\*/", "", text, flags=re.S).split())

@@ -17,7 +17,7 @@ from manual_tables import (TYPES, n_ranks, part, random_layout, random_table,  #
                            record, write_ranks, write_strategy)
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, strategy_bytes, strategy_json)
-from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, good, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tests, hash_tree, require_mount, tree_difference  # noqa: E402
 from run_seed import half_if_sanitized, run_seed  # noqa: E402
 
@@ -120,8 +120,7 @@ def shapes_by_hand(at):
                     check(shown(m.path, rank)["table"] == want, f"{handed}, rank {rank}")
         out = os.path.join(work, "derived.ckpt")
         if not offsets and len(mesh) == 1:
-            got = run("strategy", "derive", "-q", said, "--mesh", "mp=1", "-o", out)
-            check(got.status == GOOD, got)
+            good("strategy", "derive", "-q", said, "--mesh", "mp=1", "-o", out)
 
 
 def stages(at):
@@ -173,9 +172,8 @@ def forms(at):
                              ("safetensors", "none", [whole]), ("hf", "none", [whole]),
                              ("dcp", "none", [whole])):
         out = os.path.join(at, f"{form}-{dst == other}")
-        got = run("export", "-q", "--src-strategy", strategy, "--dst-strategy", dst, "--format",
-                  form, source, out)
-        check(got.status == GOOD, got)
+        good("export", "-q", "--src-strategy", strategy, "--dst-strategy", dst, "--format",
+             form, source, out)
         found = sorted(os.path.join(folder, name) for folder, _, names in os.walk(out)
                        for name in names if name.endswith((".safetensors", ".distcp")))
         check(len(found) == len(parts), found)
@@ -184,15 +182,13 @@ def forms(at):
                 check(content in f.read(), path)
     back = os.path.join(at, "back")
     for form in ("hf-False", "dcp-False"):
-        got = run("export", "-q", "--dst-strategy", other, os.path.join(at, form), back)
-        check(got.status == GOOD, got)
+        good("export", "-q", "--dst-strategy", other, os.path.join(at, form), back)
         for rank, content in enumerate((whole[:24], whole[24:])):
             found = shown(back, rank)["table"].content
             check(found == content, f"{form}, rank {rank}: {found}")
         shutil.rmtree(back)
-    got = run("verify", "--src-strategy", strategy, "--dst-strategy", other, "--format",
-              "safetensors", source, os.path.join(at, "safetensors-True"))
-    check(got.status == GOOD, got)
+    good("verify", "--src-strategy", strategy, "--dst-strategy", other, "--format",
+         "safetensors", source, os.path.join(at, "safetensors-True"))
     refused(run("export", "-q", "--src-strategy", strategy, "--dst-strategy", other, "--format",
                 "checkpoint2", source, os.path.join(at, "none")), INPUT,
             "parameter table: Checkpoint 2.0 has no tensor map for its rows, which are split "

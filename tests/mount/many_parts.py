@@ -15,7 +15,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import check, write  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
@@ -55,8 +55,7 @@ def processor_time(directory, *words):
     """What a program computes that writes an index cache."""
     index = tempfile.mkdtemp(prefix="index-", dir=directory)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    got = run(*words, f"--index-cache={index}")
-    check(got.status == GOOD, got)
+    good(*words, f"--index-cache={index}")
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 

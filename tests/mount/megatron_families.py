@@ -20,7 +20,7 @@ import rule_tables  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from megatron_files import read_step, same_files  # noqa: E402
 from megatron_trees import step_of  # noqa: E402
-from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, good, refused, run  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -33,8 +33,7 @@ RANK = ["--dst-strategy", "none", "--format", "safetensors"]
 
 def exported(directory, *words):
     to = tempfile.mkdtemp(dir=directory)
-    got = run("export", *words, os.path.join(to, "to"))
-    check(got.status == GOOD, repr(got))
+    good("export", *words, os.path.join(to, "to"))
     return os.path.join(to, "to")
 
 
@@ -201,8 +200,7 @@ def run_refused(tap, trees, directory):
             {"optimizer.state.exp_avg." + norm: v[norm]}))
         refuse(root, f"optimizer.state.exp_avg.{norm} is the state of a weight to which 1 is "
                "added, and is not converted: --drop leaves it out", extra=words)
-        got = run("plan", *words, "--drop", "optimizer", root)
-        check(got.status == GOOD, repr(got))
+        good("plan", *words, "--drop", "optimizer", root)
     with tap.test("a layer of no kind"):
         root = changed_model(directory, left, lambda v: [
             v.pop(n) for n in list(v) if norm.partition("linear_attn")[0] in n and

@@ -23,7 +23,7 @@ from dcp_reader import Checkpoint  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from megatron_files import Joined, read_step, same_files  # noqa: E402
 from megatron_trees import DATA, TRACKER, expected, step_of, unpack  # noqa: E402
-from rsh_cli import GOOD, INPUT, USAGE, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, USAGE, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from shown_model import same, values_of_model  # noqa: E402
 
@@ -125,8 +125,7 @@ def run_mounted(tap, trees):
                 check(got.status != GOOD, repr(got))
     with tap.test("without a number of heads there are no args"):
         with tempfile.TemporaryDirectory() as own:
-            got = run("export", "--format", "dcp", os.path.join(trees, "mg-moe-local"), own)
-            check(got.status == GOOD, repr(got))
+            good("export", "--format", "dcp", os.path.join(trees, "mg-moe-local"), own)
             with Alone(own, extra=words) as mount:
                 demand(mount.log(), "the files have no args, since nothing says the number of "
                        "heads")
@@ -152,9 +151,8 @@ def run_converted(tap, trees, directory):
         with tap.test(f"{name}: to Hugging Face's form and back by {table}"):
             config = os.path.join(DATA, "configs", case["hf"] + ".json")
             hf = tempfile.mkdtemp(dir=directory)
-            got = run("export", "--convert", table, "--from", "mindspore", "--config", config,
-                      os.path.join(trees, case["path"]), hf, env=ENV)
-            check(got.status == GOOD, repr(got))
+            good("export", "--convert", table, "--from", "mindspore", "--config", config,
+                 os.path.join(trees, case["path"]), hf, env=ENV)
             shown = exported(hf, directory, *mesh_words(case["mesh"]), "--convert", table,
                              "--config", config)
             files = read_step(step_of(shown))
@@ -215,17 +213,15 @@ def run_ranks(tap, directory):
     source = ["--src-strategy", os.path.join(DEMO, "strategy_8_cards.ckpt"), "--rename", names,
               "--drop", "step|rate|epoch", os.path.join(DEMO, "checkpoint")]
     plain = os.path.join(directory, "whole")
-    got = run("export", "--format", "dcp", *source, plain)
-    check(got.status == GOOD, repr(got))
+    good("export", "--format", "dcp", *source, plain)
     whole = {n: (v[0], tuple(v[1]), bytes(v[2])) for n, v in Checkpoint(plain).values().items()}
     for mesh in {"tp": 2, "pp": 1, "vp": 1}, {"tp": 4, "pp": 2, "vp": 2}, {"tp": 1, "pp": 4,
                                                                              "vp": 1}:
         mesh.update(ep=1, etp=mesh["tp"])
         with tap.test(f"rank files of MindSpore for {mesh}"):
             out = tempfile.mkdtemp(dir=directory)
-            got = run("export", *WORDS, "--dst-mesh", ",".join(f"{a}={n}" for a, n in
-                                                               mesh.items()), *source, out)
-            check(got.status == GOOD, repr(got))
+            good("export", *WORDS, "--dst-mesh", ",".join(f"{a}={n}" for a, n in
+                                                          mesh.items()), *source, out)
             found = Joined(read_step(step_of(out)), mesh, gated=False).values
             same({n: (kind, tuple(shape), data) for n, (kind, shape, data) in found.items()},
                  whole, mesh)

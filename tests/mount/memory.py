@@ -23,9 +23,8 @@ from big_tree import MIB, BigTree  # noqa: E402
 from cgroups import memory_cgroup, program_in  # noqa: E402
 from daemon_use import Peak, field, is_sanitized  # noqa: E402
 from dcp_trees import torch_bytes  # noqa: E402
-from demands import write  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, require_mount,  # noqa: E402
-                       reshardfs_program)
+from demands import check, content, write  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
 SOURCE_MIB = int(os.environ.get("RSH_MEMORY_MIB", "496"))
@@ -53,8 +52,7 @@ def read(tree, path, number, mib):
         while left > 0:
             length = MIB if number % 2 else numbers.randrange(1, 300000)
             length = min(length, tree.bytes - at)
-            if not tree.is_right(fd, at, length):
-                raise MountError(f"wrong bytes at {at}")
+            check(tree.is_right(fd, at, length), f"wrong bytes at {at}")
             left -= length
             at = (at + length) % tree.bytes if number % 2 else numbers.randrange(tree.bytes)
     finally:
@@ -63,8 +61,7 @@ def read(tree, path, number, mib):
 
 def has_sanitizer():
     """Its own memory would not fit in the cgroup."""
-    with open(reshardfs_program(), "rb") as f:
-        program = f.read()
+    program = content(reshardfs_program())
     return b"__asan_init" in program or b"__tsan_init" in program
 
 

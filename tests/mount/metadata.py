@@ -16,7 +16,7 @@ SRC = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(SRC, "lib"))
 
 from checkpoint2_trees import BITS, NEVER_SAVED, TRACKER, Parameter  # noqa: E402
-from demands import check  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
@@ -27,8 +27,7 @@ DATA = os.path.join(SRC, "data", "checkpoint2")
 
 def parameters(path, seed):
     """{name: Parameter} of a metadata.json, with random contents."""
-    with open(path, encoding="utf-8") as f:
-        metadata = json.load(f)
+    metadata = json.loads(content(path))
     holders = {key: sorted({r for stored in entries
                             for r in stored.get("rank_group", []) + [stored["storage_rank"]]})
                for key, entries in metadata["storage_data"].items()}
@@ -77,8 +76,7 @@ def save_directory(root, metadata, iteration):
     step = os.path.join(root, f"iteration_{iteration:08}")
     os.makedirs(step)
     shutil.copy(metadata, step)
-    with open(os.path.join(root, TRACKER), "w", encoding="utf-8") as f:
-        f.write(str(iteration))
+    write(os.path.join(root, TRACKER), str(iteration).encode())
     return step
 
 

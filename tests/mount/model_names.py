@@ -20,7 +20,7 @@ import packed  # noqa: E402
 import rule_tables  # noqa: E402
 from adapters import PREFIX  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from run_seed import half_if_sanitized, random_bytes, seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
@@ -46,8 +46,7 @@ def exported(directory, source, *words):
     """(hashes, config.json, what was said); the directory of the output goes."""
     to = tempfile.mkdtemp(dir=directory)
     os.rmdir(to)
-    got = run("export", *words, source, to)
-    check(got.status == GOOD, repr(got))
+    got = good("export", *words, source, to)
     config = next((os.path.join(to, n) for n in os.listdir(to) if n.endswith("config.json")), "")
     found = (hashes(values_in(to)) if "peft" in words else model_hashes(to),
              os.path.exists(config) and json.loads(content(config)))
@@ -112,8 +111,7 @@ def run_genuine(tap, trees, directory):
             same(model_hashes(mount.path), case["to"][OTHER[side]], name)
     with tap.test("as a distributed checkpoint, and back"):
         left, dcp = os.path.join(trees, "titan-llama3", "left"), os.path.join(directory, "dcp")
-        got = run("export", "--convert", "titan", "--format", "dcp", left, dcp)
-        check(got.status == GOOD, repr(got))
+        good("export", "--convert", "titan", "--format", "dcp", left, dcp)
         found = exported(directory, dcp, "--convert", "titan", "--config", left)[0]
         same(found, CASES["titan-llama3"]["to"]["left"], "titan")
 
@@ -222,21 +220,18 @@ def one_adapter(seed, directory):
         "q_proj", *(tuned.parts[i] for i in tuned.adapted)])
     words = ["--convert", "hf5", "--format", "peft", "--config", base]
     wanted, shown = hashes(values_in(base)), os.path.join(directory, "shown")
-    got = run("export", *words, apart, shown)
-    check(got.status == GOOD, repr(got))
+    good("export", *words, apart, shown)
     same(hashes(values_in(shown)), hashes(tuned.fused), "fused")
     # Merged and then stacked is stacked and then merged.
     merged = exported(directory, base, "--lora", apart)[0]
     check(merged != wanted, "nothing is merged")
     stack, joined = (os.path.join(directory, name) for name in ("stack", "joined"))
     for words_of, to in ((["--convert", "hf5", base], stack), (["--lora", apart, base], joined)):
-        got = run("export", *words_of, to)
-        check(got.status == GOOD, repr(got))
+        good("export", *words_of, to)
     same(exported(directory, stack, "--lora", shown)[0],
          exported(directory, joined, "--convert", "hf5")[0], "the fused adapter, merged")
     back = os.path.join(directory, "back")
-    got = run("export", *words, shown, back)
-    check(got.status == GOOD, repr(got))
+    good("export", *words, shown, back)
     check(set(values_in(back)) == set(tuned.apart), sorted(values_in(back)))
     same(exported(directory, base, "--lora", back)[0], merged, "back, merged")
     with Alone(apart, extra=words) as mount:

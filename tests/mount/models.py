@@ -16,7 +16,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import change, check, demand, write  # noqa: E402
+from demands import change, check, content, demand, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, NO  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
@@ -98,8 +98,7 @@ def shown(mount):
         (name,) = os.listdir(folder)
         path = os.path.join(folder, name)
         if name.endswith(SUFFIX):
-            with open(path, "rb") as f:
-                found[rank] = Tensors(f.read()).values()
+            found[rank] = Tensors(content(path)).values()
         else:
             found[rank] = values_of(read_checkpoint(path))
     return found
@@ -161,8 +160,7 @@ def run_found(tap, models, tree, sides, wanted):
         newer = [beside(tree, rank, lambda name: name.replace("3_40", "3_50"))
                  for rank in range(8)]
         os.unlink(newer[5])
-        with open(newer[5], "wb") as f:
-            f.write(b"\x10")
+        write(newer[5], b"\x10")
         with Mounted(tree, **sides) as mount:
             same(shown(mount), wanted, "the tree")
             said = mount.log()
@@ -216,8 +214,7 @@ def run_beside(tap, models):
                   str(found))
             for name, text in texts.items():
                 path = os.path.join(mount.path, name)
-                with open(path, "rb") as f:
-                    check(f.read() == text, f"{name} is another")
+                check(content(path) == text, f"{name} is another")
                 check(os.stat(path).st_mtime == os.stat(os.path.join(beside, name)).st_mtime,
                       f"{name} has another time")
             check(names, "there is no weight")
@@ -433,10 +430,8 @@ def run(tap, models):
     with tap.test("a parameter in two parts, of which MindSpore's map names one"):
         root = models.ms_model("ms-twice", flat=True)
         first, second = (os.path.join(root, f"part{i}.safetensors") for i in range(2))
-        with open(first, "rb") as f:
-            name, (dtype, shape, data) = next(iter(Tensors(f.read()).values().items()))
-        with open(second, "rb") as f:
-            values = Tensors(f.read()).values()
+        name, (dtype, shape, data) = next(iter(Tensors(content(first)).values().items()))
+        values = Tensors(content(second)).values()
         write(second, safetensors_bytes(
             {name: (dtype, shape, bytes(len(data))), **values}, {"format": "ms"}))
         with Mounted(root, dst_strategy=models.dst) as mount:

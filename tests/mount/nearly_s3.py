@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import genuine  # noqa: E402
-from demands import check  # noqa: E402
+from demands import check, content  # noqa: E402
 from near_s3 import WHEN, Server, environment  # noqa: E402
 from rsh_cli import PLAIN, end_if_built_without  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
@@ -48,8 +48,7 @@ class Mount:
     def read(self):
         """Of weights, or the errno."""
         try:
-            with open(os.path.join(self.path, "model-00001-of-00001.safetensors"), "rb") as f:
-                return f.read()
+            return content(os.path.join(self.path, "model-00001-of-00001.safetensors"))
         except OSError as error:
             return error.errno
 

@@ -86,8 +86,7 @@ def exported(tap, directory):
 
 def main():
     require_mount()
-    with open("/proc/filesystems", encoding="ascii") as f:
-        served = "\tnfsd\n" in f.read() and os.environ.get("RSH_IN_GUEST")
+    served = "\tnfsd\n" in content("/proc/filesystems").decode() and os.environ.get("RSH_IN_GUEST")
     lacks = [p for p in PROGRAMS + ([] if served else guest.PROGRAMS) if not shutil.which(p)]
     if served and not lacks:
         tap = Tap()

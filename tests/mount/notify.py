@@ -15,7 +15,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import make_tree  # noqa: E402
-from demands import check  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Tap, mount_command, reshardfs_program  # noqa: E402
 
 UNIT = os.path.join(os.path.dirname(reshardfs_program()), "..", "mount-helpers",
@@ -105,8 +105,7 @@ def end(daemon, mountpoint):
 
 def unit():
     """It names the installed program and asks for what is sent."""
-    with open(UNIT, encoding="utf-8") as f:
-        text = f.read()
+    text = content(UNIT).decode()
     check("@" not in re.sub(r"reshardfs@", "", text), "something is not filled in")
     check(re.search(r"^Type=notify$", text, re.M), "no Type=notify")
     check(re.search(r"^ExecStart=/\S*/reshardfs mount --foreground ", text, re.M),
@@ -115,11 +114,9 @@ def unit():
 
 def unit_verified(top):
     """systemd itself takes it, with the program where it was built."""
-    with open(UNIT, encoding="utf-8") as f:
-        text = re.sub(r"/\S*/bin/reshardfs\b", reshardfs_program(), f.read())
+    text = re.sub(r"/\S*/bin/reshardfs\b", reshardfs_program(), content(UNIT).decode())
     copy = os.path.join(top, "reshardfs@.service")
-    with open(copy, "w", encoding="utf-8") as f:
-        f.write(text)
+    write(copy, text.encode())
     done = subprocess.run(["systemd-analyze", "verify", "--man=no",
                            os.path.join(top, "reshardfs@a.service")],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

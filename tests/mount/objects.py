@@ -38,11 +38,9 @@ def test_shown(tap, trial):
         with tap.test("what is shown is that of the same files on disk"):
             same(mount, trial.expected)
         tap.ok("sandboxed" in mount.log(), "within the sandbox", mount.log())
-        with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-            told = f.read()
+        told = content(os.path.join(mount.path, ".reshardfs", "stats")).decode()
         tap.ok(trial.url in told, "its address is told", told)
-        with open(f"/proc/{mount.process.pid}/environ", "rb") as f:
-            around = f.read().decode()
+        around = content(f"/proc/{mount.process.pid}/environ").decode()
         tap.ok(SECRET not in told + mount.log() + around, "and the secret is not")
 
 
@@ -86,11 +84,9 @@ def test_replaced(tap, trial):
         source = os.path.join(trial.job.source, "rank_0")
         path = os.path.join(source, sorted(n for n in os.listdir(source)
                                            if n.endswith(".ckpt"))[-1])
-        with open(path, "rb") as f:
-            bytes_ = f.read()
+        bytes_ = content(path)
         os.rename(path, path + ".old")
-        with open(path, "wb") as f:
-            f.write(bytes_)
+        write(path, bytes_)
         found = {read_error(os.path.join(root, name))
                  for root, _, names in os.walk(mount.path) for name in names
                  if ".reshardfs" not in root}

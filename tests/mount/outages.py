@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from coming_and_going import (BEGIN, END, MIRROR, Mirror, demand_bytes,  # noqa: E402
                               demand_logged,
                               demand_well, error_of, fetched, log_lines)
-from demands import check, demand, within  # noqa: E402
+from demands import check, content, demand, within, write  # noqa: E402
 from rsh_cli import run_json  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, MountError, Mounted, Tests, require_mount  # noqa: E402
 from small_job import Job, mounted, refuses  # noqa: E402
@@ -262,10 +262,8 @@ def replicas_stand_in_and_stand_back(job):
 
 def rewrite(path, keep_times):
     before = os.stat(path)
-    with open(path, "rb") as f:
-        data = f.read()
-    with open(path + ".new", "wb") as f:
-        f.write(data[:-1000] + bytes(1000))
+    data = content(path)
+    write(path + ".new", data[:-1000] + bytes(1000))
     os.rename(path + ".new", path)
     if keep_times:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -332,10 +330,9 @@ def a_resumed_job(job):
 def files_of_a_map(job):
     with mirrored(job) as mirror:
         where = os.path.join(job.directory, "map.json")
-        with open(where, "w", encoding="utf-8") as f:
-            json.dump({str(rank): os.path.join(mirror.path, f"rank_{rank}",
-                                               f"net-{STEP[0]}_{STEP[1]}.ckpt")
-                       for rank in range(8)}, f)
+        write(where, json.dumps({str(rank): os.path.join(mirror.path, f"rank_{rank}",
+                                                         f"net-{STEP[0]}_{STEP[1]}.ckpt")
+                                 for rank in range(8)}).encode())
         with mounted(job, *BARE, "--source-map", where) as m:
             demand_bytes(m, job.expected(*STEP))
             mirror.die()

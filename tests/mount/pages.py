@@ -18,7 +18,8 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from big_tree import MIB, BigTree  # noqa: E402
 from daemon_use import bytes_read  # noqa: E402
-from rsh_mount import MountError, Mounted, Tap, require_mount, skip_all  # noqa: E402
+from demands import check  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
 
 SOURCE_MIB = 256
 # What the kernel may have read ahead behind the last read, of all files.
@@ -128,8 +129,7 @@ def test_memory_taken(tap, tree):
 def cold(tree, dst, *words):
     """Bytes from the disk per byte needed, all ranks read once."""
     drop_source(tree)
-    if share_of_source(tree) > 0.01:
-        raise MountError("the source does not leave the page cache")
+    check(share_of_source(tree) <= 0.01, "the source does not leave the page cache")
     with Mounted(tree.source, src_strategy=tree.strategy, dst_strategy=dst,
                  extra=words) as mount:
         for rank in range(tree.n_ranks):
@@ -146,8 +146,7 @@ def test_cold(tap, tree):
             with tap.test(name):
                 share = cold(tree, dst, *words)
                 tap.diag(f"{share:.3f} bytes read for each")
-                if not 0.98 <= share <= 1.05:
-                    raise MountError(f"{share:.3f} bytes read for each that is needed")
+                check(0.98 <= share <= 1.05, f"{share:.3f} bytes read for each that is needed")
 
 
 def main():

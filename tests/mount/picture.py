@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import GOOD, INPUT, IO, refused, run, run_json  # noqa: E402
@@ -152,8 +152,7 @@ def equal_plans(directory):
     files = []
     for name in ("a.svg", "b.svg", "a.png"):
         check(picture(plan, os.path.join(directory, name)) == (0, ""), name)
-        with open(os.path.join(directory, name), "rb") as f:
-            files.append(f.read())
+        files.append(content(os.path.join(directory, name)))
     check(files[0] == files[1] and files[2].startswith(b"\x89PNG"), "files")
 
 

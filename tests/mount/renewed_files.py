@@ -20,7 +20,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 import genuine  # noqa: E402
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from near_s3 import Server, environment  # noqa: E402
 from privileges import own_mounts  # noqa: E402
 from rsh_cli import PLAIN, end_if_built_without  # noqa: E402
@@ -157,17 +157,14 @@ def certificates(d, words, wanted):
                     f"{d}/key", "-out", f"{d}/crt"], check=True, capture_output=True)
     with open(new, "w", encoding="ascii") as f:
         for part in "key", "crt":
-            with open(f"{d}/{part}", encoding="ascii") as part_file:
-                f.write(part_file.read())
-    with open(PEM, "rb") as f:
-        write(f"{d}/ca", f.read())
+            f.write(content(f"{d}/{part}").decode())
+    write(f"{d}/ca", content(PEM))
     first = Server(MODEL, closing, PEM)
     port = first.server_port
     servers = [first]
 
     def renew():
-        with open(f"{d}/crt", "rb") as f:
-            renamed(f"{d}/ca", f.read())
+        renamed(f"{d}/ca", content(f"{d}/crt"))
         first.__exit__()
         servers.append(Server(MODEL, closing, new, port=port))
     try:

@@ -62,8 +62,7 @@ class Tree:
 
     def write(self, name, data):
         os.makedirs(os.path.dirname(self.full(name)), exist_ok=True)
-        with open(self.full(name), "wb") as f:
-            f.write(data)
+        write(self.full(name), data)
         self.clock += 10
         os.utime(self.full(name), (self.clock, self.clock))
 
@@ -80,8 +79,7 @@ class Tree:
 
     def refused(self, *words, extra=(), status=3):
         got, said = expect_failure(self.path, resume=True, extra=extra)
-        if got != status:
-            raise MountError(f"exit status {got}\n{said}")
+        check(got == status, f"exit status {got}\n{said}")
         demand(error_line(said), *words)
 
 
@@ -139,17 +137,15 @@ def listing(path):
             else:
                 with open(full, "rb") as f:
                     found[short] = f.read()
-                if os.stat(full).st_size != len(found[short]):
-                    raise MountError(f"{short}: st_size is wrong")
+                check(os.stat(full).st_size == len(found[short]), f"{short}: st_size is wrong")
     return found
 
 
 def check_shown(mount, expected):
     found = listing(mount.path)
-    if found != expected:
-        raise MountError(f"shown: {sorted(found)}\nexpected: {sorted(expected)}\n"
-                         f"differ: {[n for n in found if found.get(n) != expected.get(n)]}"
-                         f"\n{mount.log()}")
+    check(found == expected, f"shown: {sorted(found)}\nexpected: {sorted(expected)}\n"
+          f"differ: {[n for n in found if found.get(n) != expected.get(n)]}"
+          f"\n{mount.log()}")
 
 
 def one_file_each(tree, ranks, name, suffix):
@@ -176,10 +172,8 @@ def mindspore_newest_step(tree):
         check_shown(m, one_file_each(tree, 3, "net-2_10.ckpt", "ckpt"))
         # The stable name leads to the file as any symbolic link does.
         with open(os.path.join(m.path, "rank_1/latest.ckpt"), "rb") as f:
-            if f.read() != tree.read("rank_1/net-2_10.ckpt"):
-                raise MountError("the link leads elsewhere")
-        if "net-2_10.ckpt" not in m.log():
-            raise MountError(f"the log does not say which\n{m.log()}")
+            check(f.read() == tree.read("rank_1/net-2_10.ckpt"), "the link leads elsewhere")
+        check("net-2_10.ckpt" in m.log(), f"the log does not say which\n{m.log()}")
 
 
 @case
@@ -419,8 +413,7 @@ def megatron_newest(tree):
         check_shown(m, megatron_expected(tree, 1000))
         inner = "mp_rank_01_001/distrib_optim.pt"
         with open(os.path.join(m.path, "latest", inner), "rb") as f:
-            if f.read() != tree.read(f"iter_0001000/{inner}"):
-                raise MountError("the link leads elsewhere")
+            check(f.read() == tree.read(f"iter_0001000/{inner}"), "the link leads elsewhere")
 
 
 # ---- half-written, truncated, missing ------------------------------------
@@ -775,8 +768,7 @@ def overwritten_while_mounted(tree):
                 raise
         else:
             raise MountError("a file that changed can be read")
-        if "changed since it was mounted" not in m.log():
-            raise MountError(m.log())
+        check("changed since it was mounted" in m.log(), m.log())
 
 
 @case
@@ -806,13 +798,11 @@ def attributes(tree):
         except OSError as error:
             facts["read-only"] = error.errno == errno.EROFS
         wrong = [name for name, good in facts.items() if not good]
-        if wrong:
-            raise MountError(f"wrong: {wrong}")
+        check(not wrong, f"wrong: {wrong}")
         inode = shown.st_ino
     with tree.mounted() as m:
         again = os.stat(os.path.join(m.path, "rank_0/latest.ckpt"))
-        if again.st_ino != inode:
-            raise MountError("another inode number after a remount")
+        check(again.st_ino == inode, "another inode number after a remount")
 
 
 # ---- refusals ------------------------------------------------------------
@@ -861,8 +851,7 @@ def strategies_do_not_go_with_it(tree):
                   ["--unlisted", "drop"], ["--only", "a"], ["--drop", "a"],
                   ["--rename", "f"], ["--cast", "float32"], ["--remove-redundancy"]):
         status, said = expect_failure(tree.path, resume=True, extra=words)
-        if status != 2 or words[0] not in said:
-            raise MountError(f"{words}: exit status {status}\n{said}")
+        check(status == 2 and words[0] in said, f"{words}: exit status {status}\n{said}")
 
 
 @case
@@ -872,12 +861,10 @@ def daemon_with_relative_source(tree):
     mountpoint = os.path.join(folder, "mnt")
     os.mkdir(mountpoint)
     command = f"cd '{folder}' && '{os.environ['RESHARDFS']}' mount --resume source mnt"
-    if os.system(command) != 0:
-        raise MountError("the command fails")
+    check(os.system(command) == 0, "the command fails")
     try:
         with open(os.path.join(mountpoint, "rank_2/latest.ckpt"), "rb") as f:
-            if f.read() != tree.read("rank_2/net-2_10.ckpt"):
-                raise MountError("other bytes")
+            check(f.read() == tree.read("rank_2/net-2_10.ckpt"), "other bytes")
     finally:
         deadline = time.monotonic() + 30
         while os.system(f"fusermount3 -u '{mountpoint}'") and time.monotonic() < deadline:

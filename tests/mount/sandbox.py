@@ -31,8 +31,7 @@ def status(pid):
 def children(pid):
     found = set()
     for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as f:
-            found.update(f.read().split())
+        found.update(content(f"/proc/{pid}/task/{task}/children").decode().split())
     return found
 
 
@@ -207,9 +206,7 @@ def a_link_that_comes_later(job):
     with with_program(program, lambda: mounted(job, "--replicas", "off",
                                                "--io-mode", "direct")) as m:
         for rank in (0, 1):
-            with open(os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt"),
-                      "rb") as f:
-                f.read()
+            content(os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt"))
         os.rename(os.path.join(job.source, "rank_0"), os.path.join(job.directory, "rank_0"))
         os.symlink("../rank_0", os.path.join(job.source, "rank_0"))
         try:

@@ -15,7 +15,7 @@ import threading
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import change, check, content, demand, error_line, flip  # noqa: E402
+from demands import change, check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import Layout, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count, with_program, wrapper  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
@@ -34,8 +34,7 @@ def the_newest_step_by_number(job):
         job.save(1, step)
     said = shows(job, (1, 10), words=["several checkpoints per rank",
                                       "epoch 1 step 10", "rank_0/net-1_10.ckpt"])
-    if "warning" in said:
-        raise MountError(said)
+    check("warning" not in said, said)
 
 
 @test
@@ -193,8 +192,7 @@ def truncate_to(job, new, size):
         found = hash_tree(m.path)
         said = m.log()
     step = next((s for s in (5, 10) if found == job.expected(1, s)), None)
-    if step is None:
-        raise MountError(f"cut at {size}: neither step\n{said}")
+    check(step is not None, f"cut at {size}: neither step\n{said}")
     if step == 5:
         demand(said, "epoch 1 step 10 cannot be used", "rank_1/net-1_10.ckpt")
     return step
@@ -236,9 +234,8 @@ def a_bit_flipped_under_a_crc(job):
           words=["rank_3/net-1_10.ckpt: damaged: its CRC is"])
     with mounted(job, "--check", "structure") as m:
         found = hash_tree(m.path)
-        if found["rank_0/checkpoint_0.ckpt"] != \
-                job.expected(1, 10)["rank_0/checkpoint_0.ckpt"]:
-            raise MountError(m.log())
+        check(found["rank_0/checkpoint_0.ckpt"] == job.expected(1, 10)["rank_0/checkpoint_0.ckpt"],
+              m.log())
 
 
 @test
@@ -284,8 +281,7 @@ def fallbacks(job):
                 change(new[rank], content(new[rank])[:50])
     said = refuses(job, words=["tried 6 (2 older not tried)"] +
                    [f"epoch 1 step {step}: " for step in range(3, 9)])
-    if "epoch 1 step 2" in error_line(said):
-        raise MountError(said)
+    check("epoch 1 step 2" not in error_line(said), said)
     refuses(job, "--fallbacks", "0", words=["tried 1 (7 older not tried)"])
     shows(job, (1, 1), "--fallbacks", "7")
 
@@ -545,8 +541,7 @@ def directories_by_template(job):
     refuses(job, "--rank-dir", "in/device{rank}", words=["in/device{rank}"])
     status, said = expect_failure(job.source, src_strategy=job.strategy,
                                   dst_strategy=job.strategy, extra=["--rank-dir", "out"])
-    if status != 2:
-        raise MountError(f"exit status {status}\n{said}")
+    check(status == 2, f"exit status {status}\n{said}")
     demand(said, "--rank-dir \"out\": \"{rank}\", the placeholder")
 
 
@@ -630,8 +625,7 @@ def rotated_away_while_open(job):
         job.save(1, 10)
         for path in old.values():
             os.unlink(path)
-        if set(read_all(job, m.path).values()) != {5}:
-            raise MountError(str(read_all(job, m.path)))
+        check(set(read_all(job, m.path).values()) == {5}, str(read_all(job, m.path)))
 
 
 @test
@@ -687,8 +681,7 @@ def damaged_in_the_middle_of_reads(job):
     old = job.save(1, 5)
     with mounted(job) as m:
         os.truncate(old[2], 40)
-        if set(read_all(job, m.path).values()) != {5}:
-            raise MountError(m.log())
+        check(set(read_all(job, m.path).values()) == {5}, m.log())
         demand(m.log(), "rank_2/net-1_5.ckpt")
 
 
@@ -699,8 +692,7 @@ def damaged_where_no_replica_is_left(job):
         os.truncate(old[2], 40)
         os.truncate(old[6], 40)
         found = read_all(job, m.path)
-        if found != {r: "error" if r in (2, 6) else 5 for r in range(8)}:
-            raise MountError(f"{found}\n{m.log()}")
+        check(found == {r: "error" if r in (2, 6) else 5 for r in range(8)}, f"{found}\n{m.log()}")
 
 
 @test
@@ -709,8 +701,7 @@ def damaged_in_the_middle_of_reads_without_replicas(job):
     with mounted(job, "--replicas", "off") as m:
         os.truncate(old[2], 40)
         found = read_all(job, m.path)
-        if found != {r: "error" if r == 2 else 5 for r in range(8)}:
-            raise MountError(f"{found}\n{m.log()}")
+        check(found == {r: "error" if r == 2 else 5 for r in range(8)}, f"{found}\n{m.log()}")
 
 
 @test
@@ -819,8 +810,7 @@ def a_lost_rank_and_a_rank_that_says_nothing(job):
     os.unlink(saved[2])
     records = job.records(5, 1, 10)
     del records["step_num"], records["epoch_num"]
-    with open(saved[5], "wb") as f:
-        f.write(checkpoint_bytes(records))
+    write(saved[5], checkpoint_bytes(records))
     with mounted(job):
         pass
     shutil.rmtree(job.source)

@@ -38,7 +38,7 @@ import make_tree  # noqa: E402
 import read_modes  # noqa: E402
 from daemon_use import (daemons_of, field, is_sanitized, mounts_below,  # noqa: E402
                         n_descriptors)
-from demands import check, within  # noqa: E402
+from demands import check, content, within  # noqa: E402
 from rsh_mount import (SUSPICIOUS, TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
                        require_mount, reshardfs_program)
 from run_seed import run_seed  # noqa: E402
@@ -101,8 +101,7 @@ class Tree:
         for folder, _, names in os.walk(wanted):
             for name in names:
                 path = os.path.join(folder, name)
-                with open(path, "rb") as f:
-                    found[os.path.relpath(path, wanted)] = f.read()
+                found[os.path.relpath(path, wanted)] = content(path)
         return found
 
     def files(self):
@@ -265,8 +264,7 @@ class Round:
 
     def check_all(self):
         for name, data in self.tree.expected.items():
-            with open(os.path.join(self.mount.path, name), "rb") as f:
-                check(f.read() == data, f"{name}: wrong bytes")
+            check(content(os.path.join(self.mount.path, name)) == data, f"{name}: wrong bytes")
 
     def take_results(self):
         reads, n_bytes, errors, wrong = self.crowd.results()
@@ -350,8 +348,7 @@ class Round:
         if self.good(changes, "export", *words) and self.good(changes, "verify", *words) and \
                 not changes:
             for name, data in expected.items():
-                with open(os.path.join(out, name), "rb") as f:
-                    check(f.read() == data, f"exported {name}: wrong bytes")
+                check(content(os.path.join(out, name)) == data, f"exported {name}: wrong bytes")
         shutil.rmtree(out, ignore_errors=True)
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import GOOD, good, run  # noqa: E402
 from rsh_mount import Tap, require_mount  # noqa: E402
 
 WEIGHTS = {"embed.table": (6, 4), "dense.weight": (3, 4), "dense.bias": (3,), "scale": (1,)}
@@ -49,8 +49,7 @@ def optimizer(title):
     with tempfile.TemporaryDirectory() as directory:
         source = tree(directory, {**WEIGHTS, **own})
         out = os.path.join(directory, "out")
-        got = run("export", *WHOLE, "--format", "safetensors", "--cast", "bfloat16", source, out)
-        check(got.status == GOOD, repr(got))
+        good("export", *WHOLE, "--format", "safetensors", "--cast", "bfloat16", source, out)
         read = shown(out)
         check(sorted(read) == sorted({**WEIGHTS, **own}), repr(sorted(read)))
         for name, (kind, data) in read.items():
@@ -63,8 +62,7 @@ def optimizer(title):
         check(got.status == GOOD and f"{len(own)} tensors of an optimizer" in got.err,
               repr(got))
         check(sorted(shown(out + ".hf")) == sorted(WEIGHTS), repr(sorted(shown(out + ".hf"))))
-        got = run("export", *WHOLE, "--format", "checkpoint2", source, out + ".2")
-        check(got.status == GOOD, repr(got))
+        good("export", *WHOLE, "--format", "checkpoint2", source, out + ".2")
         second = shown(out + ".2", "opt-*.safetensors")
         check(sorted(second) == sorted(own), repr(sorted(second)))
 
@@ -107,8 +105,7 @@ def a_cell_of_ones_own():
         with tempfile.TemporaryDirectory() as directory:
             source = tree(directory, params)
             out = os.path.join(directory, "out")
-            got = run("export", "--src-strategy", "none", "--format", "hf", source, out)
-            check(got.status == GOOD, repr(got))
+            good("export", "--src-strategy", "none", "--format", "hf", source, out)
             check(sorted(shown(out)) == sorted("optimizer." + w for w in WEIGHTS),
                   repr(sorted(shown(out))))
 

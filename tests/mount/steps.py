@@ -27,7 +27,7 @@ from daemon_use import (field, is_sanitized, n_descriptors,  # noqa: E402
                         processor_seconds)
 from demands import check, content, demand, within, write  # noqa: E402
 from framework_formats import torch_zip  # noqa: E402
-from rsh_cli import GOOD, INPUT, IO, NO, USAGE, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, IO, NO, USAGE, good, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
 from s3_trial import Server, set_environment  # noqa: E402
@@ -582,8 +582,7 @@ def the_command_lists_and_waits(directory):
             for _ in saver.save_rank(rank, 40):
                 pass
         os.path.isdir(os.path.join(mount.path, "1_40"))
-        got = run("steps", mount.path)
-        check(got.status == GOOD, repr(got))
+        got = good("steps", mount.path)
         demand(got.out, "1_20  complete", "1_40  not shown",
                ": rank 3 has no file of this step")
         check(all(w.poll() is None for w in waits), "a wait has ended too early")
@@ -620,8 +619,7 @@ def plans_of_steps(directory):
                                                           "float16")}) as alone:
                     wanted = json.loads(content(os.path.join(
                         alone.path, ".reshardfs", "plan", "rank_0.json")))
-                got = run(*shlex.split(line)[1:], "--json", "--slices")
-                check(got.status == GOOD, repr(got))
+                got = good(*shlex.split(line)[1:], "--json", "--slices")
                 check([f["slices"] for f in json.loads(got.out)["files"]] ==
                       [f["slices"] for f in wanted["files"]], line)
     for command in ("plan", "ls", "export"):
@@ -791,8 +789,7 @@ def other_directories_are_explained(directory):
             demand(why(mount, name), f"it has no {marker} yet, which is written last")
         demand(why(mount, "step-4_tmp"), "its name says that it is not finished")
         demand(why(mount, "step-9"), "nothing says when all ranks have saved, for it has no .metadata: mount")
-        got = run("ls", os.path.join(mount.path, "step-3"))
-        check(got.status == GOOD, repr(got))
+        good("ls", os.path.join(mount.path, "step-3"))
 
 
 # ---- many readers ----

@@ -15,7 +15,7 @@ import tempfile
 TESTS = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
-from demands import check  # noqa: E402
+from demands import check, content  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_strategy_file, strategy_bytes, strategy_json)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, refused, run, run_json)  # noqa: E402
@@ -43,8 +43,7 @@ def plain(layouts):
 
 def good(*words):
     got = run(*words)
-    if got.status != GOOD:
-        raise AssertionError(repr(got))
+    check(got.status == GOOD, repr(got))
     return got
 
 
@@ -363,8 +362,7 @@ class Bench:
         with os.fdopen(reader, "rb") as f:
             piped = f.read()
         check(stat.S_ISFIFO(os.stat(device).st_mode) and os.path.islink(link), "replaced")
-        with open(target, "rb") as f:
-            check(f.read() == piped and len(piped) > 100, len(piped))
+        check(content(target) == piped and len(piped) > 100, len(piped))
 
     def other_commands(self):
         """The commands of a conversion take a mesh as well."""

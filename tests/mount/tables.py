@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(SRC, "lib"))
 import packed  # noqa: E402
 import random_models  # noqa: E402
 from demands import check, content, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, USAGE, good, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
@@ -292,8 +292,7 @@ def test_shipped(tap):
 
 
 def test_genuine(tap):
-    with open(os.path.join(WEIGHTS, "cases.json"), encoding="utf-8") as f:
-        cases = json.load(f)
+    cases = json.loads(content(os.path.join(WEIGHTS, "cases.json")))
     for name, case in cases.items():
         if case["from"] != "hf" or "expect" not in case:
             continue
@@ -310,9 +309,8 @@ def test_ranks(tap, directory):
     strategy = os.path.join(WEIGHTS, "strategies", "qwen3.qwen3.dp2mp2.ckpt")
     ranks = os.path.join(directory, "ranks")
     with tap.test("a tree of ranks with its strategy"):
-        got = run("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
-                  "--dst-strategy", strategy, model, ranks, env=ENV)
-        check(got.status == GOOD, got)
+        good("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
+             "--dst-strategy", strategy, model, ranks, env=ENV)
         back = convert_json("check", "--src-strategy", strategy, "--config",
                             os.path.join(model, "config.json"), "qwen3", ranks)
         whole = convert_json("check", "qwen3", model)
@@ -388,8 +386,7 @@ def test_auto(tap, directory):
 
 
 def examples_of_manual():
-    with open(os.path.join(TOP, "man", "reshardfs-tables.5"), encoding="utf-8") as f:
-        page = f.read()
+    page = content(os.path.join(TOP, "man", "reshardfs-tables.5")).decode()
     part = re.search(r"^\.Sh EXAMPLES\n(.*?)^\.Sh ", page, re.M | re.S).group(1)
     return [text.replace("\\&", "") for text in
             re.findall(r"^\.Bd -literal\n(.*?)^\.Ed", part, re.M | re.S)]

@@ -16,7 +16,7 @@ import deepspeed_trees  # noqa: E402
 import rank_pickles  # noqa: E402
 from demands import check, demand, write  # noqa: E402
 from privileges import where_modes_count  # noqa: E402
-from rsh_cli import GOOD, IO, run  # noqa: E402
+from rsh_cli import IO, good, run  # noqa: E402
 from rsh_mount import Skipped, Tests, require_mount, skip_all  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 from torch_zip import Tensor, torch_zip  # noqa: E402
@@ -60,8 +60,7 @@ def refused(source, path, *words):
 
 
 def taken(source, *words):
-    got = run("plan", *words, source)
-    check(got.status == GOOD, repr(got))
+    got = good("plan", *words, source)
     return got.err
 
 

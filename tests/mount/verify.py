@@ -15,12 +15,12 @@ import zlib
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check, write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from genuine import checkpoint2, dcp  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from random_jobs import write_strategy  # noqa: E402
-from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
+from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, good, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
 from rsh_mount import Mounted, Tests, require_mount  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
@@ -262,8 +262,7 @@ def without_crcs(p):
     # One with CRCs has them for every item, and one that is 0 is wrong.
     shutil.copytree(dcp("torch-2.15/kinds"), p.path("kinds"))
     path = p.path("kinds", "__0_0.distcp")
-    with open(path, "rb") as f:
-        data = f.read()
+    data = content(path)
     central = data.index(b"PK\1\2")
     while b"data/0" not in data[central + 46:central + 80] or not any(data[central + 16:central + 20]):
         central = data.index(b"PK\1\2", central + 1)
@@ -458,9 +457,8 @@ def the_step_that_a_mount_takes(p):
 
 def other_sources(p):
     source, _, words = p.demo()
-    got = run("export", source, p.path("model"), *words[:2], "--dst-strategy=none", "--format=hf",
-              "--part-size=5MB")
-    check(got.status == GOOD, got)
+    good("export", source, p.path("model"), *words[:2], "--dst-strategy=none", "--format=hf",
+         "--part-size=5MB")
     said = run_json("verify", p.path("model"))
     check(said["good"] and said["files"] > 1, said)
     part = p.path("model", sorted(n for n in os.listdir(p.path("model")) if n[:2] == "mo")[0])
@@ -570,8 +568,7 @@ def manifests_that_verify_writes(p):
         check(run_json("verify", made, out)["good"], "what it wrote")
     mine = write(p.path("mine"), b"not a manifest\n")
     refused(run("verify", source, out, *words, "--write-manifest", mine), INPUT, "mine")
-    with open(mine, "rb") as f:
-        check(f.read() == b"not a manifest\n", "it was overwritten")
+    check(content(mine) == b"not a manifest\n", "it was overwritten")
     refused(run("verify", source, out, *words, "--write-manifest", os.path.join(source, "m")),
             INPUT, "is SOURCE or in it")
 

@@ -303,8 +303,7 @@ def run_alone(tap, directory):
 # ---- a version from the cache of one before it ----
 
 def fetched(mount):
-    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-        return json.load(f)["fetched"]["bytes"]
+    return json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))["fetched"]["bytes"]
 
 
 def read_all(mount, name):

@@ -18,7 +18,8 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 import genuine  # noqa: E402
 import packed  # noqa: E402
 from demands import check, content, demand, settle, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
+from rsh_cli import (GOOD, INPUT, PLAIN, USAGE, demo_tree, good, refused, run,  # noqa: E402
+                     run_json)
 from rsh_mount import Skipped, Tests, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes, values_in, values_of  # noqa: E402
 from ms_formats import Record, checkpoint_bytes, read_checkpoint  # noqa: E402
@@ -88,8 +89,7 @@ def mindspore_parts(directory):
     root = os.path.join(directory, "parts")
     values = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
     os.makedirs(root)
-    with open(os.path.join(root, "part0.safetensors"), "wb") as f:
-        f.write(safetensors_bytes(values, {"format": "ms"}))
+    write(os.path.join(root, "part0.safetensors"), safetensors_bytes(values, {"format": "ms"}))
     with open(os.path.join(root, "param_name_map.json"), "w", encoding="utf-8") as f:
         f.write("{" + ",".join(f'"{name}": "part0.safetensors"' for name in values) + "}")
     return root
@@ -218,16 +218,14 @@ A, B = {"model.a": ("F32", (2,), bytes(range(8)))}, {"model.b": ("F32", (2,), by
 
 def file_of(path, values):
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(safetensors_bytes(values) if path.endswith(".safetensors") else
-                checkpoint_bytes({name: Record(dims, "Float32", data)
-                                  for name, (_, dims, data) in values.items()}))
+    write(path, safetensors_bytes(values) if path.endswith(".safetensors") else
+          checkpoint_bytes({name: Record(dims, "Float32", data)
+                            for name, (_, dims, data) in values.items()}))
     return path
 
 
 def map_of(path, files):
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump({"metadata": {}, "weight_map": files}, f)
+    write(path, json.dumps({"metadata": {}, "weight_map": files}).encode())
     return path
 
 
@@ -251,8 +249,7 @@ def one_file_of_any_name_is_a_model(directory):
         root = os.path.join(directory, name.replace(".", "_"))
         path = file_of(os.path.join(root, name), {**A, **B})
         is_shown(path, {**A, **B}, [])
-        with open(os.path.join(root, "config.json"), "w", encoding="utf-8") as f:
-            f.write('{"model_type": "mine"}')
+        write(os.path.join(root, "config.json"), b'{"model_type": "mine"}')
         for source in (root, path):
             is_shown(source, {**A, **B}, ["config.json"])
         check(run("ls", path).out.count("model.") == 2, "the records of the file")
@@ -381,8 +378,7 @@ def weights_without_their_scales_are_named(directory):
         if rename:
             write(names, json.dumps(rename).encode())
             words += ("--rename", names)
-        got = run("export", *words, root, tempfile.mkdtemp(dir=directory))
-        check(got.status == GOOD, repr(got))
+        got = good("export", *words, root, tempfile.mkdtemp(dir=directory))
         check(got.err.count("warning") <= 1, got.err)
         return got.err
 
@@ -442,8 +438,7 @@ def metadata_of(root):
 def exported(directory, source, *words):
     """(the metadata, what was said)"""
     to = tempfile.mkdtemp(dir=directory)
-    got = run("export", *words, source, to)
-    check(got.status == GOOD, repr(got))
+    got = good("export", *words, source, to)
     return metadata_of(to), got.err
 
 
@@ -514,8 +509,7 @@ def json_is_read_as_python_writes_it(directory):
         os.chmod(root, 0o755)
         for name, key in (("config.json", "rope"), (MAP, "metadata")):
             path = os.path.join(root, name)
-            with open(path, encoding="utf-8") as f:
-                said = json.load(f)
+            said = json.loads(content(path))
             with open(path, "w", encoding="utf-8") as f:
                 json.dump({"odd": odd, **said, key: {"total_size": [odd]}}
                           if name == "config.json" else {**said, key: {"total_size": odd}}, f)
@@ -635,8 +629,7 @@ def cached(directory, name, source):
     snapshot = os.path.join(root, "snapshots", "0123abcd")
     os.makedirs(os.path.join(root, "refs"))
     os.makedirs(os.path.join(root, "blobs"))
-    with open(os.path.join(root, "refs", "main"), "w", encoding="utf-8") as f:
-        f.write("0123abcd")
+    write(os.path.join(root, "refs", "main"), b"0123abcd")
     for at, _, files in os.walk(source):
         for file in files:
             path = os.path.join(snapshot, os.path.relpath(os.path.join(at, file), source))
@@ -755,8 +748,7 @@ def a_model_keeps_what_it_has(directory):
     root = os.path.join(directory, "odd")
     values = {"momentum.weight": ("F32", (2,), b"12345678"), "w": ("F32", (1,), b"abcd")}
     os.makedirs(root)
-    with open(os.path.join(root, "model.safetensors"), "wb") as f:
-        f.write(safetensors_bytes(values))
+    write(os.path.join(root, "model.safetensors"), safetensors_bytes(values))
     with Shown(root) as m:
         check(values_of_model(m.path) == values and not m.said, m.said)
 

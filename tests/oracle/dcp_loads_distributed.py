@@ -208,7 +208,7 @@ import make_tree  # noqa: E402
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from rsh_mount import (Mounted, Tap, require_mount, reshardfs_program,  # noqa: E402
                        skip_all)  # noqa: E402
 from run_seed import run_seed  # noqa: E402
@@ -310,9 +310,8 @@ def main():
     for make in rank_files, rank_files, rank_files, transposed, of_many_items:
         with tempfile.TemporaryDirectory() as directory:
             words, source = make(numbers, directory)
-            got = run("export", *words, "--dst-strategy", "none", "--format", "safetensors",
-                      source, os.path.join(directory, "whole"))
-            check(got.status == GOOD, repr(got))
+            good("export", *words, "--dst-strategy", "none", "--format", "safetensors",
+                 source, os.path.join(directory, "whole"))
             with Mounted(source, described=True, dst_strategy=None,
                          extra=[*words, "--format", "dcp"]) as mount:
                 strided = are_strided(mount.path)

@@ -82,7 +82,7 @@ if sys.argv[1:2] == ["rank"]:
 import make_tree  # noqa: E402
 from cluster import stats  # noqa: E402
 from dcp_reader import Checkpoint  # noqa: E402
-from demands import check  # noqa: E402
+from demands import check, write  # noqa: E402
 from make_tree import Param  # noqa: E402
 from ms_formats import checkpoint_bytes  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
@@ -181,8 +181,7 @@ def run_torch(tap, directory, tensors):
     with tap.test("two processes of torch load half of the rows each"), \
             Counted(directory, 152 * MIB, (10, 168 * MIB)) as root:
         meeting = os.path.join(directory, "meeting")
-        with open(meeting + ".expected", "wb") as f:
-            f.write(tensors["rows"])
+        write(meeting + ".expected", tensors["rows"])
         for process in [python("rank", str(rank), meeting, root, "rows") for rank in range(2)]:
             ended(process)
 

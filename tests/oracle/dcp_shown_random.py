@@ -90,7 +90,7 @@ from dcp_reader import Checkpoint  # noqa: E402
 from demands import check, content  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from random_cases import Outcome  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from safetensors_format import Tensors, values_of  # noqa: E402
 
 
@@ -111,8 +111,7 @@ def a_job(numbers, directory):
     strategy = case.options[case.options.index("--src-strategy") + 1]
     words = ["--src-strategy", strategy, "--dst-strategy", "none"]
     out = os.path.join(directory, "whole")
-    got = run("export", *words, "--format", "safetensors", case.source, out)
-    check(got.status == GOOD, f"{got!r}")
+    good("export", *words, "--format", "safetensors", case.source, out)
     values = Tensors(content(os.path.join(out, "rank_0", "checkpoint_0.safetensors"))).values()
     return f"job: {case.said}", case.source, words[:2], values, {}
 
@@ -182,9 +181,8 @@ def aligned(checkpoint):
 def read_again(root, numbers):
     """reshardfs reads what it shows."""
     with tempfile.TemporaryDirectory() as out:
-        got = run("export", "--format", "safetensors", "--dst-strategy", "none",
-                  "--src-strategy", "none", root, out)
-        check(got.status == GOOD, f"{got!r}")
+        good("export", "--format", "safetensors", "--dst-strategy", "none",
+             "--src-strategy", "none", root, out)
         return Tensors(content(os.path.join(out, "rank_0", "checkpoint_0.safetensors"))).values()
 
 

@@ -16,7 +16,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import rsh_mount  # noqa: E402
-from demands import content, demand, flip  # noqa: E402
+from demands import check, content, demand, flip  # noqa: E402
 from rsh_mount import Mounted, MountError, Tap, expect_failure  # noqa: E402
 from safetensors_format import Tensors  # noqa: E402
 
@@ -62,8 +62,7 @@ class Trained:
         with Mounted(self.source, extra=["--dst-ranks", str(WORKERS), *extra]) as m:
             for rank in range(WORKERS):
                 path = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-                if content(path) != wanted:
-                    raise MountError(f"rank {rank} is not {name}\n{m.log()}")
+                check(content(path) == wanted, f"rank {rank} is not {name}\n{m.log()}")
                 self.ms.load_checkpoint(path)
             demand(m.log(), *words)
 
@@ -74,8 +73,7 @@ def trained_tests(tap, directory):
         names = {os.path.basename(path) for path in job.files("*.ckpt")}
         wanted = {f"net{run}-{epoch}_{step}.ckpt" for run in ("", "_1")
                   for epoch in (1, 2) for step in (1, 2, 3)}
-        if names != wanted:
-            raise MountError(str(names))
+        check(names == wanted, str(names))
     with tap.test("the newest step of the last run"):
         job.shows("net_1-2_3.ckpt", words=["epoch 2 step 3 of run 1"])
         job.shows("net_1-2_3.ckpt", "--check", "full")
@@ -137,8 +135,7 @@ class Sharded:
         """{rank: file that its virtual file must equal}"""
         for rank, path in wanted.items():
             found = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-            if content(found) != content(path):
-                raise MountError(f"rank {rank} is not {path}\n{m.log()}")
+            check(content(found) == content(path), f"rank {rank} is not {path}\n{m.log()}")
             self.ms.load_checkpoint(found)
 
 
@@ -197,8 +194,7 @@ def crc_tests(tap, directory):
         flip(path(2, 5), content(path(2, 5)).rindex((5).to_bytes(8, "little")))
         flip(path(6, 5), content(path(6, 5)).rindex((5).to_bytes(8, "little")))
         with job.mounted(source, "--select", "1_5") as m:
-            if "damaged" in m.log():
-                raise MountError(m.log())
+            check("damaged" not in m.log(), m.log())
         _, said = expect_failure(source, src_strategy=job.strategy,
                                  dst_strategy=job.strategy,
                                  extra=["--select", "1_5", "--check", "full"])
@@ -235,8 +231,7 @@ def sharded_tests(tap, directory):
         power_off = os.path.join(directory, "ttp", "ttp_saved_checkpoints-step_12")
         job.save(power_off, 12, (4, 1, 6, 3), "ttp_rank_{rank}-1_12.ckpt")
         wanted = {rank: found_by_mindspore(job, power_off, rank) for rank in range(8)}
-        if set(wanted) != set(range(8)) or None in wanted.values():
-            raise MountError(str(wanted))
+        check(set(wanted) == set(range(8)) and None not in wanted.values(), str(wanted))
         for given in (power_off, os.path.dirname(power_off)):
             with job.mounted(given, "--check", "full") as m:
                 job.compare(m, wanted)

@@ -25,6 +25,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib")]
+
+from demands import content, write  # noqa: E402
+
 WORLD = 4
 
 
@@ -58,8 +61,7 @@ def bits(tensor):
 
 
 def values_wanted(directory):
-    with open(os.path.join(directory, "values.json"), encoding="utf-8") as f:
-        return json.load(f)
+    return json.loads(content(os.path.join(directory, "values.json")))
 
 
 def say(found, wrong, directory):
@@ -127,8 +129,7 @@ if sys.argv[1:2] and sys.argv[1] in FRAMEWORKS:
 
 import dcp_trees  # noqa: E402
 import make_tree  # noqa: E402
-from demands import check, write  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
@@ -175,9 +176,8 @@ def run_source(tap, make, numbers, seed):
             words, values = ["--drop", "^(epoch|optimizer.lr|names)$", *words], {}
         write(os.path.join(directory, "values.json"), json.dumps(values).encode())
         out = os.path.join(directory, "out")
-        got = run("export", *words[:-1], "--dst-strategy", "none", "--format", "safetensors",
-                  words[-1], out)
-        check(got.status == GOOD, repr(got))
+        good("export", *words[:-1], "--dst-strategy", "none", "--format", "safetensors",
+             words[-1], out)
         whole = os.path.join(directory, "whole")
         if os.path.exists(whole):
             os.rename(whole, whole + "-ckpt")

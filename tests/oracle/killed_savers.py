@@ -39,7 +39,7 @@ import types
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), HERE]
 
-from demands import check  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
@@ -256,9 +256,8 @@ class Megatron(Torch):
             self.saver.save({name: self.tensor.from_rank_offsets(name, value)
                              for name, value in self.state(number).items()}, path)
             # As Megatron's training/checkpointing.py does.
-            with open(os.path.join(directory, "latest_checkpointed_iteration.txt"), "w",
-                      encoding="ascii") as f:
-                f.write(str(number))
+            write(os.path.join(directory, "latest_checkpointed_iteration.txt"),
+                  str(number).encode())
             done(f"iter_{number:07d} {number}")
             shutil.rmtree(os.path.join(directory, f"iter_{number - STEPS_KEPT + 1:07d}"),
                           ignore_errors=True)
@@ -306,8 +305,7 @@ def serve(kind, directory):
             pass
         if seconds:
             os.waitpid(child, 0)
-        with open(read, encoding="ascii") as f:
-            lines = f.read().splitlines()
+        lines = content(read).decode().splitlines()
         print("saved " + json.dumps(lines), flush=True)
 
 
@@ -366,8 +364,7 @@ def model_of(path):
     values = {}
     for name in os.listdir(path):
         if name.endswith(".safetensors"):
-            with open(os.path.join(path, name), "rb") as f:
-                values.update(Tensors(f.read()).values())
+            values.update(Tensors(content(os.path.join(path, name))).values())
     return number_in({name: values[name][2] for name in SHAPES})
 
 

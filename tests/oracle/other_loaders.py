@@ -93,7 +93,7 @@ if sys.argv[1:2] == ["load"]:
 
 import genuine  # noqa: E402
 from demands import check  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from rsh_mount import Mounted, Tap, skip_all  # noqa: E402
 
 MODEL = os.path.join(genuine.WEIGHTS, "models", "qwen3")
@@ -115,9 +115,8 @@ def main():
     tap = Tap(1 + len(SGLANG))
     with tempfile.TemporaryDirectory() as directory:
         ranks = os.path.join(directory, "ranks")
-        got = run("export", "--convert", "qwen3", "--from", "hf", "--format", "ckpt",
-                  "--dst-strategy", STRATEGY, MODEL, ranks)
-        check(got.status == GOOD, repr(got))
+        good("export", "--convert", "qwen3", "--from", "hf", "--format", "ckpt",
+             "--dst-strategy", STRATEGY, MODEL, ranks)
         for how in loaders:
             with tap.test(how), Mounted(ranks, src_strategy=STRATEGY, extra=[
                     "--convert", "qwen3", "--format", "hf", "--model-files", MODEL]) as mount:

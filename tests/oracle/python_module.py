@@ -27,7 +27,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", 
 import rsh_mount  # noqa: E402
 from all_sources import all_sources  # noqa: E402
 from array_watch import interrupted, watched  # noqa: E402
-from demands import write  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
@@ -41,8 +41,7 @@ import reshardfs  # noqa: E402
 
 
 def demand(equal, what):
-    if not equal:
-        raise AssertionError(what)
+    check(equal, what)
 
 
 def demand_same(found, expected):
@@ -81,8 +80,7 @@ def check_demo(tap, ms, work):
             gc.collect()
     with tap.test("read without a mount is the converter's file"):
         for rank, path in enumerate(files):
-            with open(path, "rb") as f:
-                demand(reshardfs.read(source, rank, **options) == f.read(), path)
+            demand(reshardfs.read(source, rank, **options) == content(path), path)
     with tap.test("the module's load_checkpoint is MindSpore's of the converter's file"):
         for rank, path in enumerate(files):
             demand_same(reshardfs.load_checkpoint(source, rank, **options),
@@ -232,8 +230,7 @@ def figure(name):
 def demand_little(size):
     """The block takes no more memory than that and 64 MiB, at no time."""
     gc.collect()
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
-        f.write("5")
+    write("/proc/self/clear_refs", b"5")
     before = figure("VmRSS")
     yield
     peak = figure("VmHWM") - before

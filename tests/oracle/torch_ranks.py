@@ -26,6 +26,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib")]
+
+from demands import check, content, write  # noqa: E402
+
 SHORT = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64",
          "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 WORLDS = (2, 3, 4, 4, 6, 8)
@@ -289,8 +292,7 @@ def work(directory, seed, world, models, rank):
         found[number] = said
         dist.barrier()
     if rank == 0:
-        with open(f"{directory}/truth.json", "w", encoding="utf-8") as f:
-            json.dump(found, f)
+        write(f"{directory}/truth.json", json.dumps(found).encode())
     dist.destroy_process_group()
 
 
@@ -342,14 +344,12 @@ def work_verl(directory, seed, world, models, rank):
                               checkpoint_config=None).save_checkpoint(
             f"{step}/actor", global_step=number + 1, max_ckpt_to_keep=None)
         if rank == 0:
-            with open(f"{directory}/{number}/latest_checkpointed_iteration.txt", "w",
-                      encoding="utf-8") as f:
-                f.write(str(number + 1))
+            write(f"{directory}/{number}/latest_checkpointed_iteration.txt",
+                  str(number + 1).encode())
         found[number] = ("verl", *truth_of(plain, trained(plain, way), False))
         dist.barrier()
     if rank == 0:
-        with open(f"{directory}/truth.json", "w", encoding="utf-8") as f:
-            json.dump(found, f)
+        write(f"{directory}/truth.json", json.dumps(found).encode())
     dist.destroy_process_group()
 
 
@@ -357,9 +357,8 @@ if sys.argv[1:2] in (["make"], ["verl"]):
     (work_verl if sys.argv[1] == "verl" else work)(*sys.argv[2:3], *map(int, sys.argv[3:]))
     sys.exit(0)
 
-from demands import check  # noqa: E402
 from library_use import compare  # noqa: E402
-from rsh_cli import GOOD, run, run_json  # noqa: E402
+from rsh_cli import good, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from shown_model import model_hashes, same  # noqa: E402
@@ -380,16 +379,14 @@ def made_by(python, what, directory, seed, world, models):
     finally:
         for rank in ranks:
             rank.kill()
-    with open(os.path.join(directory, "truth.json"), encoding="utf-8") as f:
-        return json.load(f)
+    return json.loads(content(os.path.join(directory, "truth.json")))
 
 
 def judge(source, kind, tensors, moments, library):
     """Through an export, a mount without options, and the library."""
     with tempfile.TemporaryDirectory() as own:
         out = os.path.join(own, "out")
-        got = run("export", "--optimizer", "keep", source, out)
-        check(got.status == GOOD, repr(got))
+        good("export", "--optimizer", "keep", source, out)
         same(model_hashes(out), {**tensors, **moments}, kind)
         said = run_json("ls", source)
         check(said["whole"], said)

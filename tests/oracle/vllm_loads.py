@@ -116,7 +116,7 @@ if sys.argv[1:2] == ["load"]:
 
 from demands import check, write  # noqa: E402
 from ms_formats import Layout, StageFile, strategy_bytes  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good, run  # noqa: E402
 from rsh_mount import Tap, reshardfs_program, skip_all  # noqa: E402
 
 sys.path[:0] = [os.path.join(TOP, "python")]
@@ -136,8 +136,7 @@ def ended(process):
 
 
 def exported(*words):
-    got = run("export", *words)
-    check(got.status == GOOD, repr(got))
+    good("export", *words)
 
 
 def records(path):

@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from demands import write  # noqa: E402
 from ms_formats import Layout, StageFile, read_checkpoint, strategy_bytes  # noqa: E402
 from rsh_mount import (Mounted, Tap, expect_failure, require_mount,  # noqa: E402
                        require_oracle)
@@ -89,8 +90,7 @@ def check_casts(oracle, tap, directory, seed):
 
 def strategy(path, names, mesh, axes):
     layouts = {n: Layout(mesh, axes) for n in names}
-    with open(path, "wb") as f:
-        f.write(strategy_bytes(StageFile(0, layouts)))
+    write(path, strategy_bytes(StageFile(0, layouts)))
     return path
 
 
@@ -108,8 +108,7 @@ def check_names(oracle, tap, directory):
     src = strategy(os.path.join(directory, "src"), names + state, [2], [0, -1])
     dst = strategy(os.path.join(directory, "dst"), names, [2], [-1, 0])
     mapping = os.path.join(directory, "map.json")
-    with open(mapping, "w", encoding="utf-8") as f:
-        json.dump({"emb": "tok_embeddings.weight", "unknown": "x"}, f)
+    write(mapping, json.dumps({"emb": "tok_embeddings.weight", "unknown": "x"}).encode())
 
     def shown(*extra):
         with Mounted(source, src_strategy=src, dst_strategy=dst,
@@ -138,11 +137,9 @@ def check_names(oracle, tap, directory):
     refused(["adam_m.layer.0.w", dst], "--unlisted", "error")
     refused(["only", "["], "--only", "[")
     refused(["cast", "int8"], "--cast", "int8")
-    with open(mapping, "w", encoding="utf-8") as f:
-        json.dump({"emb": "layer.0.w"}, f)
+    write(mapping, json.dumps({"emb": "layer.0.w"}).encode())
     refused(["layer.0.w"], "--rename", mapping)
-    with open(mapping, "w", encoding="utf-8") as f:
-        f.write('{"emb": 3}')
+    write(mapping, b'{"emb": 3}')
     refused([mapping, "emb"], "--rename", mapping)
 
 
