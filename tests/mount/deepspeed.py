@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of DeepSpeed as a source of a whole model: genuine ones of ZeRO 0 to 3, of the
-universal form and of the Trainer, with ranks lost and files of others, and what each of them
-is refused for.
+universal form and of the Trainer, with ranks lost and files of others.
+unit/test_formats_shown_deepspeed has what files are refused for.
 
 The yardstick is data/deepspeed/expected.json: type, shape and hash of the tensors in the live
 engine.  Random ones come from lib/deepspeed_trees.py; --seed S --cases N repeats some.
@@ -25,12 +25,11 @@ from dcp_trees import Called  # noqa: E402
 from deepspeed_trees import Archive, expected, random_tree, unpack  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rank_pickles import TorchFile, named  # noqa: E402
-from rsh_cli import GOOD, USAGE, run, run_json  # noqa: E402
+from rsh_cli import GOOD, USAGE, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
-from whole_sources import (compare_libraries, copied, no_good, replaced, sentence,  # noqa: E402
-                           shown_by)
+from whole_sources import compare_libraries, copied, no_good, sentence, shown_by  # noqa: E402
 
 KEEP = ("--optimizer", "keep")
 CASES = expected()
@@ -97,14 +96,11 @@ def run_case(tap, name, case, trees):
         same({n: e for n, e in found.items() if n in whole_of(name)}, whole_of(name), name)
     with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
         out = os.path.join(own, "out")
-        got = run("export", source, out)
-        check(got.status == GOOD, repr(got))
+        good("export", source, out)
         same(model_hashes(out), case["model"], name)
-        got = run("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
-        check(got.status == GOOD, repr(got))
+        good("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
         shutil.rmtree(out)
-        got = run("export", "--dst-strategy", "none", "--format", "safetensors", source, out)
-        check(got.status == GOOD, repr(got))
+        good("export", "--dst-strategy", "none", "--format", "safetensors", source, out)
         found = hashes(Tensors(content(os.path.join(out, "rank_0", "checkpoint_0" + SUFFIX))).values())
         same({n: e for n, e in found.items() if n in whole_of(name)}, whole_of(name), name)
     with tap.test(f"{name}: verified and planned"):
@@ -159,8 +155,7 @@ def run_listed(tap, trees):
             ("trainer-z3-run", ("checkpoint-2", "checkpoint-1", "ZeRO 3")),
             ("z3-torn", ("global_step2", "rank 0 of 2 has no file of the optimizer"))):
         with tap.test(f"ls {name}"):
-            got = run("ls", os.path.join(trees, CASES[name]["path"]))
-            check(got.status == GOOD, repr(got))
+            got = good("ls", os.path.join(trees, CASES[name]["path"]))
             demand(got.out + got.err, *words, "reshardfs mount")
     with tap.test("ls: type and shape of each tensor"):
         said = run_json("ls", os.path.join(trees, "z2-fp16"))
@@ -190,33 +185,10 @@ def run_values(tap, trees):
 # ---- lost ranks, files of others ----
 
 def run_lost(tap, trees, directory):
-    for name, rank, remove, words in (
-            ("z3-fp16", 0, "optim", "rank 0 of 2 has no file of the optimizer"),
-            ("z3-fp16", 1, "model", "rank 1 of 2 has no file of the model"),
-            ("z3-fp16", 0, "model", "rank 0 has no file of the model")):
-        root = copy_of(trees, name, directory)
-        os.unlink(optimizer_of(root, rank) if remove == "optim" else model_of(root, rank))
-        with tap.test(f"{name} without the {remove} of rank {rank}"):
-            no_good(root, words)
-            check(run("ls", root).status != GOOD, "ls")
-    for rank in 0, 1:
-        root = copy_of(trees, "z2-fp32", directory)
-        os.unlink(optimizer_of(root, rank))
-        with tap.test(f"ZeRO 2 without the optimizer of rank {rank}: the module"):
-            found, _, said = shown_by(root, *KEEP)
-            same(found, CASES["z2-fp32"]["module"], rank)
-            demand(said, "warning", "files of the optimizer are missing: the weights are those of "
-                   "the module")
-            check("4294967295" not in said, said)
     with tap.test("no warning has the name of a record"):
         for name in "z3-bf16", "z1-bf16", "z2-fp16":
             got = run("export", copy_of(trees, name, directory), os.path.join(directory, name))
             check(got.status == GOOD and "one element" not in got.err, got)
-    for name in "z1-bf16", "z2-fp32":
-        root = copy_of(trees, name, directory)
-        os.unlink(model_of(root))
-        with tap.test(f"{name} without the file of the model"):
-            no_good(root, "")
     for what, spoil in (("cut", lambda d: d[:len(d) // 2]), ("empty", lambda d: b""),
                         ("zeros", lambda d: bytes(len(d)))):
         for name, find in (("z1-bf16", lambda r: optimizer_of(r, 1)),
@@ -230,73 +202,6 @@ def run_lost(tap, trees, directory):
                 no_good(root, os.path.basename(path))
                 got = run("verify", root)
                 check(got.status != GOOD, repr(got))
-    root = copy_of(trees, "universal-z1", directory)
-    os.unlink(os.path.join(root, "global_step2_universal", "zero", "embed.weight", "fp32.pt"))
-    with tap.test("universal form without the masters of a parameter"):
-        no_good(root, "zero/embed.weight/fp32.pt is missing")
-    root = copy_of(trees, "moe-z2", directory)
-    path = file_of(root, "layer_0_expert_2_*")
-    shutil.copyfile(path, path.replace("layer_0_", "layer_00_"))
-    with tap.test("an expert in two files"):
-        no_good(root, "expert 2 of layer 0 is in two files")
-        os.unlink(path.replace("layer_0_", "layer_00_"))
-        os.unlink(path)
-        no_good(root, "expert 2 of layer 0 is missing")
-        file = TorchFile(model_of(root))
-        del file.value["num_experts"]
-        file.write(model_of(root))
-        no_good(root, "nothing says how many experts there are")
-
-
-def run_mixed(tap, trees, directory):
-    root = copy_of(trees, "z1-bf16", directory)
-    path = optimizer_of(root, 1)
-    with tap.test("two files of one rank"):
-        shutil.copyfile(path, path.replace("bf16_", ""))
-        no_good(root, "another file is of rank 1, too")
-        os.unlink(path.replace("bf16_", ""))
-    with tap.test("files of a larger world are left there"):
-        shutil.copyfile(path, path.replace("rank_1", "rank_3"))
-        no_good(root, "2 ranks wrote the checkpoint, and this is a file of rank 3")
-    root = copy_of(trees, "z1-bf16", directory)
-    with tap.test("the file of another rank"):
-        kept = content(optimizer_of(root, 0))
-        shutil.copyfile(optimizer_of(root, 1), optimizer_of(root, 0))
-        no_good(root, "_optim_states.pt: the file is of rank 1, not 0")
-        write(optimizer_of(root, 1), kept)
-        no_good(root, "_optim_states.pt: the file is of rank")
-    root = copy_of(trees, "z1-bf16", directory)
-    with tap.test("a file of a job of one rank"):
-        shutil.copyfile(optimizer_of(os.path.join(trees, "z1-bf16-w1"), 0), optimizer_of(root, 0))
-        no_good(root, "it is of 1 ranks, and the model of 2")
-    root = copy_of(trees, "z3-fp16", directory)
-    with tap.test("a file of another step, of ZeRO 3"):
-        file = TorchFile(model_of(root, 1))
-        file.value["global_steps"] = 1
-        file.write(model_of(root, 1))
-        first = os.path.basename(model_of(root, 0))
-        no_good(root, os.path.basename(model_of(root, 1)),
-                f"it is of global step 1, and {first} is of global step 2")
-    root = copy_of(trees, "z3-fp16", directory)
-    with tap.test("files of two stages"):
-        step = os.path.dirname(model_of(root, 0))
-        shutil.copy(model_of(os.path.join(trees, "z1-bf16")), step)
-        no_good(root, "files of models of ZeRO 3 and of another stage are side by side")
-        os.unlink(model_of(root, 0))
-        os.unlink(model_of(root, 1))
-        no_good(root, "its stage of ZeRO is not that of the model")
-    root = copy_of(trees, "z1-bf16", directory)
-    with tap.test("a tensor parallel rank"):
-        shutil.copyfile(model_of(root), model_of(root).replace("mp_rank_00", "mp_rank_01"))
-        no_good(root, "it is of a tensor parallel model: convert it with ds_to_universal.py")
-    with tap.test("a part of a pipeline"):
-        write(os.path.join(os.path.dirname(model_of(root)), "layer_01-model_00-model_states.pt"),
-              b"x")
-        no_good(root, "convert it with ds_to_universal.py")
-    root = copy_of(trees, "z3-fp16", directory)
-    with tap.test("offloaded tensors"):
-        os.mkdir(os.path.join(os.path.dirname(model_of(root, 0)), "offloaded_tensors"))
-        no_good(root, "offloaded_tensors: tensors are in files of NVMe offload")
 
 
 # ---- files of two steps ----
@@ -384,39 +289,6 @@ def run_two_steps(tap, trees, directory):
                 group["step"] = step
             file.write(optimizer_of(root, rank))
         no_good(root, STATED.format(1, "zero_pp_rank_0_mp_rank_00_optim_states.pt", 2))
-    with tap.test("a model of an older step than its optimizer"):
-        root = copy_of(trees, "z1-bf16", directory)
-        for step, said in ((1, None), (40, None), (3, None), (
-                42, "it is of step 42 of the optimizer, and mp_rank_00_model_states.pt is of "
-                "global step 40")):
-            file = TorchFile(model_of(root))
-            file.value["global_steps"] = 2 if step == 1 else step if step == 3 else 40
-            file.write(model_of(root))
-            for rank in 0, 1:
-                file = TorchFile(optimizer_of(root, rank))
-                for state in state_of(file.value):
-                    state["step"] = step
-                file.write(optimizer_of(root, rank))
-            if said:
-                no_good(root, said)
-            else:
-                same(shown_by(root)[0], CASES["z1-bf16"]["model"], step)
-
-
-def swapped(directory, *paths):
-    a, b = paths
-    os.rename(a, a + ".x")
-    os.rename(b, a)
-    os.rename(a + ".x", b)
-
-
-def run_swapped(tap, trees, directory):
-    for case, find in (("z3-fp16", optimizer_of), ("z3-fp16", model_of),
-                       ("z2-fp16", optimizer_of), ("z1-elastic", optimizer_of)):
-        with tap.test(f"{case}: {find.__name__} has files under the names of each other"):
-            root = copy_of(trees, case, directory)
-            swapped(directory, find(root, 0), find(root, 1))
-            no_good(root, os.path.basename(find(root, 0)), "the file is of rank 1, not 0")
     with tap.test("a file that was written without its name"):
         root = copy_of(trees, "z3-fp16", directory)
         for rank in 0, 1:
@@ -508,8 +380,7 @@ def run_steps(tap, trees, directory):
         check("global_step2" not in os.listdir(mount.path), "it is shown")
         for path in glob.glob(os.path.join(run_dir, "global_step2", "*")):
             shutil.copy(path, os.path.join(job, "global_step2"))
-        got = run("steps", "--wait", "2", mount.path)
-        check(got.status == GOOD, repr(got))
+        good("steps", "--wait", "2", mount.path)
         same(model_hashes(os.path.join(mount.path, "global_step2")),
              CASES["z3-bf16"]["model"], "step 2")
     with tap.test("--resume shows what DeepSpeed loads"), \
@@ -542,158 +413,18 @@ def edited(trees, case, directory, find, change):
     root = copy_of(trees, case, directory)
     path = find(root)
     file = TorchFile(path)
-    changed = change(file.value)
-    if changed is not None:
-        file.value = changed
+    change(file.value)
     file.write(path)
     return root
 
 
-def sized(value, group, name, size):
-    shape = value["param_shapes"][group][name]
-    shape.call = shape.call[0], (tuple(size),)
-
-
 def run_refusals(tap, trees, directory):
-    def case(what, name, find, change, *words):
-        with tap.test(f"refused: {what}"):
-            no_good(edited(trees, name, directory, find, change), *words)
-
-    def rank(n):
-        return lambda root: optimizer_of(root, n)
-
-    def part(n):
-        return lambda root: model_of(root, n)
-
-    def zero(value):
-        return value["optimizer_state_dict"]
-
-    for key, size in (("mp_world_size", 2),):
-        case(f"{key} of 2", "z1-bf16", model_of, lambda v, k=key: v.update({k: 2}),
-             "it is tensor or pipeline parallel: convert it with ds_to_universal.py")
-    case("pp_degree of 2", "z1-bf16", model_of, lambda v: v[
-        "checkpoint_parallel_dimensions"].update(pp_degree=2), "tensor or pipeline parallel")
-    case("AutoEP", "z3-fp16", part(0), lambda v: v.update(ds_autoep_layers=[1]),
-         "its experts were divided by AutoEP")
-    case("no module", "z1-bf16", model_of, lambda v: v.update(module=None),
-         "it has no dictionary of a module")
-    case("param_shapes that are no list", "z1-bf16", model_of, lambda v: v.update(
-        param_shapes={}), "param_shapes is not a list")
-    case("a group that is no dictionary", "z1-bf16", model_of, lambda v: v.update(
-        param_shapes=[1]), "shapes of parameters are not a dictionary")
-    case("no param_shapes", "z1-bf16", model_of, lambda v: v.update(param_shapes=None),
-         "it has no param_shapes")
-    case("a name that is no text", "z1-bf16", model_of, lambda v: v["param_shapes"][0].update(
-        {3: v["param_shapes"][0]["scale"]}), "damaged: the name of a parameter")
-    case("a name with a control character", "z1-bf16", model_of, lambda v: v["param_shapes"][
-        0].update({"a\2b": v["param_shapes"][0]["scale"]}), "damaged: the name of a parameter")
-    case("a shape that is none", "z1-bf16", model_of, lambda v: v["param_shapes"][0].update(
-        scale="x"), "damaged: the shape of a parameter")
-    case("a parameter in two groups", "z2-fp16", model_of, lambda v: v["param_shapes"][1].update(
-        {"embed.weight": v["param_shapes"][0]["embed.weight"]}),
-         "damaged: it has parameter embed.weight twice")
-    case("shared_params that are no dictionary", "z1-bf16", model_of, lambda v: v.update(
-        shared_params=[1]), "shared_params is not a dictionary")
-    case("the name of a shared parameter", "z1-bf16", model_of, lambda v: v.update(
-        shared_params={"a": 1}), "damaged: the name of a shared parameter")
-    case("the name of a buffer", "z1-bf16", model_of, lambda v: v.update(buffer_names=[1]),
-         "damaged: the name of a buffer")
-    case("the number of experts", "z1-bf16", model_of, lambda v: v.update(num_experts=["x"]),
-         "damaged: the number of experts")
-    for size in (1 << 62, 6), (1 << 62, 1 << 62), (-1, 6), (1 << 63, 1):
-        case(f"a shape of {size}", "z2-fp16", model_of, lambda v, s=size: sized(
-            v, 0, "embed.weight", s), "damaged: a parameter has more elements than can be")
-    case("a shape that the module does not have", "z2-fp16", model_of, lambda v: sized(
-        v, 0, "embed.weight", (6, 11)), "tensor embed.weight",
-        "has another shape of it than its param_shapes says")
-    case("more elements than the group", "z2-fp16", model_of, lambda v: sized(
-        v, 0, "embed.weight", (110, 6)), "does not have the length of its flat tensors")
-    case("ZeRO 3: other elements than the flat tensor", "z3-fp16", part(0), lambda v: sized(
-        v, 0, "embed.weight", (12, 6)), "does not have the length of its flat tensor")
-    case("a group more than the optimizer has", "z2-fp16", model_of, lambda v: v[
-        "param_shapes"].append({}), "the optimizer has 2 groups of parameters, and the model 3")
-    case("two tensors of one name", "z3-fp16", part(0), lambda v: v["shared_params"].update(
-        {"scale": "idle"}) , "damaged: two tensors have the name scale")
-    case("tied to nothing", "z3-fp16", part(0), lambda v: v.update(
-        shared_params={"more.weight": "nobody"}), "tensor more.weight", "it is tied to nobody")
-
-    case("another stage", "z2-fp16", rank(0), lambda v: zero(v).update(zero_stage=3),
-         "zero_stage is not that of its groups")
-    case("a stage that is no number", "z2-fp16", rank(0), lambda v: zero(v).update(
-        zero_stage="x"), "zero_stage is not that of its groups")
-    case("flat groups that are no list", "z2-fp16", rank(0), lambda v: zero(v).update(
-        single_partition_of_fp32_groups={}), "flat groups are not a list")
-    case("no flat groups", "z2-fp16", rank(0), lambda v: zero(v).pop(
-        "single_partition_of_fp32_groups") and None, "it has no flat groups of parameters")
-    case("a group without a flat tensor", "z2-fp16", rank(0), lambda v: zero(v)[
-        "single_partition_of_fp32_groups"].__setitem__(0, "x"),
-        "damaged: a group has no flat tensor")
-    for world in 0, -2, "x", [], [1 << 40]:
-        case(f"a partition count of {world}", "z2-fp16", rank(0), lambda v, w=world: zero(
-            v).update(partition_count=w), "partition_count does not say the number of ranks")
-    for world in 3, 65536, [2, 5]:
-        case(f"{world} partitions", "z2-fp16", rank(0), lambda v, w=world: zero(v).update(
-            partition_count=w), "ranks, and the model of 2")
-    case("paddings of another number of groups", "z2-fp16", rank(0), lambda v: zero(v).update(
-        param_alignment_paddings=[[0]]), "param_alignment_paddings has another number of groups")
-    case("paddings of another number of parameters", "z2-fp16", rank(0), lambda v: zero(
-        v).update(param_alignment_paddings=[[0], [0]]),
-        "does not have as many paddings as parameters")
-    for padding in -1, 1 << 62, "x":
-        case(f"a padding of {padding}", "z2-fp16", rank(0), lambda v, p=padding: zero(
-            v).update(param_alignment_paddings=[[p] * 5, [0] * 8]), "damaged")
-    case("another number of ranks in one file", "z3-fp32", rank(1), lambda v: zero(v).update(
-        partition_count=3), "it is of another save than other files: its stage, its groups")
-
-    def masters(value, n):
-        tensor = zero(value)["single_partition_of_fp32_groups"][0]
-        replaced(tensor, 2, (n,))
-
-    case("masters that are too short", "z2-fp16", rank(1), lambda v: masters(v, 139),
-         "masters of group 0 are not on all ranks of one type and length")
-    with tap.test("masters with all of their padding"):
-        root = edited(trees, "z2-fp16", directory, rank(1), lambda v: masters(v, 142))
-        same(shown_by(root)[0], CASES["z2-fp16"]["model"], "z2-fp16")
-
-    def state(value, group=0):
-        return zero(value)["base_optimizer_state"]["state"][group]
-
     with tap.test("a state that one rank does not have"):
-        root = edited(trees, "z2-fp16", directory, rank(1),
-                      lambda v: state(v).pop("exp_avg") and None)
+        root = edited(trees, "z2-fp16", directory, lambda r: optimizer_of(r, 1),
+                      lambda v: state_of(v)[0].pop("exp_avg"))
         same(shown_by(root)[0], CASES["z2-fp16"]["model"], "z2-fp16")
         no_good(root, "optimizer.state.embed.weight.exp_avg",
                 "exp_avg of group 0 is not on all ranks", extra=KEEP)
-    with tap.test("a state of another length is left out"):
-        root = edited(trees, "z2-fp16", directory, rank(1),
-                      lambda v: replaced(state(v)["exp_avg"], 2, (5,)))
-        found, _, said = shown_by(root, *KEEP)
-        same(found, {n: e for n, e in whole_of("z2-fp16").items()
-                     if not (n.endswith(".exp_avg") and n.split(".state.")[1][:-8] in
-                             [k for k in CASES["z2-fp16"]["model"]] and
-                             len(CASES["z2-fp16"]["model"][n.split(".state.")[1][:-8]][1]) == 2)},
-             "z2-fp16")
-        demand(said, "exp_avg of the optimizer does not have the length of its group")
-    with tap.test("no step was made yet"):
-        root = copy_of(trees, "z2-fp16", directory)
-        for n in 0, 1:
-            file = TorchFile(optimizer_of(root, n))
-            zero(file.value)["base_optimizer_state"]["state"] = {}
-            file.write(optimizer_of(root, n))
-        same(shown_by(root, *KEEP)[0], CASES["z2-fp16"]["model"], "z2-fp16")
-    case("two groups of one number", "z2-fp16", rank(1), lambda v: zero(v)[
-        "base_optimizer_state"]["state"].update({"00": {"exp_avg": state(v)["exp_avg"]}}),
-        "has two tensors of one name")
-    with tap.test("refused: a share of a frozen parameter that is too short"):
-        root = edited(trees, "z3-bf16", directory, lambda root: os.path.join(
-            root, "global_step2", "zero_pp_rank_1_mp_rank_00_model_states.pt"),
-            lambda v: replaced(v["frozen_param_fragments"]["fixed.weight"], 2, (14,)))
-        no_good(os.path.join(root, "global_step2"), "tensor fixed.weight",
-                "does not have its share of it")
-    case("a tensor of another kind", "z1-bf16", model_of, lambda v: v["module"].update(
-        {"fixed.weight": Called(named("torch._utils", "_rebuild_sparse_tensor"),
-                                v["module"]["fixed.weight"])}),
-        "tensor module.fixed.weight is of a kind that is not supported")
     with tap.test("a tensor of the module that no list has"):
         def renamed(value):
             value["param_shapes"][0]["other"] = value["param_shapes"][0].pop(
@@ -712,9 +443,6 @@ def run_universal(tap, trees, directory):
     root = copy_of(trees, "universal-z1", directory)
     path = os.path.join(root, "global_step2_universal", "zero", "scale", "fp32.pt")
     kept = content(path)
-    with tap.test("universal form: a file without a tensor"):
-        Archive().write(path, {"cat_dim": 0})
-        no_good(root, "tensor scale", "has no tensor")
     with tap.test("universal form: a damaged file"):
         write(path, kept[:100])
         no_good(root, "scale/fp32.pt")
@@ -834,9 +562,7 @@ def main():
             run_listed(tap, trees)
             run_values(tap, trees)
             run_lost(tap, trees, directory)
-            run_mixed(tap, trees, directory)
             run_two_steps(tap, trees, directory)
-            run_swapped(tap, trees, directory)
             run_steps(tap, trees, directory)
             run_refusals(tap, trees, directory)
             run_single(tap, trees)

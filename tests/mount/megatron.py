@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trees of Megatron-LM (a directory for each model parallel rank) as a source of a whole
 model: genuine ones of Megatron-LM and MindSpeed-LLM, with files lost, mixed and changed.
+unit/test_formats_shown_megatron has what files and args are refused for.
 
 The yardstick is data/megatron/expected.json: what the software itself joins.
 """
@@ -20,16 +21,16 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
 
 from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Called  # noqa: E402
-from demands import check, demand, write  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
 from megatron_random import Tree  # noqa: E402
 from megatron_trees import (DATA, FILE, TRACKER, expected, files_of,  # noqa: E402
                             model_bytes, step_of, unpack)
 from rank_pickles import TorchFile, named  # noqa: E402
-from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
-from rsh_mount import Alone, Tap, expect_failure, require_mount  # noqa: E402
+from rsh_cli import GOOD, INPUT, good, run, run_json  # noqa: E402
+from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from shown_model import hashes, model_hashes, same, values_of_model  # noqa: E402
 from torch_damage import ran  # noqa: E402
-from whole_sources import compare_libraries, copied  # noqa: E402
+from whole_sources import compare_libraries, copied, no_good  # noqa: E402
 
 CASES = expected()
 # What is said, beside the word in expected.json.
@@ -41,15 +42,6 @@ SAID = {
 
 def copy_of(trees, case, directory):
     return copied(os.path.join(trees, CASES[case]["path"]), directory)
-
-
-def no_good(source, *words, extra=()):
-    """It is refused in one sentence that has the words, by mount too."""
-    got = run("plan", *extra, source)
-    check(got.status != GOOD, f"{source}: {got!r}")
-    demand(got.err, *words)
-    _, said = expect_failure(source, described=True, extra=extra)
-    demand(said, *words)
 
 
 def changed(root, change, which=slice(None)):
@@ -79,15 +71,12 @@ def run_case(tap, name, case, trees):
         same(hashes(Checkpoint(mount.path).values()), everything, name)
     with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
         out = os.path.join(own, "out")
-        got = run("export", source, out)
-        check(got.status == GOOD, repr(got))
+        good("export", source, out)
         same(model_hashes(out), case["whole"], name)
-        got = run("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
-        check(got.status == GOOD, repr(got))
+        good("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
     with tap.test(f"{name}: listed and verified"):
         mesh = case.get("mesh", {"tp": 2, "pp": 1, "ep": 1})
-        got = run("ls", step_of(source))
-        check(got.status == GOOD, repr(got))
+        got = good("ls", step_of(source))
         demand(got.out, f"mesh: tensor {mesh['tp']}, pipeline {mesh['pp']}",
                f"expert {mesh['ep']};", "reshardfs mount")
         said = run_json("ls", step_of(source))
@@ -162,8 +151,7 @@ def run_states(tap, trees, directory):
                 Alone(source, extra=["--optimizer", "keep"]) as mount:
             same(model_hashes(mount.path), {**CASES[case]["whole"], **CASES[case]["states"]},
                  case)
-            with open(os.path.join(mount.path, "extra_state.json"), encoding="utf-8") as f:
-                values = json.load(f)
+            values = json.loads(content(os.path.join(mount.path, "extra_state.json")))
             check(values["iteration"] == int(CASES[case]["step"][5:]) and
                   values["opt_param_scheduler.num_steps"] == 8 and any(
                       name.endswith("param_groups.0.lr") for name in values) and not any(
@@ -172,20 +160,6 @@ def run_states(tap, trees, directory):
             demand(run("ls", source).out, "optimizer: distributed")
         with tap.test(f"{case}: several buckets"):
             without_states(trees, case, directory, more_padding, "several buckets")
-        with tap.test(f"{case}: an unknown form"):
-            without_states(trees, case, directory,
-                           lambda value: [one.pop("buckets_coalesced") for one in (
-                               value if isinstance(value, list) else [value]) if one],
-                           "unknown form", slice(1))
-        with tap.test(f"{case}: without exp_avg"):
-            without_states(trees, case, directory,
-                           lambda value: [b.pop("exp_avg") for b in buffers_of(value)],
-                           "not all states", slice(1))
-        with tap.test(f"{case}: a file of another rank's buffers"):
-            without_states(trees, case, directory,
-                           lambda value: [one.update({5: one.pop(0)}) for one in (
-                               value if isinstance(value, list) else [value]) if one],
-                           "it has other buffers than the model", slice(1))
         for how, lose in (("lost", os.remove), ("cut", lambda path: os.truncate(path, 900))):
             with tap.test(f"{case}: a file of states is {how}"):
                 copy = copy_of(trees, case, directory)
@@ -489,35 +463,6 @@ def run_while_mounted(tap, trees, directory):
 
 
 def run_mixed(tap, trees, directory):
-    with tap.test("a file of a run with other args"):
-        copy = copy_of(trees, "mg-few-groups", directory)
-        shutil.copy(files_of(os.path.join(trees, "mg-uneven"))[0], files_of(copy)[1])
-        no_good(copy, "its args have another tensor_model_parallel_size than those of")
-    for case in "mg-qwen-bias-qknorm", "mg-uneven", "mg-vpp-distopt", "mg-moe-etp1":
-        with tap.test(f"{case}: two files are exchanged"):
-            copy = copy_of(trees, case, directory)
-            a, *_, b = files_of(copy)
-            os.rename(a, a + ".x")
-            os.rename(b, a)
-            os.rename(a + ".x", b)
-            no_good(copy, "it is of another rank: its args say rank")
-    for case, a, b in (("ms-llama-tp2pp2", 0, 2), ("ms-qwen3moe-te", 0, 1),
-                       ("ms-qwen3moe-te", 1, 3), ("ms-qwen3moe-extend", 2, 1)):
-        with tap.test(f"{case}: a file is there twice"):
-            copy = copy_of(trees, case, directory)
-            shutil.copy(files_of(copy)[a], files_of(copy)[b])
-            no_good(copy, "it has the weights of ", "which is of another rank")
-    for case in "mg-qwen-bias-qknorm", "ms-llama-tp2pp2", "mg-vpp-distopt":
-        with tap.test(f"{case}: a file of another iteration"):
-            copy = copy_of(trees, case, directory)
-            first, *_, last = [os.path.relpath(p, copy) for p in files_of(copy)]
-            number = TorchFile(os.path.join(copy, first)).value["iteration"]
-            changed(copy, lambda v: v.update(iteration=number - 1), slice(-1, None))
-            no_good(copy, f"{last}: it is of iteration {number - 1}, and {first} is of "
-                    f"iteration {number}")
-            changed(copy, lambda v: v.pop("iteration"), slice(-1, None))
-            with Alone(copy) as mount:
-                same(model_hashes(mount.path), CASES[case]["whole"], case)
     with tap.test("a file of another iteration: an older one is taken"):
         copy = copy_of(trees, "mg-qwen-bias-qknorm", directory)
         older = os.path.join(copy, "iter_0000005")
@@ -536,96 +481,13 @@ def run_mixed(tap, trees, directory):
         demand(run("ls", copy).out, "is of iteration ")
         with Alone(copy, extra=["--steps", "all"]) as mount:
             check("iter_0000007" not in os.listdir(mount.path), os.listdir(mount.path))
-    with tap.test("two directories of one rank"):
-        copy = copy_of(trees, "mg-few-groups", directory)
-        shutil.copytree(os.path.dirname(files_of(copy)[1]),
-                        os.path.join(step_of(copy), "mp_rank_001"))
-        no_good(copy, "mp_rank_001", "are of the same rank")
-    with tap.test("a directory with a number too many"):
-        copy = copy_of(trees, "mg-few-groups", directory)
-        os.rename(os.path.dirname(files_of(copy)[1]),
-                  os.path.join(step_of(copy), "mp_rank_01_000"))
-        no_good(copy, "mp_rank_01_000", "is not of the mesh in args (tensor 2, pipeline 1")
 
 
-def set_arg(name, value):
-    def change(tree):
-        args_of(tree)[name] = value
-    return change
-
-
-def run_changed(tap, trees, directory):
-    def refused(what, case, change, *words, which=slice(None)):
-        with tap.test(what):
-            copy = copy_of(trees, case, directory)
-            no_good(changed(copy, change, which), *words)
-            shutil.rmtree(copy)
-
-    few = "odd-unknown"  # its args are few
-    refused("layers that args do not have", "odd-extra-state", set_arg("num_layers", 2),
-            "the files have 1 layers, and args say 2")
-    refused("gate and up in blocks", "odd-extra-state",
-            set_arg("moe_mlp_glu_interleave_size", 32), "moe_mlp_glu_interleave_size")
-    refused("an argument of another form", "odd-extra-state", set_arg("num_experts", "many"),
-            "unknown form of num_experts")
-    refused("a size that cannot be", "odd-extra-state",
-            set_arg("tensor_model_parallel_size", 1 << 20), "that cannot be")
-    refused("sizes that do not divide", "odd-extra-state",
-            set_arg("expert_tensor_parallel_size", 4), "overwrite each other")
-    refused("experts that do not divide", "mg-moe-local", set_arg("num_experts", 3),
-            "experts cannot be divided so")
-    refused("a hole among the layers", few, lambda tree: rename_layers(tree, 1),
-            "layer 0 is missing in chunk 0")
-    refused("no model", "odd-extra-state", lambda tree: tree.pop("model"), "it has no model")
-    refused("a chunk is missing", "ms-qwen2-vpp", lambda tree: tree.pop("model0"),
-            "a chunk of the model is missing")
-    refused("chunks of only one file", "ms-qwen2-vpp", lambda tree: tree.pop("model1"),
-            "chunks of the model, and", which=slice(1, 2))
-    refused("a tensor that only one rank has", "odd-extra-state",
-            lambda tree: tree["model"].pop("output_layer.weight"),
-            "tensor output_layer.weight: ", "mp_rank_01", "does not have it, and ",
-            which=slice(1, 2))
-    refused("a norm that only one rank has", "ms-qwen2-vpp",
-            lambda tree: tree["model0"].update(
-                {"decoder.layers.0.other_layernorm.weight":
-                 tree["model0"].pop("decoder.layers.0.input_layernorm.weight")}),
-            "input_layernorm.weight", "does not have it, and ", which=slice(1, 2))
-    refused("an expert that only one rank has", "mg-moe-local",
-            lambda tree: [tree["model"].pop(name) for name in list(tree["model"])
-                          if "local_experts.1." in name],
-            "local_experts.3.", "does not have it, and ", which=slice(1, 2))
-    refused("dictionaries in a model", "odd-extra-state",
-            lambda tree: tree["model"].update(
-                more={"weight": tree["model"]["output_layer.weight"]}),
-            "its model has lists or dictionaries in it, such as more")
-    refused("a list in a model", "odd-extra-state",
-            lambda tree: tree["model"].update(more=[tree["model"]["output_layer.weight"]]),
-            "its model has lists or dictionaries in it, such as more")
-    refused("layers that noop_layers do not explain", "ms-llama-noop",
-            set_arg("noop_layers", "2"), "the files have 4 layers, and args say 5 without "
-            "those of noop_layers")
-    refused("experts of no size that weight2 has", "mg-moe-grouped", half_of_weight2,
-            "weight1: nothing says how its slices are joined")
-    refused("a head that is not the embedding, and nothing says whether they are tied",
-            "ms-llama-list", lambda tree: [args_of(tree).pop(name) for name in (
-                "untie_embeddings_and_output_weights", "tie_word_embeddings")],
-            "embedding.word_embeddings.weight: it should be the same in")
-    refused("more experts than ranks", "mg-moe-grouped",
-            lambda tree: (set_arg("moe_tp_extend_ep", True)(tree),
-                          set_arg("expert_model_parallel_size", 40000)(tree),
-                          set_arg("num_experts", 0)(tree)), "that is too many")
-    refused("a pickle that calls", "odd-extra-state",
-            lambda tree: tree.update(extra=Called(named("os", "system"), "true")),
-            "cannot be read")
-
-
-def half_of_weight2(tree):
-    """The first half of its rows."""
-    for name, value in tree["model"].items():
-        if name.endswith("weight2"):
-            function, args = value.call
-            rows, columns = args[2]
-            value.call = (function, (*args[:2], (rows // 2, columns), *args[3:]))
+def run_calls(tap, trees, directory):
+    with tap.test("a pickle that calls"):
+        copy = copy_of(trees, "odd-extra-state", directory)
+        no_good(changed(copy, lambda tree: tree.update(
+            extra=Called(named("os", "system"), "true"))), "cannot be read")
 
 
 # ---- elsewhere: objects, the library, Python ----
@@ -758,12 +620,6 @@ def run_mutations(tap, trees, directory, seed, cases):
             shutil.rmtree(copy)
 
 
-def rename_layers(tree, by):
-    model = tree["model"]
-    for name in list(model):
-        model[name.replace("layers.0.", f"layers.{by}.")] = model.pop(name)
-
-
 def main():
     require_mount()
     parser = argparse.ArgumentParser()
@@ -782,7 +638,7 @@ def main():
                 (run_uncompared, (trees, directory)),
                 (run_steps, (trees, directory)), (run_lost, (trees, directory)),
                 (run_while_mounted, (trees, directory)),
-                (run_mixed, (trees, directory)), (run_changed, (trees, directory)),
+                (run_mixed, (trees, directory)), (run_calls, (trees, directory)),
                 (run_many, (trees, directory)),
                 (run_objects, (trees, directory)), (run_library, (trees, directory)),
                 (run_random, (directory, words.seed, words.cases)),

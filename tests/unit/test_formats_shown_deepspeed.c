@@ -6,7 +6,6 @@
 #include "formats/deepspeed/deepspeed_i.h"
 #include "rsh/formats/formats.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 #define TAG "global_step7/"
 #define STATES TAG "mp_rank_00_model_states.pt"
@@ -420,6 +419,16 @@ static const struct shown_refused refused[] = {
 	{ "numbers_of_experts", BAD_MODEL(ONE_MODEL("{'a': (1,)}",
 	  ", 'num_experts': ['a']")), EBADMSG,
 	  "damaged: the number of experts" },
+	{ "a_control_character_in_a_name",
+	  BAD_MODEL(ONE_MODEL("{'a\2b': (1,)}", "")), EBADMSG,
+	  "damaged: the name of a parameter" },
+	{ "two_tensors_of_a_name",
+	  BAD_MODEL(ONE_MODEL("{'a': (1,)}", ", 'shared_params': {'a': 'a'}")),
+	  EBADMSG, "damaged: two tensors have the name a" },
+	{ "a_tensor_of_an_unknown_kind",
+	  BAD_MODEL(MODEL("1", "'a': torch._utils._rebuild_sparse_tensor("
+			  "F32[1])", "{'a': (1,)}", "")), ENOTSUP,
+	  "tensor module.a is of a kind that is not supported" },
 	{ "another_shape_in_the_module", BAD_MODEL(ONE_MODEL("{'a': (1, 1)}",
 	  "")), EBADMSG, "tensor a: global_step7/mp_rank_00_model_states.pt has "
 	  "another shape of it than its param_shapes says" },
@@ -432,6 +441,8 @@ static const struct shown_refused refused[] = {
 	{ "a_stage_of_other_groups", BAD_ZERO(ZERO("3", "1", "F32[1]", "")),
 	  EBADMSG, "damaged: zero_stage is not that of its groups" },
 	{ "a_stage_that_is_none", BAD_ZERO(ZERO("4", "1", "F32[1]", "")),
+	  EBADMSG, "damaged: zero_stage is not that of its groups" },
+	{ "a_stage_that_is_a_text", BAD_ZERO(ZERO("'x'", "1", "F32[1]", "")),
 	  EBADMSG, "damaged: zero_stage is not that of its groups" },
 	{ "stage_0", BAD_ZERO(ZERO("0", "1", "F32[1]", "")), EBADMSG,
 	  "damaged: flat groups are not a list" },
@@ -464,11 +475,24 @@ static const struct shown_refused refused[] = {
 	{ "steps_that_are_not_made_yet", BAD_ZERO(ZERO("1", "1", "F32[1]",
 	  BASE("0: {'step': 9}"))), EBADMSG, "it is of step 9 of the optimizer, "
 	  "and global_step7/mp_rank_00_model_states.pt is of global step 7" },
+	{ "two_groups_of_a_number", BAD_ZERO(ZERO("1", "1", "F32[1]",
+	  BASE("0: {'m': F32[1]}, '00': {'m': F32[1]}"))), EBADMSG,
+	  "has two tensors of one name" },
 	{ "a_file_of_another_name", {
 	  { STATES, MODEL("1", "'a': BF16[1]", "{'a': (1,)}", "") },
 	  { OPTIM("0"), ZERO("1", "1", "F32[1]", ""),
 	    "zero_pp_rank_1_mp_rank_00_optim_states" } }, EBADMSG,
 	  "the file is of rank 1, not 0" },
+	{ "a_part_of_another_name", {
+	  { PART("0"), TWO_MODEL(""), "zero_pp_rank_1_mp_rank_00_model_states" },
+	  { PART("1"), TWO_MODEL("") },
+	  { OPTIM("0"), ZERO3("2", "F32[3]", "") },
+	  { OPTIM("1"), ZERO3("2", "F32[3]", "") } }, EBADMSG,
+	  "the file is of rank 1, not 0" },
+	{ "no_file_of_the_model", {
+	  { OPTIM("0"), ZERO("1", "1", "F32[1]", "") } }, ENOENT,
+	  "is one rank's slice of a model, as DeepSpeed writes them: SOURCE is "
+	  "the directory with the files of all ranks" },
 
 	/* ---- two ranks ---- */
 	{ "a_rank_too_many", {
@@ -476,6 +500,28 @@ static const struct shown_refused refused[] = {
 	  { OPTIM("0"), ZERO("1", "1", "F32[1]", "") },
 	  { OPTIM("1"), ZERO("1", "1", "F32[1]", "") } }, EBADMSG,
 	  "1 rank wrote the checkpoint, and this is a file of rank 1" },
+	{ "two_files_of_a_rank", {
+	  { STATES, TWO_MODEL("") },
+	  { OPTIM("0"), ZERO("1", "2", "F32[3]", "") },
+	  { OPTIM("1"), ZERO("1", "2", "F32[3]", "") },
+	  { TAG "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",
+	    ZERO("1", "2", "F32[3]", "") } }, EBADMSG,
+	  "another file is of rank 1, too" },
+	{ "parts_of_two_steps", {
+	  { PART("0"), TWO_MODEL("") },
+	  { PART("1"), "{'ds_version': '0.19.8', 'dp_world_size': 2, "
+	    "'global_steps': 8, 'module': {}, 'param_shapes': [" TWO_SHAPES
+	    "]}" },
+	  { OPTIM("0"), ZERO3("2", "F32[3]", "") },
+	  { OPTIM("1"), ZERO3("2", "F32[3]", "") } }, EBADMSG,
+	  "it is of global step 8, and global_step7/"
+	  "zero_pp_rank_0_mp_rank_00_model_states.pt is of global step 7" },
+	{ "masters_that_are_too_short", {
+	  { STATES, TWO_MODEL("") },
+	  { OPTIM("0"), ZERO("1", "2", "F32[3]", "") },
+	  { OPTIM("1"), ZERO("1", "2", "F32[1]", "") } }, EBADMSG,
+	  "tensor a: masters of group 0 are not on all ranks of one type and "
+	  "length" },
 	{ "steps_differ", {
 	  { STATES, TWO_MODEL("") },
 	  { OPTIM("0"), ZERO("1", "2", "F32[3]", BASE("0: {'step': F32[]=3}")) },

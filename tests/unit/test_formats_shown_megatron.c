@@ -5,7 +5,6 @@
 
 #include "formats/megatron/megatron_i.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 /* A file with these sizes in its args. */
 #define ARGS(tensor, pipeline, layers, more) \
@@ -269,6 +268,10 @@ static const struct shown_tree trees[] = {
 	  SHOWN_NORM },
 	/* Only copies are lost with the file. */
 	{ "a_lost_file_of_copies", { { RANK("1"), TP2(NORM) } }, SHOWN_NORM },
+	{ "an_iteration_that_a_file_does_not_say", {
+	  { RANK("0"), TP2(NORM) },
+	  { RANK("1"), "{'checkpoint_version': 3.0, 'args': "
+	    ARGS("2", "1", "1", "") ", " MODEL(NORM) "}" } }, SHOWN_NORM },
 	{ "a_lost_file_of_copies_of_a_stage", {
 	  { OF("00_000"), PP2_TP2(NORM "=1, " L0 FC2 "F32[1,1]=5") },
 	  { OF("01_000"), PP2_TP2(NORM "=1, " L0 FC2 "F32[1,1]=6") },
@@ -390,6 +393,26 @@ static const struct shown_refused refused[] = {
 	  { RANK("0"), FILE_OF(ARGS("1", "1", "1", ", 'schedules_method': 1"),
 			       MODEL(NORM)) } },
 	  ENOTSUP, "its args have an unknown form of schedules_method" },
+	{ "tensor_ranks_of_experts", {
+	  { RANK("0"), EXPERTS("2", "1", "2", ", 'expert_tensor_parallel_size':"
+			       " 4", NORM) },
+	  { RANK("1"), EXPERTS("2", "1", "2", ", 'expert_tensor_parallel_size':"
+			       " 4", NORM) } },
+	  ENOTSUP, "files of ranks with these sizes overwrite each other or "
+	  "lack weights" },
+	{ "experts_that_do_not_divide", {
+	  { OF("00_000"), EXPERTS("1", "2", "3", "", NORM) },
+	  { OF("00_001"), EXPERTS("1", "2", "3", "", NORM) } },
+	  ENOTSUP, "experts cannot be divided so" },
+	{ "too_many_expert_ranks", {
+	  { RANK("0"), EXPERTS("2", "40000", "0", ", 'moe_tp_extend_ep': True",
+			       NORM) } },
+	  ENOTSUP, "that is too many" },
+	{ "nothing_says_whether_the_head_is_tied", {
+	  { OF("00_000"), PP2("", EMBEDDING "F32[1,1]=8, " NORM) },
+	  { OF("00_001"), PP2("", NORM ", " HEAD "F32[1,1]=9") } },
+	  EBADMSG, "tensor embedding.word_embeddings.weight: it should be the "
+	  "same in" },
 	{ "rows_that_alternate", {
 	  { RANK("0"), FILE_OF(ARGS("1", "1", "1", ", "
 		"'moe_mlp_glu_interleave_size': 32"), MODEL(NORM)) } },
@@ -413,6 +436,10 @@ static const struct shown_refused refused[] = {
 	  ENOTSUP, "it has a model from before Megatron-Core" },
 	{ "lists_in_the_model", {
 	  { RANK("0"), TP1("'decoder.a': {'b': F32[1]}, " NORM) } },
+	  ENOTSUP, "its model has lists or dictionaries in it, such as "
+	  "decoder.a" },
+	{ "a_list_in_the_model", {
+	  { RANK("0"), TP1("'decoder.a': [F32[1]], " NORM) } },
 	  ENOTSUP, "its model has lists or dictionaries in it, such as "
 	  "decoder.a" },
 	{ "args_differ", {
@@ -527,6 +554,13 @@ static const struct shown_refused refused[] = {
 	  EBADMSG, "tensor decoder.layers.0.mlp.linear_fc2.bias: "
 	  "iter_0000005/mp_rank_01/model_optim_rng.pt does not have it, and "
 	  "iter_0000005/mp_rank_00/model_optim_rng.pt has" },
+	{ "a_file_lacks_an_expert", {
+	  { RANK("0"), EXPERTS("2", "1", "2", "", NORM ", "
+		L0 "mlp.experts.linear_fc2.weight0': F32[1,1], "
+		L0 "mlp.experts.linear_fc2.weight1': F32[1,1]") },
+	  { RANK("1"), EXPERTS("2", "1", "2", "", NORM ", "
+		L0 "mlp.experts.linear_fc2.weight0': F32[1,1]=1") } },
+	  EBADMSG, "does not have it, and " },
 	{ "an_unknown_name", {
 	  { RANK("0"), TP2(NORM ", " L0 "mixer.in_proj': F32[1]") },
 	  { RANK("1"), TP2(NORM ", " L0 "mixer.in_proj': F32[1]=1") } },

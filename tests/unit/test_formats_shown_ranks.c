@@ -6,7 +6,6 @@
 #include "formats/torch_ranks/torch_ranks_i.h"
 #include "rsh/formats/formats.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 /* ---- what torch.distributed pickles ---- */
 
@@ -59,6 +58,18 @@
 #define NAME(world, rank) "./model_world_size_" world "_rank_" rank ".pt"
 #define OPTIM(world, rank) "./optim_world_size_" world "_rank_" rank ".pt"
 
+/* The same parts of w on ranks of a mesh of [2], and of [2,2]. */
+#define HALVES(shape, first, second, placement)                               \
+	{ NAME("2", "0"), W(DT(shape, first, TWO("0"), placement)) },         \
+	{ NAME("2", "1"), W(DT(shape, second, TWO("1"), placement)) }
+#define QUARTERS_OF(shape, a, b, c, d, placements, more)                      \
+	{ NAME("4", "0"), W(DT_OF(shape, a, FOUR("0, 0"), placements, more)) }, \
+	{ NAME("4", "1"), W(DT_OF(shape, b, FOUR("0, 1"), placements, more)) }, \
+	{ NAME("4", "2"), W(DT_OF(shape, c, FOUR("1, 0"), placements, more)) }, \
+	{ NAME("4", "3"), W(DT_OF(shape, d, FOUR("1, 1"), placements, more)) }
+#define QUARTERS(shape, a, b, c, d, placements) \
+	QUARTERS_OF(shape, a, b, c, d, placements, "")
+
 /* Of FSDP1: offsets, sizes and rank of a shard. */
 #define BOX(from, size, rank) \
 	TD "_shard.metadata.ShardMetadata<>!(None, {'shard_offsets': [" from \
@@ -77,44 +88,39 @@
 #define SAID(ranks, data) \
 	"{'ranks': [" ranks "], 'sharding_metadata': {'type': " \
 	"'DTensorShardingMetadata', 'data': {" data "}}}"
-#define OF_W "'mesh_spec': {'mesh_shape': [2], 'mesh_data': [0, 1], " \
-	"'mesh_dim_names': None}, 'global_shape': [3], 'dtype': torch.float32, " \
+#define OF_W(mesh) "'mesh_spec': {" mesh ", 'mesh_dim_names': None}, " \
+	"'global_shape': [3], 'dtype': torch.float32, " \
 	"'placements': [{'type': 'Shard', 'dim': 0}]"
-#define DESCRIBED(first, second, more, names) \
+#define DESCRIPTION(first, second, mesh, names) \
 	"{'version': '2.0', 'world_size': 2, 'metadata': {'model': {" \
 	"'rank_to_layout_info': {0: {'file_path': " first "}, 1: {'file_path': "\
-	second "}}, 'nested_path_to_metadata': {'[\"w\"]': [" SAID("0, 1", OF_W) \
-	"]" names "}}" more "}}"
+	second "}}, 'nested_path_to_metadata': {'[\"w\"]': [" \
+	SAID("0, 1", OF_W(mesh)) "]" names "}}}}"
+#define DESCRIBED(first, second, names) \
+	DESCRIPTION(first, second, "'mesh_shape': [2], 'mesh_data': [0, 1]", \
+		    names)
+#define DESCRIBED_AS(mesh) \
+	DESCRIPTION("'model_0.safetensors'", "'model_1.safetensors'", mesh, "")
 
 /* ---- what is shown ---- */
 
 static const struct shown_tree trees[] = {
-	{ "rows", {
-	  { NAME("2", "0"), W(DT("4, 2", "F32[2,2]", TWO("0"), SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("4, 2", "F32[2,2]=4", TWO("1"), SHARD("0"))) } },
+	{ "rows", { HALVES("4, 2", "F32[2,2]", "F32[2,2]=4", SHARD("0")) },
 	  "w F32[4,2] 0 1 2 3 4 5 6 7\n" },
 	{ "columns", {
 	  { NAME("2", "0"), W(DT("2, 4", "F32[2,2]", TWO("0"), SHARD("-1"))) },
 	  { NAME("2", "1"), W(DT("2, 4", "F32[2,2]=4", TWO("1"), SHARD("1"))) } },
 	  "w F32[2,4] 0 1 4 5 2 3 6 7\n" },
 	{ "a_short_last_part", {
-	  { NAME("2", "0"), W(DT("5,", "F32[3]", TWO("0"), SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("5,", "F32[2]=3", TWO("1"), SHARD("0"))) } },
+	  HALVES("5,", "F32[3]", "F32[2]=3", SHARD("0")) },
 	  "w F32[5] 0 1 2 3 4\n" },
 	/* fully_shard() saves any shape of nothing. */
 	{ "an_empty_last_part", {
-	  { NAME("2", "0"), W(DT("1, 2", "F32[1,2]", TWO("0"), SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("1, 2", "F32[0]", TWO("1"), SHARD("0"))) } },
+	  HALVES("1, 2", "F32[1,2]", "F32[0]", SHARD("0")) },
 	  "w F32[1,2] 0 1\n" },
 	{ "both_axes", {
-	  { NAME("4", "0"), W(DT("2, 4", "F32[1,2]",
-				 FOUR("0, 0"), SHARD("0") ", " SHARD("1"))) },
-	  { NAME("4", "1"), W(DT("2, 4", "F32[1,2]=10",
-				 FOUR("0, 1"), SHARD("0") ", " SHARD("1"))) },
-	  { NAME("4", "2"), W(DT("2, 4", "F32[1,2]=20",
-				 FOUR("1, 0"), SHARD("0") ", " SHARD("1"))) },
-	  { NAME("4", "3"), W(DT("2, 4", "F32[1,2]=30",
-				 FOUR("1, 1"), SHARD("0") ", " SHARD("1"))) } },
+	  QUARTERS("2, 4", "F32[1,2]", "F32[1,2]=10", "F32[1,2]=20",
+		"F32[1,2]=30", SHARD("0") ", " SHARD("1")) },
 	  "w F32[2,4] 0 1 10 11 20 21 30 31\n" },
 	/* No mesh has more dimensions. */
 	{ "the_last_of_eight_dimensions", {
@@ -124,31 +130,16 @@ static const struct shown_tree trees[] = {
 				 SHARD("0"))) } },
 	  "w F32[2] 5 6\n" },
 	{ "one_axis_twice", {
-	  { NAME("4", "0"), W(DT("4,", "F32[1]=0",
-				 FOUR("0, 0"), SHARD("0") ", " SHARD("0"))) },
-	  { NAME("4", "1"), W(DT("4,", "F32[1]=1",
-				 FOUR("0, 1"), SHARD("0") ", " SHARD("0"))) },
-	  { NAME("4", "2"), W(DT("4,", "F32[1]=2",
-				 FOUR("1, 0"), SHARD("0") ", " SHARD("0"))) },
-	  { NAME("4", "3"), W(DT("4,", "F32[1]=3",
-				 FOUR("1, 1"), SHARD("0") ", " SHARD("0"))) } },
+	  QUARTERS("4,", "F32[1]=0", "F32[1]=1", "F32[1]=2", "F32[1]=3",
+		SHARD("0") ", " SHARD("0")) },
 	  "w F32[4] 0 1 2 3\n" },
 	/* The last dimension of the mesh cut it first. */
 	{ "one_axis_in_another_order", {
-	  { NAME("4", "0"), W(DT_OF("4,", "F32[1]=0", FOUR("0, 0"), SHARD("0")
-		", " SHARD("0"), AS_ORDER(ORDER("0", "1, 0")))) },
-	  { NAME("4", "1"), W(DT_OF("4,", "F32[1]=1", FOUR("0, 1"), SHARD("0")
-		", " SHARD("0"), AS_ORDER(ORDER("0", "1, 0")))) },
-	  { NAME("4", "2"), W(DT_OF("4,", "F32[1]=2", FOUR("1, 0"), SHARD("0")
-		", " SHARD("0"), AS_ORDER(ORDER("0", "1, 0")))) },
-	  { NAME("4", "3"), W(DT_OF("4,", "F32[1]=3", FOUR("1, 1"), SHARD("0")
-		", " SHARD("0"), AS_ORDER(ORDER("0", "1, 0")))) } },
+	  QUARTERS_OF("4,", "F32[1]=0", "F32[1]=1", "F32[1]=2", "F32[1]=3",
+		SHARD("0") ", " SHARD("0"), AS_ORDER(ORDER("0", "1, 0"))) },
 	  "w F32[4] 0 2 1 3\n" },
 	/* Two pieces, of which each rank of dimension 0 has a half. */
-	{ "strided", {
-	  { NAME("2", "0"), W(DT("8,", "F32[4]", TWO("0"), STRIDED("0", "2"))) },
-	  { NAME("2", "1"), W(DT("8,", "F32[4]=10", TWO("1"),
-				 STRIDED("0", "2"))) } },
+	{ "strided", { HALVES("8,", "F32[4]", "F32[4]=10", STRIDED("0", "2")) },
 	  "w F32[8] 0 1 10 11 2 3 12 13\n" },
 	{ "strided_of_two_sizes", {
 	  { NAME("2", "0"), "{'a': " DT("8,", "F32[4]", TWO("0"),
@@ -160,33 +151,20 @@ static const struct shown_tree trees[] = {
 	  "a F32[8] 0 1 10 11 2 3 12 13\nb F32[4] 0 10 1 11\n" },
 	/* Each half is cut into parts of one element, which one rank has. */
 	{ "strided_parts_of_one_element", {
-	  { NAME("4", "0"), W(DT("4,", "F32[2]=0", FOUR("0, 0"), SHARD("0")
-				 ", " STRIDED("0", "2"))) },
-	  { NAME("4", "1"), W(DT("4,", "F32[0]", FOUR("0, 1"), SHARD("0")
-				 ", " STRIDED("0", "2"))) },
-	  { NAME("4", "2"), W(DT("4,", "F32[2]=7", FOUR("1, 0"), SHARD("0")
-				 ", " STRIDED("0", "2"))) },
-	  { NAME("4", "3"), W(DT("4,", "F32[0]", FOUR("1, 1"), SHARD("0")
-				 ", " STRIDED("0", "2"))) } },
+	  QUARTERS("4,", "F32[2]=0", "F32[0]", "F32[2]=7", "F32[0]",
+		SHARD("0") ", " STRIDED("0", "2")) },
 	  "w F32[4] 0 1 7 8\n" },
-	{ "replicas", {
-	  { NAME("2", "0"), W(DT("2,", "F32[2]=3", TWO("0"), REPLICATE)) },
-	  { NAME("2", "1"), W(DT("2,", "F32[2]=3", TWO("1"), REPLICATE)) } },
+	{ "replicas", { HALVES("2,", "F32[2]=3", "F32[2]=3", REPLICATE) },
 	  "w F32[2] 3 4\n" },
 	{ "a_replica_is_lost", {
 	  { NAME("2", "1"), W(DT("2,", "F32[2]=3", TWO("1"), REPLICATE)) } },
 	  "w F32[2] 3 4\n" },
 	{ "columns_first_in_memory", {
-	  { NAME("2", "0"), W(DT("4, 2", "F32[2,2]:[1,2]", TWO("0"),
-				 SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("4, 2", "F32[2,2]=4:[1,2]", TWO("1"),
-				 SHARD("0"))) } },
+	  HALVES("4, 2", "F32[2,2]:[1,2]", "F32[2,2]=4:[1,2]", SHARD("0")) },
 	  "w F32[4,2] 0 2 1 3 4 6 5 7\n" },
 	{ "gaps_in_memory", {
-	  { NAME("2", "0"), W(DT("4, 2", "F32[2,2]/5:[3,1]", TWO("0"),
-				 SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("4, 2", "F32[2,2]/5=7:[1,3]", TWO("1"),
-				 SHARD("0"))) } },
+	  HALVES("4, 2", "F32[2,2]/5:[3,1]", "F32[2,2]/5=7:[1,3]",
+		SHARD("0")) },
 	  "w F32[4,2] 0 1 3 4 7 10 8 11\n" },
 	{ "plain_tensors_are_alike", {
 	  { NAME("2", "0"), "{'a': F32[2]=1, 'w': "
@@ -317,11 +295,11 @@ static const struct shown_tree trees[] = {
 	/* ---- torch_checkpointing, whose metadata.pkl describes files ---- */
 	{ "described_files", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
-					"'model_1.safetensors'", "", "") },
+					"'model_1.safetensors'", "") },
 	  { "./model_0.safetensors", "w F32[2]=5" },
 	  { "./model_1.safetensors", "w F32[1]=7" } }, "w F32[3] 5 6 7\n" },
 	{ "described_files_of_torch", {
-	  { "./metadata.pkl", DESCRIBED("'model_0.pt'", "'model_1.pt'", "",
+	  { "./metadata.pkl", DESCRIBED("'model_0.pt'", "'model_1.pt'",
 					"") },
 	  { "./model_0.pt", W(DT("3,", "F32[2]=5", TWO("0"), SHARD("0"))) },
 	  { "./model_1.pt", W(DT("3,", "F32[1]=7", TWO("1"), SHARD("0"))) } },
@@ -329,7 +307,7 @@ static const struct shown_tree trees[] = {
 	/* A name is a list of keys; two ranks may have it alone. */
 	{ "described_names", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
-		"'model_1.safetensors'", "", ", '[\"m\", 3, \"b\"]': ["
+		"'model_1.safetensors'", ", '[\"m\", 3, \"b\"]': ["
 		SAID("1", "'mesh_spec': {'mesh_shape': [1], 'mesh_data': [1]}, "
 		     "'global_shape': [2], 'dtype': torch.float32, "
 		     "'placements': [{'type': 'Replicate'}]") "]") },
@@ -374,9 +352,7 @@ static const struct shown_refused refused[] = {
 		BOX("0", "2", "0") ", " BOX("2", "1", "1"), "1")) } },
 	  ENOENT, "tensor w lacks its box [2] at [0], which is in "
 	  "model_world_size_2_rank_0.pt, which is missing" },
-	{ "summands", {
-	  { NAME("2", "0"), W(DT("2,", "F32[2]", TWO("0"), PARTIAL)) },
-	  { NAME("2", "1"), W(DT("2,", "F32[2]", TWO("1"), PARTIAL)) } },
+	{ "summands", { HALVES("2,", "F32[2]", "F32[2]", PARTIAL) },
 	  ENOTSUP, "tensor w: each rank has one summand of it (Partial)" },
 	{ "summands_over_the_second_dimension", {
 	  { NAME("2", "0"), W(DT("2,", "F32[2]", OLD_MESH("1,2", "0, 1",
@@ -405,6 +381,17 @@ static const struct shown_refused refused[] = {
 	  { NAME("2", "1"), W("F32[4]") } },
 	  EBADMSG, "contradict each other: one has a part of it, and the other "
 	  "all" },
+	{ "one_has_nothing_of_it", {
+	  { NAME("2", "0"), W(DT("4,", "F32[2]", TWO("0"), SHARD("0"))) },
+	  { NAME("2", "1"), "{'v': F32[1]}" } },
+	  ENOENT, "tensor w lacks its box [2] at [2], which is in "
+	  "model_world_size_2_rank_1.pt, which has no tensor w" },
+	{ "shards_overlap", {
+	  { NAME("2", "0"), W(SHARDED("3,", PIECE("F32[2]", BOX("0", "2", "0")),
+		BOX("0", "2", "0") ", " BOX("1", "2", "1"), "0")) },
+	  { NAME("2", "1"), W(SHARDED("3,", PIECE("F32[2]", BOX("1", "2", "1")),
+		BOX("0", "2", "0") ", " BOX("1", "2", "1"), "1")) } },
+	  EINVAL, "the boxes of ranks 0 and 1 overlap, but are not equal" },
 	{ "types_differ", {
 	  { NAME("2", "0"), W("F32[1]") }, { NAME("2", "1"), W("BF16[1]") } },
 	  EBADMSG, "they have different types of it" },
@@ -422,8 +409,7 @@ static const struct shown_refused refused[] = {
 	  "model_world_size_2_rank_1.pt say that it is distributed in different "
 	  "ways" },
 	{ "a_part_of_another_size", {
-	  { NAME("2", "0"), W(DT("4,", "F32[2]", TWO("0"), SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("4,", "F32[3]", TWO("1"), SHARD("0"))) } },
+	  HALVES("4,", "F32[2]", "F32[3]", SHARD("0")) },
 	  EBADMSG, "model_world_size_2_rank_1.pt has [3] of it, and its "
 	  "placement says [2]" },
 	{ "another_type_than_it_says", {
@@ -455,31 +441,31 @@ static const struct shown_refused refused[] = {
 	  "which is missing" },
 	{ "a_described_file_has_more", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
-					"'model_1.safetensors'", "", "") },
+					"'model_1.safetensors'", "") },
 	  { "./model_0.safetensors", "w F32[2]=5; p F32[1]=9" },
 	  { "./model_1.safetensors", "w F32[1]=7" } },
 	  EBADMSG, "tensor p: model_0.safetensors has it, and metadata.pkl does "
 	  "not say how it is distributed" },
 	{ "a_described_file_has_less", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
-					"'model_1.safetensors'", "", "") },
+					"'model_1.safetensors'", "") },
 	  { "./model_0.safetensors", "p F32[2]=5" },
 	  { "./model_1.safetensors", "w F32[1]=7" } },
 	  ENOENT, "SOURCE/model_0.safetensors: it lacks tensor w, which "
 	  "metadata.pkl says is in it" },
 	{ "a_described_file_is_lost", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.safetensors'",
-					"'model_1.safetensors'", "", "") },
+					"'model_1.safetensors'", "") },
 	  { "./model_0.safetensors", "w F32[2]=5" } },
 	  ENOENT, "which is in model_1.safetensors, which is missing" },
 	{ "a_described_file_outside", {
 	  { "./metadata.pkl", DESCRIBED("'../model_0.safetensors'",
-					"'model_1.safetensors'", "", "") },
+					"'model_1.safetensors'", "") },
 	  { "./model_1.safetensors", "w F32[2]=5" } },
 	  EXDEV, "the file ../model_0.safetensors is outside of the directory" },
 	{ "a_described_file_of_another_form", {
 	  { "./metadata.pkl", DESCRIBED("'model_0.ckpt'",
-					"'model_1.safetensors'", "", "") },
+					"'model_1.safetensors'", "") },
 	  { "./model_1.safetensors", "w F32[2]=5" } },
 	  ENOTSUP, "the file model_0.ckpt is neither one of torch.save() nor of "
 	  "safetensors" },
@@ -488,6 +474,38 @@ static const struct shown_refused refused[] = {
 	    "{}}" } },
 	  ENOTSUP, "metadata.pkl: its version is not 2.0, the only one that is "
 	  "known" },
+	{ "a_description_without_a_version", {
+	  { "./metadata.pkl", "{'world_size': 2, 'metadata': {}}" },
+	  { "./model_0.pt", W(DT("3,", "F32[2]=5", TWO("0"), SHARD("0"))) },
+	  { "./model_1.pt", W(DT("3,", "F32[1]=7", TWO("1"), SHARD("0"))) } },
+	  EBADMSG, "metadata.pkl: damaged: it is not of torch_checkpointing" },
+	{ "a_description_that_calls", {
+	  { "./metadata.pkl", "os.system('true')" },
+	  { "./model_0.pt", W(DT("3,", "F32[2]=5", TWO("0"), SHARD("0"))) },
+	  { "./model_1.pt", W(DT("3,", "F32[1]=7", TWO("1"), SHARD("0"))) } },
+	  EBADMSG, "metadata.pkl: damaged: it is not of torch_checkpointing" },
+	{ "a_described_file_above", {
+	  { "./metadata.pkl", DESCRIBED("'model/../../m.safetensors'",
+					"'model_1.safetensors'", "") },
+	  { "./model_1.safetensors", "w F32[2]=5" } },
+	  EXDEV, "is outside of the directory" },
+	{ "a_described_file_of_the_root", {
+	  { "./metadata.pkl", DESCRIBED("'/m.safetensors'",
+					"'model_1.safetensors'", "") },
+	  { "./model_1.safetensors", "w F32[2]=5" } },
+	  EXDEV, "the file /m.safetensors is outside of the directory" },
+	{ "a_described_mesh_of_other_ranks", {
+	  { "./metadata.pkl", DESCRIBED_AS("'mesh_shape': [3], "
+					   "'mesh_data': [0, 1]") },
+	  { "./model_0.safetensors", "w F32[2]=5" },
+	  { "./model_1.safetensors", "w F32[1]=7" } },
+	  ENOENT, "it does not say how the tensor is distributed" },
+	{ "a_described_mesh_with_a_rank_twice", {
+	  { "./metadata.pkl", DESCRIBED_AS("'mesh_shape': [2], "
+					   "'mesh_data': [0, 0]") },
+	  { "./model_0.safetensors", "w F32[2]=5" },
+	  { "./model_1.safetensors", "w F32[1]=7" } },
+	  ENOENT, "a rank is in its mesh twice" },
 	{ "no_optimizer_can_be_read", {
 	  { NAME("1", "0"), W("F32[1]") }, { OPTIM("1", "0"), "#no archive" } },
 	  ENOENT, "no file such as optim_world_size_1_rank_0.pt can be read "
@@ -516,8 +534,7 @@ static const struct shown_refused refused[] = {
 	  EINVAL, "step5_rank0.pt and step6_rank0.pt are files of two saves: "
 	  "SOURCE is a directory with one of them" },
 	{ "steps_of_an_optimizer_differ", {
-	  { NAME("2", "0"), W(DT("2,", "F32[1]", TWO("0"), SHARD("0"))) },
-	  { NAME("2", "1"), W(DT("2,", "F32[1]", TWO("1"), SHARD("0"))) },
+	  HALVES("2,", "F32[1]", "F32[1]", SHARD("0")),
 	  { OPTIM("2", "0"), "{'state': {0: {'step': F32[]=7}}, "
 		"'param_groups': [{'params': [0]}]}" },
 	  { OPTIM("2", "1"), "{'state': {0: {'step': F32[]=8}}, "
@@ -642,6 +659,9 @@ TEST(config_says_the_world)
 		{ "{\"world_size\": -1}", "side by side", EINVAL },
 		{ "{\"world_size\": 65537}", "side by side", EINVAL },
 		{ "[", "side by side", EINVAL },
+		{ "", "side by side", EINVAL },
+		{ "[]", "side by side", EINVAL },
+		{ "{\"world_size\": \"2\"}", "side by side", EINVAL },
 	};
 
 	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
@@ -724,6 +744,10 @@ static const struct {
 	  "damaged: it has more elements than can be" },
 	{ WRAPPED(TD "tensor.DTensor", "2,", "(None, {})"),
 	  "damaged: a DTensor without its parts" },
+	{ WRAPPED(TD "tensor.DTensor", "2,", "(None, {'_spec': 7})"),
+	  "damaged: a DTensor without its parts" },
+	{ WRAPPED(TD "tensor.DTensor", "2,", "(None, {'_local_tensor': "
+		  "F32[2]})"), "damaged: a DTensor without its parts" },
 	{ MESHED("7"), "damaged: it has no mesh" },
 	{ MESHED(OLD_MESH("1", "", "[0]")),
 	  "damaged: its mesh has no list of ranks" },
@@ -743,6 +767,8 @@ static const struct {
 	{ MESHED(OLD_MESH("1", "0,", "[0, 0]")),
 	  "damaged: its mesh has a coordinate of other dimensions" },
 	{ MESHED(OLD_MESH("1", "0,", "[1]")),
+	  "damaged: a coordinate outside its mesh" },
+	{ MESHED(OLD_MESH("1", "0,", "[-1]")),
 	  "damaged: a coordinate outside its mesh" },
 	{ MESHED(NEW_MESH(LAYOUT("(2,)", "(1,)"), "0, 1", "1", "(0,)")),
 	  "damaged: its mesh has another rank at its coordinate" },
@@ -785,8 +811,15 @@ static const struct {
 	{ PLACES(STRIDED("0", "0")), "damaged: a strided shard without a factor" },
 	{ PLACES(STRIDED("0", "'a'")),
 	  "damaged: a strided shard without a factor" },
+	{ PLACES(PLACED("_StridedShard", "'dim': 0")),
+	  "damaged: a strided shard without a factor" },
+	{ PLACES(STRIDED("0", "65536")), "" },
+	{ PLACES(STRIDED("0", "65537")),
+	  "damaged: a strided shard without a factor" },
 	{ PLACES(REPLICATE ", " REPLICATE), "damaged: it has not one placement "
 	  "for each dimension of its mesh" },
+	{ DT("2, 2", "F32[2,2]", OLD_MESH("1,1", "0,", "[0, 0]"), SHARD("0")),
+	  "damaged: it has not one placement for each dimension of its mesh" },
 	{ ORDERED(AS_ORDER(ORDER("0", "0, 1"))), "" },
 	{ ORDERED(AS_ORDER(ORDER("0", "1, 0"))), "" },
 	{ ORDERED(", 'shard_order': None"), "" },
@@ -823,6 +856,10 @@ static const struct {
 		  BOX("0", "2", "0"), "0"), "damaged: a shard outside the tensor" },
 	{ SHARDED("2,", PIECE("F32[2]", BOX("0", "2", "0")),
 		  BOX("0", "3", "0"), "0"), "damaged: a shard outside the tensor" },
+	{ SHARDED("2,", PIECE("F32[2]", BOX("-1", "2", "0")),
+		  BOX("0", "2", "0"), "0"), "damaged: a size that cannot be" },
+	{ SHARDED("2,", PIECE("F32[2]", BOX("4611686018427387904", "2", "0")),
+		  BOX("0", "2", "0"), "0"), "damaged: a shard outside the tensor" },
 	{ SHARDED("2, 2", PIECE("F32[2,2]", BOX("0, 1", "2, 2", "0")),
 		  BOX("0, 0", "2, 2", "0"), "0"),
 	  "damaged: a shard outside the tensor" },
@@ -835,6 +872,8 @@ static const struct {
 		  "'_spec': 8})"), "damaged: a DTensor without its parts" },
 	{ DT("2,", "7", ONE_MESH, SHARD("0")),
 	  "w: a part that is not a plain tensor" },
+	{ DT("2,", MESHED(ONE_MESH), ONE_MESH, SHARD("0")),
+	  "one rank's part of a model, whose tensors are distributed" },
 	/* getattr() is called for the groups of FSDP1 alone. */
 	{ "builtins.getattr(" TD "_shard.sharded_tensor.api.ShardedTensor, "
 	  "'ProcessGroupState')", "" },
