@@ -169,6 +169,10 @@ static const struct config sizes[] = {
 	  .config = "{\"num_layers\": 7, \"n_layers\": 2}" },
 	{ .name = "attention_and_mlp_count_alone", .weights = MODEL,
 	  .config = "{\"num_hidden_layers\": 4, \"layer_types\": [\"mlp\"]}" },
+	{ .name = "attention_and_mlp_count_as_two", .weights = MODEL,
+	  .config = "{\"num_hidden_layers\": 2, \"layer_types\": [\"mlp\"]}",
+	  .refusal = "C: \"num_hidden_layers\" is 2, and the weights say 4 "
+	    "(layers are numbered 0 to 1)" },
 	{ .name = "one_layer", .weights = LAYER("0"),
 	  .config = "{\"num_hidden_layers\": 2}",
 	  .refusal = "C: \"num_hidden_layers\" is 2, and the weights say 1 "
@@ -289,6 +293,17 @@ static const struct config sizes[] = {
 	  .config = "{\"num_experts\": 3}",
 	  .refusal = "C: \"num_experts\" is 3, and the weights say 4 (experts "
 	    "are numbered 0 to 3)" },
+	{ .name = "experts_in_one_matrix", .weights = LAYER("0")
+	  L "0.mlp.experts.gate_up_proj_bias BFloat16 3,10;",
+	  .config = "{\"num_local_experts\": 4}",
+	  .refusal = "C: \"num_local_experts\" is 4, and the weights say 3 ("
+	    L "0.mlp.experts.gate_up_proj_bias has shape [3,10])" },
+	{ .name = "experts_of_another_size_in_one_matrix",
+	  .weights = L "0.mlp.experts.gate_up_proj_bias BFloat16 3,10;",
+	  .config = "{\"num_local_experts\": 3, \"intermediate_size\": 10}",
+	  .refusal = "C: \"intermediate_size\" is 10, and the weights say 10 "
+	    "where with \"intermediate_size\" 10 it would be 20 (" L
+	    "0.mlp.experts.gate_up_proj_bias has shape [3,10])" },
 	{ .name = "one_expert", .weights = LAYER("0")
 	  L "0.mlp.experts.0.gate_proj.weight BFloat16 5,8;",
 	  .config = "{\"num_experts\": 3}",
