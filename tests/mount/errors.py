@@ -4,7 +4,9 @@
 with a message that names the file, the parameter and the layouts.
 
 Each case makes a small tree that is right but for one thing.  The first test
-mounts the tree as it is, so that no case can fail for another reason.
+mounts the tree as it is, so that no case can fail for another reason.  What is
+wrong within a file or a plan has cases in unit/test_wire_strategy,
+test_strategy_strategy, test_plan_errors and test_wire_ckpt_scan.
 """
 
 import json
@@ -15,6 +17,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from demands import check, content, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes, strategy_json)
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
@@ -50,18 +53,11 @@ class Tree:
         return os.path.join(self.source, f"rank_{rank}", f"net-1_{5}.ckpt")
 
     def write_rank(self, rank, records):
-        os.makedirs(os.path.dirname(self.rank_file(rank)), exist_ok=True)
-        self.write(self.rank_file(rank), checkpoint_bytes(records))
+        write(self.rank_file(rank), checkpoint_bytes(records))
 
     @staticmethod
-    def write(path, data):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as f:
-            f.write(data)
-
-    def write_strategy(self, path, layouts, stage=0):
-        form = strategy_json if path.endswith(".json") else strategy_bytes
-        self.write(path, form(StageFile(stage, layouts)))
+    def write_strategy(path, layouts):
+        write(path, strategy_bytes(StageFile(0, layouts)))
 
     def change(self, ranks, name, *, dims=None, dtype=None, content=None):
         """Another shape, type or content of one parameter on some ranks."""
@@ -71,17 +67,6 @@ class Tree:
             records[name] = Record(dims or old.dims, dtype or old.dtype,
                                    old.content if content is None else content)
             self.write_rank(rank, records)
-
-    def stages(self, suffix, *stages):
-        """A directory of source strategies, a file for each stage."""
-        self.src = os.path.join(self.directory, "src")
-        for stage in stages:
-            path = os.path.join(self.src, f"stage_{stage}{suffix}")
-            layouts = self.layouts([2])
-            for layout in layouts.values():
-                layout.shape = [8, 6] if layout.tensor_map[0] == 0 else [5]
-            layouts["w"].shape = [8, 6]
-            self.write_strategy(path, layouts, stage)
 
 
 # Else the rank that holds the same makes up for a damaged file.
@@ -100,11 +85,6 @@ def dst_strategy_missing(t):
     return [f"strategy {t.dst}: No such file"]
 
 
-def strategy_empty(t):
-    t.write(t.src, b"")
-    return [t.src, "empty"]
-
-
 def strategy_no_file(t):
     t.src = "/dev/null"
     return ["/dev/null: not a regular file"]
@@ -116,46 +96,14 @@ def strategy_too_large(t):
 
 
 def strategy_damaged(t):
-    with open(t.src, "rb") as f:
-        data = f.read()
-    t.write(t.src, data[:-3])
+    data = content(t.src)
+    write(t.src, data[:-3])
     return [t.src, "damaged"]
 
 
-def strategy_of_text(t):
-    t.write(t.dst, b"this is no strategy\n" * 9)
-    return [t.dst, "not a strategy"]
-
-
 def strategy_in_json_under_another_name(t):
-    t.write(t.src, strategy_json(StageFile(0, {})))
+    write(t.src, strategy_json(StageFile(0, {})))
     return [t.src, ".json"]
-
-
-def strategy_json_damaged(t):
-    t.src = t.src[:-4] + "json"
-    t.write(t.src, b'{"parallel_layout_item": {')
-    return [t.src, "not JSON"]
-
-
-def strategy_is_a_checkpoint(t):
-    t.src = t.rank_file(0)
-    return [t.src, "checkpoint"]
-
-
-def strategy_without_layouts(t):
-    t.write_strategy(t.dst, {})
-    return [t.dst, "no parameter layout"]
-
-
-def strategy_axis_outside_mesh(t):
-    t.write_strategy(t.src, {"w": Layout([2, 2], [2, -1])})
-    return [t.src, '"w"']
-
-
-def strategy_axis_twice(t):
-    t.write_strategy(t.src, {"w": Layout([2, 2], [0, 0])})
-    return [t.src, '"w"']
 
 
 def strategy_directory_empty(t):
@@ -164,28 +112,12 @@ def strategy_directory_empty(t):
     return [t.src, "no strategy file"]
 
 
-def strategy_formats_mixed(t):
-    t.stages(".ckpt", 0)
-    t.stages(".json", 1)
-    return [t.src, "stage_0.ckpt", "stage_1.json", "JSON"]
-
-
-def stage_missing(t):
-    t.stages(".ckpt", 0, 2)
-    return [t.src, "stage 1 is missing"]
-
-
 def stage_file_is_no_strategy(t):
-    t.stages(".ckpt", 0, 1)
+    t.src = os.path.join(t.directory, "src")
+    t.write_strategy(os.path.join(t.src, "stage_0.ckpt"), t.layouts([2]))
     path = os.path.join(t.src, "stage_1.ckpt")
-    t.write(path, b"\0" * 40)
+    write(path, b"\0" * 40)
     return [path, "not a strategy"]
-
-
-def no_parameter_in_common(t):
-    t.write_strategy(t.src, {"other": Layout([2, 2], [0, -1])})
-    t.write_strategy(t.dst, {"other": Layout([2], [0, -1])})
-    return [t.source, t.src, "no parameter"]
 
 
 def source_missing(t):
@@ -210,12 +142,6 @@ def rank_missing(t):
     return [t.source, "rank 1", "parameter w", "[2,2]", "[2]"]
 
 
-def rank_without_file(t):
-    for rank in (1, 3):
-        os.unlink(t.rank_file(rank))
-    return [t.source, "rank 1", "parameter w"]
-
-
 def rank_twice(t):
     shutil.copytree(os.path.dirname(t.rank_file(1)),
                     os.path.join(t.source, "rank_01"))
@@ -237,32 +163,9 @@ def several_without_step(t):
     return [os.path.join(t.source, "rank_1"), "net.ckpt", "other.ckpt", "--select name=GLOB"]
 
 
-def parameter_missing_on_a_rank(t):
-    # The whole tensor needs each half; what cuts it in the same two halves
-    # does without the one that no file has, as the converter does.
-    t.dst = None
-    for rank in (1, 3):
-        records = t.records()
-        del records["w"]
-        t.write_rank(rank, records)
-    return ["rank_", "parameter w", "[2,2]"]
-
-
-def destination_does_not_divide(t):
-    t.write_strategy(t.dst, {"w": Layout([3], [0, -1])})
-    return [t.rank_file(0), "parameter w", "dimension 0", "3 equal",
-            "[2,2]", "[3]", t.src, t.dst]
-
-
 def shard_does_not_divide(t):
     t.write_strategy(t.dst, {"w": Layout([8], [-1, -1], 1, 3)})
     return ["parameter w", "size 3", "[2,2]", "[8]"]
-
-
-def map_of_another_rank(t):
-    t.write_strategy(t.src, {"w": Layout([2, 2], [0]),
-                             "v": Layout([2, 2], [-1])})
-    return [t.rank_file(0), "parameter w", "[2,2]", t.src]
 
 
 def slices_of_two_shapes(t):
@@ -271,76 +174,35 @@ def slices_of_two_shapes(t):
             t.src]
 
 
-def shape_not_that_of_json(t):
-    t.src = t.src[:-4] + "json"
-    t.write_strategy(t.src, {"w": Layout([2, 2], [0, -1], shape=[16, 6]),
-                             "v": Layout([2, 2], [-1], shape=[5])})
-    return [t.rank_file(0), "parameter w", "8", "16"]
-
-
-def types_differ(t):
-    t.change((1, 3), "w", dtype="Int32")
-    return [t.rank_file(1), t.rank_file(0), "parameter w", "Int32", "Float32"]
-
-
-def record_truncated(t):
-    t.extra = NO_REPLICAS
-    with open(t.rank_file(1), "rb") as f:
-        data = f.read()
-    t.write(t.rank_file(1), data[:60])
-    return [t.rank_file(1), '"w"', "offset"]
-
-
 def record_damaged(t):
     t.extra = NO_REPLICAS
-    with open(t.rank_file(1), "rb") as f:
-        data = f.read()
-    t.write(t.rank_file(1), data[:5] + b"\xff" * 8 + data[13:])
+    data = content(t.rank_file(1))
+    write(t.rank_file(1), data[:5] + b"\xff" * 8 + data[13:])
     return [t.rank_file(1), "offset"]
-
-
-def content_too_short(t):
-    t.extra = NO_REPLICAS
-    t.change((1,), "w", content=bytes(95))
-    return [t.rank_file(1), '"w"', "95"]
-
-
-def type_unknown(t):
-    t.extra = NO_REPLICAS
-    records = t.records()
-    records["v"].dtype = "Float99"
-    t.write_rank(1, records)
-    return [t.rank_file(1), '"v"', "Float99"]
-
-
-def file_empty(t):
-    t.extra = NO_REPLICAS
-    t.write(t.rank_file(1), b"")
-    return [t.rank_file(1), "empty"]
 
 
 def file_is_something_else(t):
     t.extra = NO_REPLICAS
-    t.write(t.rank_file(1), b"\x89HDF\r\n\x1a\n" + b"\x55" * 500)
+    write(t.rank_file(1), b"\x89HDF\r\n\x1a\n" + b"\x55" * 500)
     return [t.rank_file(1), "this is an HDF5 file"]
 
 
 def file_encrypted(t):
     t.extra = NO_REPLICAS
-    t.write(t.rank_file(1), (0x7F3A5ED8).to_bytes(4, "little") + b"\x55" * 500)
+    write(t.rank_file(1), (0x7F3A5ED8).to_bytes(4, "little") + b"\x55" * 500)
     return [t.rank_file(1), "encrypted"]
 
 
 def names_that_are_none(t):
     path = os.path.join(t.directory, "names.json")
-    t.write(path, b'{"w": ""}')
+    write(path, b'{"w": ""}')
     t.extra = ["--rename", path]
     return [f'{path}: "w": old and new name have to be strings that are not empty']
 
 
 def renamed_in_the_strategy(t):
     path = os.path.join(t.directory, "names.json")
-    t.write(path, b'{"w": "tok"}')
+    write(path, b'{"w": "tok"}')
     t.write_strategy(t.dst, {"tok": Layout([2], [0, -1]), "v": Layout([2], [0])})
     t.extra = ["--rename", path]
     return ["a strategy has tok, a new name of --rename; strategies need the names in SOURCE"]
@@ -369,7 +231,7 @@ def type_that_torch_lacks(t):
 def nothing_wanted(t):
     """--only looks at the names in the source."""
     path = os.path.join(t.directory, "names.json")
-    t.write(path, b'{"w": "tok_embeddings.weight"}')
+    write(path, b'{"w": "tok_embeddings.weight"}')
     t.extra = ["--rename", path, "--only", "^tok_"]
     return [t.source, "no parameter is left"]
 
@@ -398,14 +260,11 @@ def run(case):
         # A damaged file would else be left to the ranks that hold the same.
         status, said = expect_failure(tree.source, src_strategy=tree.src,
                                       dst_strategy=tree.dst, extra=tree.extra)
-        if status != 3:
-            raise MountError(f"exit status {status}\n{said}")
+        check(status == 3, f"exit status {status}\n{said}")
         lines = [line for line in said.splitlines() if ": error: " in line]
-        if len(lines) != 1:
-            raise MountError(f"{len(lines)} lines of error\n{said}")
+        check(len(lines) == 1, f"{len(lines)} lines of error\n{said}")
         missing = [word for word in words if word not in lines[0]]
-        if missing:
-            raise MountError(f"no {missing} in the message\n{said}")
+        check(not missing, f"no {missing} in the message\n{said}")
 
 
 def mounts(directory, prepare):
@@ -419,7 +278,7 @@ def tells_what_fits_nothing(directory):
     """Of --only, --drop and --rename; what fits something is not told."""
     t = Tree(directory)
     names = os.path.join(directory, "names.json")
-    t.write(names, json.dumps({"w": "x", **{f"n{i}": f"m{i}" for i in range(6)}}).encode())
+    write(names, json.dumps({"w": "x", **{f"n{i}": f"m{i}" for i in range(6)}}).encode())
     for words, told in (
             (["--drop", "^wpe"], ['--drop "^wpe" matches no parameter; there are 3, such as ']),
             (["--only", "^w", "--drop", "v"], []), (["--rename", names, "--drop", "m1"], [
@@ -432,8 +291,7 @@ def tells_what_fits_nothing(directory):
             raise MountError(f"{words}: {said}")
     _, said = expect_failure(t.source, src_strategy=t.src, dst_strategy=t.dst,
                              extra=["--only", "^tok_"])
-    if '--only "^tok_" matches no parameter; there are 3, such as ' not in said:
-        raise MountError(said)
+    check('--only "^tok_" matches no parameter; there are 3, such as ' in said, said)
 
 
 def main():
@@ -450,23 +308,21 @@ def main():
 
         with tap.test("ranks that nobody needs may be missing"):
             found = mounts(os.path.join(directory, "b"), without_replicas)
-            if found != good or len(found) != 2:
-                raise MountError(f"{found} instead of {good}")
+            check(found == good and len(found) == 2, f"{found} instead of {good}")
 
         def others_beside(t):
             os.mkdir(os.path.join(t.source, "rank_x"))
             os.mkdir(os.path.join(t.source, "rank_77"))
-            t.write(os.path.join(t.source, "rank_9"), b"")
-            t.write(os.path.join(t.source, "rank_0", ".net-9_9.ckpt"), b"")
-            t.write(os.path.join(t.source, "rank_0", "net-9_9.tmp"), b"")
-            t.write(os.path.join(t.source, "rank_0", "net-9_9.ckpt.tmp"), b"")
-            t.write(os.path.join(t.source, "rank_0", "net-graph.meta"), b"")
+            write(os.path.join(t.source, "rank_9"), b"")
+            write(os.path.join(t.source, "rank_0", ".net-9_9.ckpt"), b"")
+            write(os.path.join(t.source, "rank_0", "net-9_9.tmp"), b"")
+            write(os.path.join(t.source, "rank_0", "net-9_9.ckpt.tmp"), b"")
+            write(os.path.join(t.source, "rank_0", "net-graph.meta"), b"")
             os.mkdir(os.path.join(t.source, "rank_0", "net-9_9.ckpt"))
 
         with tap.test("what is no checkpoint does not count"):
             found = mounts(os.path.join(directory, "c"), others_beside)
-            if found != good:
-                raise MountError(f"{found} instead of {good}")
+            check(found == good, f"{found} instead of {good}")
         with tap.test("what fits no parameter is told"):
             tells_what_fits_nothing(os.path.join(directory, "d"))
     for case in CASES:
