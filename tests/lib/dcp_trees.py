@@ -331,12 +331,6 @@ class Tree:
         return {name: (t.dtype, tuple(t.shape), t.content) for name, t in
                 self.tensors.items()}
 
-    def without(self, file):
-        """What is expected when a file of the written tree is lost."""
-        left = set().union(*(h for name, h in self.held.items() if name != file))
-        lost = {name for name, _ in self.held[file] - left}
-        return {name: v for name, v in self.expected().items() if name not in lost}
-
     def describe(self):
         chunks = sum(len(t.chunks) for t in self.tensors.values())
         return (f"{self.kind}{' ' + self.release if self.kind == 'torch' else ''}, "

@@ -60,10 +60,6 @@ def dcp(name):
     return os.path.join(DCP, name)
 
 
-def dcp_expected(name):
-    return _content(dcp(name) + ".json")
-
-
 def dcp_strategy(name):
     """The strategy file that comes with it, or None."""
     path = dcp(name) + ".strategy.ckpt"

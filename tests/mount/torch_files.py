@@ -29,12 +29,13 @@ import uuid
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import check, content, demand, error_line, write  # noqa: E402
-from rsh_cli import GOOD, NO, run, run_json  # noqa: E402
+from demands import check, content, demand, write  # noqa: E402
+from rsh_cli import GOOD, NO, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
 from torch_zip import Call, Function, Tensor, torch_zip  # noqa: E402
+from whole_sources import no_good  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "torch"))
 # All that a checkpoint has, in the form of a model.
@@ -44,8 +45,7 @@ UNKNOWN = {"F8_E8M0"}
 
 
 def expected():
-    with open(os.path.join(DATA, "expected.json"), encoding="utf-8") as f:
-        return json.load(f)
+    return json.loads(content(os.path.join(DATA, "expected.json")))
 
 
 def source_of(case):
@@ -83,9 +83,8 @@ def run_genuine(tap, directory):
                 check(run_json("verify", "--check", how, source)["good"], how)
         with tap.test(f"{name}: one safetensors file"):
             to = os.path.join(directory, "out")
-            got = run("export", "--dst-strategy", "none", "--format", "safetensors",
-                      *dropped(case), source, to)
-            check(got.status == GOOD, repr(got))
+            good("export", "--dst-strategy", "none", "--format", "safetensors",
+                 *dropped(case), source, to)
             file = os.path.join(to, "rank_0", "checkpoint_0" + SUFFIX)
             same(hashes(Tensors(content(file)).values()), wanted_of(case), name)
             shutil.rmtree(to)
@@ -97,22 +96,19 @@ def run_refused(tap, directory):
     for name, case in expected().items():
         if name in words:
             with tap.test(f"{name}: refused"):
-                _, said = expect_failure(source_of(case))
-                demand(error_line(said), words[name])
+                no_good(source_of(case), words[name])
     hostile = b"\x80\x02}X\x01\x00\x00\x00wcos\nsystem\nX\x04\x00\x00\x00true\x85Rs."
     file = os.path.join(directory, "evil.pth")
     with tap.test("a call is named and not made"):
         import zipfile
         with zipfile.ZipFile(file, "w") as z:
             z.writestr("evil/data.pkl", hostile)
-        _, said = expect_failure(file)
-        demand(error_line(said), "os.system", "which weights never need")
+        no_good(file, "os.system", "which weights never need")
         check(run("ls", file).status != GOOD, "it is listed")
     with tap.test("a file that was cut short"):
         data = content(os.path.join(DATA, "flat-2.15.pt"))
         write(file, data[:len(data) - 100])
-        _, said = expect_failure(file)
-        demand(error_line(said), "evil.pth", "truncated")
+        no_good(file, "evil.pth", "truncated")
     os.unlink(file)
 
 
@@ -252,9 +248,8 @@ def run_calls(tap, directory):
                             ("called", Call(Call(made, 1), one)),
                             ("other framework's", Tensor([[7, 8]], rebuild=made))):
             torch_zip(path, {"w": W, "some": {"where": value}})
-            _, said = expect_failure(path)
-            demand(error_line(said), "some.where has tensors, but is an object of ",
-                   "which is not known: --drop leaves it out")
+            no_good(path, "some.where has tensors, but is an object of ",
+                    "which is not known: --drop leaves it out")
             found, _ = shown_of(path, directory, "--drop", "^some")
             check(list(found) == ["w"], f"{what}: {list(found)}")
     with tap.test("objects with tensors are left out, and the log says so"):
@@ -282,9 +277,8 @@ def run_calls(tap, directory):
                 ({"a\0": one}, "some.?", "its name is not UTF-8"),
                 ({"a" * 4090: {"bcde": one}}, "some.aaa", "its name has more than 4096 bytes")):
             torch_zip(path, {"w": W, "some": value})
-            _, said = expect_failure(path)
-            demand(error_line(said), f": {name}", f" is a tensor that cannot be shown ({why}): "
-                   "--drop leaves it out")
+            no_good(path, f": {name}", f" is a tensor that cannot be shown ({why}): "
+                    "--drop leaves it out")
             check("damaged" not in said, said)
             for words in ("--drop", "^some"), ("--only", "^w"):
                 found, said = shown_of(path, directory, *words)
@@ -293,8 +287,7 @@ def run_calls(tap, directory):
         for call in (Call(exec, "1"), Call(eval, "1"), Call(open, "/etc/passwd"),
                      Call(subprocess.check_output, ["true"]), Call(os.system, "true")):
             torch_zip(path, {"w": W, "x": call})
-            _, said = expect_failure(path)
-            demand(error_line(said), call.function.__name__, "which weights never need")
+            no_good(path, call.function.__name__, "which weights never need")
 
 
 def run_npu(tap, directory):
@@ -354,8 +347,7 @@ def twice_in_parts(root):
             f"only.{first}": Tensor([[first, 0]]), "both": Tensor([[first, 2]]),
             # Another order, or another shape, is another tensor.
             "sizes": Tensor([[first]] * first)})
-    _, said = expect_failure(root)
-    demand(error_line(said), "may be a part of a model, and no pytorch_model.bin.index.json")
+    no_good(root, "may be a part of a model, and no pytorch_model.bin.index.json")
     demand(run("plan", os.path.join(root, parts[0])).err, "it is one part of a model")
     for both, sizes in (0, 1), (1, 0), (1, 1):
         write(place, json.dumps({"weight_map": {
@@ -373,8 +365,7 @@ def twice_in_parts(root):
         check(len(run_json("ls", root)["tensors"]) == 4, "ls lists a copy")
     write(place, json.dumps({"weight_map": {
         "only.1": parts[0], "only.5": parts[1], "both": parts[1]}}).encode())
-    _, said = expect_failure(root)
-    demand(error_line(said), "sizes is in two of its files", *parts)
+    no_good(root, "sizes is in two of its files", *parts)
 
 
 def whole_and_in_parts(model, directory):
@@ -396,9 +387,8 @@ def whole_and_in_parts(model, directory):
     with Alone(root, extra=["--log-level", "info"]) as mount:
         demand(mount.log(), "pytorch_model.bin is taken, as transformers does", "the same tensors")
     torch_zip(one, {**both, "c": wanted[0]})
-    _, said = expect_failure(root)
-    demand(error_line(said), "there are two models", "c has other values in pytorch_model.bin than",
-           parts[1], "as SOURCE")
+    no_good(root, "there are two models", "c has other values in pytorch_model.bin than",
+            parts[1], "as SOURCE")
     for source, value in (one, wanted[0]), (place, wanted[2]):
         found, _ = shown_of(source, directory)
         check(found["c"][2] == value.data, source)
@@ -427,8 +417,7 @@ def run_directories(tap, directory):
         data = content(first)
         write(first, content(second))
         write(second, data)
-        _, said = expect_failure(root)
-        demand(error_line(said), "the map of its parts says")
+        no_good(root, "the map of its parts says")
         demand(run_json("ls", root, status=NO)["reason"], "the map of its parts says")
     with tap.test("pytorch_model.bin beside safetensors"):
         beside_safetensors(os.path.join(directory, "beside-safetensors"))
@@ -438,8 +427,7 @@ def run_directories(tap, directory):
         whole_and_in_parts(model, directory)
     with tap.test("a part that is missing"):
         os.unlink(second)
-        _, said = expect_failure(root)
-        demand(error_line(said), os.path.basename(second))
+        no_good(root, os.path.basename(second))
     with tap.test("a map of another name"):
         other = os.path.join(directory, "other")
         shutil.copytree(model, other, copy_function=shutil.copyfile)
@@ -462,9 +450,8 @@ def run_directories(tap, directory):
                     else:
                         torch_zip(path, {"opt": {"state": {0: {"exp_avg": W}}}})
                 write(os.path.join(own, "config.json"), b"{}")
-                _, said = expect_failure(own)
-                demand(error_line(said), f"{os.path.basename(parts[0])} may be a part of a model, "
-                       f"and no {map_name} is beside it")
+                no_good(own, f"{os.path.basename(parts[0])} may be a part of a model, "
+                        f"and no {map_name} is beside it")
     for name in "recipe_state.pt", "trainer_state.pt", "random_states_0.pt", "optim_state.pth":
         with tap.test(f"{name} alone is no model"), \
                 tempfile.TemporaryDirectory(dir=directory) as own:
