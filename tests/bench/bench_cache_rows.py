@@ -110,16 +110,11 @@ def held(bench, name):
     return result
 
 
-@row("cache_holds", "bytes that the cache holds of bf16 saved as fp32",
-     "--cache-compress off", (">=", 1.8), "x", tree="saved_fp32")
-def cache_holds(bench):
-    return held(bench, "saved_fp32")
-
-
-@row("cache_holds_moments", "the same of AdamW's states, a third of whose embedding's "
-     "rows is zero", "--cache-compress off", None, "x", tree="saved_moments")
-def cache_holds_moments(bench):
-    return held(bench, "saved_moments")
+row("cache_holds", "bytes that the cache holds of bf16 saved as fp32",
+    "--cache-compress off", (">=", 1.8), "x", tree="saved_fp32", by=(held, "saved_fp32"))
+row("cache_holds_moments", "the same of AdamW's states, a third of whose embedding's "
+    "rows is zero", "--cache-compress off", None, "x", tree="saved_moments",
+    by=(held, "saved_moments"))
 
 
 def held_again(bench, name):
@@ -141,10 +136,9 @@ def held_again(bench, name):
     return rates(result)
 
 
-@row("cache_again", "reads of it when it is held, in memory for 0.62 of it",
-     "a source of 5 ms and 200 MB/s", (">=", 3), "x", tree="saved_fp32")
-def cache_again(bench):
-    return held_again(bench, "saved_fp32")
+row("cache_again", "reads of it when it is held, in memory for 0.62 of it",
+    "a source of 5 ms and 200 MB/s", (">=", 3), "x", tree="saved_fp32",
+    by=(held_again, "saved_fp32"))
 
 
 @row("cache_disk", "bytes of it in a directory for blocks", "bytes of the blocks",

@@ -44,27 +44,14 @@ def mapped(bench, readers, held=False):
         return result
 
 
-@row("mapped", "contiguous reshard, one reader that maps the files",
-     "a server from memory, mapped", (">=", 0.9))
-def mapped_one(bench):
-    return mapped(bench, 1)
-
-
-@row("mapped_many", "the same, 16 readers", "a server from memory, mapped", (">=", 0.9))
-def mapped_many(bench):
-    return mapped(bench, 16)
-
-
-@row("mapped_held", "one reader that maps the files",
-     "a server that has them in memory, mapped", (">=", 0.9))
-def mapped_held(bench):
-    return mapped(bench, 1, held=True)
-
-
-@row("mapped_held_many", "the same, 16 readers",
-     "a server that has them in memory, mapped", (">=", 0.9))
-def mapped_held_many(bench):
-    return mapped(bench, 16, held=True)
+row("mapped", "contiguous reshard, one reader that maps the files",
+    "a server from memory, mapped", (">=", 0.9), by=(mapped, 1))
+row("mapped_many", "the same, 16 readers", "a server from memory, mapped", (">=", 0.9),
+    by=(mapped, 16))
+row("mapped_held", "one reader that maps the files",
+    "a server that has them in memory, mapped", (">=", 0.9), by=(mapped, 1, True))
+row("mapped_held_many", "the same, 16 readers",
+    "a server that has them in memory, mapped", (">=", 0.9), by=(mapped, 16, True))
 
 
 # ---- workers that map the same files ----

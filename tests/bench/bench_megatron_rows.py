@@ -67,23 +67,19 @@ def measured(bench, which):
     return bench.once("megatron", for_a_mesh)[which]
 
 
+def took(bench, which, how):
+    return both_took(measured(bench, which), "converter", how)
+
+
 CONVERTER = "MindSpeed-LLM's converter"
 
 
-@row("megatron_first", "Hugging Face model for Megatron-LM, mount and the first of 8 files",
-     CONVERTER, (">=", 10), "x", tree="hf")
-def megatron_first(bench):
-    return both_took(measured(bench, 0), "converter", sooner)
-
-
-@row("megatron_all", "the same, all files", CONVERTER, (">=", 2), "x", tree="hf")
-def megatron_all(bench):
-    return both_took(measured(bench, 1), "converter", sooner)
-
-
-@row("megatron_smaller", "memory for it", CONVERTER, ("<=", 0.1), "x", tree="hf")
-def megatron_smaller(bench):
-    return both_took(measured(bench, 1), "converter", smaller)
+row("megatron_first", "Hugging Face model for Megatron-LM, mount and the first of 8 files",
+    CONVERTER, (">=", 10), "x", tree="hf", by=(took, 0, sooner))
+row("megatron_all", "the same, all files", CONVERTER, (">=", 2), "x", tree="hf",
+    by=(took, 1, sooner))
+row("megatron_smaller", "memory for it", CONVERTER, ("<=", 0.1), "x", tree="hf",
+    by=(took, 1, smaller))
 
 
 @row("megatron_mount_memory", "memory of the mount", "", ("<=", 64), "MiB", tree="hf")

@@ -107,16 +107,10 @@ def against_curl(bench, *words):
 
 
 # So many connections do not keep the processors of a small machine busy.
-@row("s3", "one reader of a source 30 ms away, 4 requests at a time",
-     "curl with as many connections", (">=", 0.8))
-def s3(bench):
-    return against_curl(bench, "--source-requests", "4")
-
-
-@row("s3_many", "the same with as many requests as it likes",
-     "curl with as many connections", None)
-def s3_many(bench):
-    return against_curl(bench)
+row("s3", "one reader of a source 30 ms away, 4 requests at a time",
+    "curl with as many connections", (">=", 0.8), by=(against_curl, "--source-requests", "4"))
+row("s3_many", "the same with as many requests as it likes",
+    "curl with as many connections", None, by=(against_curl,))
 
 
 @row("s3_inner", "one reader of it for rows of 1 KiB, bytes fetched for each byte shown",

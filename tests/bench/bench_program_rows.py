@@ -66,16 +66,12 @@ def checkpoint_against_file(bench, name):
     return rates(bench.compare(load_by_module, load, warm=source), "module", "MindSpore")
 
 
-@row("program_checkpoint", "reshardfs.load_checkpoint of a rank, contiguous",
-     "MindSpore's, of the converted file", (">=", 6), "x")
-def program_checkpoint(bench):
-    return checkpoint_against_file(bench, "contiguous")
-
-
-@row("program_checkpoint_inner", "the same, inner axis",
-     "MindSpore's, of the converted file", (">=", 4), "x", tree="inner")
-def program_checkpoint_inner(bench):
-    return checkpoint_against_file(bench, "inner")
+row("program_checkpoint", "reshardfs.load_checkpoint of a rank, contiguous",
+    "MindSpore's, of the converted file", (">=", 6), "x",
+    by=(checkpoint_against_file, "contiguous"))
+row("program_checkpoint_inner", "the same, inner axis",
+    "MindSpore's, of the converted file", (">=", 4), "x", tree="inner",
+    by=(checkpoint_against_file, "inner"))
 
 
 @row("program_network", "memory to load a network, above its own",
@@ -112,16 +108,10 @@ def tensors_against_read(bench, name):
                                warm=source + paths), "module", "readinto")
 
 
-@row("program_tensors", "reshardfs.tensors of a rank, contiguous",
-     "readinto fresh memory", (">=", 0.8))
-def program_tensors(bench):
-    return tensors_against_read(bench, "contiguous")
-
-
-@row("program_tensors_inner", "the same, inner axis", "readinto fresh memory",
-     (">=", 0.5), tree="inner")
-def program_tensors_inner(bench):
-    return tensors_against_read(bench, "inner")
+row("program_tensors", "reshardfs.tensors of a rank, contiguous",
+    "readinto fresh memory", (">=", 0.8), by=(tensors_against_read, "contiguous"))
+row("program_tensors_inner", "the same, inner axis", "readinto fresh memory",
+    (">=", 0.5), tree="inner", by=(tensors_against_read, "inner"))
 
 
 # ---- whole models ----
@@ -163,15 +153,10 @@ def model_against(bench, python, to, peer, cold=False):
                                warm=() if cold else source + files), "module", loader)
 
 
-@row("program_numpy", "whole model as arrays of numpy", "safetensors' load_file",
-     (">=", 0.8))
-def program_numpy(bench):
-    return model_against(bench, MINDSPORE, "numpy", ("load_file", {"to": "numpy"}))
-
-
-@row("program_torch", "the same as tensors of torch", "load_file, which only maps them")
-def program_torch(bench):
-    return model_against(bench, TORCH, "torch", ("load_file", {"to": "torch"}))
+row("program_numpy", "whole model as arrays of numpy", "safetensors' load_file",
+    (">=", 0.8), by=(model_against, MINDSPORE, "numpy", ("load_file", {"to": "numpy"})))
+row("program_torch", "the same as tensors of torch", "load_file, which only maps them",
+    by=(model_against, TORCH, "torch", ("load_file", {"to": "torch"})))
 
 
 def fastsafetensors(bench):

@@ -81,33 +81,23 @@ def measured(bench, peer, which):
     return bench.once(f"torch_ranks {peer}", lambda bench: out_of_files(bench, peer))[which]
 
 
+def took(bench, peer, which, who):
+    return both_took(measured(bench, peer, which), who, sooner)
+
+
 PEERS = {"merge": "verl's merger", "join": "torch.load of all, cat, save_file",
          "mindspeed": "MindSpeed-LLM's converter", "zero": "zero_to_fp32.py",
          "zero_lazy": "its get_fp32_state_dict_..., lazy_mode, save_file"}
 
 
-@row("ranks_verl", "whole model out of files of 8 ranks, export", PEERS["merge"], (">=", 2), "x",
-     tree="torch")
-def ranks_verl(bench):
-    return both_took(measured(bench, "merge", 0), "verl", sooner)
-
-
-@row("ranks_verl_first", "the same, mount and the first tensor", PEERS["merge"], (">=", 20), "x",
-     tree="torch")
-def ranks_verl_first(bench):
-    return both_took(measured(bench, "merge", 1), "verl", sooner)
-
-
-@row("ranks_join", "whole model out of files of 8 ranks, export", PEERS["join"], (">=", 2), "x",
-     tree="torch")
-def ranks_join(bench):
-    return both_took(measured(bench, "join", 0), "torch", sooner)
-
-
-@row("ranks_join_first", "the same, mount and the first tensor", PEERS["join"], (">=", 20), "x",
-     tree="torch")
-def ranks_join_first(bench):
-    return both_took(measured(bench, "join", 1), "torch", sooner)
+row("ranks_verl", "whole model out of files of 8 ranks, export", PEERS["merge"], (">=", 2), "x",
+    tree="torch", by=(took, "merge", 0, "verl"))
+row("ranks_verl_first", "the same, mount and the first tensor", PEERS["merge"], (">=", 20), "x",
+    tree="torch", by=(took, "merge", 1, "verl"))
+row("ranks_join", "whole model out of files of 8 ranks, export", PEERS["join"], (">=", 2), "x",
+    tree="torch", by=(took, "join", 0, "torch"))
+row("ranks_join_first", "the same, mount and the first tensor", PEERS["join"], (">=", 20), "x",
+    tree="torch", by=(took, "join", 1, "torch"))
 
 
 def memory_of(bench, peer, who):
@@ -117,59 +107,24 @@ def memory_of(bench, peer, who):
     return result
 
 
-@row("ranks_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch")
-def ranks_memory(bench):
-    return memory_of(bench, "join", "torch")
-
-
-@row("megatron_mindspeed", "Hugging Face model out of mp_rank_* files, export",
-     PEERS["mindspeed"], (">=", 2), "x", tree="torch")
-def megatron_mindspeed(bench):
-    return both_took(measured(bench, "mindspeed", 0), "MindSpeed-LLM", sooner)
-
-
-@row("megatron_mindspeed_first", "the same, mount and the first tensor", PEERS["mindspeed"],
-     (">=", 10), "x", tree="torch")
-def megatron_mindspeed_first(bench):
-    return both_took(measured(bench, "mindspeed", 1), "MindSpeed-LLM", sooner)
-
-
-@row("megatron_join", "Hugging Face model out of mp_rank_* files, export", PEERS["join"],
-     (">=", 1), "x", tree="torch")
-def megatron_join(bench):
-    return both_took(measured(bench, "join_megatron", 0), "torch", sooner)
-
-
-@row("megatron_join_first", "the same, mount and the first tensor", PEERS["join"],
-     (">=", 10), "x", tree="torch")
-def megatron_join_first(bench):
-    return both_took(measured(bench, "join_megatron", 1), "torch", sooner)
-
-
-@row("megatron_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch")
-def megatron_memory(bench):
-    return memory_of(bench, "join_megatron", "torch")
-
-
-@row("ranks_zero", "whole model out of ZeRO 3 of 2 ranks, export", PEERS["zero"], (">=", 1.5), "x",
-     tree="torch")
-def ranks_zero(bench):
-    return both_took(measured(bench, "zero", 0), "DeepSpeed", sooner)
-
-
-@row("ranks_zero_first", "the same, mount and the first tensor", PEERS["zero"], (">=", 5), "x",
-     tree="torch")
-def ranks_zero_first(bench):
-    return both_took(measured(bench, "zero", 1), "DeepSpeed", sooner)
-
-
-@row("ranks_zero_lazy", "the same, export", PEERS["zero_lazy"], (">=", 1.5), "x", tree="torch")
-def ranks_zero_lazy(bench):
-    return both_took(measured(bench, "zero_lazy", 0), "DeepSpeed", sooner)
-
-
+row("ranks_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch",
+    by=(memory_of, "join", "torch"))
+row("megatron_mindspeed", "Hugging Face model out of mp_rank_* files, export",
+    PEERS["mindspeed"], (">=", 2), "x", tree="torch", by=(took, "mindspeed", 0, "MindSpeed-LLM"))
+row("megatron_mindspeed_first", "the same, mount and the first tensor", PEERS["mindspeed"],
+    (">=", 10), "x", tree="torch", by=(took, "mindspeed", 1, "MindSpeed-LLM"))
+row("megatron_join", "Hugging Face model out of mp_rank_* files, export", PEERS["join"],
+    (">=", 1), "x", tree="torch", by=(took, "join_megatron", 0, "torch"))
+row("megatron_join_first", "the same, mount and the first tensor", PEERS["join"],
+    (">=", 10), "x", tree="torch", by=(took, "join_megatron", 1, "torch"))
+row("megatron_memory", "memory of the export", "", ("<=", 64), "MiB", tree="torch",
+    by=(memory_of, "join_megatron", "torch"))
+row("ranks_zero", "whole model out of ZeRO 3 of 2 ranks, export", PEERS["zero"], (">=", 1.5), "x",
+    tree="torch", by=(took, "zero", 0, "DeepSpeed"))
+row("ranks_zero_first", "the same, mount and the first tensor", PEERS["zero"], (">=", 5), "x",
+    tree="torch", by=(took, "zero", 1, "DeepSpeed"))
+row("ranks_zero_lazy", "the same, export", PEERS["zero_lazy"], (">=", 1.5), "x", tree="torch",
+    by=(took, "zero_lazy", 0, "DeepSpeed"))
 # The peer's time begins after its imports, which take seconds.
-@row("ranks_zero_lazy_first", "the same, mount and the first tensor", PEERS["zero_lazy"],
-     unit="x", tree="torch")
-def ranks_zero_lazy_first(bench):
-    return both_took(measured(bench, "zero_lazy", 1), "DeepSpeed", sooner)
+row("ranks_zero_lazy_first", "the same, mount and the first tensor", PEERS["zero_lazy"],
+    unit="x", tree="torch", by=(took, "zero_lazy", 1, "DeepSpeed"))

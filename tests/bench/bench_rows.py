@@ -46,11 +46,12 @@ class Row:
         return value >= limit if relation == ">=" else value <= limit
 
 
-def row(name, title, peer, reach=None, unit="", tree="contiguous", plot=None):
+def row(name, title, peer, reach=None, unit="", tree="contiguous", plot=None, by=None):
+    """A row of the function that follows, or by=(function, its arguments after the Bench)."""
     def add(function):
         ROWS.append(Row(name, title, peer, reach, unit, tree, function, plot))
         return function
-    return add
+    return add(lambda bench: by[0](bench, *by[1:])) if by else add
 
 
 def the_tree(bench, name):
@@ -64,6 +65,28 @@ def rates(result, mount="mount", peer="peer"):
             middle = statistics.median(s.rate for s in samples)
             result.note(f"{who} {rate_text(middle)}")
     return result
+
+
+def both_took(found, peer, how):
+    """A row of what both sides took; how: of a mount's Sample and the peer's, the value,
+    and of Samples what a note says."""
+    value, note = how
+    result = Measured([value(mine, theirs) for mine, theirs in zip(found.mount, found.peer)],
+                      found.mount, found.peer)
+    for who, samples in (("mount", result.mount), (peer, result.peer)):
+        result.note(f"{who} {note(samples)}")
+    return result
+
+
+sooner = (lambda mine, theirs: theirs.seconds / mine.seconds,
+          lambda samples: f"{statistics.median(s.seconds for s in samples):.2f} s")
+smaller = (lambda mine, theirs: mine.memory / theirs.memory,
+           lambda samples: f"{max(s.memory for s in samples) / MIB:.0f} MiB")
+
+
+def once_took(bench, measure, peer, how):
+    """The same of what is measured once for several rows."""
+    return both_took(bench.once(measure.__name__, measure), peer, how)
 
 
 # ---- warm, sequential ----
@@ -90,51 +113,22 @@ def against_bindfs(bench, name):
                                    warm=tree.source_files()), peer="bindfs")
 
 
-@row("contiguous", "contiguous reshard, one reader, 1 MiB reads", "direct read",
-     (">=", 0.30))
-def contiguous(bench):
-    return against_direct(bench, "contiguous")
-
-
-@row("contiguous_two", "the same, two readers", "direct read, two readers",
-     (">=", 0.40))
-def contiguous_two(bench):
-    return against_direct(bench, "contiguous", 2)
-
-
-@row("checkpoint2", "contiguous reshard of a Checkpoint 2.0", "direct read",
-     (">=", 0.30), tree="checkpoint2")
-def checkpoint2(bench):
-    return against_direct(bench, "checkpoint2")
-
-
-@row("inner", "inner-axis reshard, rows of 1 KiB", "direct read", (">=", 0.25),
-     tree="inner")
-def inner(bench):
-    return against_direct(bench, "inner")
-
-
-@row("inner_whole", "the same, 8 slices side by side (8 to 1)", "direct read",
-     tree="inner")
-def inner_whole(bench):
-    return against_direct(bench, "inner", 1, 1)
-
-
-@row("bindfs", "contiguous reshard, 1 MiB reads", "bindfs", (">=", 10), "x")
-def bindfs(bench):
-    return against_bindfs(bench, "contiguous")
-
-
-@row("inner_bindfs", "inner-axis reshard, 1 MiB reads", "bindfs", unit="x",
-     tree="inner")
-def inner_bindfs(bench):
-    return against_bindfs(bench, "inner")
-
-
-@row("identity", "no reshard, with optimizer states, 1 MiB reads", "direct read",
-     tree="trained")
-def identity(bench):
-    return against_direct(bench, "trained", 1, SOURCE_RANKS)
+row("contiguous", "contiguous reshard, one reader, 1 MiB reads", "direct read",
+    (">=", 0.30), by=(against_direct, "contiguous"))
+row("contiguous_two", "the same, two readers", "direct read, two readers",
+    (">=", 0.40), by=(against_direct, "contiguous", 2))
+row("checkpoint2", "contiguous reshard of a Checkpoint 2.0", "direct read",
+    (">=", 0.30), tree="checkpoint2", by=(against_direct, "checkpoint2"))
+row("inner", "inner-axis reshard, rows of 1 KiB", "direct read", (">=", 0.25),
+    tree="inner", by=(against_direct, "inner"))
+row("inner_whole", "the same, 8 slices side by side (8 to 1)", "direct read",
+    tree="inner", by=(against_direct, "inner", 1, 1))
+row("bindfs", "contiguous reshard, 1 MiB reads", "bindfs", (">=", 10), "x",
+    by=(against_bindfs, "contiguous"))
+row("inner_bindfs", "inner-axis reshard, 1 MiB reads", "bindfs", unit="x",
+    tree="inner", by=(against_bindfs, "inner"))
+row("identity", "no reshard, with optimizer states, 1 MiB reads", "direct read",
+    tree="trained", by=(against_direct, "trained", 1, SOURCE_RANKS))
 
 
 # ---- weights in the other side's words ----
@@ -169,22 +163,14 @@ def weights_against_direct(bench, kind):
     return converted_weights(bench, kind, read)
 
 
-@row("weights_qkv", "weights renamed, queries, keys and values by groups (1 to 8)",
-     "direct read of as many bytes", (">=", 0.28), tree="weights_qkv")
-def weights_qkv(bench):
-    return weights_against_direct(bench, "weights_qkv")
-
-
-@row("weights_gate", "weights of gate and up in turn, rows of 8 KiB",
-     "direct read of as many bytes", (">=", 0.25), tree="weights_gate")
-def weights_gate(bench):
-    return weights_against_direct(bench, "weights_gate")
-
-
-@row("weights_experts", "experts stacked and transposed", "direct read of as many bytes",
-     (">=", 0.12), tree="weights_experts")
-def weights_experts(bench):
-    return weights_against_direct(bench, "weights_experts")
+row("weights_qkv", "weights renamed, queries, keys and values by groups (1 to 8)",
+    "direct read of as many bytes", (">=", 0.28), tree="weights_qkv",
+    by=(weights_against_direct, "weights_qkv"))
+row("weights_gate", "weights of gate and up in turn, rows of 8 KiB",
+    "direct read of as many bytes", (">=", 0.25), tree="weights_gate",
+    by=(weights_against_direct, "weights_gate"))
+row("weights_experts", "experts stacked and transposed", "direct read of as many bytes",
+    (">=", 0.12), tree="weights_experts", by=(weights_against_direct, "weights_experts"))
 
 
 @row("weights_experts_read", "the same: bytes read of the source", "bytes needed",
@@ -250,18 +236,6 @@ def python_read(bench):
                                    warm=tree.source_files()), peer="file")
 
 
-@row("load_checkpoint", "MindSpore load_checkpoint of a rank",
-     "of the converted file", (">=", 0.95))
-def load_checkpoint(bench):
-    return mindspore_loads(bench, "ckpt")
-
-
-@row("load_safetensors", "MindSpore load_checkpoint of a rank in safetensors",
-     "of a copy of that file")
-def load_safetensors(bench):
-    return mindspore_loads(bench, "safetensors")
-
-
 def mindspore_loads(bench, kind):
     oracle = bench.oracle
     tree = the_tree(bench, "contiguous")
@@ -286,6 +260,12 @@ def mindspore_loads(bench, kind):
         return rates(bench.compare(lambda: load(*bench.forget([file])),
                                    lambda: load(peer),
                                    warm=tree.source_files()), peer="file")
+
+
+row("load_checkpoint", "MindSpore load_checkpoint of a rank",
+    "of the converted file", (">=", 0.95), by=(mindspore_loads, "ckpt"))
+row("load_safetensors", "MindSpore load_checkpoint of a rank in safetensors",
+    "of a copy of that file", by=(mindspore_loads, "safetensors"))
 
 
 @row("mindformers", "MindSpore loads a rank of a Checkpoint 2.0 into a network",
@@ -358,20 +338,10 @@ def conversion(bench):
     return result
 
 
-def converted(bench, how):
-    return both_took(bench.once("conversion", conversion), "converter", how)
-
-
-@row("transform", "mount and first rank read whole", "transform_checkpoints",
-     (">=", 50), "x")
-def transform_row(bench):
-    return converted(bench, sooner)
-
-
-@row("transform_memory", "memory for it, daemon and reader", "transform_checkpoints",
-     ("<=", 0.1), "x")
-def transform_memory(bench):
-    return converted(bench, smaller)
+row("transform", "mount and first rank read whole", "transform_checkpoints",
+    (">=", 50), "x", by=(once_took, conversion, "converter", sooner))
+row("transform_memory", "memory for it, daemon and reader", "transform_checkpoints",
+    ("<=", 0.1), "x", by=(once_took, conversion, "converter", smaller))
 
 
 def whole_model(bench, source):
@@ -408,50 +378,19 @@ def consolidation(bench, kind):
     return result
 
 
-def both_took(found, peer, how):
-    """A row of what both sides took; how: of a mount's Sample and the peer's, the value,
-    and of Samples what a note says."""
-    value, note = how
-    result = Measured([value(mine, theirs) for mine, theirs in zip(found.mount, found.peer)],
-                      found.mount, found.peer)
-    for who, samples in (("mount", result.mount), (peer, result.peer)):
-        result.note(f"{who} {note(samples)}")
-    return result
-
-
-sooner = (lambda mine, theirs: theirs.seconds / mine.seconds,
-          lambda samples: f"{statistics.median(s.seconds for s in samples):.2f} s")
-smaller = (lambda mine, theirs: mine.memory / theirs.memory,
-           lambda samples: f"{max(s.memory for s in samples) / MIB:.0f} MiB")
-
-
 def consolidated(bench, kind, how):
     return both_took(bench.once("torch_" + kind, lambda bench: consolidation(bench, kind)),
                      "torch", how)
 
 
-@row("dcp", "whole model of a DCP, mount and all bytes read", "dcp_to_torch_save",
-     (">=", 5), "x", tree="torch")
-def dcp(bench):
-    return consolidated(bench, "dcp", sooner)
-
-
-@row("dcp_memory", "memory for it, daemon and reader", "dcp_to_torch_save",
-     ("<=", 0.1), "x", tree="torch")
-def dcp_memory(bench):
-    return consolidated(bench, "dcp", smaller)
-
-
-@row("dcp_hf", "the same of safetensors in shards", "consolidate_safetensors_files",
-     unit="x", tree="torch")
-def dcp_hf(bench):
-    return consolidated(bench, "hf", sooner)
-
-
-@row("dcp_hf_memory", "memory for it, daemon and reader", "consolidate_safetensors_files",
-     unit="x", tree="torch")
-def dcp_hf_memory(bench):
-    return consolidated(bench, "hf", smaller)
+row("dcp", "whole model of a DCP, mount and all bytes read", "dcp_to_torch_save",
+    (">=", 5), "x", tree="torch", by=(consolidated, "dcp", sooner))
+row("dcp_memory", "memory for it, daemon and reader", "dcp_to_torch_save",
+    ("<=", 0.1), "x", tree="torch", by=(consolidated, "dcp", smaller))
+row("dcp_hf", "the same of safetensors in shards", "consolidate_safetensors_files",
+    unit="x", tree="torch", by=(consolidated, "hf", sooner))
+row("dcp_hf_memory", "memory for it, daemon and reader", "consolidate_safetensors_files",
+    unit="x", tree="torch", by=(consolidated, "hf", smaller))
 
 
 # ---- loaded by torch ----
@@ -477,16 +416,11 @@ def loaded_by_torch(bench, name):
     return result
 
 
-@row("dcp_load", "dcp.load of a mount of rank files, contiguous",
-     "dcp.load of dcp.save's files", (">=", 0.8), tree="contiguous")
-def dcp_load(bench):
-    return loaded_by_torch(bench, "contiguous")
-
-
-@row("dcp_load_inner", "the same, inner axis", "dcp.load of dcp.save's files",
-     (">=", 0.5), tree="inner")
-def dcp_load_inner(bench):
-    return loaded_by_torch(bench, "inner")
+row("dcp_load", "dcp.load of a mount of rank files, contiguous",
+    "dcp.load of dcp.save's files", (">=", 0.8), tree="contiguous",
+    by=(loaded_by_torch, "contiguous"))
+row("dcp_load_inner", "the same, inner axis", "dcp.load of dcp.save's files",
+    (">=", 0.5), tree="inner", by=(loaded_by_torch, "inner"))
 
 
 def loaded_without_mount(bench, name, peer):
@@ -513,22 +447,15 @@ def loaded_without_mount(bench, name, peer):
     return result
 
 
-@row("dcp_reader", "dcp.load with reshardfs.dcp.Reader of rank files",
-     "dcp.load of dcp.save's files", (">=", 1.0), tree="contiguous")
-def dcp_reader(bench):
-    return loaded_without_mount(bench, "contiguous", "saved")
-
-
-@row("dcp_reader_inner", "the same, inner axis",
-     "dcp.load of dcp.save's files", (">=", 1.0), tree="inner")
-def dcp_reader_inner(bench):
-    return loaded_without_mount(bench, "inner", "saved")
-
-
-@row("dcp_reader_mount", "dcp.load with reshardfs.dcp.Reader of rank files",
-     "dcp.load of a mount of them", (">=", 1.5), tree="contiguous")
-def dcp_reader_mount(bench):
-    return loaded_without_mount(bench, "contiguous", "mount")
+row("dcp_reader", "dcp.load with reshardfs.dcp.Reader of rank files",
+    "dcp.load of dcp.save's files", (">=", 1.0), tree="contiguous",
+    by=(loaded_without_mount, "contiguous", "saved"))
+row("dcp_reader_inner", "the same, inner axis",
+    "dcp.load of dcp.save's files", (">=", 1.0), tree="inner",
+    by=(loaded_without_mount, "inner", "saved"))
+row("dcp_reader_mount", "dcp.load with reshardfs.dcp.Reader of rank files",
+    "dcp.load of a mount of them", (">=", 1.5), tree="contiguous",
+    by=(loaded_without_mount, "contiguous", "mount"))
 
 
 def started_by_merging(bench, tree):
@@ -569,16 +496,12 @@ def started(bench):
     return result
 
 
-@row("dcp_start", "mount, dcp.load and a step of training",
-     "transform_checkpoints, dcp.save, dcp.load, a step", (">=", 10), "x")
-def dcp_start(bench):
-    return both_took(bench.once("started", started), "merging", sooner)
-
-
-@row("dcp_start_memory", "memory for it, beside what training keeps",
-     "transform_checkpoints, dcp.save, dcp.load, a step", ("<=", 0.1), "x")
-def dcp_start_memory(bench):
-    return both_took(bench.once("started", started), "merging", smaller)
+row("dcp_start", "mount, dcp.load and a step of training",
+    "transform_checkpoints, dcp.save, dcp.load, a step", (">=", 10), "x",
+    by=(once_took, started, "merging", sooner))
+row("dcp_start_memory", "memory for it, beside what training keeps",
+    "transform_checkpoints, dcp.save, dcp.load, a step", ("<=", 0.1), "x",
+    by=(once_took, started, "merging", smaller))
 
 
 # ---- there and back, with mindformers ----
@@ -637,16 +560,11 @@ def out_of_ranks(bench):
     return result
 
 
-@row("convert_back", "whole Hugging Face model out of 8 ranks, export",
-     "mindformers' tables on the merged ranks", (">=", 5), "x", tree="model")
-def convert_back(bench):
-    return both_took(bench.once("out_of_ranks", out_of_ranks), "mindformers", sooner)
-
-
-@row("convert_back_memory", "memory for it", "mindformers' tables on the merged ranks",
-     ("<=", 0.1), "x", tree="model")
-def convert_back_memory(bench):
-    return both_took(bench.once("out_of_ranks", out_of_ranks), "mindformers", smaller)
+row("convert_back", "whole Hugging Face model out of 8 ranks, export",
+    "mindformers' tables on the merged ranks", (">=", 5), "x", tree="model",
+    by=(once_took, out_of_ranks, "mindformers", sooner))
+row("convert_back_memory", "memory for it", "mindformers' tables on the merged ranks",
+    ("<=", 0.1), "x", tree="model", by=(once_took, out_of_ranks, "mindformers", smaller))
 
 
 @row("convert_rank", "Hugging Face to 8 ranks: mount, and MindSpore loads one",
@@ -721,27 +639,14 @@ def real_files(bench, name, durable=True):
                  "export", "cp")
 
 
-@row("export", "export, contiguous reshard", "cp -r of its files, fsync",
-     (">=", 0.90))
-def export(bench):
-    return real_files(bench, "contiguous")
-
-
-@row("export_inner", "export, inner-axis reshard", "cp -r of its files, fsync",
-     (">=", 0.90), tree="inner")
-def export_inner(bench):
-    return real_files(bench, "inner")
-
-
-@row("export_cp", "export, contiguous reshard", "cp -r of its files, no fsync")
-def export_cp(bench):
-    return real_files(bench, "contiguous", durable=False)
-
-
-@row("export_cp_inner", "export, inner-axis reshard", "cp -r of its files, no fsync",
-     tree="inner")
-def export_cp_inner(bench):
-    return real_files(bench, "inner", durable=False)
+row("export", "export, contiguous reshard", "cp -r of its files, fsync",
+    (">=", 0.90), by=(real_files, "contiguous"))
+row("export_inner", "export, inner-axis reshard", "cp -r of its files, fsync",
+    (">=", 0.90), tree="inner", by=(real_files, "inner"))
+row("export_cp", "export, contiguous reshard", "cp -r of its files, no fsync",
+    by=(real_files, "contiguous", False))
+row("export_cp_inner", "export, inner-axis reshard", "cp -r of its files, no fsync",
+    tree="inner", by=(real_files, "inner", False))
 
 
 # ---- cold ----
@@ -791,26 +696,12 @@ def cold(bench, name):
                  peer="direct")
 
 
-@row("read_once_rows", "all ranks once, cold: bytes fetched, contiguous",
-     "distinct bytes", ("<=", 1.02))
-def read_once_rows(bench):
-    return amplification(bench, "contiguous")
-
-
-@row("read_once_columns", "all ranks once, cold: bytes fetched, inner axis",
-     "distinct bytes", ("<=", 1.02), tree="inner")
-def read_once_columns(bench):
-    return amplification(bench, "inner")
-
-
-@row("cold", "cold source, contiguous", "direct cold read", (">=", 0.95))
-def cold_rows(bench):
-    return cold(bench, "contiguous")
-
-
-@row("cold_inner", "cold source, inner axis", "direct cold read", tree="inner")
-def cold_columns(bench):
-    return cold(bench, "inner")
+row("read_once_rows", "all ranks once, cold: bytes fetched, contiguous",
+    "distinct bytes", ("<=", 1.02), by=(amplification, "contiguous"))
+row("read_once_columns", "all ranks once, cold: bytes fetched, inner axis",
+    "distinct bytes", ("<=", 1.02), tree="inner", by=(amplification, "inner"))
+row("cold", "cold source, contiguous", "direct cold read", (">=", 0.95), by=(cold, "contiguous"))
+row("cold_inner", "cold source, inner axis", "direct cold read", tree="inner", by=(cold, "inner"))
 
 
 # ---- a slow source ----
@@ -839,15 +730,9 @@ def slow(bench, name):
     return rates(result)
 
 
-@row("slow", "a source of 5 ms a read and 200 MB/s, contiguous", "its own rate",
-     (">=", 0.90))
-def slow_rows(bench):
-    return slow(bench, "contiguous")
-
-
-@row("slow_inner", "the same, inner axis", "its own rate", tree="inner")
-def slow_columns(bench):
-    return slow(bench, "inner")
+row("slow", "a source of 5 ms a read and 200 MB/s, contiguous", "its own rate",
+    (">=", 0.90), by=(slow, "contiguous"))
+row("slow_inner", "the same, inner axis", "its own rate", tree="inner", by=(slow, "inner"))
 
 
 def crowd(bench, readers):
@@ -863,15 +748,9 @@ def crowd(bench, readers):
                                lambda: through(1, "--readahead", "1")), peer="one")
 
 
-@row("crowded", "a source of 200 MB/s to one read, 80 to two at a time",
-     "one at a time", (">=", 0.80))
-def crowded(bench):
-    return crowd(bench, 1)
-
-
-@row("crowded_two", "the same, two readers", "one at a time", (">=", 0.80))
-def crowded_two(bench):
-    return crowd(bench, 2)
+row("crowded", "a source of 200 MB/s to one read, 80 to two at a time",
+    "one at a time", (">=", 0.80), by=(crowd, 1))
+row("crowded_two", "the same, two readers", "one at a time", (">=", 0.80), by=(crowd, 2))
 
 
 # ---- memory ----
@@ -967,14 +846,10 @@ def copy_against_direct(bench, readers):
     return server_against_direct(bench, "copied", readers, files, range(len(files)))
 
 
-@row("null_one", "a server that answers from memory, one reader", "direct read")
-def null_one(bench):
-    return nothing_against_direct(bench, 1)
-
-
-@row("null_two", "the same, two readers", "direct read, two readers")
-def null_two(bench):
-    return nothing_against_direct(bench, 2)
+row("null_one", "a server that answers from memory, one reader", "direct read",
+    by=(nothing_against_direct, 1))
+row("null_two", "the same, two readers", "direct read, two readers",
+    by=(nothing_against_direct, 2))
 
 
 @row("null_python", "the same, Python open().read()", "of the converted file")
@@ -987,14 +862,9 @@ def null_python(bench):
                      "from memory", "file")
 
 
-@row("copy_one", "a server that copies plain files, one reader", "direct read")
-def copy_one(bench):
-    return copy_against_direct(bench, 1)
-
-
-@row("copy_two", "the same, two readers", "direct read, two readers")
-def copy_two(bench):
-    return copy_against_direct(bench, 2)
+row("copy_one", "a server that copies plain files, one reader", "direct read",
+    by=(copy_against_direct, 1))
+row("copy_two", "the same, two readers", "direct read, two readers", by=(copy_against_direct, 2))
 
 
 # ---- many ranks ----
@@ -1045,19 +915,11 @@ def big(bench, which, scale, unit):
     return result
 
 
-@row("big_mount", "mount 1,024 ranks of 2,000 parameters", "", ("<=", 1), "s", "big")
-def big_mount(bench):
-    return big(bench, 0, 1, "s")
-
-
-@row("big_list", "ls -lR of it", "", ("<=", 3), "s", "big")
-def big_list(bench):
-    return big(bench, 1, 1, "s")
-
-
-@row("big_memory", "resident memory after that", "", ("<=", 100), "MB", "big")
-def big_memory(bench):
-    return big(bench, 2, 1e6, "MB")
+row("big_mount", "mount 1,024 ranks of 2,000 parameters", "", ("<=", 1), "s", "big",
+    by=(big, 0, 1, "s"))
+row("big_list", "ls -lR of it", "", ("<=", 3), "s", "big", by=(big, 1, 1, "s"))
+row("big_memory", "resident memory after that", "", ("<=", 100), "MB", "big",
+    by=(big, 2, 1e6, "MB"))
 
 
 def mount_big_checkpoint2(bench, directory, cache):
@@ -1092,21 +954,12 @@ def big_checkpoint2(bench, others, which, scale=1):
     return result
 
 
-@row("big_checkpoint2_first", "mount a Checkpoint 2.0 of such a job the first time", "",
-     ("<=", 3), "s", "big")
-def big_checkpoint2_first(bench):
-    return big_checkpoint2(bench, False, 0)
-
-
-@row("big_checkpoint2_mount", "the same with the index cache", "", ("<=", 1), "s", "big")
-def big_checkpoint2_mount(bench):
-    return big_checkpoint2(bench, True, 0)
-
-
-@row("big_checkpoint2_memory", "resident memory after the first time", "",
-     ("<=", 200), "MB", "big")
-def big_checkpoint2_memory(bench):
-    return big_checkpoint2(bench, False, 1, 1e6)
+row("big_checkpoint2_first", "mount a Checkpoint 2.0 of such a job the first time", "",
+    ("<=", 3), "s", "big", by=(big_checkpoint2, False, 0))
+row("big_checkpoint2_mount", "the same with the index cache", "", ("<=", 1), "s", "big",
+    by=(big_checkpoint2, True, 0))
+row("big_checkpoint2_memory", "resident memory after the first time", "",
+    ("<=", 200), "MB", "big", by=(big_checkpoint2, False, 1, 1e6))
 
 
 # ---- plots ----

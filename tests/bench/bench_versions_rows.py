@@ -6,7 +6,7 @@ import os
 import shutil
 import statistics
 
-from bench_rows import both_took, export_sample, row, smaller, sooner
+from bench_rows import export_sample, once_took, row, smaller, sooner
 from bench_tools import Measured, Sample, other_python
 from bench_versions import DELTAS
 
@@ -43,19 +43,10 @@ def out_of_deltas(bench):
     return found
 
 
-def exported(bench):
-    return bench.once("versions exported", out_of_deltas)
-
-
-@row("versions", f"weight version of {DELTAS} deltas, export", "zstandard, numpy and save_file",
-     (">=", 1), "x", tree="versions")
-def versions_export(bench):
-    return both_took(exported(bench), "numpy", sooner)
-
-
-@row("versions_memory", "the same: memory", "zstandard, numpy and save_file", tree="versions")
-def versions_memory(bench):
-    return both_took(exported(bench), "numpy", smaller)
+row("versions", f"weight version of {DELTAS} deltas, export", "zstandard, numpy and save_file",
+    (">=", 1), "x", tree="versions", by=(once_took, out_of_deltas, "numpy", sooner))
+row("versions_memory", "the same: memory", "zstandard, numpy and save_file", tree="versions",
+    by=(once_took, out_of_deltas, "numpy", smaller))
 
 
 def read_last(bench, base, run, warm):
