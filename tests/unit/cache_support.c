@@ -9,8 +9,6 @@
 #include <sys/mount.h>
 #include <time.h>
 
-#include "tests.h"
-
 /* Tests make and compare hundreds of megabytes: without optimisation that is most of
  * what they compute, and under an emulator minutes. */
 #ifndef __clang__

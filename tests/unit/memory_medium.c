@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "rsh/util/clock.h"
-#include "rsh/util/mem.h"
 #include "storage/store/name_list_dir_i.h"
 #include "tests.h"
 

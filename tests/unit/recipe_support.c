@@ -4,24 +4,10 @@
 #include <time.h>
 
 #include "rsh/util/checked.h"
-#include "support.h"
 
 #define MOST_DIMS 4
 
 uint64_t scene_tiled;
-static uint64_t state;
-
-void scene_seed(uint64_t seed)
-{
-	state = seed;
-	scene_below(2);
-}
-
-uint32_t scene_below(uint32_t n)
-{
-	state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
-	return (uint32_t)(state >> 33) % n;
-}
 
 void scene_cases(uint64_t (*each)(void))
 {
@@ -33,7 +19,7 @@ void scene_cases(uint64_t (*each)(void))
 	print_message("# RSH_SEED=%llu RSH_CASES=%llu\n",
 		      (unsigned long long)first, (unsigned long long)n);
 	for (uint64_t i = 0; i < n; i++) {
-		scene_seed(first + i);
+		numbers_begin(first + i);
 		checked += each();
 	}
 	print_message("# %llu bytes, and %llu of tiles\n",
@@ -66,13 +52,13 @@ static uint64_t number_of(const uint64_t *at, const uint64_t *dims, uint32_t n)
 static struct rsh_cut *even_cut(const uint64_t *dims, uint32_t n)
 {
 	struct rsh_grid g;
-	uint32_t stride = 1, n_axes = 0, replicas = 1 + scene_below(2);
+	uint32_t stride = 1, n_axes = 0, replicas = 1 + below(2);
 
 	memset(&g, 0, sizeof(g));
 	g.n_dims = n;
 	g.shard = 1;
 	for (uint32_t d = 0; d < n; d++) {
-		g.split[d] = 1 + scene_below(3);
+		g.split[d] = 1 + below(3);
 		if (dims[d] % g.split[d] || stride * g.split[d] > 8)
 			g.split[d] = 1;
 		g.first[d] = (uint8_t)n_axes;
@@ -93,28 +79,28 @@ static struct rsh_cut *uneven_cut(const uint64_t *dims, uint32_t n, bool gaps)
 {
 	struct rsh_box boxes[MAX_CELLS] = { { .n_dims = n } };
 	struct rsh_error err = RSH_ERROR_INIT;
-	uint32_t n_boxes = 1, want = 1 + scene_below(6);
+	uint32_t n_boxes = 1, want = 1 + below(6);
 	struct rsh_cut *cut;
 
 	memcpy(boxes[0].size, dims, n * sizeof(*dims));
 	for (uint32_t tries = 0; n > 0 && n_boxes < want && tries < 20;
 	     tries++) {
-		struct rsh_box *b = &boxes[scene_below(n_boxes)];
-		uint32_t d = scene_below(n);
+		struct rsh_box *b = &boxes[below(n_boxes)];
+		uint32_t d = below(n);
 		uint64_t size = b->size[d];
 
 		if (size < 2)
 			continue;
 		boxes[n_boxes] = *b;
-		b->size[d] = 1 + scene_below((uint32_t)size - 1);
+		b->size[d] = 1 + below((uint32_t)size - 1);
 		boxes[n_boxes].from[d] += b->size[d];
 		boxes[n_boxes++].size[d] = size - b->size[d];
 	}
 	for (uint32_t i = n_boxes; gaps && n_boxes > 1 && i-- > 0;)
-		if (scene_below(8) == 0)
+		if (below(8) == 0)
 			boxes[i] = boxes[--n_boxes];
 	for (uint32_t i = n_boxes; i-- > 0;)
-		if (scene_below(3) == 0)
+		if (below(3) == 0)
 			boxes[n_boxes++] = boxes[i];
 	assert_good(rsh_cut_of_boxes(dims, n, boxes, n_boxes, &cut, &err), err);
 	return cut;
@@ -122,7 +108,7 @@ static struct rsh_cut *uneven_cut(const uint64_t *dims, uint32_t n, bool gaps)
 
 struct rsh_cut *scene_cut(const uint64_t *dims, uint32_t n)
 {
-	return scene_below(2) ? even_cut(dims, n) : uneven_cut(dims, n, false);
+	return below(2) ? even_cut(dims, n) : uneven_cut(dims, n, false);
 }
 
 /* Large records of a .ckpt are in several extents; cuts the only record of a
@@ -134,13 +120,13 @@ static void draw_extents(struct rsh_ckpt_index *ix)
 
 	assert_non_null(e);
 	ix->extents = e;
-	while (r->n_extents < 4 && scene_below(3) == 0) {
+	while (r->n_extents < 4 && below(3) == 0) {
 		struct rsh_extent *last = &e[r->n_extents - 1];
 		uint64_t n = last->length / 2, keep;
 
 		if (n < 2)
 			break;
-		keep = 2 * (1 + scene_below((uint32_t)n - 1));
+		keep = 2 * (1 + below((uint32_t)n - 1));
 		e[r->n_extents++] = (struct rsh_extent){
 			last->offset + keep + 6, last->length - keep
 		};
@@ -177,7 +163,7 @@ static void write_file(struct scene *s, struct source *t, uint32_t which,
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		dims[d] = (int64_t)box.size[d];
 	assert_true(s->n_files < MAX_FILES);
-	if (s->gaps && scene_below(12) == 0)
+	if (s->gaps && below(12) == 0)
 		return;
 	s->holders[which][s->n_holders[which]++] = (struct rsh_holder){
 		rank, s->n_files, s->by_name[which] ? RSH_BY_NAME : 0
@@ -212,11 +198,11 @@ static void draw_dims(struct source *t)
 	static const uint8_t composite[] = { 8, 9, 12, 16, 24 };
 	uint64_t n = 1;
 
-	t->n_dims = 1 + scene_below(MOST_DIMS);
+	t->n_dims = 1 + below(MOST_DIMS);
 	for (uint32_t d = 0; d < t->n_dims; d++) {
-		t->dims[d] = 1 + scene_below(7);
-		if (scene_below(3) == 0)
-			t->dims[d] = composite[scene_below(sizeof(composite))];
+		t->dims[d] = 1 + below(7);
+		if (below(3) == 0)
+			t->dims[d] = composite[below(sizeof(composite))];
 		if (n * t->dims[d] > MAX_ELEMENTS)
 			t->dims[d] = 1;
 		n *= t->dims[d];
@@ -227,16 +213,16 @@ void scene_source(struct scene *s, uint32_t which)
 {
 	struct source *t = &s->tensors[which];
 
-	if (which > 0 && scene_below(2))
+	if (which > 0 && below(2))
 		*t = s->tensors[which - 1];
 	else
 		draw_dims(t);
 	t->first = (uint16_t)(which * 20000);
-	s->cuts[which] = s->gaps && scene_below(2) ?
+	s->cuts[which] = s->gaps && below(2) ?
 		uneven_cut(t->dims, t->n_dims, true) :
 		scene_cut(t->dims, t->n_dims);
 	s->have[which] = calloc(MAX_ELEMENTS, sizeof(**s->have));
-	s->by_name[which] = scene_below(2);
+	s->by_name[which] = below(2);
 	for (uint32_t r = 0; r < rsh_cut_n_ranks(s->cuts[which]); r++)
 		write_file(s, t, which, r);
 }
@@ -248,19 +234,19 @@ void scene_source(struct scene *s, uint32_t which)
 static void draw_part(struct scene *s, uint32_t n_tensors, struct box_part *p,
 		      uint32_t *n_dims)
 {
-	uint32_t which = scene_below(n_tensors), order[RSH_MAX_DIMS], n = 0;
+	uint32_t which = below(n_tensors), order[RSH_MAX_DIMS], n = 0;
 	const struct source *t = &s->tensors[which];
 
 	memset(p, 0, sizeof(*p));
 	p->tensor = which;
 	for (uint32_t i = 0; i < t->n_dims; i++) {
 		p->axis[i] = RSH_FIXED;
-		p->base[i] = scene_below((uint32_t)t->dims[i]);
-		if (scene_below(4))
+		p->base[i] = below((uint32_t)t->dims[i]);
+		if (below(4))
 			order[n++] = i;
 	}
-	for (uint32_t i = n; scene_below(2) && i > 1; i--) {
-		uint32_t k = scene_below(i), swap = order[k];
+	for (uint32_t i = n; below(2) && i > 1; i--) {
+		uint32_t k = below(i), swap = order[k];
 
 		order[k] = order[i - 1];
 		order[i - 1] = swap;
@@ -269,7 +255,7 @@ static void draw_part(struct scene *s, uint32_t n_tensors, struct box_part *p,
 		uint32_t i = order[d];
 
 		p->axis[i] = (uint8_t)d;
-		p->base[i] = scene_below(3) ? 0 : p->base[i];
+		p->base[i] = below(3) ? 0 : p->base[i];
 		p->box.size[d] = t->dims[i] - p->base[i];
 	}
 	p->box.n_dims = *n_dims = n;
@@ -305,13 +291,13 @@ static void draw_digits(const struct source *src, struct factoring *f)
 		while (f->n < MAX_DIGITS - 4) {
 			uint64_t size = left;
 
-			if (scene_below(2))
+			if (below(2))
 				for (size = 2; size < left && left % size; )
 					size++;
 			if (size > left || size == 0)
 				size = left;
 			f->digits[f->n++] = (struct digit){
-				d, size, step, scene_below(6) == 0
+				d, size, step, below(6) == 0
 			};
 			step *= size;
 			left /= size;
@@ -332,16 +318,16 @@ static void draw_order(struct target *t, struct factoring *f)
 		if (!f->digits[f->n - 1 - i].fixed)
 			f->order[n_shown++] = f->n - 1 - i;
 	/* Sources have their last digit first. */
-	for (uint32_t i = n_shown; scene_below(3) && i > 1; i--) {
-		uint32_t k = scene_below(i), swap = f->order[k];
+	for (uint32_t i = n_shown; below(3) && i > 1; i--) {
+		uint32_t k = below(i), swap = f->order[k];
 
 		f->order[k] = f->order[i - 1];
 		f->order[i - 1] = swap;
 	}
-	f->alternative = f->order[scene_below(n_shown)];
+	f->alternative = f->order[below(n_shown)];
 	t->n_dims = 1;
 	for (uint32_t i = 0; i < n_shown; i++) {
-		if (i > 0 && t->n_dims < MOST_DIMS && scene_below(3) == 0)
+		if (i > 0 && t->n_dims < MOST_DIMS && below(3) == 0)
 			t->n_dims++;
 		f->dim[i] = (uint8_t)(t->n_dims - 1);
 	}
@@ -356,7 +342,7 @@ static void draw_alternative(const struct scene *s, uint32_t n_tensors,
 	const struct source *src;
 
 	do {
-		f->which[part] = scene_below(n_tensors);
+		f->which[part] = below(n_tensors);
 		src = &s->tensors[f->which[part]];
 	} while (src->n_dims != f->like->n_dims ||
 		 memcmp(src->dims, f->like->dims, sizeof(src->dims)));
@@ -366,11 +352,11 @@ static void draw_alternative(const struct scene *s, uint32_t n_tensors,
 		f->from[part][i] = 0;
 		f->size[part][i] = d->size;
 		if (d->fixed) {
-			f->from[part][i] = scene_below((uint32_t)d->size);
+			f->from[part][i] = below((uint32_t)d->size);
 			f->size[part][i] = 1;
-		} else if (i == f->alternative && scene_below(2)) {
-			f->size[part][i] = 1 + scene_below((uint32_t)d->size);
-			f->from[part][i] = scene_below(
+		} else if (i == f->alternative && below(2)) {
+			f->size[part][i] = 1 + below((uint32_t)d->size);
+			f->from[part][i] = below(
 				(uint32_t)(d->size - f->size[part][i] + 1));
 		}
 	}
@@ -396,7 +382,7 @@ static void say_part(struct target *t, const struct factoring *f, uint32_t part,
 
 		if (i == f->alternative)
 			t->shown_from[part][f->dim[k]] = before * steps[k];
-		if (!d->step || (f->size[part][i] == 1 && scene_below(2)))
+		if (!d->step || (f->size[part][i] == 1 && below(2)))
 			continue;
 		t->factors[part][p->n_factors++] = (struct rsh_factor){
 			f->size[part][i], steps[k], d->step, f->dim[k],
@@ -437,25 +423,25 @@ static void place_part(const struct scene *s, struct target *t, uint32_t part)
 /* Adds a part without elements: one of the others, with a factor of size 0. */
 static void draw_empty(struct target *t)
 {
-	const uint32_t n = t->n_parts, like = scene_below(n);
+	const uint32_t n = t->n_parts, like = below(n);
 
-	if (n == MAX_PARTS || !t->parts[like].n_factors || scene_below(3))
+	if (n == MAX_PARTS || !t->parts[like].n_factors || below(3))
 		return;
 	t->parts[n] = t->parts[like];
 	memcpy(t->factors[n], t->factors[like], sizeof(t->factors[n]));
 	t->parts[n].factors = t->factors[n];
-	t->factors[n][scene_below(t->parts[n].n_factors)].size = 0;
+	t->factors[n][below(t->parts[n].n_factors)].size = 0;
 	t->n_parts++;
 }
 
 static void draw_factored(struct scene *s, uint32_t n_tensors, struct target *t)
 {
-	struct factoring f = { .like = &s->tensors[scene_below(n_tensors)] };
+	struct factoring f = { .like = &s->tensors[below(n_tensors)] };
 	uint64_t steps[MAX_DIGITS] = { 0 }, sum = 0, before = 0;
 
 	draw_digits(f.like, &f);
 	draw_order(t, &f);
-	t->n_parts = 1 + scene_below(MAX_PARTS);
+	t->n_parts = 1 + below(MAX_PARTS);
 	for (uint32_t i = 0; i < t->n_parts; i++) {
 		draw_alternative(s, n_tensors, &f, i);
 		sum += f.size[i][f.alternative];
@@ -506,8 +492,8 @@ void scene_target(struct scene *s, uint32_t n_tensors, struct target *t)
 	uint64_t rows = 0;
 
 	memset(t, 0, sizeof(*t));
-	t->wide = scene_below(3) == 0;
-	if (scene_below(2)) {
+	t->wide = below(3) == 0;
+	if (below(2)) {
 		draw_factored(s, n_tensors, t);
 		return;
 	}
@@ -515,13 +501,13 @@ void scene_target(struct scene *s, uint32_t n_tensors, struct target *t)
 	memcpy(t->dims, t->boxes[0].box.size, sizeof(t->dims));
 	t->n_boxes = 1;
 	rows = t->dims[0];
-	while (t->n_dims > 0 && t->n_boxes < MAX_PARTS && scene_below(2)) {
+	while (t->n_dims > 0 && t->n_boxes < MAX_PARTS && below(2)) {
 		struct box_part *p = &t->boxes[t->n_boxes];
 
 		/* The same tensor gives the same sizes. */
 		*p = t->boxes[0];
 		p->box.from[0] = rows;
-		p->box.size[0] = 1 + scene_below((uint32_t)p->box.size[0]);
+		p->box.size[0] = 1 + below((uint32_t)p->box.size[0]);
 		rows += p->box.size[0];
 		t->n_boxes++;
 	}
@@ -678,7 +664,7 @@ void scene_take(const struct scene *s, struct rsh_piece_iter *it, uint64_t from,
 	unsigned n_row = 0;
 	struct rsh_rows rows;
 	uint64_t at = 0;
-	bool together = scene_below(2);
+	bool together = below(2);
 
 	assert_non_null(it);
 	while (rsh_piece_iter_next(it, &p)) {

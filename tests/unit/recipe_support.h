@@ -5,6 +5,7 @@
 #define RECIPE_SUPPORT_H
 
 #include "plan_support.h"
+#include "support.h"
 
 #include "rsh/plan/blueprint.h"
 #include "rsh/plan/query.h"
@@ -15,10 +16,6 @@
 #define MAX_DIGITS 12
 /* No source has more elements than this. */
 #define MAX_ELEMENTS 1200
-
-/* Begins a series of random numbers, and gives one below n. */
-void scene_seed(uint64_t seed);
-uint32_t scene_below(uint32_t n);
 
 /* Adds a tensor of this name, with a cut and with holders that are copied; takes
  * the cut over.  Gives its number. */

@@ -5,7 +5,6 @@
 #include "source_support.h"
 
 #include "rsh/wire/ckpt.h"
-#include "tests.h"
 
 uint64_t tree_write_vector(const char *tree, const char *name,
 			   const uint8_t *content, size_t n)

@@ -5,12 +5,11 @@
 #include "support.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <ftw.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "tests.h"
 
 char *tree_make(void)
 {
@@ -79,6 +78,22 @@ uint64_t numbers_seed(void)
 	printf("# RSH_TEST_SEED=%llu\n", (unsigned long long)seed);
 	fflush(stdout);
 	return seed;
+}
+
+static struct numbers own;
+static bool has_begun;
+
+void numbers_begin(uint64_t seed)
+{
+	own.state = seed;
+	has_begun = true;
+}
+
+uint32_t below(uint32_t n)
+{
+	if (!has_begun)
+		numbers_begin(numbers_seed());
+	return (uint32_t)numbers_below(&own, n);
 }
 
 int rounds(int n)

@@ -24,6 +24,10 @@ uint64_t numbers_next(struct numbers *x);
 uint64_t numbers_below(struct numbers *x, uint64_t n);
 /* $RSH_TEST_SEED, or one from the clock; printed as a TAP comment. */
 uint64_t numbers_seed(void);
+/* 0 .. n-1, of the numbers of the program: those of numbers_seed(), or of the
+ * seed with which they began last. */
+uint32_t below(uint32_t n);
+void numbers_begin(uint64_t seed);
 
 /* Returns the number of rounds of a test that makes `n` where they are fast:
  * $RSH_FEWER times fewer, and at least one. */

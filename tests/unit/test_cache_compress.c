@@ -13,7 +13,6 @@
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/pack.h"
-#include "tests.h"
 
 #define BLOCK (256 * KIB)
 #define N_BLOCKS 128

@@ -16,7 +16,6 @@
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/log.h"
-#include "tests.h"
 
 #define BLOCK (64 * KIB)
 #define N_BLOCKS 12

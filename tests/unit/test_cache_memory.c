@@ -9,7 +9,6 @@
 
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
-#include "tests.h"
 
 #define BLOCK (64 * KIB)
 

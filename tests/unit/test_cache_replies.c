@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cache_support.h"
-#include "tests.h"
 
 #define BLOCK (64 * KIB)
 #define SIZE (BLOCK + 100)

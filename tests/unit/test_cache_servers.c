@@ -15,7 +15,6 @@
 #include "storage/cache/cache_i.h"
 #include "cache_support.h"
 #include "rsh/util/clock.h"
-#include "tests.h"
 
 #define BLOCK (64 * KIB)
 #define N_BLOCKS 8

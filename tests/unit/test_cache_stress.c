@@ -16,7 +16,6 @@
 
 #include "cache_support.h"
 #include "rsh/util/log.h"
-#include "tests.h"
 
 enum { N_READERS = 32, N_FILES = 12, N_CACHES = 2 };
 

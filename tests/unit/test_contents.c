@@ -13,7 +13,6 @@
 #include "rsh/contents/contents.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define ROWS 6
 #define COLUMNS 40

@@ -8,7 +8,6 @@
 #include "rsh/util/log.h"
 #include "rsh/wire/ckpt.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define MAX_RANKS 160
 #define MAX_TENSORS 24

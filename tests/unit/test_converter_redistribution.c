@@ -7,7 +7,6 @@
 
 #include "rsh/plan/redistribution.h"
 #include "support.h"
-#include "tests.h"
 
 #define MAX_RANKS 64
 
@@ -204,13 +203,6 @@ TEST(misplaced_shard_is_planned_by_rule)
 
 #define RANDOM_DIMS 3
 
-static struct numbers random_numbers;
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)numbers_below(&random_numbers, n);
-}
-
 /* A layout of random axes, which each cut one dimension or none. */
 struct random_layout {
 	uint32_t n, mesh[6];
@@ -311,7 +303,6 @@ TEST(lists_have_what_is_needed)
 	unsigned planned = 0;
 	const unsigned n = (unsigned)rounds(2000);
 
-	random_numbers.state = numbers_seed();
 	for (unsigned i = 0; i < n; i++) {
 		const uint32_t n_ranks = devices[below(8)];
 		const uint32_t n_dims = 1 + below(RANDOM_DIMS);

@@ -21,7 +21,6 @@
 #include "rsh/app/control_client.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
-#include "tests.h"
 
 static char *log_path;
 static char *tree;

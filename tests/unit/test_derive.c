@@ -7,7 +7,6 @@
 #include <jansson.h>
 
 #include "rsh/strategy/derive.h"
-#include "rsh/util/mem.h"
 
 #define MAX_OPTIONS 8
 

@@ -8,7 +8,6 @@
 
 #include "rsh/formats/dcp.h"
 #include "torch_support.h"
-#include "wire_support.h"
 
 static struct rsh_dcp *parse(const char *path)
 {

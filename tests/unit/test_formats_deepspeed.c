@@ -5,14 +5,6 @@
 
 #include "formats/deepspeed/deepspeed_i.h"
 #include "support.h"
-#include "tests.h"
-
-static struct numbers random_numbers;
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)numbers_below(&random_numbers, n);
-}
 
 /* ---- boxes ---- */
 
@@ -238,10 +230,4 @@ TEST(test_steps)
 	assert_false(rsh_ds_step_read("best", &step));
 	assert_false(rsh_ds_step_read("_universal", &step));
 	assert_false(rsh_ds_step_read("", &step));
-}
-
-int main(void)
-{
-	random_numbers.state = numbers_seed();
-	return unit_run(NULL, NULL);
 }

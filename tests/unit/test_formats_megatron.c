@@ -5,7 +5,6 @@
 
 #include "formats/megatron/megatron_i.h"
 #include "support.h"
-#include "tests.h"
 
 /* ---- names ---- */
 

@@ -10,7 +10,6 @@
 #include "rsh/vfs/inspect.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
-#include "tests.h"
 
 /* ---- the list ---- */
 

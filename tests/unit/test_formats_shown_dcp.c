@@ -7,7 +7,6 @@
 #include "rsh/formats/formats.h"
 #include "rsh/source/inspect.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 #define TDC "torch.distributed.checkpoint."
 #define META(class) TDC "metadata." class "<>!"

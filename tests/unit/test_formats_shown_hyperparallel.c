@@ -5,7 +5,6 @@
 #include "config.h"
 
 #include "shown_support.h"
-#include "torch_support.h"
 
 #define HYPER "hyper_parallel.core.distributed_checkpoint."
 #define META HYPER "metadata."

@@ -7,7 +7,6 @@
 
 #include "rsh/formats/formats.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 #define ST(n) "./" n ".safetensors"
 #define MAP(files) "{\"metadata\":{},\"weight_map\":{" files "}}"

@@ -6,7 +6,6 @@
 #include <zlib.h>
 
 #include "shown_support.h"
-#include "torch_support.h"
 
 /* ---- writing ---- */
 

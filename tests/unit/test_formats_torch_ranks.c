@@ -5,14 +5,6 @@
 
 #include "formats/torch_ranks/torch_ranks_i.h"
 #include "support.h"
-#include "tests.h"
-
-static struct numbers random_numbers;
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)numbers_below(&random_numbers, n);
-}
 
 /* ---- cuts ---- */
 
@@ -302,10 +294,4 @@ TEST(test_groups)
 			assert_true(groups[i].v[r - 1].number <
 				    groups[i].v[r].number);
 	}
-}
-
-int main(void)
-{
-	random_numbers.state = numbers_seed();
-	return unit_run(NULL, NULL);
 }

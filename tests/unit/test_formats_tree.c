@@ -4,7 +4,6 @@
 
 #include "rsh/formats/tree.h"
 #include "source_support.h"
-#include "tests.h"
 
 static struct rsh_tree empty_tree(void)
 {

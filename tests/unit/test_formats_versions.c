@@ -7,20 +7,12 @@
 
 #include "formats/versions/versions_i.h"
 #include "support.h"
-#include "tests.h"
 
 #define TENSOR_MAX 10000
 #define BLOCK_MAX 1000
 /* Count, positions and values of all bytes, and one too many. */
 #define CONTENT_MAX (4 + 5 * TENSOR_MAX + 1)
 #define FRAME_MAX (2 * CONTENT_MAX + 64)
-
-static struct numbers random_numbers;
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)numbers_below(&random_numbers, n);
-}
 
 /* ---- frames ---- */
 
@@ -287,10 +279,4 @@ TEST(test_index)
 						 &err), 0);
 	assert_false(x.is_delta);
 	rsh_version_index_clear(&x);
-}
-
-int main(void)
-{
-	random_numbers.state = numbers_seed();
-	return unit_run(NULL, NULL);
 }

@@ -9,7 +9,6 @@
 #include "rsh/formats/outputs.h"
 #include "rsh/formats/torch.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 struct case_of {
 	const char *name;

@@ -15,11 +15,9 @@
 #include "rsh/util/blocking.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/library.h"
-#include "rsh/util/mem.h"
 #include "rsh/util/secret.h"
 #include "rsh/util/thread.h"
 #include "support.h"
-#include "tests.h"
 
 #define SIZE 100000
 /* As the server says: Fri, 02 Jan 2026 03:04:05 GMT. */

@@ -7,7 +7,6 @@
 #include "rsh/storage/objects.h"
 #include "rsh/util/thread.h"
 #include "support.h"
-#include "tests.h"
 
 #define PATIENCE_MS 600000
 

@@ -120,33 +120,33 @@ static uint64_t draw_wrong(uint64_t v)
 		UINT64_MAX, UINT64_MAX / 3
 	};
 
-	switch (scene_below(4)) {
-	case 0: return wild[scene_below(sizeof(wild) / sizeof(*wild))];
+	switch (below(4)) {
+	case 0: return wild[below(sizeof(wild) / sizeof(*wild))];
 	case 1: return v + 1;
 	case 2: return v - 1;
-	default: return v * (1 + scene_below(3));
+	default: return v * (1 + below(3));
 	}
 }
 
 /* Makes one number of a target another one. */
 static void draw_mistake(struct target *t)
 {
-	const uint32_t part = scene_below(t->n_parts);
+	const uint32_t part = below(t->n_parts);
 	struct rsh_recipe_part *p = &t->parts[part];
 	struct rsh_factor *f = p->n_factors ?
-		&t->factors[part][scene_below(p->n_factors)] : NULL;
+		&t->factors[part][below(p->n_factors)] : NULL;
 	uint64_t *v = NULL;
 
-	switch (scene_below(f ? 8 : 4)) {
-	case 0: v = &t->shown_from[part][scene_below(t->n_dims)]; break;
-	case 1: v = &t->from[part][scene_below(4)]; break;
-	case 2: t->dims[scene_below(t->n_dims)]++; return;
-	case 3: *p = t->parts[scene_below(t->n_parts)]; return;
+	switch (below(f ? 8 : 4)) {
+	case 0: v = &t->shown_from[part][below(t->n_dims)]; break;
+	case 1: v = &t->from[part][below(4)]; break;
+	case 2: t->dims[below(t->n_dims)]++; return;
+	case 3: *p = t->parts[below(t->n_parts)]; return;
 	case 4: v = &f->size; break;
 	case 5: v = &f->shown_step; break;
 	case 6: v = &f->step; break;
 	default:
-		if (scene_below(2))
+		if (below(2))
 			f->dim = (uint8_t)draw_wrong(f->dim);
 		else
 			f->shown_dim = (uint8_t)draw_wrong(f->shown_dim);
@@ -158,7 +158,7 @@ static void draw_mistake(struct target *t)
 static uint64_t check_mistakes(void)
 {
 	static struct target t;
-	const uint32_t n_tensors = 1 + scene_below(MAX_TENSORS);
+	const uint32_t n_tensors = 1 + below(MAX_TENSORS);
 	struct scene s = { .names = rsh_names_new() };
 
 	for (uint32_t i = 0; i < n_tensors; i++)
@@ -689,10 +689,10 @@ TEST(many_parts_are_found)
 	const uint64_t bytes = (uint64_t)l.n * FFN * HIDDEN * 2;
 
 	large_plan(&l);
-	scene_seed(1);
+	numbers_begin(1);
 	for (int i = 0; i < 100; i++) {
-		uint64_t from = ((uint64_t)scene_below(UINT32_MAX) << 20 |
-				 scene_below(1 << 20)) % (bytes - 1048576);
+		uint64_t from = ((uint64_t)below(UINT32_MAX) << 20 |
+				 below(1 << 20)) % (bytes - 1048576);
 
 		large_tiles(&l, from, 1048576);
 	}

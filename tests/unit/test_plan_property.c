@@ -20,7 +20,6 @@
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
 #include "support.h"
-#include "tests.h"
 
 #define DEFAULT_CASES ((uint64_t)rounds(12000))
 #define DEFAULT_LOSSES ((uint64_t)rounds(4000))
@@ -34,24 +33,6 @@
 #define MAX_FILE (1 << 16)
 #define MAX_RANGE 300
 #define MAX_FORETOLD (MAX_RANGE + 20) /* pieces of a range */
-
-/* ---- random numbers: splitmix64, so that a seed means the same anywhere ---- */
-
-static uint64_t rng;
-
-static uint64_t next_random(void)
-{
-	uint64_t z = rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
-static uint32_t below(uint32_t n)
-{
-	return (uint32_t)(next_random() % n);
-}
 
 /* ---- a random layout ---- */
 
@@ -734,7 +715,7 @@ static struct test_case *make_case(uint64_t seed, bool alike,
 {
 	struct test_case *t = calloc(1, sizeof(*t));
 
-	rng = seed;
+	numbers_begin(seed);
 	do {
 		memset(t, 0, sizeof(*t));
 		random_case(t);

@@ -166,9 +166,9 @@ static void check_member(struct scene *s, const struct target *t,
 	scene_read(s, number, start, n, have);
 	assert_memory_equal(have, want, n);
 	for (int i = 0; i < 4; i++) {
-		uint64_t from = scene_below((uint32_t)n), len;
+		uint64_t from = below((uint32_t)n), len;
 
-		len = 1 + scene_below((uint32_t)(n - from));
+		len = 1 + below((uint32_t)(n - from));
 		scene_read(s, number, start + from, len, have);
 		assert_memory_equal(have, want + from, len);
 	}
@@ -203,7 +203,7 @@ static struct rsh_cut *draw_cut(const struct scene *s, const struct target *t,
 
 	if (whole)
 		return rsh_cut_of_grid(rsh_grid_make_whole(t->n_dims));
-	if (scene_below(2) && rsh_cut_grid(cut) && t->n_dims == src->n_dims &&
+	if (below(2) && rsh_cut_grid(cut) && t->n_dims == src->n_dims &&
 	    memcmp(t->dims, src->dims, t->n_dims * sizeof(*t->dims)) == 0)
 		return rsh_cut_of_grid(rsh_grid_make(rsh_cut_grid(cut)));
 	return scene_cut(t->dims, t->n_dims);
@@ -214,12 +214,12 @@ static uint64_t check_scene(void)
 	const struct rsh_plan_ops writer = { 0 };
 	/* This framing keeps the order of the source, if no cut divides the
 	 * tensor. */
-	const bool ordered = scene_below(2);
+	const bool ordered = below(2);
 	const struct rsh_blueprint b = {
 		.framing = ordered ? &rsh_dcp_framing : &rsh_ckpt_framing,
 		.replicas = true,
 	};
-	uint32_t n_tensors = 1 + scene_below(MAX_TENSORS);
+	uint32_t n_tensors = 1 + below(MAX_TENSORS);
 	struct scene s = { .names = rsh_names_new() };
 
 	for (uint32_t i = 0; i < n_tensors; i++)
@@ -276,7 +276,7 @@ TEST(parts_inside_another_one_are_found)
 	uint64_t step = 1;
 	uint32_t d;
 
-	scene_seed(1);
+	numbers_begin(1);
 	d = scene_long_source(&s, at[0].n);
 	for (uint32_t i = d + 1; i < s.tensors[0].n_dims; i++)
 		step *= s.tensors[0].dims[i];

@@ -11,13 +11,6 @@
 #define MAX_ELEMENTS 4096
 #define APART 3
 
-static struct numbers draws;
-
-static uint64_t below(uint64_t n)
-{
-	return numbers_below(&draws, n);
-}
-
 struct scene {
 	struct rsh_catalogue cat;
 	struct rsh_tensor tensors[MAX_PARTS], *all[MAX_PARTS];
@@ -42,7 +35,7 @@ struct place {
 static void draw_tensor(struct scene *s, uint32_t i)
 {
 	struct rsh_recipe_part *p = &s->parts[i];
-	const uint32_t n = s->o.n_dims, turn = (uint32_t)below(n);
+	const uint32_t n = s->o.n_dims, turn = below(n);
 
 	*p = (struct rsh_recipe_part){ i, n, s->factors[i], s->boxes[i].from,
 				       s->from[i] };
@@ -65,7 +58,7 @@ static void draw_tensor(struct scene *s, uint32_t i)
 static void draw(struct scene *s)
 {
 	*s = (struct scene){ .cat.tensors = s->all, .n = 1 };
-	s->o.n_dims = 1 + (uint32_t)below(3);
+	s->o.n_dims = 1 + below(3);
 	s->o.dims = s->shown;
 	s->o.parts = s->parts;
 	s->o.n_parts = 1;
@@ -77,13 +70,13 @@ static void draw(struct scene *s)
 	while (s->o.n_parts < MAX_PARTS && below(3)) {
 		struct rsh_box *a = &s->boxes[below(s->o.n_parts)];
 		struct rsh_box *b = &s->boxes[s->o.n_parts];
-		const uint32_t d = (uint32_t)below(s->o.n_dims);
+		const uint32_t d = below(s->o.n_dims);
 		const uint64_t n = a->size[d];
 
 		if (n < 2)
 			continue;
 		*b = *a;
-		a->size[d] = 1 + below(n - 1);
+		a->size[d] = 1 + below((uint32_t)n - 1);
 		b->from[d] += a->size[d];
 		b->size[d] = n - a->size[d];
 		s->o.n_parts++;
@@ -144,8 +137,8 @@ static void find_places(const struct scene *s, struct place *out)
 /* Divides or joins dimensions. */
 static void change(struct scene *s, struct rsh_arena *arena)
 {
-	const uint32_t d = (uint32_t)below(s->o.n_dims);
-	uint64_t inner = 1 + below(s->o.dims[d]);
+	const uint32_t d = below(s->o.n_dims);
+	uint64_t inner = 1 + below((uint32_t)s->o.dims[d]);
 
 	if (s->o.n_dims > 1 && d + 1 < s->o.n_dims && below(2)) {
 		assert_int_equal(rsh_offer_join(&s->cat, arena, &s->o, d), 0);
@@ -166,7 +159,7 @@ TEST(elements_stay_in_their_places)
 	struct scene s;
 
 	for (int i = 0; i < rounds(CASES); i++) {
-		draws.state = seed + (uint64_t)i;
+		numbers_begin(seed + (uint64_t)i);
 		draw(&s);
 		assert_true(s.n <= MAX_ELEMENTS);
 		find_places(&s, before);

@@ -6,7 +6,6 @@
 
 #include "support.h"
 #include "read/depth_i.h"
-#include "tests.h"
 
 #define MIB (UINT64_C(1024) * 1024)
 #define MS UINT64_C(1000000)

@@ -21,7 +21,6 @@
 #include "memory_medium.h"
 #include "read/gather_i.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define MAX_FILES 300
 #define MAX_PIECES 6000

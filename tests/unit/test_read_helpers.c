@@ -3,7 +3,6 @@
  * at most, what they do, and what fails. */
 #include "config.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 

@@ -6,7 +6,6 @@
 #include "rsh/util/checked.h"
 #include "read/tiles_i.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define N_ADAPTERS 2
 #define N_FILES (2 * N_ADAPTERS)
@@ -14,13 +13,6 @@
 #define MAX_CHUNKS 1024
 /* The numbers of rows and those of columns take half of it each. */
 #define CHUNK_MAX (1024 * 1024)
-
-static struct numbers draws;
-
-static uint64_t below(uint64_t n)
-{
-	return numbers_below(&draws, n);
-}
 
 /* ---- matrices in files ---- */
 
@@ -275,7 +267,6 @@ TEST(adapters_are_read_in_chunks)
 	FREED_BY(files_free) struct files f;
 	unsigned several = 0;
 
-	draws.state = numbers_seed();
 	files_make(&f);
 	for (int i = 0; i < rounds(100); i++) {
 		FREED_BY(adapted_clear) struct adapted a;

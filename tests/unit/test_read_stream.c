@@ -16,7 +16,6 @@
 #include "rsh/util/blocking.h"
 #include "read/stream_i.h"
 #include "support.h"
-#include "tests.h"
 
 #define MIB ((uint64_t)1024 * 1024)
 #define FILE_BYTES (37 * MIB + 4711)

@@ -12,7 +12,6 @@
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define N_BYTES 10
 

@@ -10,7 +10,6 @@
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define N_RANKS 40
 

@@ -9,7 +9,6 @@
 
 #include "source/source_i.h"
 #include "support.h"
-#include "tests.h"
 
 #define LARGE ((size_t)3 << 20)
 #define SETTLED_AFTER 4 /* seconds */

@@ -8,7 +8,6 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
-#include "tests.h"
 
 /* A checkpoint is <name>.<step>.toy, whole if it ends in "end". */
 static enum rsh_part toy_part(const char *file, struct rsh_step_name *out)

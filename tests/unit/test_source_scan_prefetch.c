@@ -6,10 +6,8 @@
 #include <pthread.h>
 
 #include "rsh/util/error.h"
-#include "rsh/util/names.h"
 #include "source/scan_prefetch_i.h"
 #include "support.h"
-#include "tests.h"
 
 enum { RECORDS_MAX = 1024, HEADER_MAX = 256, AT_A_TIME = 64 };
 

@@ -9,7 +9,6 @@
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define N_RANKS 3
 #define N_NAMES 6

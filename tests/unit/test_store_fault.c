@@ -8,7 +8,6 @@
 #include "rsh/util/clock.h"
 #include "storage/store/io_i.h"
 #include "support.h"
-#include "tests.h"
 
 #define FILE_BYTES 20000
 

@@ -9,7 +9,6 @@
 #include "rsh/storage/made.h"
 #include "storage/store/store_i.h"
 #include "support.h"
-#include "tests.h"
 
 #define N_INPUTS 3
 #define BYTES 300000

@@ -9,7 +9,6 @@
 
 #include "rsh/storage/store.h"
 #include "support.h"
-#include "tests.h"
 
 static const struct rsh_small_file small = { "small file", 100 },
 	tracker = { "tracker", 100, true };

@@ -12,7 +12,6 @@
 #include "rsh/util/log.h"
 #include "storage/store/store_i.h"
 #include "support.h"
-#include "tests.h"
 
 #define N_FILES 4
 #define BYTES 5000

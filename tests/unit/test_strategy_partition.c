@@ -5,7 +5,6 @@
 
 #include "rsh/strategy/partition.h"
 #include "support.h"
-#include "tests.h"
 
 #define MAX_RANKS 512
 #define CASES ((unsigned)rounds(4000))

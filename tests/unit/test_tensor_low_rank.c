@@ -5,7 +5,6 @@
 
 #include "rsh/tensor/scaled.h"
 #include "support.h"
-#include "tests.h"
 
 #define RANK_MAX 70
 #define COLUMNS_MAX 150

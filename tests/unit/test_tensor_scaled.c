@@ -6,7 +6,6 @@
 #include "rsh/tensor/codec.h"
 #include "rsh/tensor/scaled.h"
 #include "support.h"
-#include "tests.h"
 
 #define NAN_BITS 0x7fc0
 

@@ -3,7 +3,6 @@
 
 #include "rsh/tensor/transpose.h"
 #include "support.h"
-#include "tests.h"
 
 #define CASES 2000
 #define BETWEEN 0xa5 /* is where nothing is to be written */

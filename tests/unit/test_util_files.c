@@ -8,7 +8,6 @@
 
 #include "rsh/util/files.h"
 #include "support.h"
-#include "tests.h"
 
 TEST(test_suffix)
 {

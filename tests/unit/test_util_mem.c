@@ -6,7 +6,6 @@
 
 #include "rsh/util/arena.h"
 #include "rsh/util/checked.h"
-#include "rsh/util/mem.h"
 #include "tests.h"
 
 TEST(test_grow)

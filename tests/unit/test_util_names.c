@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include "rsh/util/names.h"
 #include "tests.h"
 
 #define MANY 50000

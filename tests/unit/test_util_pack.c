@@ -5,7 +5,6 @@
 
 #include "rsh/util/pack.h"
 #include "support.h"
-#include "tests.h"
 
 #define LEN_MAX (5 * RSH_PACK_PIECE)
 

@@ -11,7 +11,6 @@
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 #include "source_support.h"
-#include "tests.h"
 
 #define N_BYTES 60
 #define NAME "rank_0/x-1_5.ckpt"

@@ -8,7 +8,6 @@
 
 #include "rsh/weights/weights.h"
 #include "shown_support.h"
-#include "torch_support.h"
 
 static void assert_shown_as(const char *tree, struct rsh_vfs_config cfg,
 			    const char *want)

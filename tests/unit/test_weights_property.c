@@ -9,6 +9,7 @@
  * after the other gives back what was there.
  *
  * RSH_PROPERTY_SEED and RSH_PROPERTY_CASES override what is run. */
+#include "support.h"
 #include "weights_support.h"
 
 #include <inttypes.h>
@@ -21,17 +22,6 @@
 #define MAX_TENSORS 2048
 #define MAX_ELEMENTS 600 /* of a pair */
 #define TEXT 1024
-
-static uint64_t rng;
-
-static uint32_t below(uint32_t n)
-{
-	uint64_t z = rng += UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return (uint32_t)((z ^ z >> 31) % n);
-}
 
 /* ---- a rule ---- */
 
@@ -537,7 +527,7 @@ TEST(test_rules)
 	       "with RSH_PROPERTY_CASES=1)\n", seed);
 	fflush(stdout);
 	for (case_number = 0; case_number < n; case_number++) {
-		rng = seed + case_number;
+		numbers_begin(seed + case_number);
 		done += run_case();
 	}
 	printf("# %u conversions of %u rules compared\n", done, n);

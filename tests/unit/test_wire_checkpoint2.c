@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reader of metadata.json: made up ones of any mesh, and every sentence. */
+#include "support.h"
 #include "wire_support.h"
 
 #include <sys/types.h>
@@ -424,16 +425,6 @@ struct made {
 	int map[3][3];
 	uint32_t slice[64]; /* of each place */
 };
-
-static uint32_t below(uint32_t n)
-{
-	static uint64_t x = 88172645463325252u;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	return (uint32_t)(x >> 11) % n;
-}
 
 /* Adds a text, whose '|' stand for places where Python puts blanks. */
 static void say(struct job *j, const char *fmt, ...)

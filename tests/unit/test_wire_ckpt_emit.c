@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Record headers: byte for byte what MindSpore and protobuf-c write. */
+#include "support.h"
 #include "wire_support.h"
 
 #include <stdbool.h>
 
 #define RANDOM_RECORDS 20000
-
-/* xorshift64: reproducible from the seed alone. */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
 
 static void assert_bytes(const uint8_t *got, size_t len,
 			 const struct buffer *wanted)
@@ -113,22 +105,21 @@ TEST(test_empty_tensor)
 }
 
 /* A random record: sizes around the places where a varint grows. */
-static void draw(uint64_t *seed, char *name, int64_t *dims, uint8_t *content,
+static void draw(struct numbers *x, char *name, int64_t *dims, uint8_t *content,
 		 struct tensor *t, struct rsh_record_shape *s)
 {
-	size_t name_len = 1 + next_random(seed) % 300;
-	size_t n_dims = next_random(seed) % 9;
+	size_t name_len = 1 + numbers_below(x, 300);
+	size_t n_dims = numbers_below(x, 9);
 	enum rsh_dtype dtype = (enum rsh_dtype)(
-		1 + next_random(seed) % (RSH_DTYPE_COUNT - 1));
-	size_t content_len = next_random(seed) % 40000;
+		1 + numbers_below(x, RSH_DTYPE_COUNT - 1));
+	size_t content_len = numbers_below(x, 40000);
 
-	if (next_random(seed) % 2)
+	if (numbers_below(x, 2))
 		content_len %= 200;
 	memset(name, 'n', name_len);
 	name[name_len] = '\0';
 	for (size_t i = 0; i < n_dims; i++)
-		dims[i] = (int64_t)(next_random(seed) >>
-				    (1 + next_random(seed) % 63));
+		dims[i] = (int64_t)(numbers_next(x) >> (1 + numbers_below(x, 63)));
 	memset(content, (int)(name_len & 0xff), content_len);
 	*t = (struct tensor){ name, rsh_dtype_name(dtype), n_dims, dims,
 			      content, content_len };
@@ -139,12 +130,11 @@ static void draw(uint64_t *seed, char *name, int64_t *dims, uint8_t *content,
 
 TEST(test_random_records)
 {
-	uint64_t seed = 0x9e3779b97f4a7c15;
+	struct numbers x = { numbers_seed() };
 	static uint8_t content[40000], out[41000];
 	char name[512];
 	int64_t dims[8];
 
-	print_message("# seed 0x%llx\n", (unsigned long long)seed);
 	for (unsigned i = 0; i < RANDOM_RECORDS; i++) {
 		struct buffer wanted = { NULL, 0 };
 		struct rsh_record_shape shape;
@@ -152,7 +142,7 @@ TEST(test_random_records)
 		uint64_t size;
 		size_t len;
 
-		draw(&seed, name, dims, content, &tensor, &shape);
+		draw(&x, name, dims, content, &tensor, &shape);
 		append_record(&wanted, &tensor);
 		len = rsh_ckpt_header_write(&shape, shape.content_bytes, out);
 		assert_int_equal(rsh_ckpt_header_size(&shape,

@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 #include "rsh/wire/index_codec.h"
-#include "rsh/wire/safetensors.h"
 
 static const char *const fixtures[] = {
 	"unit/data/dtypes.ckpt", "unit/data/append_crc.ckpt",

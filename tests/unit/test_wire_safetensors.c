@@ -7,7 +7,6 @@
 #include <sys/types.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/wire/safetensors.h"
 #include "support.h"
 
 static struct scanned scan_source(struct rsh_byte_source src)

@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Headers of safetensors files: byte for byte what the library writes. */
+#include "support.h"
 #include "wire_support.h"
 
 #include <stdbool.h>
-
-#include "rsh/wire/safetensors.h"
-
-/* xorshift64: reproducible from the seed alone. */
-static uint64_t next_random(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
 
 static uint64_t get_u64(const uint8_t *p)
 {
@@ -34,8 +24,7 @@ struct tensors {
 	struct rsh_record_shape *shapes;
 };
 
-static struct tensors shuffled(struct buffer *header, uint64_t content,
-			       uint64_t *seed)
+static struct tensors shuffled(struct buffer *header, uint64_t content)
 {
 	struct rsh_byte_source src = buffer_source(header);
 	struct tensors t = { .names = rsh_names_new() };
@@ -51,7 +40,7 @@ static struct tensors shuffled(struct buffer *header, uint64_t content,
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_record *r = &t.index->records[i];
 		const char *name = rsh_names_text(t.names, r->name);
-		uint32_t k = (uint32_t)(next_random(seed) % (i + 1));
+		uint32_t k = below(i + 1);
 
 		t.shapes[i] = t.shapes[k];
 		t.shapes[k] = (struct rsh_record_shape){
@@ -71,10 +60,9 @@ static void tensors_free(struct tensors *t)
 	rsh_names_free(t->names);
 }
 
-static void assert_emitted_again(struct buffer *header, uint64_t content,
-				 uint64_t *seed)
+static void assert_emitted_again(struct buffer *header, uint64_t content)
 {
-	struct tensors t = shuffled(header, content, seed);
+	struct tensors t = shuffled(header, content);
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint32_t n = t.index->n_records;
 	uint32_t *order = calloc(n + 1, sizeof(*order));
@@ -98,17 +86,15 @@ static void assert_emitted_again(struct buffer *header, uint64_t content,
 TEST(test_headers_of_the_library)
 {
 	cleanup_buffer struct buffer all = load_data("library_headers.bin");
-	uint64_t seed = 0x9e3779b97f4a7c15;
 	unsigned n = 0;
 
-	print_message("# seed 0x%llx\n", (unsigned long long)seed);
 	for (size_t pos = 0; pos < all.len; n++) {
 		uint64_t content = get_u64(all.data + pos);
 		struct buffer header = { NULL, 0 };
 
 		buffer_append(&header, all.data + pos + 8,
 			      8 + get_u64(all.data + pos + 8));
-		assert_emitted_again(&header, content, &seed);
+		assert_emitted_again(&header, content);
 		pos += 8 + header.len;
 		buffer_free(&header);
 	}
@@ -121,7 +107,6 @@ TEST(test_whole_files)
 		"unit/data/library.safetensors",
 		"unit/data/ms_none.safetensors",
 	};
-	uint64_t seed = 1;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		struct buffer file = load_file(files[i]);
@@ -129,7 +114,7 @@ TEST(test_whole_files)
 
 		file.len = 8 + get_u64(file.data);
 		content -= file.len;
-		assert_emitted_again(&file, content, &seed);
+		assert_emitted_again(&file, content);
 		buffer_free(&file);
 	}
 }

@@ -2,8 +2,6 @@
 /* The JSON beside models in parts. */
 #include "wire_support.h"
 
-#include "rsh/wire/safetensors.h"
-
 static struct rsh_weight_map parse(const char *text)
 {
 	struct rsh_error err = RSH_ERROR_INIT;

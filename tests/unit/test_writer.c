@@ -32,7 +32,7 @@ struct show {
 
 static void draw_offers(struct show *w, uint32_t n_tensors)
 {
-	w->n = 1 + scene_below(MAX_OFFERS);
+	w->n = 1 + below(MAX_OFFERS);
 	for (uint32_t i = 0; i < w->n; i++) {
 		struct offered *f = &w->offers[i];
 
@@ -48,7 +48,7 @@ static void draw_axes(const struct show *w, struct offered *f)
 	bool used[2] = { false, false };
 
 	for (uint32_t d = 0; d < f->t.n_dims; d++) {
-		int a = (int)scene_below(3) - 1;
+		int a = (int)below(3) - 1;
 
 		f->axis[d] = -1;
 		if (a < 0 || used[a] || f->t.dims[d] % w->mesh[a])
@@ -78,14 +78,14 @@ static void draw_strategy(struct show *w)
 {
 	char items[4096] = "", *json;
 
-	w->n_stages = 1 + scene_below(MAX_STAGES);
-	w->mesh[0] = 1 + scene_below(MAX_MESH);
-	w->mesh[1] = 1 + scene_below(MAX_MESH);
+	w->n_stages = 1 + below(MAX_STAGES);
+	w->mesh[0] = 1 + below(MAX_MESH);
+	w->mesh[1] = 1 + below(MAX_MESH);
 	w->n_ranks = w->mesh[0] * w->mesh[1];
 	for (uint32_t i = 0; i < w->n; i++) {
 		draw_axes(w, &w->offers[i]);
 		for (uint32_t s = 0; s < w->n_stages; s++)
-			w->offers[i].in_stage[s] = i == 0 || scene_below(2);
+			w->offers[i].in_stage[s] = i == 0 || below(2);
 	}
 	for (uint32_t s = 0; s < w->n_stages; s++)
 		for (uint32_t i = 0; i < w->n; i++)
@@ -349,28 +349,28 @@ static uint64_t check_show(void)
 {
 	static struct show w;
 	struct rsh_error err = RSH_ERROR_INIT;
-	uint32_t n_tensors = 1 + scene_below(MAX_TENSORS);
+	uint32_t n_tensors = 1 + below(MAX_TENSORS);
 
 	memset(&w, 0, sizeof(w));
 	w.s.names = rsh_names_new();
-	w.s.gaps = scene_below(2);
+	w.s.gaps = below(2);
 	w.o.replicas = w.o.allow_missing = true;
 	w.o.report_lost = told;
 	w.o.ctx = &w;
-	w.o.framing = scene_below(2) ? &rsh_ckpt_framing :
+	w.o.framing = below(2) ? &rsh_ckpt_framing :
 				       &rsh_safetensors_framing;
-	w.o.cast = scene_below(3) ? RSH_DTYPE_UNKNOWN : RSH_DTYPE_FLOAT32;
-	w.o.unlisted = scene_below(2) ? RSH_UNLISTED_COPY : RSH_UNLISTED_DROP;
+	w.o.cast = below(3) ? RSH_DTYPE_UNKNOWN : RSH_DTYPE_FLOAT32;
+	w.o.unlisted = below(2) ? RSH_UNLISTED_COPY : RSH_UNLISTED_DROP;
 	for (uint32_t i = 0; i < n_tensors; i++)
 		scene_source(&w.s, i);
 	scene_catalogue(&w.s, n_tensors);
 	draw_offers(&w, n_tensors);
-	if (scene_below(3)) {
+	if (below(3)) {
 		draw_strategy(&w);
-	} else if (scene_below(2)) {
+	} else if (below(2)) {
 		w.o.framing = &rsh_hf_framing;
 		w.o.division = RSH_DIVIDE_PARTS;
-		w.o.part_bytes = 1 + scene_below(3000);
+		w.o.part_bytes = 1 + below(3000);
 	}
 	assert_good(plan(&w, &err), err);
 	if (w.o.part_bytes)

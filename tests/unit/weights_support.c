@@ -2,7 +2,6 @@
 #include "weights_support.h"
 
 #include "rsh/strategy/grid.h"
-#include "rsh/util/names.h"
 
 void model_begin(struct model *m, const char *table, const char *config)
 {
