@@ -495,6 +495,13 @@ def skip_all(why):
     sys.exit(0)
 
 
+def require_named(variable, what):
+    """What the variable names; without it the whole program is skipped."""
+    if not os.environ.get(variable):
+        skip_all(f"{variable} does not name {what}")
+    return os.environ[variable]
+
+
 def require_mount():
     """Skip the whole program where FUSE cannot work; fail where it should."""
     reshardfs_program()
@@ -510,9 +517,7 @@ def require_oracle():
     Call first thing in a program whose oracle is MindSpore: it re-executes
     itself there, or skips when no oracle is given.
     """
-    oracle = os.environ.get("RSH_ORACLE_PYTHON")
-    if not oracle:
-        skip_all("RSH_ORACLE_PYTHON does not name a Python that has MindSpore")
+    oracle = require_named("RSH_ORACLE_PYTHON", "a Python that has MindSpore")
     # Compare unresolved names: the interpreter of a virtual environment is
     # a link to the system's.
     if os.path.abspath(oracle) != os.path.abspath(sys.executable):

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 import guest  # noqa: E402
 from engines import Nfs  # noqa: E402
-from rsh_mount import TIMEOUT_SCALE, require_mount, skip_all  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, require_mount, require_named, skip_all  # noqa: E402
 
 # A guest's processors are programs.
 SLOW = 4
@@ -25,9 +25,7 @@ def main():
                Nfs.name()]
     if not Nfs.lacks():
         return subprocess.run(command, check=False).returncode
-    kernel = os.environ.get("RSH_GUEST_KERNEL")
-    if not kernel:
-        skip_all("RSH_GUEST_KERNEL does not name a kernel with NFS")
+    kernel = require_named("RSH_GUEST_KERNEL", "a kernel with NFS")
     for program in (*guest.PROGRAMS, *Nfs.programs):
         if not shutil.which(program):
             skip_all(f"there is no {program}")

@@ -14,7 +14,8 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 import guest  # noqa: E402
 from demands import check, content, write  # noqa: E402
-from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount, skip_all  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
+                       require_named, skip_all)
 
 PROGRAMS = ["exportfs", "rpc.mountd", "rpc.nfsd", "mount.nfs4"]
 DEMO = os.path.join(HERE, "data", "demo")
@@ -93,9 +94,7 @@ def main():
         with tempfile.TemporaryDirectory() as directory:
             exported(tap, directory)
         return tap.finish()
-    kernel = os.environ.get("RSH_GUEST_KERNEL")
-    if not kernel:
-        skip_all("RSH_GUEST_KERNEL does not name a kernel with NFS")
+    kernel = require_named("RSH_GUEST_KERNEL", "a kernel with NFS")
     if lacks:
         skip_all(f"there is no {lacks[0]}")
     # What the server is told stays in the guest.

@@ -226,8 +226,7 @@ def main():
     if sys.argv[1:2] == ["defaults"]:
         return defaults(*sys.argv[2:])
     import rsh_mount
-    if not os.environ.get("RSH_HF_PYTHON"):
-        rsh_mount.skip_all("RSH_HF_PYTHON does not name a Python that has transformers")
+    rsh_mount.require_named("RSH_HF_PYTHON", "a Python that has transformers")
     rsh_mount.require_mount()
     tap = rsh_mount.Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-hf-") as root:

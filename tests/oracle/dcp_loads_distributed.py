@@ -209,8 +209,7 @@ from dcp_reader import Checkpoint  # noqa: E402
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check  # noqa: E402
 from rsh_cli import good  # noqa: E402
-from rsh_mount import (Mounted, Tap, require_mount, reshardfs_program,  # noqa: E402
-                       skip_all)  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount, require_named, reshardfs_program  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
 
@@ -296,8 +295,7 @@ def main():
     options.add_argument("--seed", type=int, default=run_seed())
     options = options.parse_args()
     require_mount()
-    if not os.environ.get("RSH_HF_PYTHON"):
-        skip_all("RSH_HF_PYTHON does not name a Python that has torch")
+    require_named("RSH_HF_PYTHON", "a Python that has torch")
     tap = Tap()
     tap.diag(f"--seed {options.seed}")
     numbers = random.Random(options.seed)

@@ -16,14 +16,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import dcp_trees  # noqa: E402
 from demands import check  # noqa: E402
-from rsh_mount import Tap, skip_all  # noqa: E402
+from rsh_mount import Tap, require_named  # noqa: E402
 from run_seed import seed_and_cases, share  # noqa: E402
 
 
 def enter_torch():
-    python = os.environ.get("RSH_HF_PYTHON")
-    if not python:
-        skip_all("RSH_HF_PYTHON does not name a Python that has torch")
+    python = require_named("RSH_HF_PYTHON", "a Python that has torch")
     if "RSH_DCP_ENTERED" not in os.environ:
         os.environ["RSH_DCP_ENTERED"] = python
         os.execv(python, [python, *sys.argv])

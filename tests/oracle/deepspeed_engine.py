@@ -265,10 +265,9 @@ def main():
         make(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
         return 0
     sys.path[:0] = [os.path.join(HERE, "..", "lib")]
-    from rsh_mount import Tap, require_mount, skip_all
+    from rsh_mount import Tap, require_mount, require_named
     from run_seed import run_seed, share
-    if not os.environ.get("RSH_DEEPSPEED_PYTHON"):
-        skip_all("RSH_DEEPSPEED_PYTHON does not name a Python that has deepspeed")
+    require_named("RSH_DEEPSPEED_PYTHON", "a Python that has deepspeed")
     require_mount()
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int)

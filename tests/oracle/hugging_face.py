@@ -150,8 +150,7 @@ def main():
         return make(*sys.argv[2:])
     if sys.argv[1:2] == ["check"]:
         return check(*sys.argv[2:])
-    if not os.environ.get("RSH_HF_PYTHON"):
-        rsh_mount.skip_all("RSH_HF_PYTHON does not name a Python that has transformers")
+    rsh_mount.require_named("RSH_HF_PYTHON", "a Python that has transformers")
     rsh_mount.require_oracle()
     rsh_mount.require_mount()
     os.environ["GLOG_v"] = "4"

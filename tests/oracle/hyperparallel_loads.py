@@ -130,7 +130,7 @@ if sys.argv[1:2] and sys.argv[1] in FRAMEWORKS:
 import dcp_trees  # noqa: E402
 import make_tree  # noqa: E402
 from rsh_cli import good  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount, require_named, skip_all  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
 
@@ -199,8 +199,7 @@ def main():
     options.add_argument("--seed", type=int, default=run_seed())
     options = options.parse_args()
     require_mount()
-    if not os.environ.get("RSH_HYPER_PARALLEL"):
-        skip_all("RSH_HYPER_PARALLEL does not name HyperParallel's sources")
+    require_named("RSH_HYPER_PARALLEL", "HyperParallel's sources")
     if not os.environ.get("RSH_HF_PYTHON") and not os.environ.get("RSH_ORACLE_PYTHON"):
         skip_all("neither RSH_HF_PYTHON nor RSH_ORACLE_PYTHON is set")
     tap = Tap()

@@ -257,10 +257,8 @@ def judge(tap, number, case, root, directory):
 def main():
     import rsh_mount
     from run_seed import run_seed
-    if not os.environ.get("RSH_HF_PYTHON"):
-        rsh_mount.skip_all("RSH_HF_PYTHON does not name a Python that has transformers")
-    if not os.environ.get("RSH_MEGATRON_BRIDGE"):
-        rsh_mount.skip_all("RSH_MEGATRON_BRIDGE does not name a directory with Megatron-Bridge")
+    rsh_mount.require_named("RSH_HF_PYTHON", "a Python that has transformers")
+    rsh_mount.require_named("RSH_MEGATRON_BRIDGE", "a directory with Megatron-Bridge")
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=run_seed() % (1 << 30))
     parser.add_argument("--models", type=int, default=24)

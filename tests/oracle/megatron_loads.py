@@ -365,11 +365,9 @@ def compare(path, wanted, model):
 def main():
     if sys.argv[1:2] == ["rank"]:
         return run_rank(*sys.argv[2:])
-    from rsh_mount import Tap, require_mount, skip_all
-    if not os.environ.get("RSH_MEGATRON"):
-        skip_all("RSH_MEGATRON does not name a checkout of Megatron-LM")
-    if not os.environ.get("RSH_HF_PYTHON"):
-        skip_all("RSH_HF_PYTHON does not name a Python with torch")
+    from rsh_mount import Tap, require_mount, require_named
+    require_named("RSH_MEGATRON", "a checkout of Megatron-LM")
+    require_named("RSH_HF_PYTHON", "a Python with torch")
     require_mount()
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)

@@ -22,7 +22,7 @@ os.environ["RESHARDFS_TABLES"] = os.path.abspath(os.path.join(HERE, "..", "..", 
 import random_models  # noqa: E402
 from demands import check  # noqa: E402
 from megatron_output import random_mesh  # noqa: E402
-from rsh_mount import Alone, Tap, require_mount, skip_all  # noqa: E402
+from rsh_mount import Alone, Tap, require_mount, require_named  # noqa: E402
 from run_seed import seed_and_cases  # noqa: E402
 from shown_model import same, values_of_model  # noqa: E402
 
@@ -66,10 +66,8 @@ def run_case(tap, number, directory):
 
 
 def main():
-    if not os.environ.get("RSH_MINDSPEED_LLM"):
-        skip_all("RSH_MINDSPEED_LLM does not name a checkout of MindSpeed-LLM")
-    if not os.environ.get("RSH_HF_PYTHON"):
-        skip_all("RSH_HF_PYTHON does not name a Python with transformers")
+    require_named("RSH_MINDSPEED_LLM", "a checkout of MindSpeed-LLM")
+    require_named("RSH_HF_PYTHON", "a Python with transformers")
     require_mount()
     words = seed_and_cases(6, seed=0)
     tap = Tap()

@@ -94,7 +94,7 @@ if sys.argv[1:2] == ["load"]:
 import genuine  # noqa: E402
 from demands import check  # noqa: E402
 from rsh_cli import good  # noqa: E402
-from rsh_mount import Mounted, Tap, skip_all  # noqa: E402
+from rsh_mount import Mounted, Tap, require_named  # noqa: E402
 
 MODEL = os.path.join(genuine.WEIGHTS, "models", "qwen3")
 STRATEGY = os.path.join(genuine.WEIGHTS, "strategies", "qwen3.qwen3.mp2.ckpt")
@@ -109,8 +109,7 @@ def loaded(how, directory):
 
 
 def main():
-    if not os.environ.get("RSH_HF_PYTHON"):
-        skip_all("RSH_HF_PYTHON does not name a Python that has torch")
+    require_named("RSH_HF_PYTHON", "a Python that has torch")
     loaders = ["torchtitan", *(SGLANG if os.environ.get("RSH_SGLANG") else ())]
     tap = Tap(1 + len(SGLANG))
     with tempfile.TemporaryDirectory() as directory:

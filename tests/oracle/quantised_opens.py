@@ -733,8 +733,7 @@ def main():
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="of " + ", ".join(SORTS))
     chosen = parser.parse_args()
-    if not os.environ.get("RSH_HF_PYTHON"):
-        rsh_mount.skip_all("RSH_HF_PYTHON does not name a Python that has transformers")
+    rsh_mount.require_named("RSH_HF_PYTHON", "a Python that has transformers")
     rsh_mount.require_mount()
     tap = rsh_mount.Tap()
     root = tempfile.mkdtemp(prefix="reshardfs-quantised-")

@@ -359,7 +359,7 @@ if sys.argv[1:2] in (["make"], ["verl"]):
 
 from library_use import compare  # noqa: E402
 from rsh_cli import good, run_json  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount, skip_all  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount, require_named  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from shown_model import model_hashes, same  # noqa: E402
 
@@ -425,8 +425,7 @@ def main():
     options.add_argument("--models", type=int, default=6)
     options = options.parse_args()
     require_mount()
-    if not os.environ.get("RSH_HF_PYTHON"):
-        skip_all("RSH_HF_PYTHON does not name a Python that has torch")
+    require_named("RSH_HF_PYTHON", "a Python that has torch")
     tap = Tap()
     tap.diag(f"--seed {options.seed} --models {options.models}")
     others = [p for p in os.environ.get("RSH_TORCH_PYTHONS", "").split(":") if p]

@@ -191,10 +191,9 @@ def main():
     if sys.argv[1:2] == ["make"]:
         make(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
         return 0
-    from rsh_mount import Tap, require_mount, reshardfs_program, skip_all
+    from rsh_mount import Tap, require_mount, require_named, reshardfs_program
     from run_seed import run_seed, share
-    if not os.environ.get("RSH_DELTA_PYTHON"):
-        skip_all("RSH_DELTA_PYTHON does not name a Python that has zstandard")
+    require_named("RSH_DELTA_PYTHON", "a Python that has zstandard")
     require_mount()
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int)

@@ -117,7 +117,7 @@ if sys.argv[1:2] == ["load"]:
 from demands import check, write  # noqa: E402
 from ms_formats import Layout, StageFile, strategy_bytes  # noqa: E402
 from rsh_cli import good, run  # noqa: E402
-from rsh_mount import Tap, reshardfs_program, skip_all  # noqa: E402
+from rsh_mount import Tap, require_named, reshardfs_program  # noqa: E402
 
 sys.path[:0] = [os.path.join(TOP, "python")]
 import backend  # noqa: E402
@@ -187,8 +187,7 @@ def demand_right(said, whole):
 
 
 def main():
-    if not os.environ.get("RSH_VLLM_PYTHON"):
-        skip_all("RSH_VLLM_PYTHON does not name a Python that has vllm")
+    require_named("RSH_VLLM_PYTHON", "a Python that has vllm")
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
         environment = installed(directory)
