@@ -6,12 +6,16 @@ import os
 import shutil
 import tempfile
 
-from demands import check, demand
+from dcp_reader import Checkpoint
+from demands import check, content, demand
 from library_use import compare
-from rsh_cli import GOOD, run
+from rsh_cli import GOOD, USAGE, good, run, run_json
 from rsh_mount import Alone, expect_failure, reshardfs_program
-from safetensors_format import Tensors
+from safetensors_format import SUFFIX, Tensors
 from shown_model import hashes, model_hashes, same
+
+# All that a checkpoint has, in the form of a model.
+KEEP = ("--optimizer", "keep")
 
 
 def shown_by(source, *words):
@@ -21,6 +25,34 @@ def shown_by(source, *words):
         beside = sorted(n for n in os.listdir(mount.path)
                         if not n.startswith((".", "model")) and n != "extra_state.json")
         return found, beside, mount.log()
+
+
+def shown_as_dcp(source):
+    """The hashes of what it is as a distributed checkpoint."""
+    with Alone(source, extra=["--format", "dcp"]) as mount:
+        return hashes(Checkpoint(mount.path).values())
+
+
+def exported_model(source, *words):
+    """The hashes of what an export has, which verify takes."""
+    with tempfile.TemporaryDirectory() as own:
+        out = os.path.join(own, "out")
+        good("export", *words, source, out)
+        good("verify", *words, source, os.path.join(out, "reshardfs-manifest.jsonl"))
+        return model_hashes(out)
+
+
+def exported_as_file(source, *words):
+    """The hashes of a single safetensors file."""
+    with tempfile.TemporaryDirectory() as out:
+        good("export", "--dst-strategy", "none", "--format", "safetensors", *words, source, out)
+        path = os.path.join(out, "rank_0", "checkpoint_0" + SUFFIX)
+        return hashes(Tensors(content(path)).values())
+
+
+def verified(source):
+    for how in "structure", "full":
+        check(run_json("verify", "--check", how, source)["good"], how)
 
 
 def copied(root, directory):
@@ -50,6 +82,23 @@ def no_good(source, *words, command="plan", extra=()):
     check(got.status != GOOD, f"{source}: {got!r}")
     _, said = expect_failure(source, described=True, extra=extra)
     demand(sentence(said), *words)
+
+
+def no_good_at_all(source, *words):
+    """Nor do ls and verify take it."""
+    no_good(source, *words)
+    check(run("ls", source).status != GOOD and
+          run("verify", source).status not in (GOOD, USAGE), "ls or verify takes it")
+
+
+def run_random(tap, directory, what, seeds, a_test, one):
+    """one(seed, a directory of its own) of all, some in a test."""
+    for begin in range(0, len(seeds), a_test):
+        some = seeds[begin:begin + a_test]
+        with tap.test(f"random {what} {some[0]} to {some[-1]}"):
+            for seed in some:
+                with tempfile.TemporaryDirectory(dir=directory) as own:
+                    one(seed, own)
 
 
 def compare_libraries(tap, trees, directory, names, wanted):

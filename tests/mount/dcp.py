@@ -32,7 +32,7 @@ from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, safetensors_bytes  # noqa: E402
 from shown_model import (demand_cover, digest, extra_state, hashes, model_hashes, same,  # noqa: E402
                          values_of_model)
-from whole_sources import no_good  # noqa: E402
+from whole_sources import KEEP, exported_as_file, exported_model, no_good, run_random  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "dcp"))
 NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16",
@@ -40,9 +40,6 @@ NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16
          "BOOL": "Bool"}
 KINDS = {"plain.betas": [0.9, 0.999], "plain.ints": [1, 2, 3], "plain.lr": 0.125,
          "plain.name": "tiny", "plain.none": None, "plain.step": 17}
-# All that a checkpoint has, in the form of a model.
-KEEP = ("--optimizer", "keep")
-RANDOM_A_TEST = 40
 test = Tests("dcp")
 
 
@@ -93,13 +90,8 @@ def whole(case, directory):
 @test
 def exported(case, directory):
     """written by export, without a word of strategies; and as one file"""
-    to = os.path.join(directory, "out")
-    good("export", *KEEP, source_of(case), to)
-    same(model_hashes(to), expected_of(case)["tensors"], case)
-    shutil.rmtree(to)
-    good("export", "--dst-strategy", "none", "--format", "safetensors", source_of(case), to)
-    file = os.path.join(to, "rank_0", "checkpoint_0" + SUFFIX)
-    same(hashes(Tensors(content(file)).values()), expected_of(case)["tensors"], case)
+    same(exported_model(source_of(case), *KEEP), expected_of(case)["tensors"], case)
+    same(exported_as_file(source_of(case)), expected_of(case)["tensors"], case)
 
 
 @test
@@ -669,15 +661,6 @@ def expect_random(seed, directory):
          f"{what} without {lost}")
 
 
-def run_random(tap, directory, first, count):
-    for begin in range(first, first + count, RANDOM_A_TEST):
-        end = min(begin + RANDOM_A_TEST, first + count)
-        with tap.test(f"random checkpoints {begin} to {end - 1}"):
-            for seed in range(begin, end):
-                with tempfile.TemporaryDirectory(dir=directory) as own:
-                    expect_random(seed, own)
-
-
 def main():
     require_mount()
     words = seed_and_cases(240)
@@ -700,7 +683,8 @@ def main():
         run_orders(tap, directory)
         run_crcs(tap, directory)
         run_refusals(tap)
-        run_random(tap, directory, words.seed, words.cases)
+        run_random(tap, directory, "checkpoints", range(words.seed, words.seed + words.cases),
+                   40, expect_random)
         run_resume(tap, directory)
     return tap.finish()
 

@@ -25,13 +25,13 @@ from dcp_trees import Called  # noqa: E402
 from deepspeed_trees import Archive, expected, random_tree, unpack  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from rank_pickles import TorchFile, named  # noqa: E402
-from rsh_cli import GOOD, USAGE, good, run, run_json  # noqa: E402
+from rsh_cli import GOOD, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
-from safetensors_format import SUFFIX, Tensors  # noqa: E402
 from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
-from whole_sources import compare_libraries, copied, no_good, sentence, shown_by  # noqa: E402
+from whole_sources import (KEEP, compare_libraries, copied, exported_model,  # noqa: E402
+                           exported_as_file, no_good, no_good_at_all, sentence, shown_as_dcp,
+                           shown_by, verified)
 
-KEEP = ("--optimizer", "keep")
 CASES = expected()
 RANDOM_A_TEST = 25
 BESIDE = {"trainer-z2": ["config.json", "generation_config.json"],
@@ -77,9 +77,7 @@ def run_case(tap, name, case, trees):
     source = os.path.join(trees, case["path"])
     if case.get("refuse"):
         with tap.test(f"{name}: refused; {case['note']}"):
-            no_good(source, *REFUSED[name])
-            check(run("ls", source).status != GOOD and
-                  run("verify", source).status not in (GOOD, USAGE), "ls or verify takes it")
+            no_good_at_all(source, *REFUSED[name])
         return
     with tap.test(f"{name}: mounted"):
         found, beside, _ = shown_by(source)
@@ -90,22 +88,15 @@ def run_case(tap, name, case, trees):
     with tap.test(f"{name}: mounted, with the optimizer"):
         if "optimizer" in case:
             same(shown_by(source, *KEEP)[0], whole_of(name), name)
-    with tap.test(f"{name}: as a distributed checkpoint"), \
-            Alone(source, extra=["--format", "dcp"]) as mount:
-        found = hashes(Checkpoint(mount.path).values())
+    with tap.test(f"{name}: as a distributed checkpoint"):
+        found = shown_as_dcp(source)
         same({n: e for n, e in found.items() if n in whole_of(name)}, whole_of(name), name)
-    with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
-        out = os.path.join(own, "out")
-        good("export", source, out)
-        same(model_hashes(out), case["model"], name)
-        good("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
-        shutil.rmtree(out)
-        good("export", "--dst-strategy", "none", "--format", "safetensors", source, out)
-        found = hashes(Tensors(content(os.path.join(out, "rank_0", "checkpoint_0" + SUFFIX))).values())
+    with tap.test(f"{name}: exported"):
+        same(exported_model(source), case["model"], name)
+        found = exported_as_file(source)
         same({n: e for n, e in found.items() if n in whole_of(name)}, whole_of(name), name)
     with tap.test(f"{name}: verified and planned"):
-        for how in "structure", "full":
-            check(run_json("verify", "--check", how, source)["good"], how)
+        verified(source)
         text = json.dumps(run_json("plan", source))
         check("_states.pt" in text or "fp32.pt" in text, text)
     if "module" in case:

@@ -23,10 +23,9 @@ from rsh_cli import GOOD, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import NAMES, Tensors, safetensors_bytes  # noqa: E402
 from shown_model import extra_state, model_hashes, same, values_of_model  # noqa: E402
+from whole_sources import KEEP  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "hyperparallel"))
-# All that a checkpoint has, in the form of a model.
-KEEP = ("--optimizer", "keep")
 # What is said of those that are refused.
 REFUSED = {
     "alone-lost": ["not complete", "no 1.metadata"],

@@ -30,7 +30,8 @@ from rsh_cli import GOOD, INPUT, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Tap, require_mount  # noqa: E402
 from shown_model import hashes, model_hashes, same, values_of_model  # noqa: E402
 from torch_damage import ran  # noqa: E402
-from whole_sources import compare_libraries, copied, no_good  # noqa: E402
+from whole_sources import (compare_libraries, copied, exported_model, no_good,  # noqa: E402
+                           run_random, shown_as_dcp, verified)
 
 CASES = expected()
 # What is said, beside the word in expected.json.
@@ -66,14 +67,10 @@ def run_case(tap, name, case, trees):
     with tap.test(f"{name}: its iteration is a source too"), Alone(step_of(source)) as mount:
         same(model_hashes(mount.path), case["whole"], name)
     everything = {**case["whole"], **case.get("states", {})}
-    with tap.test(f"{name}: as a distributed checkpoint"), \
-            Alone(source, extra=["--format", "dcp"]) as mount:
-        same(hashes(Checkpoint(mount.path).values()), everything, name)
-    with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
-        out = os.path.join(own, "out")
-        good("export", source, out)
-        same(model_hashes(out), case["whole"], name)
-        good("verify", source, os.path.join(out, "reshardfs-manifest.jsonl"))
+    with tap.test(f"{name}: as a distributed checkpoint"):
+        same(shown_as_dcp(source), everything, name)
+    with tap.test(f"{name}: exported"):
+        same(exported_model(source), case["whole"], name)
     with tap.test(f"{name}: listed and verified"):
         mesh = case.get("mesh", {"tp": 2, "pp": 1, "ep": 1})
         got = good("ls", step_of(source))
@@ -89,8 +86,7 @@ def run_case(tap, name, case, trees):
                 check(len({c["file"] for c in t["chunks"]}) >= ranks and
                       all(c["from"] is c["size"] is None and c["file"]
                           for c in t["chunks"]), t)
-        for how in "structure", "full":
-            check(run_json("verify", "--check", how, source)["good"], how)
+        verified(source)
 
 
 def run_genuine(tap, trees):
@@ -550,9 +546,6 @@ def run_many(tap, trees, directory):
 
 # ---- random ones ----
 
-RANDOM_A_TEST = 20
-
-
 def expect_random(seed, directory):
     """The whole of a random tree, and what becomes of it without one of its files."""
     tree = Tree(seed)
@@ -577,14 +570,6 @@ def expect_random(seed, directory):
         same(found, {n: tree.tensors[n] for n in found}, what)
     else:
         demand(got.err, FILE)
-
-
-def run_random(tap, directory, first, count):
-    for begin in range(first, first + count, RANDOM_A_TEST):
-        with tap.test(f"random trees {begin} to {begin + RANDOM_A_TEST - 1}"):
-            for seed in range(begin, begin + RANDOM_A_TEST):
-                with tempfile.TemporaryDirectory(dir=directory) as own:
-                    expect_random(seed, own)
 
 
 # ---- mutations ----
@@ -641,7 +626,8 @@ def main():
                 (run_mixed, (trees, directory)), (run_calls, (trees, directory)),
                 (run_many, (trees, directory)),
                 (run_objects, (trees, directory)), (run_library, (trees, directory)),
-                (run_random, (directory, words.seed, words.cases)),
+                (run_random, (directory, "trees", range(words.seed, words.seed + words.cases),
+                              20, expect_random)),
                 (run_mutations, (trees, directory, words.seed, words.cases))):
             if not words.only or function.__name__ in words.only:
                 function(tap, *arguments)

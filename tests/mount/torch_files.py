@@ -30,16 +30,14 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, write  # noqa: E402
-from rsh_cli import GOOD, NO, good, run, run_json  # noqa: E402
+from rsh_cli import GOOD, NO, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
-from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
-from shown_model import extra_state, hashes, model_hashes, same  # noqa: E402
+from safetensors_format import Tensors, read_model, safetensors_bytes  # noqa: E402
+from shown_model import extra_state, model_hashes, same  # noqa: E402
 from torch_zip import Call, Function, Tensor, torch_zip  # noqa: E402
-from whole_sources import no_good  # noqa: E402
+from whole_sources import KEEP, exported_as_file, no_good, verified  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(HERE, "data", "torch"))
-# All that a checkpoint has, in the form of a model.
-KEEP = ("--optimizer", "keep")
 # Types that are not shown.
 UNKNOWN = {"F8_E8M0"}
 
@@ -66,7 +64,7 @@ def dropped(case):
     return ["--drop", "^(" + "|".join(names) + ")$"] if names else []
 
 
-def run_genuine(tap, directory):
+def run_genuine(tap):
     for name, case in expected().items():
         if "refuse" in case or name == "tar":
             continue
@@ -79,15 +77,9 @@ def run_genuine(tap, directory):
             shapes = {t["name"]: t["shape"] for t in said["tensors"]}
             check(all(shapes[n] == v[1] for n, v in case["tensors"].items()), shapes)
             check(said["whole"], said)
-            for how in "structure", "full":
-                check(run_json("verify", "--check", how, source)["good"], how)
+            verified(source)
         with tap.test(f"{name}: one safetensors file"):
-            to = os.path.join(directory, "out")
-            good("export", "--dst-strategy", "none", "--format", "safetensors",
-                 *dropped(case), source, to)
-            file = os.path.join(to, "rank_0", "checkpoint_0" + SUFFIX)
-            same(hashes(Tensors(content(file)).values()), wanted_of(case), name)
-            shutil.rmtree(to)
+            same(exported_as_file(source, *dropped(case)), wanted_of(case), name)
 
 
 def run_refused(tap, directory):
@@ -501,7 +493,7 @@ def main():
     require_mount()
     tap = Tap()
     with tempfile.TemporaryDirectory() as directory:
-        run_genuine(tap, directory)
+        run_genuine(tap)
         run_refused(tap, directory)
         run_values(tap, directory)
         run_calls(tap, directory)

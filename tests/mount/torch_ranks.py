@@ -30,19 +30,17 @@ from rank_pickles import TorchFile, expected, named, unpack  # noqa: E402
 from rank_trees import random_tree  # noqa: E402
 from rsh_cli import GOOD, NO, USAGE, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
-from safetensors_format import SUFFIX, Tensors  # noqa: E402
-from shown_model import (demand_cover, extra_state, hashes, model_hashes, same,  # noqa: E402
+from shown_model import (demand_cover, extra_state, model_hashes, same,  # noqa: E402
                          values_of_model)
-from whole_sources import compare_libraries, copied, no_good, sentence, shown_by  # noqa: E402
+from whole_sources import (KEEP, compare_libraries, copied, exported_model,  # noqa: E402
+                           exported_as_file, no_good, no_good_at_all, run_random, sentence,
+                           shown_as_dcp, shown_by, verified)
 
-# All that a checkpoint has, in the form of a model.
-KEEP = ("--optimizer", "keep")
 REFUSED = {
     "experts-2.15": ["tensor mlp.experts.w: it is distributed over several groups of ranks, and "
                      "differs between", "nothing says how these are joined"],
     "partial-2.15": ["tensor w", "Partial"],
 }
-RANDOM_A_TEST = 40
 CASES = expected()
 
 
@@ -71,9 +69,7 @@ def run_case(tap, name, case, trees):
     source, world = os.path.join(trees, case["path"]), case["world"]
     if case.get("refuse"):
         with tap.test(f"{name}: refused; {case['note']}"):
-            no_good(source, *REFUSED[name])
-            check(run("ls", source).status != GOOD and
-                  run("verify", source).status not in (GOOD, USAGE), "ls or verify takes it")
+            no_good_at_all(source, *REFUSED[name])
         return
     with tap.test(f"{name}: mounted"):
         found, beside, _ = shown_by(source)
@@ -81,19 +77,11 @@ def run_case(tap, name, case, trees):
         check(beside == case.get("files", []), beside)
     with tap.test(f"{name}: mounted, with the optimizer"):
         same(shown_by(source, *KEEP)[0], whole_of(name), name)
-    with tap.test(f"{name}: as a distributed checkpoint"), \
-            Alone(source, extra=["--format", "dcp"]) as mount:
-        found = Checkpoint(mount.path).values()
-        same(hashes(found), whole_of(name), name)
-    with tap.test(f"{name}: exported"), tempfile.TemporaryDirectory() as own:
-        out = os.path.join(own, "out")
-        good("export", *KEEP, source, out)
-        same(model_hashes(out), whole_of(name), name)
-        good("verify", *KEEP, source, os.path.join(out, "reshardfs-manifest.jsonl"))
-        shutil.rmtree(out)
-        good("export", "--dst-strategy", "none", "--format", "safetensors", source, out)
-        file = os.path.join(out, "rank_0", "checkpoint_0" + SUFFIX)
-        same(hashes(Tensors(content(file)).values()), whole_of(name), name)
+    with tap.test(f"{name}: as a distributed checkpoint"):
+        same(shown_as_dcp(source), whole_of(name), name)
+    with tap.test(f"{name}: exported"):
+        same(exported_model(source, *KEEP), whole_of(name), name)
+        same(exported_as_file(source), whole_of(name), name)
     with tap.test(f"{name}: listed, verified and planned"):
         got = good("ls", source)
         demand(got.out, f"{world} ranks", "reshardfs mount")
@@ -104,8 +92,7 @@ def run_case(tap, name, case, trees):
               {n: e[1] for n, e in whole_of(name).items()} and said["whole"], said)
         for t in said["tensors"]:
             demand_cover(t)
-        for how in "structure", "full":
-            check(run_json("verify", "--check", how, source)["good"], how)
+        verified(source)
         text = json.dumps(run_json("plan", source))
         check(any(n in text for _, _, names in os.walk(source) for n in names), text)
 
@@ -490,15 +477,6 @@ def expect_random(seed, directory):
         check(not different, f"{what}: {different} differ")
 
 
-def run_random(tap, directory, first, count):
-    for begin in range(first, first + count, RANDOM_A_TEST):
-        end = min(begin + RANDOM_A_TEST, first + count)
-        with tap.test(f"random ranks {begin} to {end - 1}"):
-            for seed in range(begin, end):
-                with tempfile.TemporaryDirectory(dir=directory) as own:
-                    expect_random(seed, own)
-
-
 def main():
     require_mount()
     parser = argparse.ArgumentParser()
@@ -515,7 +493,8 @@ def main():
                 (run_damage, (trees, directory)), (run_calls, (trees, directory)),
                 (run_lost_item, (trees, directory)),
                 (run_library, (trees, directory)), (run_objects, (trees, directory)),
-                (run_random, (directory, words.seed, words.cases))):
+                (run_random, (directory, "ranks", range(words.seed, words.seed + words.cases),
+                              40, expect_random))):
             if not words.only or function.__name__ in words.only:
                 function(tap, *arguments)
     return tap.finish()
