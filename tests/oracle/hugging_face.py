@@ -8,20 +8,21 @@ cards; the mount in Hugging Face's form, in many parts, is loaded with
 from_pretrained(), and every tensor must be the original's, bit for bit.
 
     hugging_face.py                     the test
-    hugging_face.py make|check ...      what the other Python does for it
+    hugging_face.py make|compare ...    what the other Python does for it
 """
 
 import itertools
 import os
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib")]
 import rsh_mount  # noqa: E402
+from demands import content, write  # noqa: E402
 from ms_formats import Layout, StageFile, strategy_bytes  # noqa: E402
 from safetensors_format import Tensors, read_model  # noqa: E402
+from transformers_opens import compare, other_python  # noqa: E402
 
 MODELS = ("gpt2", "llama")
 DTYPES = ("float32", "bfloat16")
@@ -54,34 +55,7 @@ def make(directory, kind, dtype):
     model.to(getattr(torch, dtype)).save_pretrained(directory)
 
 
-def check(directory, reference):
-    import torch
-    from transformers import AutoModelForCausalLM
-    found, said = AutoModelForCausalLM.from_pretrained(directory, dtype="auto",
-                                                       output_loading_info=True)
-    wrong = {key: value for key, value in said.items() if value}
-    assert not wrong, wrong
-    expected = AutoModelForCausalLM.from_pretrained(reference, dtype="auto")
-    tensors, wanted = found.state_dict(), expected.state_dict()
-    assert list(tensors) == list(wanted), sorted(set(tensors) ^ set(wanted))
-    for name, tensor in tensors.items():
-        assert tensor.dtype == wanted[name].dtype, name
-        assert tensor.shape == wanted[name].shape, name
-        assert tensor.contiguous().view(torch.uint8).equal(
-            wanted[name].contiguous().view(torch.uint8)), name
-    words = torch.arange(10).reshape(2, 5)
-    assert found(words).logits.equal(expected(words).logits), "another output"
-
-
 # ---- under RSH_ORACLE_PYTHON ----
-
-def hugging_face(*words):
-    done = subprocess.run([os.environ["RSH_HF_PYTHON"], os.path.abspath(__file__), *words],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"})
-    if done.returncode:
-        raise AssertionError(f"{' '.join(words)}:\n{done.stdout[-4000:]}")
-
 
 class Saved:
     """One model: the original, and what MindSpore saved of it on two cards."""
@@ -90,7 +64,8 @@ class Saved:
         self.original = os.path.join(root, "original")
         self.root = root
         self.strategy = os.path.join(root, "strategy.ckpt")
-        hugging_face("make", self.original, kind, dtype)
+        self.dtype = dtype
+        other_python(__file__, "make", self.original, kind, dtype)
         self.weights = self.read_original()
         # The greater dimension is cut; vectors lie on both cards.
         self.cuts = {name: None if array.ndim < 2 else
@@ -99,18 +74,16 @@ class Saved:
         layouts = {name: Layout([CARDS], [0 if d == self.cuts[name] else -1
                                           for d in range(array.ndim)])
                    for name, array in self.weights.items()}
-        with open(self.strategy, "wb") as f:
-            f.write(strategy_bytes(StageFile(0, layouts)))
+        write(self.strategy, strategy_bytes(StageFile(0, layouts)))
 
     def read_original(self):
         """{name: array}, BFloat16 in the type that MindSpore takes."""
         import numpy
         from mindspore.common.np_dtype import bfloat16
         types = {"F32": numpy.float32, "BF16": bfloat16}
-        with open(os.path.join(self.original, "model.safetensors"), "rb") as f:
-            values = Tensors(f.read()).values()
-        return {name: numpy.frombuffer(content, numpy.uint8).view(types[dtype]).reshape(shape)
-                for name, (dtype, shape, content) in values.items()}
+        values = Tensors(content(os.path.join(self.original, "model.safetensors"))).values()
+        return {name: numpy.frombuffer(data, numpy.uint8).view(types[dtype]).reshape(shape)
+                for name, (dtype, shape, data) in values.items()}
 
     def save(self, suffix):
         import mindspore
@@ -142,14 +115,14 @@ class Saved:
             index, _ = read_model(mount.path)
             parts = set(index["weight_map"].values())
             assert len(parts) > 3, f"only {sorted(parts)}"
-            hugging_face("check", directory, self.original)
+            other_python(__file__, "compare", self.original, directory, self.dtype)
 
 
 def main():
     if sys.argv[1:2] == ["make"]:
         return make(*sys.argv[2:])
-    if sys.argv[1:2] == ["check"]:
-        return check(*sys.argv[2:])
+    if sys.argv[1:2] == ["compare"]:
+        return compare(*sys.argv[2:])
     rsh_mount.require_named("RSH_HF_PYTHON", "a Python that has transformers")
     rsh_mount.require_oracle()
     rsh_mount.require_mount()

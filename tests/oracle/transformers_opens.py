@@ -132,13 +132,17 @@ def opened(path):
         return model.state_dict(), model(torch.arange(20).reshape(2, 10)).logits
 
 
-def compare(original, shown):
+def compare(original, shown, dtype="float32"):
     import torch
     expected, found = opened(original), opened(shown)
     assert list(expected[0]) == list(found[0]), sorted(set(expected[0]) ^ set(found[0]))
     for name, tensor in expected[0].items():
-        assert tensor.dtype == found[0][name].dtype and tensor.equal(found[0][name]), name
-    assert expected[1].dtype == torch.float32 and expected[1].equal(found[1]), "other logits"
+        other = found[0][name]
+        assert (tensor.dtype, tensor.shape) == (other.dtype, other.shape), name
+        assert tensor.reshape(-1).view(torch.uint8).equal(
+            other.reshape(-1).view(torch.uint8)), name
+    assert expected[1].dtype == getattr(torch, dtype), expected[1].dtype
+    assert expected[1].equal(found[1]), "other logits"
 
 
 def open_all(pairs):
