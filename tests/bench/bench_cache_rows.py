@@ -2,13 +2,12 @@
 """The rows of a cache that compresses what shrinks and leaves alone what does not."""
 
 import contextlib
-import json
 import os
 import shutil
 import statistics
-import time
 
 import memcached
+from daemon_use import processor_seconds
 from memcached import Memcached
 
 from bench_rows import SLOW, SLOW_RATE, rates, row
@@ -17,16 +16,6 @@ from bench_tools import Broken, Measured, Skip
 
 OFF = ("--cache-compress", "off")
 BLOCK = 256 << 10
-
-
-def figures(mount):
-    with open(os.path.join(mount.path, ".reshardfs/stats"), encoding="utf-8") as f:
-        return json.load(f)["cache"]
-
-
-def processor_seconds(pid):
-    """That all threads of the process have had (clock_getcpuclockid(3))."""
-    return time.clock_gettime(~pid << 3 | 2)
 
 
 @contextlib.contextmanager
@@ -57,7 +46,7 @@ def trained(bench, cost):
             began = processor_seconds(mount.process.pid)
             sample = read_all(bench, mount, tree)
             spent = processor_seconds(mount.process.pid) - began
-            if figures(mount)["compressed_blocks"]:
+            if mount.stats()["cache"]["compressed_blocks"]:
                 raise Broken("what was trained was compressed")
         return sample, cost(sample, spent)
 
@@ -97,7 +86,7 @@ def held(bench, name):
             if not extra:
                 bench.verify(mount, tree, RANKS)
             sample = read_all(bench, mount, tree)
-            return sample, figures(mount)
+            return sample, mount.stats()["cache"]
 
     for _ in bench.each_repeat(most=3):
         (sample, auto), (peer, off) = through(), through(*OFF)
@@ -124,9 +113,9 @@ def held_again(bench, name):
     for _ in bench.each_repeat(most=3):
         with cached(bench, tree, tree.content * 62 // 100, "--fault", SLOW) as mount:
             read_all(bench, mount, tree)
-            before = figures(mount)
+            before = mount.stats()["cache"]
             result.mount.append(read_all(bench, mount, tree))
-            after = figures(mount)
+            after = mount.stats()["cache"]
             bench.verify(mount, tree, RANKS)
         result.values.append(result.mount[-1].rate / SLOW_RATE)
         loaded = after["bytes_loaded"] - before["bytes_loaded"]
@@ -171,7 +160,7 @@ def cache_servers(bench):
             words = ("--cache-servers", server.address)
             with cached(bench, tree, tree.content // 4, *words) as mount:
                 result.mount.append(read_all(bench, mount, tree))
-                f = figures(mount)
+                f = mount.stats()["cache"]
             with cached(bench, tree, tree.content // 4, *words) as mount:
                 bench.verify(mount, tree, RANKS)
         stored = f["bytes_loaded"] - f["shared_dropped"] * BLOCK

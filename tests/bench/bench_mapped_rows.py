@@ -75,8 +75,7 @@ def model(bench):
 
 
 def served(mount):
-    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-        return json.load(f)["shown"]["bytes"]
+    return mount.stats()["shown"]["bytes"]
 
 
 def together(commands, apart):

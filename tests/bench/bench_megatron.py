@@ -17,6 +17,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "lib"))
+from daemon_use import field  # noqa: E402
 
 HIDDEN, INNER, HEADS, KEYS, WORDS = 1024, 4096, 16, 8, 2048
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": HIDDEN,
@@ -62,11 +63,6 @@ def make(directory, size):
     return {}
 
 
-def memory():
-    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
-        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM:"))
-
-
 def convert(directory, target, tensor, pipeline):
     import mindspeed_software
     mindspeed_software.converter()
@@ -77,7 +73,7 @@ def convert(directory, target, tensor, pipeline):
                                "--target-pipeline-parallel-size", pipeline)
     seconds = time.perf_counter() - begun
     sys.stdout = output
-    return {"seconds": seconds, "memory": memory()}
+    return {"seconds": seconds, "memory": field("self", "VmHWM") << 10}
 
 
 def same(step, other):

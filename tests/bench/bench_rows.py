@@ -177,13 +177,10 @@ row("weights_experts", "experts stacked and transposed", "direct read of as many
      ("<=", 1.05), tree="weights_experts")
 def weights_experts_read(bench):
     def read(_, mount, path):
-        def fetched():
-            with open(os.path.join(mount.path, ".reshardfs/stats"), encoding="utf-8") as f:
-                return json.load(f)["fetched"]["bytes"]
-
-        before, result = fetched(), Measured()
+        before, result = mount.stats(), Measured()
         result.mount.append(bench.read(bench.forget([path])))
-        result.values.append((fetched() - before) / os.path.getsize(path))
+        fetched = mount.stats()["fetched"]["bytes"] - before["fetched"]["bytes"]
+        result.values.append(fetched / os.path.getsize(path))
         return result
 
     return converted_weights(bench, "weights_experts", read)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of weight versions of reinforcement learning: what a delta costs, and the next one."""
 
-import json
 import os
 import shutil
 import statistics
@@ -59,13 +58,10 @@ def read_last(bench, base, run, warm):
         def one(number):
             return bench.read(files_of(os.path.join(mount.path, f"weight_v{number:06}")))
 
-        def fetched():
-            with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-                return json.load(f)["fetched"]["bytes"]
         if warm:
             one(DELTAS - 1)
-        before, sample = fetched(), one(DELTAS)
-        sample.storage_bytes = fetched() - before
+        before, sample = mount.stats(), one(DELTAS)
+        sample.storage_bytes = mount.stats()["fetched"]["bytes"] - before["fetched"]["bytes"]
         return sample
 
 

@@ -13,7 +13,6 @@ import concurrent.futures
 import contextlib
 import ctypes
 import functools
-import json
 import math
 import mmap
 import os
@@ -24,7 +23,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from demands import content, write  # noqa: E402
+from demands import write  # noqa: E402
 from layouts import region
 from ms_formats import ELEMENT_BYTES, Record, checkpoint_bytes
 from rsh_mount import Mounted, reshardfs_program
@@ -206,16 +205,12 @@ class Cluster:
                 raise AssertionError(f"wrong bytes: {wrong}")
             ranges = self.server.ranges()[before:]
             return Start(seconds, sum(e - b for _, b, e in ranges), distinct_bytes(ranges),
-                         len(ranges), [stats(m) for m in mounts])
-
-
-def stats(mount):
-    return json.loads(content(f"{mount.path}/.reshardfs/stats"))
+                         len(ranges), [m.stats() for m in mounts])
 
 
 def under_way(mounts):
     """Waits until the first node has an eighth of its file."""
     sizes = [os.path.getsize(os.path.join(top, name))
              for top, _, names in os.walk(mounts[0].path) for name in names]
-    while stats(mounts[0])["shown"]["bytes"] < max(sizes) / 8:
+    while mounts[0].stats()["shown"]["bytes"] < max(sizes) / 8:
         time.sleep(0.02)

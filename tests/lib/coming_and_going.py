@@ -4,15 +4,13 @@
 import concurrent.futures
 import contextlib
 import errno
-import json
 import os
 import random
 import signal
 import subprocess
 import time
 
-from demands import check, content, within, write  # noqa: E402
-from rsh_mount import hash_tree, tree_difference
+from demands import check, within, write  # noqa: E402
 
 BEGIN = ": cannot be reached ("
 END = ": reachable again after "
@@ -21,7 +19,7 @@ MIRROR = os.path.join("mount", "mirror")
 
 
 def fetched(mount):
-    return json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))["fetched"]
+    return mount.stats()["fetched"]
 
 
 def log_lines(mount, words):
@@ -45,11 +43,6 @@ def demand_well(mount, outages):
     check(fetched(mount)["outages"] == outages, fetched(mount))
 
 
-def demand_bytes(mount, expected):
-    different = tree_difference(expected, hash_tree(mount.path))
-    check(not different, "\n".join(different) + "\n" + mount.log())
-
-
 def error_of(path):
     """The errno of reading the file, 0 if it can be read, and the time it took."""
     start = time.monotonic()
@@ -69,8 +62,7 @@ def read_on(mount, data, seed, stop):
     while not stop:
         rank = numbers.randrange(8)
         try:
-            with open(f"{mount.path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb",
-                      buffering=0) as f:
+            with open(mount.rank_file(rank), "rb", buffering=0) as f:
                 for _ in range(20):
                     at = numbers.randrange(len(data[rank]))
                     got = os.pread(f.fileno(), numbers.choice((4096, 70000)), at)

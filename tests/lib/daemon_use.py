@@ -2,7 +2,6 @@
 """What a running daemon takes of the machine, from /proc."""
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -15,11 +14,6 @@ def field(pid, name):
             if line.startswith(name + ":"):
                 return int(line.split()[1])
     raise KeyError(name)
-
-
-def cache_figures(mount):
-    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
-        return json.load(f)["cache"]
 
 
 def n_descriptors(pid):

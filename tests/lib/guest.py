@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+from demands import content
+
 VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 PROGRAMS = ["qemu-system-x86_64", VIRTIOFSD, "busybox"]
 MODULES = ["virtio_pci", "virtiofs", "9pnet_virtio", "9p", "fuse"]
@@ -102,11 +104,6 @@ def archive(files, folders):
         add(name, 0o100000 | mode, data)
     add("TRAILER!!!", 0)
     return bytes(out)
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def initramfs(directory, names, command, busybox, words):

@@ -16,6 +16,7 @@ standard library only.
 import contextlib
 import hashlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -213,6 +214,21 @@ class Mounted:
             _unmount(self.path, lazy=True)
         self._last_words = self.log()
         shutil.rmtree(self._private, ignore_errors=True)
+
+    def demand_tree(self, expected, odd_blocks=False):
+        """It has these files, as hash_tree() tells them, and no other."""
+        different = tree_difference(expected, hash_tree(self.path, odd_blocks))
+        if different:
+            raise MountError("\n".join(different) + "\n" + self.log())
+
+    def rank_file(self, rank):
+        """The path of what a rank loads."""
+        return os.path.join(self.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+
+    def stats(self):
+        """What .reshardfs/stats says."""
+        with open(os.path.join(self.path, ".reshardfs", "stats"), "rb") as f:
+            return json.loads(f.read())
 
     def kill(self):
         """End the daemon without a word to it, and take the mount away.  The

@@ -4,7 +4,6 @@
 tests/data/weights it has to make what its programs made, and the way back the model."""
 
 import functools
-import hashlib
 import json
 import os
 import sys
@@ -14,12 +13,7 @@ import genuine  # noqa: E402
 from ms_formats import read_strategy_file  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 from rule_tables import dequantised, load_table, read_model, read_ranks, slice_of  # noqa: E402
-
-
-def described(tensors):
-    """As cases.json has them."""
-    return {name: [dtype, list(shape), hashlib.sha256(content).hexdigest()[:16]]
-            for name, (dtype, shape, content) in tensors.items()}
+from shown_model import hashes  # noqa: E402
 
 
 def differences(found, expected):
@@ -40,8 +34,7 @@ def forward(name, table):
 @functools.cache
 def back(name, table):
     """The same tensors, whatever they were cut by on the way."""
-    return described(load_table(table).convert(forward(name, table), model(name)[1],
-                                               "mindspore"))
+    return hashes(load_table(table).convert(forward(name, table), model(name)[1], "mindspore"))
 
 
 def test_case(tap, name, case):
@@ -51,12 +44,12 @@ def test_case(tap, name, case):
     elif "strategy" in case:
         layouts = read_strategy_file(genuine.weights("strategies", case["strategy"])).layouts
         wrong = [(rank, line) for rank, expected in enumerate(case["expect ranks"])
-                 for line in differences(described({
+                 for line in differences(hashes({
                      name: slice_of(tensor, layouts.get(name), rank)
                      for name, tensor in forward(*which).items()}), expected)]
         tap.equal(wrong, [], name)
     else:
-        tap.equal(differences(described(forward(*which)), case["expect"]), [], name)
+        tap.equal(differences(hashes(forward(*which)), case["expect"]), [], name)
 
 
 def test_genuine(tap, name, table):

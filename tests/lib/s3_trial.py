@@ -4,7 +4,6 @@ show."""
 
 import contextlib
 import ctypes
-import errno
 import json
 import os
 import subprocess
@@ -17,8 +16,7 @@ sys.path.insert(0, LIB)
 from demands import content, write  # noqa: E402
 from rsh_cli import end_if_built_without  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       tree_difference)
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import safetensors_bytes, values_of  # noqa: E402
 from small_job import Job  # noqa: E402
 
@@ -85,20 +83,6 @@ def set_environment(port, directory):
     os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
                       AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET,
                       AWS_REGION="here", HOME=directory, no_proxy="127.0.0.1")
-
-
-def same(mount, expected):
-    different = tree_difference(expected, hash_tree(mount.path))
-    if different:
-        raise MountError("\n".join(different) + "\n" + mount.log())
-
-
-def read_error(path):
-    try:
-        content(path)
-    except OSError as error:
-        return errno.errorcode[error.errno]
-    return None
 
 
 def library_path(name):

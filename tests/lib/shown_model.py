@@ -13,6 +13,10 @@ from demands import check, content, write
 from safetensors_format import read_model, safetensors_bytes, values_in
 
 
+_SHORT = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64",
+          "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
+
+
 def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
@@ -20,6 +24,14 @@ def digest(data):
 def hashes(values):
     return {name: [dtype, list(shape), digest(data)]
             for name, (dtype, shape, data) in values.items()}
+
+
+def torch_entry(tensor):
+    """The same of a tensor of torch."""
+    import torch
+    whole = tensor.detach().contiguous()
+    data = whole.reshape(-1).view(torch.uint8).numpy().tobytes() if whole.numel() else b""
+    return [_SHORT[str(whole.dtype)[6:]], list(whole.shape), digest(data)]
 
 
 def values_of_model(root):

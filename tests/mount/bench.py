@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import content, write  # noqa: E402
+from demands import content, flip, write  # noqa: E402
 from rsh_mount import Tap, require_mount, reshardfs_program  # noqa: E402
 
 BENCH = os.path.join(os.path.abspath(os.environ.get("srcdir", ".")), "bench")
@@ -168,11 +168,7 @@ def reads(tap, work):
     tap.equal(first["reads"], 4000, "-r is the reads of each reader")
     tap.equal(reader(*around)["sum"], first["sum"], "the same places again")
     tap.ok(reader("-s", "9", *around)["sum"] != first["sum"], "other places with -s")
-    with open(files[2], "r+b") as f:
-        f.seek(500000)
-        byte = f.read(1)
-        f.seek(500000)
-        f.write(bytes([byte[0] ^ 1]))
+    flip(files[2], 500000)
     tap.ok(reader(*around)["sum"] != first["sum"], "one bit changes the sum")
     tap.equal(reader("-c", *files)["bytes"], sum(lengths), "-c counts")
     refused = subprocess.run([READER, "-b", "x", *files], check=False,

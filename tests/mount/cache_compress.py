@@ -18,8 +18,7 @@ from demands import check, content  # noqa: E402
 from memcached import Memcached  # noqa: E402
 from ms_formats import Record  # noqa: E402
 from layouts import model_position, splits  # noqa: E402
-from rsh_mount import (Mounted, Skipped, Tap, hash_tree, require_mount,  # noqa: E402
-                       tree_difference)
+from rsh_mount import Mounted, Skipped, Tap, require_mount  # noqa: E402
 from small_job import LAYOUTS, Job  # noqa: E402
 
 STEP = (1, 5)
@@ -68,12 +67,8 @@ class Trained(Job):
     def read(self, *extra):
         """The figures of a mount that has been read through, which must be right."""
         with self.mounted(*extra) as mount:
-            self.is_right(mount)
+            mount.demand_tree(self.wanted)
             return figures(mount)
-
-    def is_right(self, mount):
-        different = tree_difference(self.wanted, hash_tree(mount.path))
-        check(not different, "\n".join(different) + "\n" + mount.log())
 
 
 def figures(mount, name="stats"):
@@ -91,7 +86,7 @@ def mostly(part, whole):
 
 def what_shrinks(job):
     with job.mounted("--cache-size", "64MiB") as mount:
-        job.is_right(mount)
+        mount.demand_tree(job.wanted)
         f = figures(mount)
         metrics = open(os.path.join(mount.path, ".reshardfs/metrics"),
                        encoding="utf-8").read()
@@ -114,7 +109,7 @@ def what_does_not(job):
 
 def what_is_off(job):
     with job.mounted("--cache-compress", "off") as mount:
-        job.is_right(mount)
+        mount.demand_tree(job.wanted)
         f = figures(mount)
         demand(figures(mount, "config")["compress"] == "off", "config")
     demand(f["compressed_blocks"] == f["uncompressed_blocks"] == 0, f)

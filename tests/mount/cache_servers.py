@@ -13,12 +13,10 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import library_use  # noqa: E402
 import memcached  # noqa: E402
-from daemon_use import cache_figures  # noqa: E402
 from demands import check, content, within, write  # noqa: E402
 from memcached import Liar, Memcached  # noqa: E402
 from rsh_cli import run  # noqa: E402
-from rsh_mount import (Mounted, Tests, hash_tree, require_mount, skip_all,  # noqa: E402
-                       tree_difference)
+from rsh_mount import Mounted, Tests, require_mount, skip_all  # noqa: E402
 from small_job import Job  # noqa: E402
 
 STEP = (1, 5)
@@ -42,14 +40,10 @@ class Tree:
                               ",".join(s if isinstance(s, str) else s.address
                                        for s in servers), *extra])
 
-    def is_right(self, mount):
-        different = tree_difference(self.expected, hash_tree(mount.path))
-        check(not different, "\n".join(different) + "\n" + mount.log())
-
     def read_by_one(self, servers, *extra, **more):
         """What a mount of its own loads of all, and its figures."""
         with self.tried(servers, *extra, **more) as mount:
-            return cache_figures(mount)
+            return mount.stats()["cache"]
 
     def tried(self, servers, *extra, **more):
         return Tried(self, self.mounted(servers, *extra, **more))
@@ -63,7 +57,7 @@ class Tried:
 
     def __enter__(self):
         self.mount.__enter__()
-        self.tree.is_right(self.mount)
+        self.mount.demand_tree(self.tree.expected)
         return self.mount
 
     def __exit__(self, *how):
@@ -99,9 +93,9 @@ def two_at_once_read_once(tree):
     with Memcached() as one, tree.mounted((one,), *SLOW) as a, \
             tree.mounted((one,), *SLOW) as b, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for done in [pool.submit(tree.is_right, mount) for mount in (a, b)]:
+        for done in [pool.submit(mount.demand_tree, tree.expected) for mount in (a, b)]:
             done.result()
-        both = [cache_figures(mount) for mount in (a, b)]
+        both = [mount.stats()["cache"] for mount in (a, b)]
         alone = sum(os.path.getsize(os.path.join(root, name))
                     for root, _, names in os.walk(tree.job.source) for name in names)
         loaded = sum(f["bytes_loaded"] for f in both)
@@ -116,12 +110,12 @@ def a_server_is_killed_and_started_again(tree):
         tree.read_by_one(servers)
         with tree.tried(servers) as mount:
             two.kill()
-            tree.is_right(mount)
+            mount.demand_tree(tree.expected)
             tree.read_by_one(servers)
             said = tree.read_by_one(servers)
             check(found(said) and not said["loads"], said)
             two.start()
-            tree.is_right(mount)
+            mount.demand_tree(tree.expected)
         tree.read_by_one(servers)
         said = tree.read_by_one(servers)
         check(found(said) and not said["loads"], said)
@@ -133,7 +127,7 @@ def all_servers_are_gone(tree):
         gone = (one,)
         one.kill()
         with tree.tried(gone) as mount:
-            said = cache_figures(mount)
+            said = mount.stats()["cache"]
             check(said["loads"] and said["shared_errors"], said)
             check(mount.log().count("it is not used") == 1, mount.log())
 
@@ -187,7 +181,7 @@ def no_reply_ends_a_process(tree):
             liar.told = {command: reply}
             with tree.tried((liar,)) as mount:
                 within(60, lambda: "it is not used" in mount.log(), (command, reply))
-                tree.is_right(mount)
+                mount.demand_tree(tree.expected)
                 said = [line for line in mount.log().splitlines() if "cache server" in line]
                 check(len(said) == 1 and "not memcached's protocol" in said[0], said)
             library_use.run("load", "1", tree.job.source, f"src_strategy={tree.job.strategy}",

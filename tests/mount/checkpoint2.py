@@ -19,7 +19,7 @@ import tempfile
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import check, content, demand, error_line, write  # noqa: E402
+from demands import check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, Tests, expect_failure, require_mount, spoken  # noqa: E402
@@ -342,9 +342,7 @@ def verify_tells_lost_slices_and_damage():
         lose(c.path(c.files()[1]))
         got = good("verify", c.root)
         demand(got.out, "1 rank has no file, but others hold the same")
-        data = bytearray(content(c.path(c.files()[0])))
-        data[-1] ^= 1
-        write(c.path(c.files()[0]), bytes(data))
+        flip(c.path(c.files()[0]), -1)
         got = run("verify", c.root)
         check(got.status == NO, f"{got}")
         demand(got.out, "differs from the same slice of rank")

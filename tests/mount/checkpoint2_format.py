@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 import genuine  # noqa: E402
 from checkpoint2_reader import TRACKER, Step  # noqa: E402
 from checkpoint2_shown import FORMAT, Case, kind_of  # noqa: E402
-from demands import check, content, write  # noqa: E402
+from demands import check, content, flip, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from random_jobs import Tree, write_strategy  # noqa: E402
@@ -164,10 +164,7 @@ def run_small(tap, job):
     with tap.test("verify compares it"):
         check(run("verify", *job.sides(), job.source, out).status == GOOD, "differs")
         path = os.path.join(out, opt)
-        data = bytearray(content(path))
-        data[-1] ^= 1
-        os.chmod(path, 0o644)
-        write(path, bytes(data))
+        flip(path, -1)
         got = run("verify", *job.sides(), job.source, out)
         check(got.status != GOOD and opt in got.out + got.err, f"{got}")
     with tap.test("RANK stands for both files of a rank"):

@@ -12,30 +12,21 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from demands import check, content, error_of, write  # noqa: E402
+from demands import check, content, error_of, within, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, IO, USAGE, demo_tree, good, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
-from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       tree_difference)
+from rsh_mount import Mounted, Tap, hash_tree, require_mount  # noqa: E402
 
 FILES = ["stats", "metrics", "log", "config"]
 NOBODY = 65534
 MANUAL = os.path.join(os.environ.get("top_srcdir", os.path.join(HERE, "..")), "man",
                       "reshardfs-control.5")
-
-
-def within(seconds, what, condition):
-    end = time.monotonic() + seconds * TIMEOUT_SCALE
-    while not condition():
-        check(time.monotonic() <= end, f"in vain: {what}")
-        time.sleep(0.02)
 
 
 def read(path):
@@ -50,10 +41,6 @@ def told(m, name):
     return json.loads(control(m, name))
 
 
-def shown(m, rank):
-    return f"{m.path}/rank_{rank}/checkpoint_{rank}.ckpt"
-
-
 class Demo:
     """make_tree.py's source, and a mount of it."""
 
@@ -65,9 +52,6 @@ class Demo:
     def mounted(self, *extra, source=None, **words):
         return Mounted(source or self.source, src_strategy=self.src, dst_strategy=self.dst,
                        extra=extra, **words)
-
-    def is_right(self, m):
-        check(tree_difference(self.expected, hash_tree(m.path)) == [], "the bytes")
 
 
 def found_and_not_listed(demo):
@@ -95,7 +79,7 @@ def found_and_not_listed(demo):
         for flags in (os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC):
             check(error_of(lambda f=flags: os.open(f"{here}/stats", f)) == "EROFS", flags)
         check(os.statvfs(m.path).f_files == 9, "df")
-        demo.is_right(m)
+        m.demand_tree(demo.expected)
 
 
 def snapshots(demo):
@@ -103,7 +87,7 @@ def snapshots(demo):
         path = f"{m.path}/.reshardfs/stats"
         with open(path, "rb", buffering=0) as f:
             first = f.read()
-            content(shown(m, 0))
+            content(m.rank_file(0))
             pieces = b"".join(os.pread(f.fileno(), 7, at) for at in range(0, len(first) + 50, 7))
             check(pieces == first, "an open file stays as it is")
             check(os.pread(f.fileno(), 10, 1 << 40) == b"", "far behind its end")
@@ -113,7 +97,7 @@ def snapshots(demo):
 def counters_grow(demo):
     with demo.mounted("--io-mode=direct") as m:
         before = told(m, "stats")
-        size = len(content(shown(m, 1)))
+        size = len(content(m.rank_file(1)))
         after = told(m, "stats")
         check(after["shown"]["bytes"] - before["shown"]["bytes"] == size, after["shown"])
         check(after["shown"]["reads"] > before["shown"]["reads"], after["shown"])
@@ -125,7 +109,7 @@ def counters_grow(demo):
         check(after["pid"] == m.process.pid and after["source"] == demo.source and
               after["mountpoint"] == m.path and after["step"] == "epoch 3 step 40", after)
     with demo.mounted("--cache=on") as m:
-        demo.is_right(m)
+        m.demand_tree(demo.expected)
         cache = told(m, "stats")["cache"]
         check(cache["bytes_loaded"] > 0 and 0 < cache["memory_bytes"] <= cache["memory_peak_bytes"],
               cache)
@@ -159,7 +143,7 @@ def metrics_of(text):
 def metrics_are_prometheus(demo):
     with demo.mounted("--cache=on") as m:
         before = metrics_of(control(m, "metrics"))
-        size = len(content(shown(m, 2)))
+        size = len(content(m.rank_file(2)))
         after = metrics_of(control(m, "metrics"))
         check(before.keys() == after.keys(), "the same series")
         check(after["reshardfs_read_bytes_total"] - before["reshardfs_read_bytes_total"] == size,
@@ -186,7 +170,7 @@ def the_log_of_a_replica(demo):
     with Mounted(f"{demo.root}/halves", src_strategy=strategy,
                  extra=["--fault=eio@rank_1", "--io-mode=direct"]) as m:
         check(control(m, "log") == "", control(m, "log"))
-        with open(shown(m, 0), "rb") as f:
+        with open(m.rank_file(0), "rb") as f:
             check(f.read() == checkpoint_bytes({"w": Record((200,), "UInt8", b"".join(halves))}),
                   "the bytes")
         lines = control(m, "log").splitlines()
@@ -301,7 +285,7 @@ def at_the_same_time(demo):
         threads = [threading.Thread(target=look) for _ in range(4)]
         for t in threads:
             t.start()
-        demo.is_right(m)
+        m.demand_tree(demo.expected)
         for t in threads:
             t.join()
         check(not wrong, wrong)
@@ -339,7 +323,7 @@ def others_see_no_more(demo):
         os.chmod(f"{source}/rank_{rank}/net_rank_{rank}-3_40.ckpt", 0o600 if rank == 5 else 0o644)
     where = f"{demo.root}/mnt"
     with demo.mounted("-o", "allow_other", source=source, mountpoint=where) as m:
-        modes = {rank: os.stat(shown(m, rank)).st_mode & 0o777 for rank in range(4)}
+        modes = {rank: os.stat(m.rank_file(rank)).st_mode & 0o777 for rank in range(4)}
         check(0o400 in modes.values(), modes)
         got = subprocess.run([sys.executable, "-c", AS_NOBODY, m.path], capture_output=True,
                              text=True, check=True)
@@ -357,7 +341,7 @@ def others_see_no_more(demo):
 
 def the_command(demo):
     with demo.mounted("--cache=on") as m:
-        demo.is_right(m)
+        m.demand_tree(demo.expected)
         got = run("stats", m.path)
         check(got.status == GOOD and not got.err, got)
         lines = got.out.splitlines()
@@ -398,16 +382,16 @@ def signals_take_effect(pid, log, m_path, rank):
 
     before = statistics()
     os.kill(pid, signal.SIGUSR1)
-    within(20, "statistics in the log", lambda: statistics() == before + 1)
-    within(20, "of the source as well", lambda: "MiB read in" in log())
+    within(20, lambda: statistics() == before + 1, "statistics in the log")
+    within(20, lambda: "MiB read in" in log(), "of the source as well")
     os.kill(pid, signal.SIGUSR2)
-    within(20, "debug", lambda: "log level: debug" in log())
+    within(20, lambda: "log level: debug" in log(), "debug")
     content(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt")
-    within(20, "requests in the log", lambda: "debug: read " in log())
+    within(20, lambda: "debug: read " in log(), "requests in the log")
     check(json.loads(read(f"{m_path}/.reshardfs/stats"))["log_level"] == "debug", "told")
     os.kill(pid, signal.SIGUSR2)
-    within(20, "the level from before", lambda: json.loads(
-        read(f"{m_path}/.reshardfs/stats"))["log_level"] != "debug")
+    within(20, lambda: json.loads(read(f"{m_path}/.reshardfs/stats"))["log_level"] != "debug",
+           "the level from before")
     quiet = len(log())
     content(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt")
     check("debug: read " not in log()[quiet:], log()[quiet:])
@@ -416,14 +400,14 @@ def signals_take_effect(pid, log, m_path, rank):
 def signals_in_the_foreground(demo):
     with demo.mounted() as m:
         signals_take_effect(m.process.pid, m.log, m.path, 0)
-        demo.is_right(m)
+        m.demand_tree(demo.expected)
     with demo.mounted("-q", "--io-mode=direct") as m:
         signals_take_effect(m.process.pid, m.log, m.path, 0)
         check(told(m, "stats")["log_level"] == "error", "back to quiet")
         for _ in range(50):
             m.process.send_signal(signal.SIGUSR1)
             m.process.send_signal(signal.SIGUSR2)
-        demo.is_right(m)
+        m.demand_tree(demo.expected)
 
 
 def signals_to_a_daemon(demo):

@@ -7,7 +7,6 @@ The yardstick is tests/data/weights: genuine models in both forms, made by MindS
 Transformers' own programs, and hashes of what each case has to become.
 """
 
-import hashlib
 import json
 import os
 import random
@@ -23,11 +22,12 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import (Mounted, Skipped, Tap, Tests, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
                                 values_of)
+from shown_model import hashes, same  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "weights"))
 HF_MAP = "model.safetensors.index.json"
@@ -75,11 +75,6 @@ def values_in(root):
     return values_of(read_checkpoint(rank + ".ckpt"))
 
 
-def hashes(values):
-    return {name: [dtype, list(shape), hashlib.sha256(data).hexdigest()[:16]]
-            for name, (dtype, shape, data) in values.items()}
-
-
 def rank_file(root, rank):
     return os.path.join(root, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
 
@@ -89,13 +84,6 @@ def ranks_in(root):
     while os.path.isdir(os.path.join(root, f"rank_{len(found)}")):
         found.append(hashes(values_of(read_checkpoint(rank_file(root, len(found))))))
     return found
-
-
-def same(found, expected, what):
-    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
-    first = different[0] if different else None
-    check(not different, f"{what}: {len(different)} differ, as {first}: {found.get(first)}, "
-          f"not {expected.get(first)}")
 
 
 def forward(model, table="auto", strategy=None, extra=()):
@@ -377,9 +365,8 @@ def trained(directory, model, table, mesh):
     strategy = os.path.join(DATA, "strategies", f"{model}.{table}.{mesh}.ckpt")
     root = os.path.join(directory, f"{model}-{table}-{mesh}")
     if not os.path.exists(root):
-        got = run("export", "--convert", table, "--from", "hf", "--dst-strategy", strategy,
-                  model_of(model), root)
-        check(got.status == GOOD, repr(got))
+        good("export", "--convert", table, "--from", "hf", "--dst-strategy", strategy,
+             model_of(model), root)
     return root, strategy
 
 
@@ -609,20 +596,16 @@ def commands(directory):
     to = os.path.join(directory, "model")
     words = ["--convert", "auto", "--config", config_of("qwen3_moe"), "--src-strategy",
              strategy, tree]
-    got = run("export", *words, to)
-    check(got.status == GOOD, repr(got))
+    good("export", *words, to)
     same(hashes(values_in(to)), back_of(("qwen3_moe", "qwen3_moe")), "exported")
     same_beside(to, "qwen3_moe")
     manifest = os.path.join(to, "reshardfs-manifest.jsonl")
     for more in ([*words, to], [*words, manifest], [to]):
-        got = run("verify", *more)
-        check(got.status == GOOD, repr(got))
-    got = run("export", *words, to)
-    check(got.status == GOOD, f"again: {got!r}")
+        good("verify", *more)
+    good("export", *words, to)
     other = os.path.join(directory, "other")
     check(run("export", "--model-files", to, *words, other).status == GOOD, "not from there")
-    got = run("verify", "--model-files", to, *words, other)
-    check(got.status == GOOD, f"an export's manifest is a model's file: {got!r}")
+    good("verify", "--model-files", to, *words, other)
     refused(run("export", "--model-files", other + "-", *words, other), INPUT,
             "--model-files")
     part = [n for n in os.listdir(to) if n.endswith(SUFFIX)][0]

@@ -740,8 +740,7 @@ def memory_is_bounded(directory):
                 for name in os.listdir(mount.path):
                     if name.endswith(".safetensors"):
                         read_by_eight(os.path.join(mount.path, name))
-            stats = json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))
-            tiles = stats["tiles"]["memory_peak_bytes"] / (1 << 20)
+            tiles = mount.stats()["tiles"]["memory_peak_bytes"] / (1 << 20)
             check(is_sanitized(mount.process.pid) or peak.mib - tiles <= 64,
                   f"{scheme}: {peak.mib:.0f} MiB, of which tiles have {tiles:.0f}")
         shutil.rmtree(source)

@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from coming_and_going import (BEGIN, demand_bytes, demand_logged, demand_well,  # noqa: E402
+from coming_and_going import (BEGIN, demand_logged, demand_well,  # noqa: E402
                               error_of, fetched, give_ctimes, log_lines, read_by_many)
 from demands import change, check, content, demand, within  # noqa: E402
 from engines import ENGINES, Bindfs, Gluster, Nfs, Radosgw  # noqa: E402
@@ -37,10 +37,6 @@ SHOWN_AT_ONCE = (Nfs, Bindfs)
 SHAPES = {"up.weight": (1024, 301), "down.weight": (257, 512), "norm.gamma": (700,)}
 # Each read is one of the source.
 DIRECT = ("--io-mode", "direct", "--cache", "off")
-
-
-def shown(mount, rank):
-    return f"{mount.path}/rank_{rank}/checkpoint_{rank}.ckpt"
 
 
 def source_file(rank, top):
@@ -63,18 +59,18 @@ def the_bytes_of_a_local_tree(engine, job):
 def killed_while_files_are_read(engine, job):
     """Who reads meanwhile gets right bytes or EIO; afterwards all is as before."""
     with mounted(job, *DIRECT) as m:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         with read_by_many(m, job, STEP):
             for i in (1, 2):
                 engine.kill()
                 within(60, lambda: fetched(m)["unreachable"], "it is noticed\n" + m.log())
                 if i == 1:
                     # Who asks at once is answered out of what had been read before.
-                    within(60, lambda: error_of(shown(m, 0))[0] == errno.EIO, "EIO\n" + m.log())
+                    within(60, lambda: error_of(m.rank_file(0))[0] == errno.EIO, "EIO\n" + m.log())
                 engine.restart()
                 demand_well(m, i)
                 demand_logged(m, i)
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         demand_logged(m, 2)
         demand(log_lines(m, BEGIN)[0], "error: ", engine.path)
         check("changed since" not in m.log(), m.log())
@@ -84,27 +80,27 @@ def killed_and_not_known_again(engine, job):
     """The mtime is also the ctime of these files: nothing tells that they are the same after
     the server has been started anew, so reads of them fail until the next mount."""
     with mounted(job, *DIRECT) as m:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         engine.kill()
-        within(60, lambda: error_of(shown(m, 0))[0] == errno.EIO, "EIO\n" + m.log())
+        within(60, lambda: error_of(m.rank_file(0))[0] == errno.EIO, "EIO\n" + m.log())
         engine.restart()
         for rank in (0, 5):
-            within(60, lambda r=rank: error_of(shown(m, r))[0] == errno.ESTALE,
+            within(60, lambda r=rank: error_of(m.rank_file(r))[0] == errno.ESTALE,
                    "ESTALE\n" + m.log())
         demand(m.log(), "changed since it was mounted")
     with mounted(job, *DIRECT) as m:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
 
 
 def waited_out(engine, job):
     """Nobody is told that the server was away."""
     with mounted(job, *DIRECT) as m:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         with read_by_many(m, job, STEP) as counts:
             for _ in (1, 2):
                 engine.kill()
                 engine.restart()
-                demand_bytes(m, job.expected(*STEP))
+                m.demand_tree(job.expected(*STEP))
         check(not any(bad for _, bad in counts), counts)
         check(not log_lines(m, BEGIN), m.log())
 
@@ -112,7 +108,7 @@ def waited_out(engine, job):
 def a_file_was_replaced_meanwhile(engine, job):
     """By one of the same size."""
     with mounted(job, *DIRECT, "--replicas", "off") as m:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         engine.kill()
         with engine.outside() as top:
             path = source_file(2, top)
@@ -120,9 +116,9 @@ def a_file_was_replaced_meanwhile(engine, job):
             change(path + ".new", data[:-1000] + bytes(1000))
             os.rename(path + ".new", path)
         engine.restart()
-        within(60, lambda: error_of(shown(m, 2))[0] == errno.ESTALE, "ESTALE\n" + m.log())
+        within(60, lambda: error_of(m.rank_file(2))[0] == errno.ESTALE, "ESTALE\n" + m.log())
         for rank in (0, 1, 3, 4, 5, 6, 7) if engine.keeps_ctime else ():
-            check(error_of(shown(m, rank))[0] == 0, m.log())
+            check(error_of(m.rank_file(rank))[0] == 0, m.log())
         check(len(log_lines(m, "changed since it was mounted")) == 1, m.log())
 
 
@@ -133,7 +129,7 @@ def hung_for_good(engine, job):
             engine.forget(source_file(rank, engine.path))
         engine.hang()
         try:
-            reader = subprocess.Popen(["cat", shown(m, 3)], stdout=subprocess.DEVNULL,
+            reader = subprocess.Popen(["cat", m.rank_file(3)], stdout=subprocess.DEVNULL,
                                       stderr=subprocess.DEVNULL)
             time.sleep(0.3)  # it may as well come too late
             force = subprocess.Popen([reshardfs_program(), "umount", "--force", m.path])
@@ -249,11 +245,11 @@ def a_brick_is_killed_and_healed(engine, job):
     with mounted(job, *DIRECT) as m:
         with read_by_many(m, job, STEP) as counts:
             engine.kill_brick(0)
-            demand_bytes(m, job.expected(*STEP))
+            m.demand_tree(job.expected(*STEP))
             change(os.path.join(engine.path, "written"), bytes(100000))
             engine.start_brick(0)
             within(120, lambda: engine.connected(0) and healed(engine), "it is healed")
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         check(not any(bad for _, bad in counts), counts)
         check(not log_lines(m, BEGIN) and "changed since" not in m.log(), m.log())
 
@@ -284,7 +280,7 @@ def more_objects_than_a_page_has(engine, job):
     within(60, lambda: any("continuation-token=" in line for line in engine.requests()),
            "there is one page")
     with mounted(many, "--select", "1_7", source=source) as m:
-        demand_bytes(m, many.expected(1, 7))
+        m.demand_tree(many.expected(1, 7))
 
 
 def a_model_whose_objects_came_in_parts(engine, job):
@@ -295,7 +291,7 @@ def a_model_whose_objects_came_in_parts(engine, job):
     engine.publish()
     with Mounted(os.path.join(engine.store, "model")) as local, \
             Mounted(os.path.join(engine.path, "model")) as m:
-        demand_bytes(m, hash_tree(local.path))
+        m.demand_tree(hash_tree(local.path))
 
 
 def keys_that_are_wrong(engine, job):

@@ -31,7 +31,7 @@ from rsh_cli import run  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Skipped, Tap, hash_tree, require_mount,  # noqa: E402
                        reshardfs_program)
 from s3_trial import Server  # noqa: E402
-from safetensors_format import read_model  # noqa: E402
+from shown_model import values_of_model  # noqa: E402
 import version_chains  # noqa: E402
 
 ORACLE = os.environ.get("RSH_ORACLE_PYTHON")
@@ -184,11 +184,6 @@ def lacking(block):
     return None
 
 
-def tensors_of(model):
-    return {name: value for part in read_model(model)[1].values()
-            for name, value in part.values().items()}
-
-
 def read_mounts(place, block):
     """All of what is mounted now; four cards have the converter's bytes, whatever of."""
     for path in place.mounts():
@@ -198,7 +193,7 @@ def read_mounts(place, block):
             sums = content(os.path.join(DATA, "demo", "SHA256SUMS")).decode().split()
             check(found == dict(zip(sums[1::2], sums[0::2])), f"{path} has other bytes")
         if "output/checkpoint" in block.text:
-            check(tensors_of(path) == tensors_of(place.at("Qwen3-8B")),
+            check(values_of_model(path) == values_of_model(place.at("Qwen3-8B")),
                   f"{path} is another model")
 
 

@@ -25,11 +25,10 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 import make_tree  # noqa: E402
 import reader  # noqa: E402
 import read_modes  # noqa: E402
-from daemon_use import cache_figures  # noqa: E402
-from demands import check, content, within, write  # noqa: E402
+from demands import check, content, flip, within, write  # noqa: E402
 from read_modes import figures  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, tree_difference)
+from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
+                       require_mount)
 from run_seed import run_seed  # noqa: E402
 
 INFO = ["--log-level", "info"]
@@ -52,14 +51,10 @@ class Tree:
         return Mounted(self.source, src_strategy=self.path("source.ckpt"),
                        dst_strategy=self.path("wanted.ckpt"), extra=INFO + list(words))
 
-    def check(self, mount, odd_blocks=False):
-        different = tree_difference(self.expected, hash_tree(mount.path, odd_blocks))
-        check(not different, "\n".join(different))
-
     def shown(self, *words):
         """Mounts, checks all bytes, and returns the figures."""
         with self.mounted(*words) as mount:
-            self.check(mount)
+            mount.demand_tree(self.expected)
         return figures(mount.log())
 
 
@@ -97,7 +92,7 @@ def test_modes(tap, tree, numbers):
             with tap.test(" ".join(words[:6]) + (" --cache-dir" if len(words) > 6 else "")):
                 with tree.mounted(*words) as mount:
                     read_in_many_ways(tree, mount, io_mode, numbers)
-                    tree.check(mount, odd_blocks=True)
+                    mount.demand_tree(tree.expected, odd_blocks=True)
 
 
 def mebibytes(size):
@@ -111,7 +106,7 @@ def test_sizes(tap, tree, numbers):
         with tap.test(f"--cache on, size {size}"):
             with tree.mounted("--io-mode", "direct", "--cache", "on",
                               "--cache-size", size) as mount:
-                tree.check(mount)
+                mount.demand_tree(tree.expected)
                 read_in_many_ways(tree, mount, "direct", numbers)
             said = figures(mount.log())
             check(said["failed"] == 0 and said["peak"] <= mebibytes(size), said)
@@ -146,9 +141,10 @@ def used_by_two_mounts_at_once(tree, blocks):
             tree.mounted(*through(blocks, "--cache-size", "600KiB")) as two, \
             concurrent.futures.ThreadPoolExecutor(4) as pool:
         def read_until_blocks_are_found():
-            for done in [pool.submit(tree.check, mount) for mount in (one, two) * 2]:
+            for done in [pool.submit(mount.demand_tree, tree.expected)
+                         for mount in (one, two) * 2]:
                 done.result()
-            return any(cache_figures(mount)["hits_disk"] for mount in (one, two))
+            return any(mount.stats()["cache"]["hits_disk"] for mount in (one, two))
         # A slow disk takes few of them, which may be those that are still in memory.
         within(120, read_until_blocks_are_found, "none is found on disk")
 
@@ -161,10 +157,7 @@ def every_block_flipped(tree, blocks):
     tree.shown(*through(blocks))
     before = block_files(blocks)
     for path in before:
-        with open(path, "r+b") as f:
-            at = os.path.getsize(path) // 2
-            byte = os.pread(f.fileno(), 1, at)[0]
-            os.pwrite(f.fileno(), bytes([byte ^ 0x10]), at)
+        flip(path, os.path.getsize(path) // 2)
     said = tree.shown(*through(blocks))
     check(before and said["disk"] == 0, said)
     check(tree.shown(*through(blocks))["disk"] > 0, "they were not written again")
@@ -188,12 +181,8 @@ def blocks_of_files_that_changed(tree, blocks):
         for name in names:
             path = os.path.join(folder, name)
             held[path] = os.stat(path)
-            data = bytearray(content(path))
-            os.chmod(path, 0o600)
             # A byte of the largest tensor, which is content for certain.
-            data[len(data) // 2] ^= 1
-            with open(path, "r+b") as f:
-                f.write(data)
+            flip(path, held[path].st_size // 2)
     for path, was in held.items():
         check(os.stat(path).st_ino == was.st_ino and
               os.stat(path).st_size == was.st_size, path)
@@ -206,22 +195,22 @@ def blocks_of_files_that_changed(tree, blocks):
 
 def deleted_while_mounted(tree, blocks):
     with tree.mounted(*through(blocks, "--cache-size", "600KiB")) as mount:
-        tree.check(mount)
+        mount.demand_tree(tree.expected)
         wait_for_blocks(blocks)
         while os.path.exists(blocks):  # a block may be written meanwhile
             shutil.rmtree(blocks, ignore_errors=True)
-        tree.check(mount)
-        tree.check(mount)
+        mount.demand_tree(tree.expected)
+        mount.demand_tree(tree.expected)
     check("it is not used" in mount.log(), mount.log())
 
 
 def emptied_while_mounted(tree, blocks):
     with tree.mounted(*through(blocks, "--cache-size", "600KiB")) as mount:
-        tree.check(mount)
+        mount.demand_tree(tree.expected)
         for path in block_files(blocks):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
-        tree.check(mount)
+        mount.demand_tree(tree.expected)
 
 
 def on_a_full_file_system(tree, blocks):
@@ -230,8 +219,8 @@ def on_a_full_file_system(tree, blocks):
                    check=True)
     try:
         with tree.mounted(*through(blocks, "--cache-size", "600KiB")) as mount:
-            tree.check(mount)
-            within(60, lambda: tree.check(mount) or "No space left" in mount.log(),
+            mount.demand_tree(tree.expected)
+            within(60, lambda: mount.demand_tree(tree.expected) or "No space left" in mount.log(),
                    "nothing did not fit")
         check(tree.shown(*through(blocks)).get("disk"), "what fitted is not used")
     finally:
@@ -252,7 +241,7 @@ def only_read_with_size_0(tree, blocks):
 
 def after_the_daemon_was_killed(tree, blocks):
     with tree.mounted(*through(blocks)) as mount:
-        tree.check(mount)
+        mount.demand_tree(tree.expected)
         wait_for_blocks(blocks)
         mount.kill()
     said = tree.shown(*through(blocks))
@@ -262,7 +251,7 @@ def after_the_daemon_was_killed(tree, blocks):
 def killed_in_the_middle(tree, blocks):
     with tree.mounted(*through(blocks, "--cache-size", "600KiB")) as mount, \
             concurrent.futures.ThreadPoolExecutor(2) as pool:
-        readers = [pool.submit(tree.check, mount) for _ in range(2)]
+        readers = [pool.submit(mount.demand_tree, tree.expected) for _ in range(2)]
         wait_for_blocks(blocks)
         mount.kill()
         for done in readers:

@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check, write  # noqa: E402
+from demands import check, flip, within, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from privileges import program_is, wrapper  # noqa: E402
@@ -84,13 +84,6 @@ class Place:
 def manifest(path):
     with open(path, encoding="utf-8") as f:
         return [json.loads(line) for line in f]
-
-
-def wait_for(condition, what, limit=60):
-    deadline = time.monotonic() + limit * TIMEOUT_SCALE
-    while not condition():
-        check(time.monotonic() < deadline, f"never: {what}")
-        time.sleep(0.005)
 
 
 def temporary(names):
@@ -170,12 +163,7 @@ def damage_is_found_by_verify(p):
     p.export("--verify")
     path = os.path.join(p.out, "rank_1/checkpoint_1.ckpt")
     st = os.stat(path)
-    os.chmod(path, 0o600)
-    with open(path, "r+b") as f:
-        f.seek(1000)
-        byte = f.read(1)
-        f.seek(1000)
-        f.write(bytes([byte[0] ^ 1]))
+    flip(path, 1000)
     os.utime(path, ns=(st.st_atime_ns, st.st_mtime_ns))
     check(p.export()["files"]["kept"] == 4, "size and time are as they were")
     got = p.run("--verify", "--json")
@@ -187,8 +175,8 @@ def damage_is_found_by_verify(p):
 def killed_and_gone_on(p):
     process = p.start(*SLOW)
     first = os.path.join(p.out, "rank_0/checkpoint_0.ckpt")
-    wait_for(lambda: os.path.exists(first), first)
-    wait_for(lambda: temporary(p.nothing_half()), "the next file")
+    within(60, lambda: os.path.exists(first), first)
+    within(60, lambda: temporary(p.nothing_half()), "the next file")
     process.kill()
     process.communicate()
     left = p.nothing_half()
@@ -216,7 +204,7 @@ def killed_over_and_over(p):
 def interrupted(p):
     for sig in (signal.SIGINT, signal.SIGTERM):
         process = p.start(*SLOW)
-        wait_for(lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
+        within(60, lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
         process.send_signal(sig)
         out, err = process.communicate(timeout=60 * TIMEOUT_SCALE)
         check(process.returncode == IO and not out, (process.returncode, out, err))
@@ -230,7 +218,7 @@ def interrupted(p):
 def a_source_that_changes(p):
     """What was written stays, and the next command is the one that goes on."""
     process = p.start(*SLOW)
-    wait_for(lambda: os.path.isdir(p.out) and any(
+    within(60, lambda: os.path.isdir(p.out) and any(
         name.endswith(".ckpt") for name in p.nothing_half()), "a file that is complete")
     for root, _, names in os.walk(p.source):
         for name in names:
@@ -250,8 +238,8 @@ def interrupted_while_the_source_hangs(p):
     """There is no answer to wait for, and nothing half is left."""
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         process = p.start("--fault=delay=60s", "--jobs=3", "--cache=off")
-        wait_for(lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 3,
-                 "three files begun")
+        within(60, lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 3,
+               "three files begun")
         process.send_signal(sig)
         _, said = process.communicate(timeout=30 * TIMEOUT_SCALE)
         # It ends by itself if no thread reads yet.
@@ -272,7 +260,7 @@ def killed_beside_other_runs(p):
     for other in others:
         words = ["--share=0/2"] if other[0] == "--share=1/2" else ["0", "1"]
         process = p.start(*SLOW, *words)
-        wait_for(lambda: glob.glob(p.path("out", "rank_*", "*.ckpt")), "the first file")
+        within(60, lambda: glob.glob(p.path("out", "rank_*", "*.ckpt")), "the first file")
         process.kill()
         process.communicate()
         got = p.run(*other)
@@ -285,7 +273,7 @@ def killed_beside_other_runs(p):
 
 def two_at_once(p):
     process = p.start(*SLOW)
-    wait_for(lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
+    within(60, lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
     refused(p.run(), IO, "another export")
     # With a manifest of its own: it is the same files that cannot be shared.
     refused(p.run("--manifest", p.path("other.jsonl"), "0"), IO, "another export", "rank_0")
@@ -327,7 +315,7 @@ def divided_among_several(p):
 def other_shares_go_on(p):
     """Killed with two, gone on with three, and ended by one alone."""
     runs = [p.start(*SLOW, f"--share={i}/2") for i in range(2)]
-    wait_for(lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 2, "two begun")
+    within(60, lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 2, "two begun")
     refused(p.run("--share=1/2"), IO, "another export")
     for process in runs:
         process.kill()
@@ -357,7 +345,7 @@ def one_share_after_the_other(p):
 def shares_of_two_conversions(p):
     """The second one to end finds the manifest of the first."""
     process = p.start(*SLOW, "--share=0/2")
-    wait_for(lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
+    within(60, lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
     p.export("--share=1/2", "--cast=float16")
     first = manifest(os.path.join(p.out, MANIFEST))
     _, err = process.communicate(timeout=120 * TIMEOUT_SCALE)
@@ -578,7 +566,7 @@ def files_are_limited(p):
 def the_disk_fills_up(p):
     with small_disk(p, "size=40m"):
         process = p.start(*SLOW)
-        wait_for(lambda: temporary(p.nothing_half()), "a file begun")
+        within(60, lambda: temporary(p.nothing_half()), "a file begun")
         with contextlib.suppress(OSError), open(os.path.join(p.out, ".filler"), "wb") as f:
             while True:
                 f.write(bytes(65536))

@@ -11,11 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check, content  # noqa: E402
+from demands import check, content, within  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Tap, hash_tree, is_mount_point,  # noqa: E402
                        require_mount, reshardfs_program, skip_all)
 
@@ -89,20 +88,13 @@ def ended(process):
             print("# " + said.replace("\n", "\n# "), flush=True)
 
 
-def wait_until(true, what):
-    end = time.monotonic() + 30 * TIMEOUT_SCALE
-    while not true():
-        check(time.monotonic() < end, what)
-        time.sleep(0.02)
-
-
 def status_of(pid):
     return dict(re.findall(r"^(\w+):\s*(.*)$", content(f"/proc/{pid}/status").decode(), re.M))
 
 
 def test_taker(tap, p, name, *around):
     with tap.test(f"{name}: the bytes are the converter's"), ended(p.taker(*around)) as taker:
-        wait_until(lambda: is_mount_point(p.path), "no mount")
+        within(30, lambda: is_mount_point(p.path), "no mount")
         found = {name: digest for name, (_, digest) in hash_tree(p.path).items()}
         check(found == p.expected, found)
         said = status_of(taker.pid)
@@ -112,7 +104,7 @@ def test_taker(tap, p, name, *around):
         taker.send_signal(signal.SIGTERM)
         check(taker.wait(30 * TIMEOUT_SCALE) == 0, "it failed")
     with tap.test(f"{name}: the opener unmounts when the daemon has ended"):
-        wait_until(lambda: not is_mount_point(p.path), "it is mounted")
+        within(30, lambda: not is_mount_point(p.path), "it is mounted")
 
 
 def test_opener(tap, p):
@@ -125,7 +117,7 @@ def test_opener(tap, p):
             test_taker(tap, p, name, *NOBODY, "unshare", "-Ur")
         with tap.test("the end of the opener ends the mount"), \
                 ended(p.taker(*NO_RIGHTS)) as taker:
-            wait_until(lambda: is_mount_point(p.path), "no mount")
+            within(30, lambda: is_mount_point(p.path), "no mount")
             check(os.listdir(p.path), "it is empty")
             opener.send_signal(signal.SIGTERM)
             check(opener.wait(30 * TIMEOUT_SCALE) == 0, "it failed")

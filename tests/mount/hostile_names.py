@@ -155,7 +155,7 @@ def errors_of_the_library(job):
 def attributes(job):
     saved = save(job, 5)
     with mounted(job, "--select=name=*") as m:
-        sources = os.getxattr(f"{m.path}/rank_1/checkpoint_1.ckpt", "user.reshardfs.sources")
+        sources = os.getxattr(m.rank_file(1), "user.reshardfs.sources")
         is_clean(sources.decode(), saved[1])
         lines = sources.split(b"\n")
         check(os.fsencode(saved[1]) in
@@ -250,7 +250,7 @@ def names_in_the_mount(job):
         check(os.fsencode(file_name(5)) in os.listdir(os.fsencode(f"{m.path}/rank_0")),
               os.listdir(f"{m.path}/rank_0"))
     with mounted(job) as m:
-        shown = read_checkpoint(f"{m.path}/rank_0/checkpoint_0.ckpt")
+        shown = read_checkpoint(m.rank_file(0))
         check(shown == read_checkpoint(saved[0]) and PARAM in shown, list(shown))
 
 

@@ -23,7 +23,7 @@ from demands import check, content, write  # noqa: E402
 from ms_formats import Record  # noqa: E402
 from privileges import program_is, wrapper  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
-                       reshardfs_program, tree_difference)
+                       reshardfs_program)
 from small_job import LAYOUTS, SHAPES, Job  # noqa: E402
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
@@ -56,14 +56,10 @@ def mounted(job, *extra, **how):
                    extra=["--log-level", "debug", *extra], **how)
 
 
-def virtual(m, rank):
-    return os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-
-
 def passed(m, rank):
     """Whether the file's next open is passed through."""
     opened = m.log().count("passed through")
-    with open(virtual(m, rank), "rb"):
+    with open(m.rank_file(rank), "rb"):
         return m.log().count(", passed through") > opened
 
 
@@ -104,9 +100,7 @@ def all_bytes_in_every_mode(job):
     for mode in MODES:
         with mounted(job, "--io-mode", mode) as m:
             for _ in range(2):
-                difference = tree_difference(job.expected(*STEP),
-                                             hash_tree(m.path, odd_blocks=True))
-                check(not difference, "\n".join([mode, *difference]))
+                m.demand_tree(job.expected(*STEP), odd_blocks=True)
 
 
 @test
@@ -117,7 +111,7 @@ def read_as_programs_do(job):
             for way in ("whole", "private", "shared", "sendfile", "splice", "preadv",
                         "threads", "random"):
                 subprocess.run([sys.executable, os.path.join(LIB, "reader.py"), way,
-                                virtual(m, 3), saved[3]], check=True,
+                                m.rank_file(3), saved[3]], check=True,
                                stdout=subprocess.DEVNULL)
 
 
@@ -126,15 +120,15 @@ def opened_many_times(job):
     saved = job.save(*STEP)
     good = content(saved[1])
     with mounted(job, "--io-mode", "auto") as m:
-        files = [open(virtual(m, 1), "rb") for _ in range(20)]
+        files = [open(m.rank_file(1), "rb") for _ in range(20)]
         for f in files[::2]:
             check(f.read() == good, "wrong bytes")
             f.close()
-        check(content(virtual(m, 1)) == good, "wrong bytes of another reader")
+        check(content(m.rank_file(1)) == good, "wrong bytes of another reader")
         for f in files[1::2]:
             check(f.read() == good, "wrong bytes after others closed")
             f.close()
-        check(content(virtual(m, 1)) == good, "wrong bytes after all closed")
+        check(content(m.rank_file(1)) == good, "wrong bytes after all closed")
 
 
 @test
@@ -146,7 +140,7 @@ def opened_by_many_at_a_time(job):
 
     def read(number):
         rank = (1, 2, 6)[number % 3]
-        check(content(virtual(m, rank)) == good[rank], f"wrong bytes of rank {rank}")
+        check(content(m.rank_file(rank)) == good[rank], f"wrong bytes of rank {rank}")
 
     with mounted(job, "--io-mode", "auto") as m, \
             concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -161,10 +155,10 @@ def nothing_stays_open(job):
         def descriptors():
             return len(os.listdir(f"/proc/{m.process.pid}/fd"))
 
-        content(virtual(m, 0))
+        content(m.rank_file(0))
         before = descriptors()
         for _ in range(300):
-            with open(virtual(m, 0), "rb"):
+            with open(m.rank_file(0), "rb"):
                 pass
         # The last ones may be closed a little later than their files.
         check(descriptors() < before + 20, "descriptors stay")
@@ -179,12 +173,12 @@ def replaced_by_another(job):
         with few_descriptors(job):
             m = mounted(job, "--replicas", "off", "--io-mode", mode)
         with m:
-            content(virtual(m, 2))
-            content(virtual(m, 5))
+            content(m.rank_file(2))
+            content(m.rank_file(5))
             shutil.copy(saved[3], saved[2] + ".new")
             os.rename(saved[2] + ".new", saved[2])
-            stale(virtual(m, 2), good)
-            stale(virtual(m, 2), good)
+            stale(m.rank_file(2), good)
+            stale(m.rank_file(2), good)
             check("changed since it was mounted" in m.log(), m.log())
         job.save(*STEP)
 
@@ -199,9 +193,9 @@ def written_over(job):
                 continue  # it is the kernel that keeps the right bytes
             with mounted(job, "--replicas", "off", "--io-mode", mode) as m:
                 if seen_before:
-                    content(virtual(m, 2))
+                    content(m.rank_file(2))
                 write(saved[2], bytes(len(good)))
-                stale(virtual(m, 2), good)
+                stale(m.rank_file(2), good)
             job.save(*STEP)
 
 
@@ -211,9 +205,9 @@ def written_over_with_replicas(job):
     saved = job.save(*STEP)
     good = content(saved[2])
     with mounted(job) as m:
-        check(content(virtual(m, 2)) == good, "wrong bytes before")
+        check(content(m.rank_file(2)) == good, "wrong bytes before")
         write(saved[2], bytes(len(good)))
-        check(content(virtual(m, 2)) == good, "wrong bytes after")
+        check(content(m.rank_file(2)) == good, "wrong bytes after")
 
 
 @test
@@ -222,10 +216,10 @@ def written_over_while_it_is_open(job):
     saved = job.save(*STEP)
     good = content(saved[2])
     with mounted(job, "--replicas", "off") as m:
-        with open(virtual(m, 2), "rb"):
+        with open(m.rank_file(2), "rb"):
             write(saved[2], bytes(len(good)))
-            stale(virtual(m, 2), good)
-        stale(virtual(m, 2), good)
+            stale(m.rank_file(2), good)
+        stale(m.rank_file(2), good)
 
 
 @test
@@ -233,11 +227,11 @@ def replaced_while_it_is_open(job):
     """Its readers keep the old file."""
     saved = job.save(*STEP)
     good = content(saved[2])
-    with mounted(job) as m, open(virtual(m, 2), "rb") as f:
+    with mounted(job) as m, open(m.rank_file(2), "rb") as f:
         shutil.copy(saved[3], saved[2] + ".new")
         os.rename(saved[2] + ".new", saved[2])
         check(f.read() == good, "wrong bytes")
-        check(content(virtual(m, 2)) == good, "wrong bytes of another reader")
+        check(content(m.rank_file(2)) == good, "wrong bytes of another reader")
 
 
 # ---- passed through ----
@@ -248,7 +242,7 @@ def the_daemon_is_not_asked(job):
     good = content(saved[4])
     with mounted(job) as m:
         demand_passed(m, 4)
-        with open(virtual(m, 4), "rb", buffering=0) as f:
+        with open(m.rank_file(4), "rb", buffering=0) as f:
             m.process.send_signal(signal.SIGSTOP)
             # Should it be asked all the same, the daemon has to answer: a
             # reader that waits for it cannot be killed.
@@ -278,7 +272,7 @@ def only_where_it_is_wanted(job):
     for extra in (("--io-mode", "direct"), ("--io-mode", "cached"), ("--cache", "on"),
                   ("--fault", "short")):
         with mounted(job, *extra) as m:
-            content(virtual(m, 0))
+            content(m.rank_file(0))
             check(not passed(m, 0), " ".join(extra) + "\n" + m.log())
 
 
@@ -304,8 +298,7 @@ def as_training_leaves_it(job):
     job.save(*STEP, crc=True)
     expected = job.expected(*STEP)
     with mounted(job) as m:
-        difference = tree_difference(expected, hash_tree(m.path))
-        check(not difference, "\n".join(difference))
+        m.demand_tree(expected)
         for rank in range(job.n_ranks):
             demand_passed(m, rank)
     with mounted(job, compat=True) as m:
@@ -318,8 +311,7 @@ def as_training_leaves_it(job):
 def with_a_crc_at_its_end(job):
     job.save(*STEP, crc=True)
     with mounted(job) as m:
-        difference = tree_difference(job.expected(*STEP), hash_tree(m.path))
-        check(not difference, "\n".join(difference))
+        m.demand_tree(job.expected(*STEP))
         demand_passed(m, 0)
 
 
@@ -330,7 +322,7 @@ def only_what_is_the_same(job):
     for words in (("--drop", "step_num"), ("--only", "weight"), ("--unlisted", "drop"),
                   ("--cast", "bfloat16"), ("--remove-redundancy",)):
         with mounted(job, *words) as m:
-            check(content(virtual(m, 0)) != content(saved[0]), f"{words} changes nothing")
+            check(content(m.rank_file(0)) != content(saved[0]), f"{words} changes nothing")
             check(not passed(m, 0), m.log())
     for words in (("--drop", "nothing.of.it"), ("--cast", "float32")):
         with mounted(job, *words) as m:
@@ -342,8 +334,8 @@ def only_what_is_the_same(job):
         check(not passed(m, 0), m.log())
     with mounted(job, "--rename", rename(job)) as m:
         check(not passed(m, 0), m.log())
-        check(content(virtual(m, 0)) ==
-               content(saved[0]).replace(b"norm.gamma", b"norm.omega"), "wrong bytes")
+        check(content(m.rank_file(0)) ==
+              content(saved[0]).replace(b"norm.gamma", b"norm.omega"), "wrong bytes")
     with mounted(job) as m:
         demand_passed(m, 0)
 
@@ -361,9 +353,9 @@ def a_lost_rank_is_its_replica(job):
     good = content(saved[2])
     os.unlink(saved[2])
     with mounted(job) as m:
-        check(content(virtual(m, 2)) == good, "wrong bytes")
+        check(content(m.rank_file(2)) == good, "wrong bytes")
         # One backing for both.
-        with open(virtual(m, 6), "rb") as other, open(virtual(m, 2), "rb") as f:
+        with open(m.rank_file(6), "rb") as other, open(m.rank_file(2), "rb") as f:
             check(other.read() == f.read() == good, "wrong bytes of one of two")
         demand_passed(m, 2)
 
@@ -418,7 +410,7 @@ def on_an_overlay(job):
         job.source = merged
         with mounted(job) as m:
             demand_passed(m, 2)
-            check(content(virtual(m, 2)) == content(saved[2]), "wrong bytes")
+            check(content(m.rank_file(2)) == content(saved[2]), "wrong bytes")
 
 
 @test

@@ -23,9 +23,8 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from daemon_use import field, is_sanitized  # noqa: E402
-from demands import check, content  # noqa: E402
-from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree,  # noqa: E402
-                       require_mount, tree_difference)
+from demands import check, content, within  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 from small_job import Job  # noqa: E402
 
@@ -48,27 +47,16 @@ def mounted(job, fault, *words):
                    extra=["--fault", fault, *words], env=ENV)
 
 
-def file_of(mount, rank):
-    return f"{mount.path}/rank_{rank}/checkpoint_{rank}.ckpt"
-
-
 def waits(pid):
     """Whether it sleeps; when it has begun to read or to open is for a pause."""
     return content(f"/proc/{pid}/stat").decode().rpartition(")")[2].split()[0] in "SD"
-
-
-def until(what, limit=SOON):
-    end = time.monotonic() + limit
-    while not what():
-        check(time.monotonic() < end, "that takes too long")
-        time.sleep(0.01)
 
 
 def started(program, *files):
     readers = [subprocess.Popen([*program, file], stdout=subprocess.DEVNULL) for file in files]
     time.sleep(0.5)
     for reader in readers:
-        until(lambda pid=reader.pid: waits(pid))
+        within(8, lambda pid=reader.pid: waits(pid), "it does not wait")
     check(all(reader.poll() is None for reader in readers), "they were to wait")
     return readers
 
@@ -85,7 +73,7 @@ def die(readers, number):
 
 def others_are_answered(mount):
     check(len(os.listdir(f"{mount.path}/rank_1")) == 1, "ls")
-    os.stat(file_of(mount, 2))
+    os.stat(mount.rank_file(2))
 
 
 def one_reader_dies(job):
@@ -93,7 +81,7 @@ def one_reader_dies(job):
                   ("-omax_idle_threads=1",)):
         with mounted(job, HANGS, *words) as mount:
             for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
-                die(started(["cat"], file_of(mount, 0)), number)
+                die(started(["cat"], mount.rank_file(0)), number)
                 others_are_answered(mount)
 
 
@@ -102,7 +90,7 @@ def death_is_not_put_off(job):
     with mounted(job, HANGS) as mount:
         for number in (signal.SIGTERM, signal.SIGINT):
             # Put off it would take longer each time; on a busy machine it may.
-            tries = (die(started(["cat"], file_of(mount, 0)), number) for _ in range(100))
+            tries = (die(started(["cat"], mount.rank_file(0)), number) for _ in range(100))
             check(any(took < 0.1 for took in tries), f"{number}: no death in 0.1 s")
 
 
@@ -111,11 +99,12 @@ def ctrl_c_ends_it(job):
     with mounted(job, HANGS) as mount:
         pid, terminal = pty.fork()
         if pid == 0:
-            os.execvp("cat", ["cat", file_of(mount, 0)])
+            os.execvp("cat", ["cat", mount.rank_file(0)])
         time.sleep(0.5)
-        until(lambda: waits(pid))
+        within(8, lambda: waits(pid), "it does not wait")
         os.write(terminal, b"\x03")
-        until(lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        within(8, lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT),
+               "it does not end")
         os.close(terminal)
         _, status = os.waitpid(pid, 0)
         check(os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT, str(status))
@@ -124,7 +113,7 @@ def ctrl_c_ends_it(job):
 def a_hundred_die(job):
     """More than there are threads; those that have none yet as well."""
     with mounted(job, HANGS, "--io-mode=direct") as mount:
-        files = [file_of(mount, i % 8) for i in range(100)]
+        files = [mount.rank_file(i % 8) for i in range(100)]
         die(started(["cat"], *files), signal.SIGTERM)
         others_are_answered(mount)
 
@@ -134,14 +123,14 @@ def the_source_comes_back(job):
     threads for them."""
     with mounted(job, "delay=3s,p=0.5", "--io-mode=direct", "-omax_threads=4") as mount:
         for _ in range(3):
-            readers = [subprocess.Popen(["cat", file_of(mount, i)], stdout=subprocess.DEVNULL)
+            readers = [subprocess.Popen(["cat", mount.rank_file(i)], stdout=subprocess.DEVNULL)
                        for i in range(8)]
             time.sleep(0.3)
             for reader in readers:
                 reader.kill()
             for reader in readers:
                 reader.wait(SOON)
-        check(content(file_of(mount, 0)) == job.file_bytes(0, *STEP), "wrong bytes")
+        check(content(mount.rank_file(0)) == job.file_bytes(0, *STEP), "wrong bytes")
 
 
 # ---- signals that kill nobody ----
@@ -174,7 +163,7 @@ def who_handles_signals_is_not_disturbed(job):
     """However long the source takes."""
     for delay, least in (("20ms", 5), ("400ms", 2), ("1500ms", 1)):
         with mounted(job, f"delay={delay}", *BARE) as mount:
-            reads = reads_with_signals(file_of(mount, 0), 1)
+            reads = reads_with_signals(mount.rank_file(0), 1)
             check(reads >= least, f"{delay}: {reads}")
 
 
@@ -186,7 +175,7 @@ def who_is_not_seen_is_not_disturbed(job):
          "--index-cache=off", "--src-strategy", job.strategy, "--dst-strategy", job.strategy,
          "--fault", "delay=1500ms", *BARE, job.source, point], env={**os.environ, **ENV})
     try:
-        until(lambda: os.path.ismount(point) or daemon.poll() is not None)
+        within(8, lambda: os.path.ismount(point) or daemon.poll() is not None, "no mount")
         check(daemon.poll() is None, "it does not mount")
         # Longer than what was once the delay of an unknown reader.
         check(reads_with_signals(f"{point}/rank_0/checkpoint_0.ckpt", 4) > 1, "reads")
@@ -211,7 +200,7 @@ sys.exit(os.strerror(ctypes.get_errno()) if n < 0 else 0)
 
 
 def reader_once(mount):
-    return subprocess.Popen([sys.executable, "-c", ONCE, file_of(mount, 0)],
+    return subprocess.Popen([sys.executable, "-c", ONCE, mount.rank_file(0)],
                             stdout=subprocess.PIPE)
 
 
@@ -315,7 +304,7 @@ def what_takes_longer_than_signals_gets_there(job):
     """Reads that are interrupted and begun anew, as Python does it."""
     right = job.file_bytes(0, *STEP)
     with mounted(job, "delay=1s", "--cache=off", "--io-mode=direct") as mount:
-        fd = os.open(file_of(mount, 0), os.O_RDONLY)
+        fd = os.open(mount.rank_file(0), os.O_RDONLY)
         with Alarms(0.2) as alarms:
             for at in (3 << 20, 1 << 20, 2 << 20, 77):
                 check(os.pread(fd, 5000, at) == right[at:at + 5000], f"at {at}")
@@ -338,7 +327,7 @@ def who_maps_is_not_disturbed(job):
     right = job.file_bytes(0, *STEP)
     for words in (("--io-mode=direct",), ("--io-mode=cached",)):
         with mounted(job, "delay=1s", "--cache=off", *words) as mount:
-            pages, (out, into) = mapping(file_of(mount, 0)), os.pipe()
+            pages, (out, into) = mapping(mount.rank_file(0)), os.pipe()
             with Alarms(0.2) as alarms, memoryview(pages) as view:
                 for at in (3 << 20, 1 << 20):
                     check(view[at:at + 100] == right[at:at + 100], f"at {at}")
@@ -365,7 +354,7 @@ def who_maps_dies(job):
     """Also when signals with handlers have come before."""
     with mounted(job, HANGS) as mount:
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGQUIT):
-            took = die(started([sys.executable, "-c", MAP], file_of(mount, 0)), number)
+            took = die(started([sys.executable, "-c", MAP], mount.rank_file(0)), number)
             check(took < 2 * TIMEOUT_SCALE, f"{took:.1f} s")
             others_are_answered(mount)
 
@@ -375,7 +364,7 @@ def who_maps_dies(job):
 def read_or_ask(numbers, mount):
     """(process, when it is to die, whether it may end by itself before that)"""
     asks = numbers.random() >= 0.9
-    file = file_of(mount, numbers.randrange(8))
+    file = mount.rank_file(numbers.randrange(8))
     program = [sys.executable, "-c", ASK, file] if asks else ["cat", *[file] * OFTEN]
     return (subprocess.Popen(program, stdout=subprocess.DEVNULL),
             time.monotonic() + numbers.random() / 6, asks)
@@ -404,8 +393,7 @@ def killed_at_random(job, seed):
                     kill_next(running, numbers)
             while running:
                 kill_next(running, numbers)
-            different = tree_difference(job.expected(*STEP), hash_tree(mount.path))
-            check(not different, "\n".join(different) + mount.log())
+            mount.demand_tree(job.expected(*STEP))
             pid = mount.process.pid
             check(is_sanitized(pid) or field(pid, "RssAnon") < 100 << 10, "memory")
 

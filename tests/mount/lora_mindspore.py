@@ -26,6 +26,7 @@ from rsh_cli import GOOD, INPUT, USAGE, good, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tap, Tests, require_mount  # noqa: E402
 from run_seed import seed_and_cases  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
+from shown_model import same_values  # noqa: E402
 
 DTYPES = {"BF16": "BFloat16", "F16": "Float16", "F32": "Float32"}
 # The names of both matrices in mindformers.
@@ -175,12 +176,7 @@ def as_peft(job):
 
 def same(job, out):
     """The merged model in Hugging Face's form."""
-    wanted = job.hugging_face(job.merged())
-    got = values_in(out)
-    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
-    for name, (kind, shape, data) in wanted.items():
-        check((got[name][0], tuple(got[name][1]), bytes(got[name][2])) ==
-              (kind, tuple(shape), bytes(data)), f"{name} differs")
+    same_values(values_in(out), job.hugging_face(job.merged()))
 
 
 def as_merged(job):

@@ -16,12 +16,13 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from adapters import Adapter, Drawer, merged  # noqa: E402
-from demands import check, content, write  # noqa: E402
+from demands import check, content, error_of, write  # noqa: E402
 from rsh_cli import GOOD, INPUT, end_if_built_without, refused  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
-from s3_trial import Server, read_error, run, set_environment  # noqa: E402
+from s3_trial import Server, run, set_environment  # noqa: E402
 from safetensors_format import safetensors_bytes, values_in  # noqa: E402
+from shown_model import same_values  # noqa: E402
 
 S3 = "s3://bucket/tree+/"
 
@@ -75,13 +76,6 @@ class Trial:
         adapter.write(self.at + "/large_adapter")
 
 
-def same(got, wanted):
-    check(sorted(got) == sorted(wanted), f"{sorted(got)} instead of {sorted(wanted)}")
-    for name, (kind, shape, data) in wanted.items():
-        check((got[name][0], tuple(got[name][1]), bytes(got[name][2])) ==
-              (kind, tuple(shape), data), f"{name} differs")
-
-
 def mounted(source, *extra):
     return Mounted(source, described=True,
                    extra=["--format", "hf", "--log-level", "info", *extra])
@@ -96,12 +90,12 @@ def test_places(tap, trial, server):
         for words in ((), ("--cache", "off"), ("--sandbox", "off")):
             with tap.test(f"{server.name}: model and adapter {where} {' '.join(words)}"), \
                     mounted(*at, *words) as mount:
-                same(values_in(mount.path), trial.wanted)
+                same_values(values_in(mount.path), trial.wanted)
                 check("sandboxed" in mount.log() or "--sandbox" in words, mount.log())
         out = os.path.join(trial.directory, f"out-{server.name}-{where}")
         with tap.test(f"{server.name}: exported and verified, {where}"):
             check(run("export", at[0], out, "--format", "hf", *at[1:]).status == GOOD, "export")
-            same(values_in(out), trial.wanted)
+            same_values(values_in(out), trial.wanted)
             check(run("verify", at[0], out, "--format", "hf", *at[1:]).status == GOOD, "verify")
             again = run("export", at[0], out, "--format", "hf", "--lora", at[2] + ":2")
             check(again.status != GOOD, again)
@@ -113,7 +107,7 @@ def test_several(tap, trial, server):
             mounted(trial.at + "/model", "--lora", S3 + "a1/", "--lora",
                     trial.at + "/a0:0.5") as mount:
         one, two = trial.adapters
-        same(values_in(mount.path), merged(trial.model, [two, (one[0], 0.5)]))
+        same_values(values_in(mount.path), merged(trial.model, [two, (one[0], 0.5)]))
 
 
 def test_large(tap, trial, server):
@@ -134,7 +128,7 @@ def test_steps(tap, trial, server):
     with tap.test(f"{server.name}: --steps all"), \
             mounted(save, "--steps", "all", "--lora", S3 + "a0") as mount:
         for name in ("checkpoint-1", "checkpoint-2"):
-            same(values_in(os.path.join(mount.path, name)), trial.wanted)
+            same_values(values_in(os.path.join(mount.path, name)), trial.wanted)
 
 
 def test_wrong(tap, trial, server):
@@ -166,7 +160,7 @@ def test_changes(tap, trial, server):
         os.remove(path)
         write(path, kept)
         os.utime(path, (1e9, 1e9))
-        found = read_error(glob.glob(mount.path + "/*.safetensors")[0])
+        found = error_of(lambda: content(glob.glob(mount.path + "/*.safetensors")[0]))
         tap.ok(found == "ESTALE", f"{server.name}: a replaced adapter", f"{found}\n{mount.log()}")
 
 

@@ -15,7 +15,7 @@ from demands import change, check, content, demand  # noqa: E402
 from layouts import splits  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, read_strategy_file, strategy_bytes)
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import GOOD, good, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tests, expect_failure, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
 from small_job import LAYOUTS, Job, mounted, refuses, shows  # noqa: E402
@@ -50,7 +50,7 @@ def the_fault_recovery_tutorial(job):
     original = content(saved[0])
     os.unlink(saved[0])
     with mounted(job, "--log-level", "info") as m:
-        found = content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"))
+        found = content(m.rank_file(0))
         demand(m.log(), "8 files of group information agree")
     check(found == original, "rank 0's file is another one")
     shutil.rmtree(os.path.dirname(saved[0]))
@@ -117,7 +117,7 @@ def a_whole_replica_group_lost(job):
     check("norm.gamma" not in said, said)
     with mounted(job, "--allow-missing") as m:
         for rank in range(8):
-            path = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+            path = m.rank_file(rank)
             try:
                 right = content(path) == job.file_bytes(rank, 1, 5)
             except OSError as error:
@@ -164,10 +164,10 @@ def a_file_of_which_nothing_is_left(job):
         demand(m.log(), "slices are lost: rank 1 has no valid checkpoint file, but parameter "
                "second.weight is needed from it",
                "lost: parameter second.weight")
-        if content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt")) != data:
+        if content(m.rank_file(0)) != data:
             raise MountError("rank 0 differs")
         try:
-            content(os.path.join(m.path, "rank_1", "checkpoint_1.ckpt"))
+            content(m.rank_file(1))
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
@@ -185,8 +185,7 @@ def an_older_whole_step_before_a_newer_part(job):
     for rank in (1, 5):
         os.unlink(job.path(rank, "net-1_5.ckpt"))
     with mounted(job, "--allow-missing") as m:
-        if content(os.path.join(m.path, "rank_3", "checkpoint_3.ckpt")) != \
-                job.file_bytes(3, 1, 10):
+        if content(m.rank_file(3)) != job.file_bytes(3, 1, 10):
             raise MountError(m.log())
 
 
@@ -239,8 +238,7 @@ def a_record_that_a_file_lacks(job):
 def shows_names(source, expected, *extra):
     """Each rank's file has these records, in this order; returns them."""
     with Mounted(source, extra=["--dst-ranks", str(len(expected)), *extra]) as m:
-        found = [read_checkpoint(os.path.join(m.path, f"rank_{r}", f"checkpoint_{r}.ckpt"))
-                 for r in range(len(expected))]
+        found = [read_checkpoint(m.rank_file(r)) for r in range(len(expected))]
         if [list(records) for records in found] != expected:
             raise MountError(f"{[list(records) for records in found]}\n{m.log()}")
     return found
@@ -340,8 +338,7 @@ def nothing_of_a_rank_that_holds_something_else(job):
     own = ["--src-strategy", "none", "--dst-strategy", "none", "--dst-ranks", "8"]
     saved = job.save(1, 5)
     with Mounted(job.source, extra=own) as m:
-        difference = tree_difference(job.expected(1, 5), hash_tree(m.path))
-    check(not difference, repr(difference))
+        m.demand_tree(job.expected(1, 5))
 
     def refused():
         for extra in ([], ["--check", "full"]):
@@ -371,9 +368,7 @@ def without_replicas_each_rank_needs_its_own_file(job):
         check(status == 3, f"exit status {status}")
     job.save(1, 5)
     with Mounted(job.source, extra=["--dst-ranks", "8", "--replicas", "off"]) as m:
-        difference = tree_difference(job.expected(1, 5), hash_tree(m.path))
-    if difference:
-        raise MountError("\n".join(difference))
+        m.demand_tree(job.expected(1, 5))
 
 
 # ---- a job that names many ranks and has one file ----
@@ -427,8 +422,7 @@ def a_rank_that_no_job_has(job):
     os.rename(os.path.dirname(saved[7]), last)
     options = ("plan", "--src-strategy", "none", "--dst-strategy", "none", "--check",
                "structure", job.source)
-    said = run(*options)
-    check(said.status == GOOD, repr(said))
+    good(*options)
     os.rename(last, os.path.join(job.source, "rank_4000000000"))
     said = run(*options)
     demand(said.err, "rank_4000000000/", "rank 4000000000 is too large: a job has at most 1048576 ranks")
@@ -618,8 +612,7 @@ def a_power_off_save_of_a_data_parallel_job(job):
     change(path, data)
     with Mounted(job.source, extra=["--dst-ranks", "4"]) as m:
         for rank in range(4):
-            if content(os.path.join(m.path, f"rank_{rank}",
-                                    f"checkpoint_{rank}.ckpt")) != data:
+            if content(m.rank_file(rank)) != data:
                 raise MountError(f"rank {rank}\n{m.log()}")
         if sorted(os.listdir(m.path)) != [f"rank_{r}" for r in range(4)]:
             raise MountError(str(os.listdir(m.path)))
@@ -638,9 +631,8 @@ def an_export_says_which_replicas_differ(job):
         records["bn.moving_mean"] = Record((64,), "Float32",
                                            bytes((rank + i) % 251 for i in range(256)))
         change(path, checkpoint_bytes(records))
-    got = run("export", "--src-strategy", job.strategy, "--dst-strategy", "none",
-              "--format", "hf", job.source, os.path.join(job.directory, "out"))
-    check(got.status == GOOD, repr(got))
+    got = good("export", "--src-strategy", job.strategy, "--dst-strategy", "none",
+               "--format", "hf", job.source, os.path.join(job.directory, "out"))
     demand(got.err, ": warning: ", "parameter bn.moving_mean: ranks 0 and ",
            "should hold the same, but their bytes differ; they count as what each rank keeps")
 

@@ -19,7 +19,7 @@ from demands import change, check, content, demand, write  # noqa: E402
 from ms_formats import Layout, StageFile, read_checkpoint, strategy_bytes  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, require_mount  # noqa: E402
-from safetensors_format import read_model  # noqa: E402
+from shown_model import values_of_model  # noqa: E402
 
 DEMO = os.path.abspath(os.path.join(HERE, "data", "demo"))
 # name: type in the list, type in safetensors, shape, bytes before it in its file
@@ -41,8 +41,7 @@ def make_toy(directory, numbers):
 
 
 def same_model(root, expected):
-    _, parts = read_model(root)
-    found = {n: v for part in parts.values() for n, v in part.values().items()}
+    found = values_of_model(root)
     check(found == expected, f"{sorted(found)} are not {sorted(expected)} or differ")
 
 

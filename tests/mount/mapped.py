@@ -9,7 +9,6 @@ maps leaves no pages.  Bytes are counted, not seconds.
 
 import contextlib
 import hashlib
-import json
 import mmap
 import os
 import random
@@ -84,7 +83,7 @@ class Trial:
 
     def __enter__(self):
         self.mount = self._mounted.__enter__()
-        self.path = os.path.join(self.mount.path, "rank_0", "checkpoint_0.ckpt")
+        self.path = self.mount.rank_file(0)
         self.size = os.stat(self.path).st_size
         self.data = self.tree.expected
         return self
@@ -94,8 +93,7 @@ class Trial:
 
     def served(self):
         """Bytes served for each byte of the file."""
-        stats = json.loads(content(os.path.join(self.mount.path, ".reshardfs", "stats")))
-        return stats["shown"]["bytes"] / self.size
+        return self.mount.stats()["shown"]["bytes"] / self.size
 
     def worker(self, *words, **more):
         return Worker(self.path, *words, **more)
@@ -165,8 +163,7 @@ def files_of_many_steps(tree, numbers):
                 workers[-1][0].go()
             for worker, data in workers:
                 check(worker.end() == of(data, worker), "wrong bytes")
-            stats = json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))
-            each = stats["shown"]["bytes"] / sum(map(len, files.values()))
+            each = mount.stats()["shown"]["bytes"] / sum(map(len, files.values()))
             check(1 <= each <= 1.05, f"{each:.3f} bytes served for each")
 
 
@@ -330,7 +327,7 @@ def main():
         tree = BigTree(directory, SOURCE_MIB)
         with Mounted(tree.source, src_strategy=tree.strategy,
                      extra=["--io-mode", "direct"]) as mount:
-            tree.expected = content(os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt"))
+            tree.expected = content(mount.rank_file(0))
         check(tree.expected.endswith(tree.content(0, tree.bytes)), "wrong bytes")
         for function in test:
             with tap.test(spoken(function)):

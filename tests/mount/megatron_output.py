@@ -46,8 +46,7 @@ def mesh_words(mesh):
 
 def exported(source, directory, *words):
     out = tempfile.mkdtemp(dir=directory)
-    got = run("export", *WORDS, *words, source, out, env=ENV)
-    check(got.status == GOOD, f"{words}: {got!r}")
+    good("export", *WORDS, *words, source, out, env=ENV)
     return out
 
 

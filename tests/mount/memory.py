@@ -19,12 +19,13 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+import rsh_mount  # noqa: E402
 from big_tree import MIB, BigTree  # noqa: E402
 from cgroups import memory_cgroup, program_in  # noqa: E402
 from daemon_use import Peak, field, is_sanitized  # noqa: E402
 from dcp_trees import torch_bytes  # noqa: E402
-from demands import check, content, write  # noqa: E402
-from rsh_mount import Mounted, Tap, require_mount, reshardfs_program  # noqa: E402
+from demands import check, write  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
 SOURCE_MIB = int(os.environ.get("RSH_MEMORY_MIB", "496"))
@@ -59,19 +60,13 @@ def read(tree, path, number, mib):
         os.close(fd)
 
 
-def has_sanitizer():
-    """Its own memory would not fit in the cgroup."""
-    program = content(reshardfs_program())
-    return b"__asan_init" in program or b"__tsan_init" in program
-
-
 def run(tree, io_mode, cache, fault):
     """The peak of the daemon's own memory in MiB, None if it says nothing."""
     words = ["--io-mode", io_mode, "--cache", cache, "--cache-size", f"{CACHE_MIB}MiB"]
     words += ["--fault", fault] if fault else []
     mib = SLOW_MIB if fault else READER_MIB
     with Mounted(tree.source, src_strategy=tree.strategy, extra=words) as mount:
-        path = os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt")
+        path = mount.rank_file(0)
         with Peak(mount.process.pid) as peak, \
                 concurrent.futures.ThreadPoolExecutor(READERS) as pool:
             for done in [pool.submit(read, tree, path, i, mib) for i in range(READERS)]:
@@ -95,7 +90,7 @@ def many_tensors(tap, directory):
             write(os.path.join(path, name),
                   make({x: ("F32", (2,), b"abcdefgh") for x in names[:n]}))
         grown = peak_of(many) - peak_of(few)
-        tap.ok(has_sanitizer() or grown * 1024 < MANY * most,
+        tap.ok(rsh_mount.is_sanitized() or grown * 1024 < MANY * most,
                f"{name} of {MANY} tensors: {most} bytes for each at most",
                f"{grown * 1024 / MANY:.0f} bytes")
         tap.diag(f"{grown * 1024 / MANY:.0f} bytes")
@@ -112,7 +107,7 @@ def main():
             own = OWN_MIB + (CACHE_MIB if cache == "on" else 0)
             name = f"--io-mode {io_mode}, --cache {cache}" + (", slow" if fault else "")
             peak = None
-            limit = None if has_sanitizer() else (own + BESIDE_MIB) * MIB
+            limit = None if rsh_mount.is_sanitized() else (own + BESIDE_MIB) * MIB
             with memory_cgroup(limit) as cgroup, program_in(cgroup, directory):
                 where = f"in a cgroup of {own + BESIDE_MIB} MiB" if cgroup else "unlimited"
                 with tap.test(f"{name}: all bytes right {where}"):

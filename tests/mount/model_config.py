@@ -18,9 +18,9 @@ sys.path[:0] = [LIB]
 
 import random_models  # noqa: E402
 from demands import change, check, content, demand, write  # noqa: E402
-from rsh_cli import GOOD, INPUT, good, refused, run  # noqa: E402
+from rsh_cli import INPUT, good, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tests, expect_failure, require_mount  # noqa: E402
-from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
+from safetensors_format import SUFFIX, read_model, safetensors_bytes, values_in  # noqa: E402
 
 DATA = os.path.abspath(os.path.join(LIB, "..", "data", "weights"))
 WHOLE = ["--src-strategy", "none", "--dst-strategy", "none", "--format", "hf"]
@@ -46,10 +46,7 @@ def replaced(text, *pairs):
 
 
 def values_of_model(name):
-    root = model_of(name)
-    if os.path.exists(os.path.join(root, HF_MAP)):
-        return {n: v for p in read_model(root)[1].values() for n, v in p.values().items()}
-    return Tensors(content(os.path.join(root, "model" + SUFFIX))).values()
+    return values_in(model_of(name))
 
 
 class Beside:
@@ -448,8 +445,7 @@ def says(root, *options):
     """What `ls` and `plan` say of the names of a model."""
     said = []
     for words in (["ls"], ["plan", *options]):
-        got = run(*words, root)
-        check(got.status == GOOD, f"{words}: {got!r}")
+        got = good(*words, root)
         said.append([line for line in (got.out + got.err).splitlines() if MISFIT in line])
     return said
 

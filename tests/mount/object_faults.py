@@ -13,8 +13,9 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from cluster import Cluster, Shape, file_of, load_and_compare  # noqa: E402
+from demands import content, error_of  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE  # noqa: E402
-from s3_trial import read_error, run_trials, same  # noqa: E402
+from s3_trial import run_trials  # noqa: E402
 
 PASSING = "500 503 reset0 reset trunc lie long delay"
 # What files meet for ever.
@@ -25,7 +26,7 @@ FAILING = "lie long 403 503 stall"
 def test_passing(tap, trial):
     with trial.server.failing(("*", PASSING), every=2), trial.mounted() as mount:
         with tap.test("right bytes from a server of which half of the answers fail"):
-            same(mount, trial.expected)
+            mount.demand_tree(trial.expected)
     ranges = [line for line in trial.server.requests() if "bytes=" in line]
     tap.ok(len(ranges) > 2 * len(PASSING.split()), "all of the failures were met",
            "\n".join(ranges))
@@ -35,8 +36,7 @@ def lasting(trial, faults, *words):
     """What readers of the ranks' files are told, one fault for each, and the log."""
     with trial.mounted("--replicas", "off", "--check", "structure", *words) as mount:
         def read(rank):
-            return read_error(os.path.join(mount.path, f"rank_{rank}",
-                                           f"checkpoint_{rank}.ckpt"))
+            return error_of(lambda: content(mount.rank_file(rank)))
         with trial.server.failing(*((f"*rank_{rank}/*", fault)
                                     for rank, fault in enumerate(faults))), \
                 concurrent.futures.ThreadPoolExecutor() as readers:

@@ -19,7 +19,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from coming_and_going import (BEGIN, END, MIRROR, Mirror, demand_bytes,  # noqa: E402
+from coming_and_going import (BEGIN, END, MIRROR, Mirror,  # noqa: E402
                               demand_logged,
                               demand_well, error_of, fetched, log_lines)
 from demands import check, content, demand, within, write  # noqa: E402
@@ -48,12 +48,8 @@ def mirrored(job, *options):
         job.source = mirror.real
 
 
-def shown(mount, rank):
-    return os.path.join(mount.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-
-
 def demand_eio(mount, rank):
-    code, took = error_of(shown(mount, rank))
+    code, took = error_of(mount.rank_file(rank))
     check(code == errno.EIO, f"{errno.errorcode.get(code, code)}\n{mount.log()}")
     check(took < PATIENCE, f"{took} s")
 
@@ -68,7 +64,7 @@ def again_and_again(job, mirror, times, *words):
     """Each time a reader waits for 3 s."""
     expected = job.expected(*STEP)
     with mounted(job, *BARE, *words) as m:
-        demand_bytes(m, expected)
+        m.demand_tree(expected)
         for i in range(1, times + 1):
             mirror.die()
             demand_eio(m, i % 8)
@@ -79,9 +75,9 @@ def again_and_again(job, mirror, times, *words):
             mirror.come()
             if i % 2:
                 demand_well(m, i)
-                demand_bytes(m, expected)
+                m.demand_tree(expected)
             else:
-                demand_bytes(m, expected)
+                m.demand_tree(expected)
                 demand_well(m, i)
             demand_logged(m, i)
         check("changed since" not in m.log(), m.log())
@@ -115,7 +111,7 @@ def sick_and_well_again(job):
     expected = job.expected(*STEP)
     words = ["ENOTCONN", "EIO", "ESTALE"]
     with mirrored(job, "stable") as mirror, mounted(job, *BARE) as m:
-        demand_bytes(m, expected)
+        m.demand_tree(expected)
         for i in range(1, 7):
             word = words[i % 3]
             mirror.sick(word)
@@ -123,7 +119,7 @@ def sick_and_well_again(job):
                 demand_eio(m, rank)
             demand_ill(m, i)
             mirror.well()
-            demand_bytes(m, expected)
+            m.demand_tree(expected)
             demand_well(m, i)
             demand_logged(m, i)
             demand(log_lines(m, BEGIN)[-1], os.strerror(getattr(errno, word)))
@@ -143,7 +139,7 @@ def under_load(job):
         while not stop:
             rank = (number + sum(counts)) % 8
             try:
-                with open(shown(m, rank), "rb", buffering=0) as f:
+                with open(m.rank_file(rank), "rb", buffering=0) as f:
                     at = sum(counts) * 4099 % len(data[rank])
                     got = os.pread(f.fileno(), 70000, at)
                     check(data[rank].startswith(got, at) and got, f"wrong bytes at {at}")
@@ -169,7 +165,7 @@ def under_load(job):
             stop.append(True)
         counts = [reader.result() for reader in readers]
         check(all(good for good, _ in counts) and any(bad for _, bad in counts), counts)
-        demand_bytes(m, expected)
+        m.demand_tree(expected)
         demand_logged(m, 3)
 
 
@@ -181,7 +177,7 @@ def out_of_reach_when_mounting(job):
     with mirrored(job) as mirror:
         mirror.sick("EIO rank_3/net")
         with mounted(job) as m:
-            demand_bytes(m, job.expected(*STEP))
+            m.demand_tree(job.expected(*STEP))
             demand(m.log(), "rank_3/net-1_5.ckpt: Input/output error")
         mirror.sick("EIO rank_3")
         with mounted(job) as m:
@@ -204,9 +200,9 @@ def out_of_reach_when_mounting(job):
 def a_short_one_is_waited_out(job):
     with mirrored(job) as mirror, mounted(job, *BARE) as m, \
             concurrent.futures.ThreadPoolExecutor(4) as pool:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         mirror.die()
-        readers = [pool.submit(error_of, shown(m, rank)) for rank in range(4)]
+        readers = [pool.submit(error_of, m.rank_file(rank)) for rank in range(4)]
         within(20, lambda: fetched(m)["unreachable"], "it is noticed")
         states = {at["mountpoint"]: at["state"] for at in run_json("list")["mounts"]}
         check(states[m.path] == "SOURCE is unreachable", states)
@@ -225,14 +221,14 @@ def others_do_not_wait(job):
             concurrent.futures.ThreadPoolExecutor(20) as pool:
         for n in range(1, 9):
             mirror.sick("ENOTCONN /rank_2/")
-            waiting = [pool.submit(error_of, shown(m, 2)) for _ in range(20)]
+            waiting = [pool.submit(error_of, m.rank_file(2)) for _ in range(20)]
             within(20, lambda: fetched(m)["failed_files"] == 1, "it is noticed")
-            check([error_of(shown(m, rank))[0] for rank in good] == [0] * 7, m.log())
+            check([error_of(m.rank_file(rank))[0] for rank in good] == [0] * 7, m.log())
             waited = all(reader.done() for reader in waiting)
             check({reader.result()[0] for reader in waiting} == {errno.EIO}, m.log())
             mirror.well()
             demand_well(m, n)
-            check(error_of(shown(m, 2))[0] == 0, m.log())
+            check(error_of(m.rank_file(2))[0] == 0, m.log())
             demand_logged(m, n)
             if not waited:
                 return
@@ -246,15 +242,15 @@ def replicas_stand_in_and_stand_back(job):
             mounted(job, "--io-mode", "direct", "--cache", "off") as m:
         for i in range(1, 4):
             mirror.sick("EIO /rank_2/")
-            demand_bytes(m, expected)
+            m.demand_tree(expected)
             check(fetched(m)["failed_files"] == 1, fetched(m))
-            demand_bytes(m, expected)
+            m.demand_tree(expected)
             mirror.well()
             demand_well(m, i)
             demand_logged(m, i)
         # Rank 6 holds what rank 2 does, which is asked again.
         mirror.sick("EIO /rank_6/")
-        check(error_of(shown(m, 2))[0] == 0, m.log())
+        check(error_of(m.rank_file(2))[0] == 0, m.log())
         check(fetched(m)["failed_files"] == 0, fetched(m))
 
 
@@ -273,15 +269,15 @@ def changed(job, mirror, change, words):
     """Rank 2's file was changed while the source was away."""
     path = os.path.join(mirror.real, "rank_2", f"net-{STEP[0]}_{STEP[1]}.ckpt")
     with mounted(job, *BARE) as m:
-        demand_bytes(m, job.expected(*STEP))
+        m.demand_tree(job.expected(*STEP))
         mirror.die()
         demand_eio(m, 2)
         mirror.unmount()
         change(path)
         mirror.come()
-        within(15, lambda: error_of(shown(m, 2))[0] == errno.ESTALE, "ESTALE\n" + m.log())
+        within(15, lambda: error_of(m.rank_file(2))[0] == errno.ESTALE, "ESTALE\n" + m.log())
         for rank in (0, 1, 3, 4, 5, 6, 7):
-            check(error_of(shown(m, rank))[0] == 0, m.log())
+            check(error_of(m.rank_file(rank))[0] == 0, m.log())
         demand_logged(m, 1)
         check(len(log_lines(m, words)) == 1, m.log())
         demand(log_lines(m, words)[0], "error: ", "rank_2/")
@@ -334,13 +330,13 @@ def files_of_a_map(job):
                                                          f"net-{STEP[0]}_{STEP[1]}.ckpt")
                                  for rank in range(8)}).encode())
         with mounted(job, *BARE, "--source-map", where) as m:
-            demand_bytes(m, job.expected(*STEP))
+            m.demand_tree(job.expected(*STEP))
             mirror.die()
             demand_eio(m, 2)
             mirror.unmount()
             mirror.come()
             # Who looked meanwhile found no file, which only a reader takes back.
-            demand_bytes(m, job.expected(*STEP))
+            m.demand_tree(job.expected(*STEP))
             demand_well(m, 1)
             demand_logged(m, 1)
 

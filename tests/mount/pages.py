@@ -75,17 +75,13 @@ def read_file(path, length=MIB):
             pass
 
 
-def name_of(mount, rank):
-    return os.path.join(mount.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-
-
 def left_by(tree, dst, *words):
     """The share of the source in the page cache once all ranks were read."""
     drop_source(tree)
     with Mounted(tree.source, src_strategy=tree.strategy, dst_strategy=dst,
                  extra=["--cache", "off", *words]) as mount:
         for rank in range(tree.n_ranks if dst else 1):
-            read_file(name_of(mount, rank))
+            read_file(mount.rank_file(rank))
         return share_of_source(tree)
 
 
@@ -115,7 +111,7 @@ def test_memory_taken(tap, tree):
             drop_source(tree)
             with Mounted(tree.source, src_strategy=tree.strategy, dst_strategy=dst,
                          extra=["--io-mode", io_mode, "--keep-free", "100TiB"]) as mount:
-                path = name_of(mount, 0)
+                path = mount.rank_file(0)
                 read_file(path)
                 size = os.stat(path).st_size
                 taken = resident(path) * size + share_of_source(tree) * tree.bytes
@@ -133,7 +129,7 @@ def cold(tree, dst, *words):
     with Mounted(tree.source, src_strategy=tree.strategy, dst_strategy=dst,
                  extra=words) as mount:
         for rank in range(tree.n_ranks):
-            read_file(name_of(mount, rank))
+            read_file(mount.rank_file(rank))
         return bytes_read(mount.process.pid) / tree.bytes
 
 

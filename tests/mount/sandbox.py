@@ -14,8 +14,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from daemon_use import is_sanitized  # noqa: E402
 from demands import change, check, content, demand  # noqa: E402
 from privileges import with_program, wrapper  # noqa: E402
-from rsh_mount import (MountError, Mounted, Skipped, Tests, hash_tree, require_mount,  # noqa: E402
-                       tree_difference)
+from rsh_mount import MountError, Mounted, Skipped, Tests, require_mount  # noqa: E402
 from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 STEP = (1, 5)
@@ -35,19 +34,13 @@ def children(pid):
     return found
 
 
-def is_right(mount, job):
-    difference = tree_difference(job.expected(*STEP), hash_tree(mount.path))
-    if difference:
-        raise MountError("\n".join(difference) + "\n" + mount.log())
-
-
 # ---- what it has given up ----
 
 @test
 def the_daemon_has_given_up(job):
     job.save(*STEP)
     with mounted(job, "--log-level", "info") as m:
-        is_right(m, job)
+        m.demand_tree(job.expected(*STEP))
         for thread in os.listdir(f"/proc/{m.process.pid}/task"):
             now = status(thread)
             check(now["NoNewPrivs"] == "1", now)
@@ -65,7 +58,7 @@ def the_daemon_has_given_up(job):
 def nothing_if_it_is_asked_not_to(job):
     job.save(*STEP)
     with mounted(job, "--sandbox", "off", "--log-level", "info") as m:
-        is_right(m, job)
+        m.demand_tree(job.expected(*STEP))
         check(status(m.process.pid)["NoNewPrivs"] == "0", "given up")
         check(not children(m.process.pid), children(m.process.pid))
         check("sandboxed" not in m.log(), m.log())
@@ -102,9 +95,8 @@ def caches_are_written(job):
         os.utime(job.path(rank, NAME), (long_ago, long_ago))
     with mounted(job, "--cache", "on", "--cache-dir", blocks, "--log-to", f"file:{log}",
                  "--index-cache", indexes, "--log-level", "info") as m:
-        is_right(m, job)
-        control = json.loads(content(os.path.join(m.path, ".reshardfs", "stats")))
-        check(control["pid"] == m.process.pid, control)
+        m.demand_tree(job.expected(*STEP))
+        check(m.stats()["pid"] == m.process.pid, m.stats())
         os.truncate(log, 0)
     demand(content(log).decode(), "unmounted")
     check(any(files for _, _, files in os.walk(blocks)), "no block")
@@ -130,7 +122,7 @@ def files_that_the_options_name(job):
     os.symlink(job.strategy, os.path.join(folder, "s.ckpt"))
     with Mounted(job.source, src_strategy=folder, dst_strategy=job.strategy,
                  extra=["--source-map", path]) as m:
-        is_right(m, job)
+        m.demand_tree(job.expected(*STEP))
 
 
 @test
@@ -140,7 +132,7 @@ def after_what_it_has_open_is_renamed(job):
     with with_program(program, lambda: mounted(job)) as m:
         moved = job.source + ".moved"
         os.rename(job.source, moved)
-        is_right(m, job)
+        m.demand_tree(job.expected(*STEP))
         os.rename(moved, job.source)
 
 
@@ -206,11 +198,11 @@ def a_link_that_comes_later(job):
     with with_program(program, lambda: mounted(job, "--replicas", "off",
                                                "--io-mode", "direct")) as m:
         for rank in (0, 1):
-            content(os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt"))
+            content(m.rank_file(rank))
         os.rename(os.path.join(job.source, "rank_0"), os.path.join(job.directory, "rank_0"))
         os.symlink("../rank_0", os.path.join(job.source, "rank_0"))
         try:
-            content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"))
+            content(m.rank_file(0))
             raise MountError("it was read")
         except OSError:
             demand(m.log(), "rank_0/" + NAME + ": it leads out of SOURCE now")
@@ -244,7 +236,7 @@ def other_readers(job):
         os.chmod(os.path.dirname(m.path), 0o711)
         for uid, gid in people:
             for rank in range(len(modes)):
-                shown = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+                shown = m.rank_file(rank)
                 if may_read(shown, uid, gid):
                     n_read += 1
                     check(may_read(paths[rank], uid, gid), (modes[rank], uid, gid))

@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from adapters import Adapter, Drawer  # noqa: E402
 from demands import check, content, demand, within, write  # noqa: E402
 from quantised import without_sizes  # noqa: E402
-from rsh_cli import GOOD, INPUT, good, refused, run  # noqa: E402
+from rsh_cli import INPUT, good, refused, run  # noqa: E402
 from rsh_mount import Mounted, Tests, hash_tree, require_mount, tree_difference  # noqa: E402
 from savers import (DATA, SEED, Checkpoint2, Dcp, Fsdp, Megatron, Ranks,  # noqa: E402
                     RanksInSteps, Saver, TorchFiles, Trainer, TrainerInParts)
@@ -227,17 +227,14 @@ def commands_get_a_step(directory):
         step = os.path.join(mount.path, "step-1")
         wanted = hash_tree(step)
         for command in (["ls"], ["verify"], ["plan", *form]):
-            got = run(*command, step)
-            check(got.status == GOOD, f"{command}: {got}")
-        got = run("verify", *form, saver.path("step-1"), step)
-        check(got.status == GOOD, f"verify of both: {got}")
+            good(*command, step)
+        good("verify", *form, saver.path("step-1"), step)
         out = os.path.join(directory, "out")
-        got = run("export", *form, step, out)
-        check(got.status == GOOD, f"export: {got}")
+        good("export", *form, step, out)
         for name, value in wanted.items():
             check(hash_tree(out).get(name) == value, f"{name} is exported wrong")
         with Mounted(step, described=True, extra=form) as inner:
-            check(not tree_difference(wanted, hash_tree(inner.path)), "a mount of it")
+            inner.demand_tree(wanted)
         # A mount of all steps is a directory of steps; a network, for its daemon.
         with Mounted(mount.path, extra=[*STEPS, *form, "--steps-interval", "1"],
                      described=True) as inner:

@@ -15,20 +15,14 @@ import tempfile
 TESTS = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
-from demands import check, content  # noqa: E402
+from demands import check, content, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_strategy_file, strategy_bytes, strategy_json)
-from rsh_cli import (GOOD, INPUT, NO, USAGE, refused, run, run_json)  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, USAGE, good, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, tree_difference  # noqa: E402
 from small_job import Job  # noqa: E402
 
 SETS = os.path.join(TESTS, "data", "strategies")
-
-
-def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
 
 
 def planned(name, stage=0, suffix="ckpt"):
@@ -39,12 +33,6 @@ def plain(layouts):
     """What can be compared: the text of each layout."""
     return {name: str((l.dev_matrix, l.tensor_map, l.opt_step, l.opt_size))
             for name, l in layouts.items()}
-
-
-def good(*words):
-    got = run(*words)
-    check(got.status == GOOD, repr(got))
-    return got
 
 
 # What derive cannot know: the layers of each stage, the options and the sentence.

@@ -29,6 +29,7 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 from all_sources import all_sources  # noqa: E402
 from array_watch import interrupted, watched  # noqa: E402
 from coming_and_going import Mirror  # noqa: E402
+from daemon_use import field  # noqa: E402
 from demands import check, content, within, write  # noqa: E402
 from ms_formats import Layout, Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
@@ -145,7 +146,7 @@ def what_old_releases_wrote(case):
 def all_of_a_file_as_a_mount_shows_it(case):
     with Mounted(case.source, **case.both) as m:
         for rank in range(4):
-            with open(os.path.join(m.path, f"rank_{rank}/checkpoint_{rank}.ckpt"), "rb") as f:
+            with open(m.rank_file(rank), "rb") as f:
                 shown = parse_checkpoint(f.read())
             t = case.tensors(rank)
             check([t.record(name).shape for name in t] == [r.dims for r in shown.values()], rank)
@@ -568,8 +569,7 @@ def a_program_of_safetensors_runs_with_one_changed_line(case):
 def peak(reset=False):
     if reset:
         write("/proc/self/clear_refs", b"5")
-    with open("/proc/self/status", encoding="ascii") as f:
-        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM"))
+    return field("self", "VmHWM") << 10
 
 
 @test

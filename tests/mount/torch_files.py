@@ -30,10 +30,10 @@ HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, write  # noqa: E402
-from rsh_cli import GOOD, NO, run, run_json  # noqa: E402
+from rsh_cli import GOOD, NO, good, run, run_json  # noqa: E402
 from rsh_mount import Alone, Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes  # noqa: E402
-from shown_model import extra_state, model_hashes, same  # noqa: E402
+from shown_model import extra_state, model_hashes, same, values_of_model  # noqa: E402
 from torch_zip import Call, Function, Tensor, torch_zip  # noqa: E402
 from whole_sources import KEEP, exported_as_file, no_good, verified  # noqa: E402
 
@@ -214,10 +214,8 @@ def values_of_all_sorts():
 def shown_of(path, directory, *words):
     to = os.path.join(directory, "out")
     shutil.rmtree(to, True)
-    got = run("export", *words, path, to)
-    check(got.status == GOOD, f"{path}: {got!r}")
-    _, parts = read_model(to)
-    return {n: v for part in parts.values() for n, v in part.values().items()}, got.err
+    got = good("export", *words, path, to)
+    return values_of_model(to), got.err
 
 
 def run_calls(tap, directory):

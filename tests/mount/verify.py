@@ -15,7 +15,7 @@ import zlib
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import check, content, write  # noqa: E402
+from demands import check, content, flip, write  # noqa: E402
 from genuine import checkpoint2, dcp  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
@@ -27,15 +27,6 @@ from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
 
 MANIFEST = "reshardfs-manifest.jsonl"
-
-
-def flip(path, offset):
-    os.chmod(path, 0o600)
-    with open(path, "r+b") as f:
-        f.seek(offset)
-        byte = f.read(1)
-        f.seek(offset)
-        f.write(bytes([byte[0] ^ 0x10]))
 
 
 class Place:
@@ -215,8 +206,8 @@ def whole_copies_that_differ(p):
               said["uncompared"] == 0, said)
         check(last_line(*words[1:]) == f"{7 * n} slices of 8 ranks against each other: good",
               "the last line")
-        with open(job.path(6, "net-1_1.ckpt"), "rb") as f:
-            place = f.read().index(job.records(0, 1, 1)["down.weight"].content) + 9
+        place = content(job.path(6, "net-1_1.ckpt")).index(
+            job.records(0, 1, 1)["down.weight"].content) + 9
         flip(job.path(6, "net-1_1.ckpt"), place)
         only_problem(run_json(*words, status=NO), path=job.path(6, "net-1_1.ckpt"),
                      record="down.weight", offset=place, what=job.path(0, "net-1_1.ckpt"))
@@ -295,10 +286,8 @@ def directories_that_are_none(p):
 def replicas_that_differ(p):
     """Only comparing finds it: the file is whole and has no CRC."""
     job = p.job()
-    with open(job.path(4, "net-1_1.ckpt"), "rb") as f:
-        data = f.read()
-    content = job.records(4, 1, 1)["down.weight"].content
-    place = data.index(content) + 17
+    place = content(job.path(4, "net-1_1.ckpt")).index(
+        job.records(4, 1, 1)["down.weight"].content) + 17
     flip(job.path(4, "net-1_1.ckpt"), place)
     check(run_json("verify", job.source)["good"], "nothing to compare with")
     for words in (["--src-strategy", job.strategy],
@@ -347,9 +336,7 @@ def a_source_with_faults(p):
     job = p.job(crc=True)
     words = ["verify", job.source, "--src-strategy", job.strategy]
     path = job.path(3, "net-1_1.ckpt")
-    content = job.records(3, 1, 1)["up.weight"].content
-    with open(path, "rb") as f:
-        place = f.read().index(content) + 5
+    place = content(path).index(job.records(3, 1, 1)["up.weight"].content) + 5
     here = f"rank_3/net:{place}-{place + 1}"
     for both in ([], ["--dst-strategy", "none"]):
         only_problem(run_json(*words, *both, f"--fault=eio@{here}", status=NO), path=path,

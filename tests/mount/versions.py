@@ -19,8 +19,8 @@ HERE = os.environ.get("srcdir", ".")
 TOP = os.environ.get("top_srcdir", os.path.join(HERE, ".."))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(TOP, "python")]
 
-from demands import check, content, demand, within, write  # noqa: E402
-from rsh_cli import GOOD, IO, run  # noqa: E402
+from demands import check, content, demand, flip, within, write  # noqa: E402
+from rsh_cli import GOOD, IO, good, run  # noqa: E402
 from rsh_mount import (Alone, Tap, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import Tensors, safetensors_bytes  # noqa: E402
@@ -127,19 +127,16 @@ def run_outputs(tap, trees, directory):
     whole = CASES["mixed"]["steps"]["weight_v000006"]
     with tap.test("export and verify"):
         to = os.path.join(directory, "copy")
-        got = run("export", *base, source, to)
-        check(got.status == GOOD, got)
+        good("export", *base, source, to)
         same(model_hashes(to), whole, "export")
-        got = run("verify", *base, source)
-        check(got.status == GOOD, got)
+        good("verify", *base, source)
     with tap.test("ranks"), Alone(source, extra=[*base, "--format", "safetensors",
                                                  "--dst-strategy", "none"]) as mount:
         (path,) = [os.path.join(at, n) for at, _, ns in os.walk(mount.path) for n in ns
                    if n.endswith(".safetensors")]
         same(hashes(Tensors(content(path)).values()), whole, path)
     with tap.test("plan"):
-        got = run("plan", *base, source)
-        check(got.status == GOOD, got)
+        good("plan", *base, source)
     with tap.test("--base is refused elsewhere"):
         got = run("plan", "--base", directory, os.path.join(trees, "base"))
         check(got.status != GOOD, got)
@@ -150,8 +147,7 @@ def run_outputs(tap, trees, directory):
         got = run("plan", "--base", os.path.join(directory, "none"), source)
         demand(got.err, "No such file or directory")
     with tap.test("ls"):
-        got = run("ls", *base, source)
-        check(got.status == GOOD, got)
+        got = good("ls", *base, source)
         demand(got.out, "complete; delta of 5 (overwrite, xxh3-128), 9 tensors changed",
                "complete; full", "delta of 1 (overwrite, blake3), 7 tensors changed")
     with tap.test("ls without a base"):
@@ -160,8 +156,7 @@ def run_outputs(tap, trees, directory):
         demand(got.err, *REFUSED["needsbase"])
     for name, taken in ("lostfile", 3), ("half", 4), ("gap", 1):
         with tap.test(f"ls of what has lost its newest: {name}"):
-            got = run("ls", *base, os.path.join(trees, name))
-            check(got.status == GOOD, got)
+            got = good("ls", *base, os.path.join(trees, name))
             demand(got.out, f"a mount takes {version_name(taken)}: ", *LOST[name])
 
 
@@ -278,8 +273,7 @@ def run_growing(tap, directory):
     with tap.test("a base that changes"), \
             Alone(run_dir, extra=base_of(os.path.join(root, "base"))) as mount:
         part = os.path.join(root, "base", "model-00001-of-00002.safetensors")
-        data = content(part)
-        write(part, data[:-1] + bytes([data[-1] ^ 1]))
+        flip(part, -1)
         try:
             found = model_hashes(mount.path)
         except OSError:
@@ -303,7 +297,7 @@ def run_alone(tap, directory):
 # ---- a version from the cache of one before it ----
 
 def fetched(mount):
-    return json.loads(content(os.path.join(mount.path, ".reshardfs", "stats")))["fetched"]["bytes"]
+    return mount.stats()["fetched"]["bytes"]
 
 
 def read_all(mount, name):

@@ -18,6 +18,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from daemon_use import field  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from rsh_mount import SUSPICIOUS, TIMEOUT_SCALE, Alone, MountError, Tap, require_mount  # noqa: E402
 from safetensors_format import Tensors  # noqa: E402
@@ -232,8 +233,7 @@ def mounted(what, words, base):
                 for name in names:
                     if name.endswith(".safetensors") and ".reshardfs" not in at:
                         shown.append(dict(read_slowly(os.path.join(at, name))))
-            with open(f"/proc/{mount.process.pid}/status", encoding="ascii") as f:
-                memory = next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+            memory = field(mount.process.pid, "VmHWM")
             check(memory < base + MEMORY, f"{what}: {memory} KiB\n{mount.log()}")
     except MountError as error:
         said = str(error)

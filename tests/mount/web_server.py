@@ -12,7 +12,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 import nginx  # noqa: E402
-from coming_and_going import demand_bytes, error_of  # noqa: E402
+from coming_and_going import error_of  # noqa: E402
 from demands import change, check, content, write  # noqa: E402
 from rsh_cli import end_if_built_without  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, require_mount, skip_all  # noqa: E402
@@ -52,9 +52,9 @@ def the_bytes_of_local_files(site, protocol, http2):
     with site.served(protocol.replace("/", "-"), http2=http2) as server:
         with Mounted(site.model) as local, \
                 Mounted(f"https://127.0.0.1:{server.port}/model", extra=TRUST) as m:
-            demand_bytes(m, hash_tree(local.path))
+            m.demand_tree(hash_tree(local.path))
         with site.mounted(server) as m:
-            demand_bytes(m, site.job.expected(*STEP))
+            m.demand_tree(site.job.expected(*STEP))
         asked = server.requests()
         check(any("206" in line for line in asked) and
               all(line.startswith(protocol + " ") for line in asked), asked)
@@ -63,10 +63,10 @@ def the_bytes_of_local_files(site, protocol, http2):
 def started_anew_while_it_is_mounted(site):
     with site.served("anew", http2=True) as server, \
             site.mounted(server, "--cache", "off", "--io-mode", "direct") as m:
-        demand_bytes(m, site.job.expected(*STEP))
+        m.demand_tree(site.job.expected(*STEP))
         server.kill()
         server.start()
-        demand_bytes(m, site.job.expected(*STEP))
+        m.demand_tree(site.job.expected(*STEP))
 
 
 def a_file_was_replaced(site):
@@ -80,7 +80,7 @@ def a_file_was_replaced(site):
         os.utime(path + ".new", (1e9, 1e9))
         os.rename(path + ".new", path)
         for rank, error in ((1, 0), (2, errno.ESTALE)):
-            found = error_of(f"{m.path}/rank_{rank}/checkpoint_{rank}.ckpt")[0]
+            found = error_of(m.rank_file(rank))[0]
             check(found == error, f"rank {rank}: {found}\n{m.log()}")
 
 

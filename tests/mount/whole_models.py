@@ -46,8 +46,7 @@ class Shown:
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="reshardfs-shown-")
-        got = run("mount", *self.words, self.path)
-        check(got.status == GOOD, f"{self.words}: {got!r}")
+        got = good("mount", *self.words, self.path)
         self.said = got.out + got.err
         return self
 
@@ -233,8 +232,7 @@ def is_shown(source, values, files=None):
     """Exported with no option, the model has these values, and these files beside it."""
     with tempfile.TemporaryDirectory(prefix="reshardfs-names-") as directory:
         to = os.path.join(directory, "out")
-        got = run("export", source, to)
-        check(got.status == GOOD, f"{source}: {got!r}")
+        got = good("export", source, to)
         check(values_of_model(to) == values, source)
         check(files is None or sorted(os.listdir(to)) == sorted(
             [*files, "model-00001-of-00001.safetensors", MAP, "reshardfs-manifest.jsonl"]),
@@ -908,8 +906,7 @@ def a_model_by_its_name_on_the_hub(directory):
     for words in (["ls", "alone"], ["plan", "alone"], ["verify", "alone"],
                   ["convert", "check", "qwen3", "alone"],
                   ["ls", "A/models--alone"], ["ls", "A/models--alone/"]):
-        got = run(*words, env=env, cwd=directory)
-        check(got.status == GOOD, repr((words, got)))
+        good(*words, env=env, cwd=directory)
     got = run("export", "alone", "out", env=env, cwd=directory)
     check(got.status == GOOD and values_in(os.path.join(directory, "out")) ==
           values_in(QWEN3), repr(got))

@@ -38,7 +38,7 @@ def halves(root, name, n=8):
 def where_it_comes_from(root):
     source, strategy = halves(root, "halves")
     with Mounted(source, src_strategy=strategy) as m:
-        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        path = m.rank_file(0)
         check(sorted(os.listxattr(path)) == sorted(PREFIX + n for n in LISTED),
               os.listxattr(path))
         check(get(path, "sources").split("\n") ==
@@ -51,7 +51,7 @@ def where_it_comes_from(root):
         check(os.listxattr(f"{m.path}/rank_0") == [], "another directory")
     os.remove(f"{source}/rank_0/net-3_40.ckpt")
     with Mounted(source, src_strategy=strategy) as m:
-        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        path = m.rank_file(0)
         check(get(path, "replicas") == "rank 1: 3\nrank 2: 0", get(path, "replicas"))
         check(get(path, "sources").endswith("/rank_2/net-3_40.ckpt"), get(path, "sources"))
 
@@ -86,7 +86,7 @@ def other_trees(root):
     plain = f"{root}/odd\nname\\"
     shutil.copytree(f"{source}/rank_0", f"{plain}/rank_0")
     with Mounted(plain) as m:
-        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        path = m.rank_file(0)
         check(get(path, "sources") == f"{root}/odd\\x0aname\\\\/rank_0/net-3_40.ckpt",
               get(path, "sources"))
         check(PREFIX + "replicas" not in os.listxattr(path), "no strategy, no replicas")
@@ -96,7 +96,7 @@ def other_trees(root):
 def by_getfattr(root):
     source, strategy = halves(root, "getfattr")
     with Mounted(source, src_strategy=strategy) as m:
-        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        path = m.rank_file(0)
         dump = subprocess.run(["getfattr", "--absolute-names", "-d", path], capture_output=True,
                               text=True, check=True).stdout
         check('user.reshardfs.replicas="rank 0: 2\\012rank 1: 3"' in dump, dump)
@@ -108,7 +108,7 @@ def by_getfattr(root):
     source, src, dst = demo_tree(f"{root}/many")
     with Mounted(source, src_strategy=src, dst_strategy=dst) as m:
         dump = subprocess.run(["getfattr", "--absolute-names", "-d",
-                               f"{m.path}/rank_0/checkpoint_0.ckpt"], capture_output=True,
+                               m.rank_file(0)], capture_output=True,
                               text=True, check=True).stdout
         check('user.reshardfs.replicas="rank 0:\\012rank 1:\\012' in dump, dump)
 
@@ -137,7 +137,7 @@ assert libc.listxattr(path, buf, ctypes.c_size_t(n - 1)) == -1 and ctypes.get_er
 def sizes_are_asked_first(root):
     source, strategy = halves(root, "sizes")
     with Mounted(source, src_strategy=strategy) as m:
-        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        path = m.rank_file(0)
         done = subprocess.run([sys.executable, "-c", SIZES, path,
                                *[PREFIX + n for n in LISTED]], capture_output=True,
                               text=True, check=False)

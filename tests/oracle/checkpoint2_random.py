@@ -87,7 +87,7 @@ class Case:
         if self.kind == "whole":
             with Mounted(self.source, described=True) as mount:
                 return wrong_records(
-                    read_checkpoint(f"{mount.path}/rank_0/checkpoint_0.ckpt"),
+                    read_checkpoint(mount.rank_file(0)),
                     {name: (p.shape, p.content) for name, p in whole.items()},
                     self.saved.step.scalars)
         way, stages = self.wanted

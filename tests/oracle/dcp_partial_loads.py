@@ -80,7 +80,6 @@ if sys.argv[1:2] == ["rank"]:
     sys.exit(0)
 
 import make_tree  # noqa: E402
-from cluster import stats  # noqa: E402
 from dcp_reader import Checkpoint  # noqa: E402
 from demands import check, write  # noqa: E402
 from make_tree import Param  # noqa: E402
@@ -122,11 +121,11 @@ class Counted:
 
     def __enter__(self):
         self.mount.__enter__()
-        self.before = stats(self.mount)["fetched"]["bytes"]
+        self.before = self.mount.stats()["fetched"]["bytes"]
         return self.mount.path
 
     def __exit__(self, kind, *more):
-        fetched = stats(self.mount)["fetched"]["bytes"] - self.before
+        fetched = self.mount.stats()["fetched"]["bytes"] - self.before
         self.mount.__exit__(kind, *more)
         if kind is None:
             check(self.needed <= fetched <= self.most,

@@ -13,7 +13,6 @@ and ds_to_universal.py converts some.
 
 import argparse
 import glob
-import hashlib
 import json
 import os
 import random
@@ -22,20 +21,17 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SHORT = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "bool": "BOOL"}
+sys.path[:0] = [os.path.join(HERE, "..", "lib")]
+
+from demands import check  # noqa: E402
+from shown_model import model_hashes, same, torch_entry  # noqa: E402
+
 WORLDS = (1, 2, 2, 3, 5)
 ENVIRONMENT = {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0", "OMP_NUM_THREADS": "1",
                "PYTHONWARNINGS": "ignore"}
 
 
 # ---- under a Python that has deepspeed ----
-
-def entry(tensor):
-    import torch
-    whole = tensor.detach().contiguous()
-    data = whole.reshape(-1).view(torch.uint8).numpy().tobytes() if whole.numel() else b""
-    return [SHORT[str(whole.dtype)[6:]], list(whole.shape), hashlib.sha256(data).hexdigest()[:16]]
-
 
 def random_net(numbers, stage):
     import torch
@@ -138,7 +134,7 @@ def truth_of(engine, stage, world):
         with deepspeed.zero.GatheredParameters([p], enabled=stage == 3):
             whole = p.detach().clone()
         if not p.requires_grad or not whole.numel():
-            model[name] = entry(whole)
+            model[name] = torch_entry(whole)
             continue
         if flats:
             own = dict(flats[id(p)])
@@ -146,13 +142,13 @@ def truth_of(engine, stage, world):
         else:
             own = {k: safe_get_full_optimizer_state(p, k) for k in keys}
             master = safe_get_full_fp32_param(p).reshape(whole.shape)
-        model[name] = entry(master)
+        model[name] = torch_entry(master)
         if next(n for n, q in named if q is p) == name:
             own["step"] = next(s["step"] for s in states if "step" in s)
-            optimizer.update({f"optimizer.state.{name}.{k}": entry(
+            optimizer.update({f"optimizer.state.{name}.{k}": torch_entry(
                 t.reshape(whole.shape) if t.dim() else t) for k, t in own.items()})
     saved = engine.module.state_dict()
-    model.update({n: entry(b) for n, b in engine.module.named_buffers() if n in saved})
+    model.update({n: torch_entry(b) for n, b in engine.module.named_buffers() if n in saved})
     return model, optimizer
 
 
@@ -191,7 +187,7 @@ def make(directory, seed, models):
         for number, case in said.items():
             try:
                 found = get_fp32_state_dict_from_zero_checkpoint(os.path.join(directory, str(number)))
-                case["fp32"] = {n: entry(t.to(torch.float32) if t.is_floating_point() else t)
+                case["fp32"] = {n: torch_entry(t.to(torch.float32) if t.is_floating_point() else t)
                                 for n, t in found.items()}
             except Exception as error:  # BF16_Optimizer is refused
                 case["fp32"], case["refused"] = {}, str(error)
@@ -201,20 +197,13 @@ def make(directory, seed, models):
 
 # ---- under the Python of the tests ----
 
-def fail_unless(done, said):
-    if not done:
-        raise AssertionError(said)
-
-
 def compare_one(source, case, numbers, out):
-    sys.path[:0] = [os.path.join(HERE, "..", "lib")]
     from rsh_cli import GOOD, run
-    from shown_model import model_hashes, same
     got = run("export", "--optimizer", "keep", source, out)
-    fail_unless(got.status == GOOD, f"{case['what']}: {got!r}")
+    check(got.status == GOOD, f"{case['what']}: {got!r}")
     same(model_hashes(out), {**case["model"], **case["optimizer"]}, case["what"])
     got = run("export", "--cast", "float32", source, out + "-fp32")
-    fail_unless(got.status == GOOD, f"{case['what']}: {got!r}")
+    check(got.status == GOOD, f"{case['what']}: {got!r}")
     found = model_hashes(out + "-fp32")
     # It leaves out frozen parameters of ZeRO 1 and empty ones.
     same({n: e for n, e in found.items() if n in case["fp32"]}, case["fp32"],
@@ -225,7 +214,6 @@ def compare_one(source, case, numbers, out):
 
 def compare_universal(source, case, out):
     from rsh_cli import GOOD, run
-    from shown_model import model_hashes, same
     step, to = sorted(glob.glob(os.path.join(source, "global_step*")))[-1], out + "-universal"
     words = [] if "'stage': 3" in case["what"] else ["--inject_missing_state"]
     made = subprocess.run([os.environ["RSH_DEEPSPEED_PYTHON"], "-m",
@@ -237,7 +225,7 @@ def compare_universal(source, case, out):
         print(f"# {case['what']}: ds_to_universal.py: {made.stderr.strip().splitlines()[-1]}")
         return
     got = run("export", to, out + "-of-universal")
-    fail_unless(got.status == GOOD, f"{case['what']}: universal: {got!r}")
+    check(got.status == GOOD, f"{case['what']}: universal: {got!r}")
     same(model_hashes(out + "-of-universal"), case["model"], f"{case['what']}: universal")
 
 
@@ -264,7 +252,6 @@ def main():
     if sys.argv[1:2] == ["make"]:
         make(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
         return 0
-    sys.path[:0] = [os.path.join(HERE, "..", "lib")]
     from rsh_mount import Tap, require_mount, require_named
     from run_seed import run_seed, share
     require_named("RSH_DEEPSPEED_PYTHON", "a Python that has deepspeed")

@@ -21,8 +21,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import genuine_sets  # noqa: E402
 import rsh_mount  # noqa: E402
+from demands import check  # noqa: E402
 from genuine_pairs import whole_names  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import good  # noqa: E402
 from run_seed import share  # noqa: E402
 
 PREFIX = "checkpoint_"
@@ -53,21 +54,9 @@ PAIRS = [
 ]
 
 
-def say(*words):
-    got = run(*words)
-    if got.status != GOOD:
-        raise AssertionError(repr(got))
-    return got
-
-
-def demand(equal, what):
-    if not equal:
-        raise AssertionError(what)
-
-
 def demand_trees(a, b, what):
     lines = rsh_mount.tree_difference(a, b)
-    demand(not lines, "\n".join([what] + lines))
+    check(not lines, "\n".join([what] + lines))
 
 
 class Bench:
@@ -105,12 +94,12 @@ class Bench:
             self.ms.merge_pipeline_strategys(directory, theirs)
         finally:
             glob.glob = unsorted
-        say("strategy", "merge", directory, "-o", ours)
+        good("strategy", "merge", directory, "-o", ours)
         if suffix == ".ckpt":
-            demand(self.message(ours) == self.message(theirs), "the messages differ")
-        demand(self.read(ours) == self.read(theirs), "MindSpore reads something else")
+            check(self.message(ours) == self.message(theirs), "the messages differ")
+        check(self.read(ours) == self.read(theirs), "MindSpore reads something else")
         with open(ours, "rb") as a, open(theirs, "rb") as b:
-            demand(a.read() == b.read(), "the bytes differ")
+            check(a.read() == b.read(), "the bytes differ")
 
     # ---- deriving ----
 
@@ -126,8 +115,8 @@ class Bench:
             old = None
         new = self.path("derived.ckpt")
         shard = ["--opt", opt] if opt else []
-        say("strategy", "derive", old or "none", "--checkpoint", self.path("tree"),
-            "--mesh", mesh, *shard, *rules, "-o", new)
+        good("strategy", "derive", old or "none", "--checkpoint", self.path("tree"),
+             "--mesh", mesh, *shard, *rules, "-o", new)
         self._same_content(new, dst)
         self._same_lists(old, new, dst)
         self._same_trees(old, new, dst, mesh if not opt and not rules else None)
@@ -136,21 +125,21 @@ class Bench:
         """What is written as JSON says the same."""
         src = genuine_sets.GenuineSet("dp2mp4_json", self.work)
         new = self.path("derived.json")
-        say("strategy", "derive", src.file(), "--mesh", "dp=4,mp=2", "--opt", "-1", "-o", new)
+        good("strategy", "derive", src.file(), "--mesh", "dp=4,mp=2", "--opt", "-1", "-o", new)
         self._same_content(new, genuine_sets.GenuineSet("dp4mp2_opt", self.work))
 
     def _same_content(self, new, dst):
         ours, theirs = self.read(new), self.read(dst.file())
-        demand(set(ours) == set(theirs),
-               f"not the same parameters: {sorted(set(ours) ^ set(theirs))[:5]}")
+        check(set(ours) == set(theirs),
+              f"not the same parameters: {sorted(set(ours) ^ set(theirs))[:5]}")
         for name, layout in theirs.items():
-            demand(ours[name] == layout, f"{name}: {ours[name]}, not {layout}")
+            check(ours[name] == layout, f"{name}: {ours[name]}, not {layout}")
 
     def _same_lists(self, old, new, dst):
         for rank in range(dst.device_count * len(dst.stages)):
             ours = self.ms.rank_list_for_transform(rank, old, new)
             theirs = self.ms.rank_list_for_transform(rank, old, dst.file())
-            demand(ours == theirs, f"rank {rank}: {ours}, not {theirs}")
+            check(ours == theirs, f"rank {rank}: {ours}, not {theirs}")
 
     def _same_trees(self, old, new, dst, mesh):
         target = self.path("converted")

@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from demands import check, write  # noqa: E402
 from layouts import cell, splits  # noqa: E402
 from ms_formats import Layout, StageFile, strategy_bytes  # noqa: E402
 from rsh_mount import (Tap, hash_tree, require_oracle, reshardfs_program,  # noqa: E402
@@ -33,11 +34,6 @@ LAYOUTS = {
 PAIRS = [("dp2mp4", "mp4", "ckpt"), ("mp4", "dp2mp4", "ckpt"), ("dp2mp4", None, "ckpt"),
          (None, "mp2dp2", "ckpt"), ("dp2mp4", "mp2dp2", "safetensors"),
          ("mp4", None, "safetensors")]
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def program(*words):
@@ -83,9 +79,7 @@ def strategy(directory, name):
         return None
     mesh, maps = LAYOUTS[name]
     path = os.path.join(directory, name + ".ckpt")
-    with open(path, "wb") as f:
-        f.write(strategy_bytes(StageFile(0, {n: Layout(mesh, m) for n, m in maps.items()})))
-    return path
+    return write(path, strategy_bytes(StageFile(0, {n: Layout(mesh, m) for n, m in maps.items()})))
 
 
 def flip(path):

@@ -61,7 +61,7 @@ class Trained:
         wanted = content(os.path.join(self.source, "rank_0", name))
         with Mounted(self.source, extra=["--dst-ranks", str(WORKERS), *extra]) as m:
             for rank in range(WORKERS):
-                path = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+                path = m.rank_file(rank)
                 check(content(path) == wanted, f"rank {rank} is not {name}\n{m.log()}")
                 self.ms.load_checkpoint(path)
             demand(m.log(), *words)
@@ -134,7 +134,7 @@ class Sharded:
     def compare(self, m, wanted):
         """{rank: file that its virtual file must equal}"""
         for rank, path in wanted.items():
-            found = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+            found = m.rank_file(rank)
             check(content(found) == content(path), f"rank {rank} is not {path}\n{m.log()}")
             self.ms.load_checkpoint(found)
 

@@ -78,13 +78,11 @@ def matrix(rng, exact, *shape):
 def tune(directory, base, rng, exact, ends):
     """The base in MindSpore's form, with matrices beside its weights."""
     from demands import write
-    from rsh_cli import GOOD, run
+    from rsh_cli import good
     from safetensors_format import safetensors_bytes, values_in
     plain = directory + "/plain"
-    said = run("export", base, plain, "--convert", "qwen3", "--dst-strategy", "none", "--format",
-               "safetensors")
-    if said.status != GOOD:
-        raise AssertionError(repr(said))
+    good("export", base, plain, "--convert", "qwen3", "--dst-strategy", "none", "--format",
+         "safetensors")
     tensors = values_in(plain + "/rank_0")
     rank = rng.choice((4, 8))
     for name, (_, shape, _) in sorted(tensors.items()):
@@ -114,10 +112,8 @@ def different(got, wanted):
 
 
 def export(source, out, *words):
-    from rsh_cli import GOOD, run
-    said = run("export", source, out, *words)
-    if said.status != GOOD:
-        raise AssertionError(repr(said))
+    from rsh_cli import good
+    good("export", source, out, *words)
     return out
 
 

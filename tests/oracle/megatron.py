@@ -20,7 +20,6 @@ make the same models of the trees.
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import random
@@ -32,7 +31,10 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib")]
-SHORT = {"float32": "F32", "bfloat16": "BF16"}
+
+from demands import check  # noqa: E402
+from shown_model import hashes, model_hashes, same, torch_entry  # noqa: E402
+
 STATES = "param", "exp_avg", "exp_avg_sq"
 
 
@@ -124,13 +126,6 @@ class Case:
 
 # ---- under a Python that has torch ----
 
-def entry(tensor):
-    import torch
-    whole = tensor.detach().contiguous()
-    data = whole.reshape(-1).view(torch.uint8).numpy().tobytes()
-    return [SHORT[str(whole.dtype)[6:]], list(whole.shape), hashlib.sha256(data).hexdigest()[:16]]
-
-
 def states_of(directory, names):
     """The states in torch_dist, where layers are stacked, and local experts too."""
     import torch
@@ -157,7 +152,7 @@ def states_of(directory, names):
             if value is None:
                 continue
             value = value[int(layer[1])] if layer else value
-            found[f"optimizer.state.{state}.{name}"] = entry(
+            found[f"optimizer.state.{state}.{name}"] = torch_entry(
                 value[int(expert[1])] if expert else value)
     return found
 
@@ -179,7 +174,7 @@ def work(what, directory, seed, port, rank):
     if what == "join":
         state = software.state_of(models)
         with open(f"{directory}/truth.json", "w", encoding="utf-8") as f:
-            json.dump([{n: entry(v) for n, v in state.items()},
+            json.dump([{n: torch_entry(v) for n, v in state.items()},
                        states_of(f"{directory}/second", state) if case.optimizer else {}], f)
         return
     optimizer, scheduler = software.train(args, models) if case.optimizer else (None, None)
@@ -281,11 +276,9 @@ def draw_hugging_face(directory, model, numbers):
 
 
 def judge_converted(tap, seed, work):
-    from demands import check
     from megatron_trees import DATA
     from rsh_cli import run_json
     from rsh_mount import Alone
-    from shown_model import hashes, model_hashes, same
     numbers = random.Random(seed)
     model, word, table, options = numbers.choice(CONVERTED)
     mesh = [str(w) for w in converter_mesh(numbers, model, table, options)]
@@ -313,14 +306,8 @@ def convert(source, target, model, *words):
 
 # ---- the test ----
 
-def free_port():
-    import socket
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def make_tree(directory, seed):
+    from memcached import free_port
     for what in "make", "cut", "join":
         with open(os.path.join(directory, what + ".log"), "wb") as log:
             got = subprocess.run(
@@ -336,11 +323,9 @@ def make_tree(directory, seed):
 def judge(tap, seed, work):
     import reshardfs
     from dcp_reader import Checkpoint
-    from rsh_cli import GOOD, run, run_json
+    from rsh_cli import good, run_json
     from rsh_mount import Alone
     from safetensors_format import Tensors
-    from shown_model import hashes, model_hashes, same
-    from demands import check
     case = Case(seed)
     with tempfile.TemporaryDirectory(dir=work) as directory:
         weights, states = make_tree(directory, seed)
@@ -349,8 +334,7 @@ def judge(tap, seed, work):
             same(model_hashes(mount.path), weights, what)
         with tap.test(f"{what}: exported with states"):
             out = os.path.join(directory, "out")
-            got = run("export", "--format", "dcp", tree, out)
-            check(got.status == GOOD, repr(got))
+            got = good("export", "--format", "dcp", tree, out)
             if "a buffer has several buckets" in got.err:
                 states = {}
             found = hashes(Checkpoint(out).values())

@@ -236,8 +236,7 @@ def make(directory, seed, count):
 # ---- the test ----
 
 def judge(tap, number, case, root, directory):
-    from demands import check
-    from rsh_cli import GOOD, run
+    from rsh_cli import good
     from safetensors_format import values_in
     from shown_model import hashes, model_hashes, same, without_copies
     left, right = (os.path.join(root, side) for side in ("left", "right"))
@@ -247,8 +246,7 @@ def judge(tap, number, case, root, directory):
         with tap.test(f"{case['family']} to the {other}, --seed {number} --models 1"), \
                 tempfile.TemporaryDirectory(dir=directory) as own:
             to = os.path.join(own, "to")
-            got = run("export", "--convert", case["table"], *words, source, to)
-            check(got.status == GOOD, repr(got))
+            good("export", "--convert", case["table"], *words, source, to)
             found = hashes(values_in(os.path.join(to, "rank_0"))) if other == "right" else \
                 without_copies(model_hashes(to))
             same(found, case["to"][other], case["family"])

@@ -319,7 +319,7 @@ def start(world, step, job, env):
 def run_case(tap, number, directory):
     from dcp_reader import Checkpoint
     from demands import check
-    from rsh_cli import GOOD, run
+    from rsh_cli import good
     from rsh_mount import Alone
     model, mesh = model_of(number)
     what = f"{model}, {mesh}, --seed {number} --cases 1"
@@ -328,8 +328,7 @@ def run_case(tap, number, directory):
         plain = os.path.join(own, "plain")
         words = ["--convert", core_table(own) if model.table in LATENT else model.table,
                  "--from", "hf"]
-        got = run("export", "--format", "dcp", *words, hf, plain)
-        check(got.status == GOOD, repr(got))
+        good("export", "--format", "dcp", *words, hf, plain)
         job = os.path.join(own, "job")
         axes = ",".join(f"{axis}={n}" for axis, n in mesh.items())
         with Alone(hf, extra=["--format", "megatron", "--dst-mesh", axes, *words]) as mount:

@@ -185,13 +185,9 @@ def judge(tap, version, answers, what):
 
 def main():
     import rsh_mount
-    from demands import check
-    from rsh_cli import GOOD, run
-    python, old = os.environ.get("RSH_HF_PYTHON"), os.environ.get("RSH_TRANSFORMERS_4")
-    if not python:
-        rsh_mount.skip_all("RSH_HF_PYTHON does not name a Python that has transformers")
-    if not old:
-        rsh_mount.skip_all("RSH_TRANSFORMERS_4 does not name a directory with transformers 4")
+    from rsh_cli import good
+    python = rsh_mount.require_named("RSH_HF_PYTHON", "a Python that has transformers")
+    rsh_mount.require_named("RSH_TRANSFORMERS_4", "a directory with transformers 4")
     rsh_mount.require_mount()
     tap = rsh_mount.Tap()
     with tempfile.TemporaryDirectory() as directory:
@@ -224,13 +220,11 @@ def main():
                 logits = stacked + "/logits"
                 for at, source in ((stacked + "-apart", stacked),
                                    (stacked + "-again", stacked + "-apart")):
-                    got = run("export", *words, source, at)
-                    check(got.status == GOOD, repr(got))
+                    good("export", *words, source, at)
                 old_base = os.path.join(directory, name, "shown")
                 if word == "both":
-                    got = run("export", "--convert", "hf5", os.path.join(directory, name, "5"),
-                              old_base)
-                    check(got.status == GOOD, repr(got))
+                    good("export", "--convert", "hf5", os.path.join(directory, name, "5"),
+                         old_base)
                 merged[4].append(f"{name}-{word}={old_base}={stacked}-apart={logits}")
                 merged[5].append(f"{name}-{word}={base}={stacked}-again={logits}")
         for version, what in ((4, "experts apart"), (5, "experts stacked again")):

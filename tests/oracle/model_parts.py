@@ -27,7 +27,7 @@ SOURCE = os.path.join(DEMO, "checkpoint")
 
 def whole_model():
     with rsh_mount.Mounted(SOURCE, src_strategy=SRC) as mount:
-        return values_of(read_checkpoint(os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt")))
+        return values_of(read_checkpoint(mount.rank_file(0)))
 
 
 def check_hf(whole):

@@ -27,6 +27,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", 
 import rsh_mount  # noqa: E402
 from all_sources import all_sources  # noqa: E402
 from array_watch import interrupted, watched  # noqa: E402
+from daemon_use import field  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
@@ -221,19 +222,14 @@ def demand_midst(net):
     return found
 
 
-def figure(name):
-    with open("/proc/self/status", encoding="ascii") as f:
-        return next(int(line.split()[1]) << 10 for line in f if line.startswith(name))
-
-
 @contextlib.contextmanager
 def demand_little(size):
     """The block takes no more memory than that and 64 MiB, at no time."""
     gc.collect()
     write("/proc/self/clear_refs", b"5")
-    before = figure("VmRSS")
+    before = field("self", "VmRSS")
     yield
-    peak = figure("VmHWM") - before
+    peak = (field("self", "VmHWM") - before) << 10
     demand(peak <= size + (64 << 20), f"{peak >> 20} MiB")
 
 

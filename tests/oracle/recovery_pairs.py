@@ -29,6 +29,7 @@ sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")]
 import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
+from demands import content  # noqa: E402
 from layouts import cell  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_mount import Mounted, expect_failure  # noqa: E402
@@ -132,11 +133,6 @@ def draw_subsets(rng, ranks, needs):
         if gone and len(gone) < len(ranks) and gone not in found:
             found.append(gone)
     return found
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def own_file(source, rank):

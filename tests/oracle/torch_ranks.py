@@ -16,7 +16,6 @@ shows has to be the model and the moments as they are without any rank.
 
 import argparse
 import copy
-import hashlib
 import json
 import os
 import random
@@ -28,20 +27,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "lib")]
 
 from demands import check, content, write  # noqa: E402
+from shown_model import model_hashes, same, torch_entry  # noqa: E402
 
-SHORT = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64",
-         "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL"}
 WORLDS = (2, 3, 4, 4, 6, 8)
 
 
 # ---- under a Python that has torch ----
-
-def entry(tensor):
-    import torch
-    whole = tensor.detach().contiguous()
-    data = whole.reshape(-1).view(torch.uint8).numpy().tobytes() if whole.numel() else b""
-    return [SHORT[str(whole.dtype)[6:]], list(whole.shape), hashlib.sha256(data).hexdigest()[:16]]
-
 
 def random_module(numbers, seed, even=False):
     """Layers of sizes that no number of ranks divides, types, buffers, a tied weight."""
@@ -108,7 +99,7 @@ def trained(module, way):
 
 def truth_of(module, optimizer, groups):
     """Of a module that was never cut."""
-    found = {name: entry(t) for name, t in module.state_dict().items()}
+    found = {name: torch_entry(t) for name, t in module.state_dict().items()}
     moments = {}
     if optimizer:
         by_parameter = {id(p): name for name, p in module.named_parameters()}
@@ -117,7 +108,7 @@ def truth_of(module, optimizer, groups):
             for kind, t in state.items():
                 if t is not None:
                     moments[f"optimizer.state.{number if groups else names[number]}.{kind}"] = \
-                        entry(t)
+                        torch_entry(t)
     return found, moments
 
 
@@ -250,7 +241,7 @@ def make_one(numbers, seed, rank, world, directory):
     if kind == "hand":
         state, whole = by_hand(numbers, world)
         write_rank(directory, rank, world, "model_{R}.pt", state, None)
-        return kind, {name: entry(t) for name, t in whole.items()}, {}
+        return kind, {name: torch_entry(t) for name, t in whole.items()}, {}
     # torch 2.6 refuses strided shards of unequal sizes.
     module = random_module(numbers, seed, kind in ("tp", "flat") and new_torch() < (2, 8))
     plain = copy.deepcopy(module)
@@ -361,7 +352,6 @@ from library_use import compare  # noqa: E402
 from rsh_cli import good, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount, require_named  # noqa: E402
 from run_seed import run_seed  # noqa: E402
-from shown_model import model_hashes, same  # noqa: E402
 
 
 def made_by(python, what, directory, seed, world, models):

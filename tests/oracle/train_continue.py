@@ -14,7 +14,6 @@ way, the losses must go on as from the original checkpoint, to the last bit.
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 import rsh_mount  # noqa: E402
+from memcached import free_port  # noqa: E402
 
 STEPS = 4
 SOURCE = "dp4mp2_opt"
@@ -183,12 +183,6 @@ def data_parallel_strategy(job):
     with open(path, "wb") as f:
         f.write(strategy_bytes(StageFile(0, layouts)))
     return path
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def msrun(job, checkpoints):

@@ -72,7 +72,7 @@ def check_casts(oracle, tap, directory, seed):
     plain = read_checkpoint(os.path.join(source, "rank_0", "net-1_1.ckpt"))
     for word, dtype in CASTS.items():
         with Mounted(source, extra=["--cast", word]) as mount:
-            path = os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt")
+            path = mount.rank_file(0)
             found = read_checkpoint(path)
             loaded = ms.load_checkpoint(path)
             size = os.stat(path).st_size
@@ -114,7 +114,7 @@ def check_names(oracle, tap, directory):
         with Mounted(source, src_strategy=src, dst_strategy=dst,
                      extra=list(extra)) as mount:
             return ms.load_checkpoint(
-                os.path.join(mount.path, "rank_1", "checkpoint_1.ckpt"))
+                mount.rank_file(1))
 
     every = shown()
     tap.equal(list(every), names + state + ["epoch_num"], "all parameters by default")
@@ -150,9 +150,7 @@ def check_copies(oracle, tap, directory):
         oracle.save(os.path.join(source, f"rank_{rank}", "net-2_5.ckpt"),
                     {"w": ms.Tensor(np.full(5, rank, dtype=np.float32))})
     with Mounted(source, extra=["--dst-ranks", "4"]) as mount:
-        found = [ms.load_checkpoint(os.path.join(
-            mount.path, f"rank_{r}", f"checkpoint_{r}.ckpt"))["w"].asnumpy()[0]
-            for r in range(4)]
+        found = [ms.load_checkpoint(mount.rank_file(r))["w"].asnumpy()[0] for r in range(4)]
     tap.equal(found, [1, 1, 1, 3], "--dst-ranks 4 from ranks 1 and 3")
 
 
