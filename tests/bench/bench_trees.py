@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass
 
 import checkpoint2_trees
-from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes, varint
+from ms_formats import CHUNK_BYTES, Layout, StageFile, record_head, strategy_bytes
 from safetensors_format import safetensors_head
 
 SOURCE_RANKS = 8
@@ -92,22 +92,10 @@ def params_of(kind, size):
     return params
 
 
-def record_head(name, dims, content):
-    """The bytes before the `content` bytes of a record or of a chunk of one."""
-    def field(number, length):
-        return varint(number << 3 | 2) + varint(length)
-
-    name, dtype = name.encode(), DTYPE.encode()
-    tensor = b"".join(varint(1 << 3) + varint(d) for d in dims)
-    tensor += field(2, len(dtype)) + dtype + field(3, content)
-    value = field(1, len(name)) + name + field(2, len(tensor) + content) + tensor
-    return field(1, len(value) + content) + value
-
-
 def counter(rank):
     """A record that no strategy lists and each rank has its own of."""
     value = rank.to_bytes(ELEMENT, "little")
-    return record_head("global_step", [1], len(value)) + value
+    return record_head("global_step", DTYPE, [1], len(value)) + value
 
 
 class Blocks:
@@ -256,13 +244,13 @@ class Tree:
         parts = param.parts_of(rank, ranks)
         total = param.slice_bytes * len(parts)
         if total <= CHUNK_BYTES:
-            writer.put(record_head(param.name, dims, total))
+            writer.put(record_head(param.name, DTYPE, dims, total))
             writer.content(total, self._tensor(param, parts))
             return
         content = memoryview(b"".join(self._tensor(param, parts)))
         for at in range(0, total, CHUNK_BYTES):
             chunk = content[at:at + CHUNK_BYTES]
-            writer.put(record_head(param.name, dims, len(chunk)))
+            writer.put(record_head(param.name, DTYPE, dims, len(chunk)))
             writer.put(chunk)
 
     def _tensor(self, param, parts):

@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "..", "lib"))
 
 from ms_formats import (CHUNK_BYTES, ELEMENT_BYTES, Layout, StageFile,  # noqa: E402
-                        strategy_bytes, varint)
+                        record_head, strategy_bytes)
 
 DTYPE = "Float32"
 # What a layer consists of: name, dims in units of `hidden`, tensor map on a
@@ -75,18 +75,6 @@ def slice_dims(lay, dims):
     return result
 
 
-def field(number, length):
-    return varint(number << 3 | 2) + varint(length)
-
-
-def record_header(name, dims, content):
-    """The bytes before the `content` bytes of a record."""
-    tensor = b"".join(varint(1 << 3) + varint(d) for d in dims)
-    tensor += field(2, len(DTYPE)) + DTYPE.encode() + field(3, content)
-    value = field(1, len(name)) + name + field(2, len(tensor) + content) + tensor
-    return field(1, len(value) + content) + value
-
-
 class Template:
     """What is to be written of a file: headers by offset, and its size."""
 
@@ -109,7 +97,7 @@ class Template:
         left = math.prod(dims) * ELEMENT_BYTES[DTYPE]
         while True:
             chunk = min(left, CHUNK_BYTES)
-            self.put(record_header(name.encode(), dims, chunk))
+            self.put(record_head(name, DTYPE, dims, chunk))
             self.size += chunk
             left -= chunk
             if not left:

@@ -1,26 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of one tensor that is too large to hold, written and known by
-formula: `record_header` for sparse files, BigTree for files full of bytes."""
+formula: BigTree has files full of bytes."""
 
 import os
 import random
 
-from ms_formats import Layout, StageFile, strategy_bytes, varint
+from ms_formats import Layout, StageFile, record_head, strategy_bytes
 
 MIB = 1 << 20
-NAME = b"embedding"
-
-
-def _field(number, length):
-    return varint(number << 3 | 2) + varint(length)
-
-
-def record_header(dims, content):
-    """The bytes before the `content` bytes of one chunk of a UInt8 tensor."""
-    tensor = b"".join(varint(1 << 3) + varint(d) for d in dims)
-    tensor += _field(2, 5) + b"UInt8" + _field(3, content)
-    value = _field(1, len(NAME)) + NAME + _field(2, len(tensor) + content) + tensor
-    return _field(1, len(value) + content) + value
+NAME = "embedding"
 
 
 class BigTree:
@@ -44,7 +32,7 @@ class BigTree:
         for path, tensor_map in ((self.strategy, [-1, 0]), (self.rows, [0, -1])):
             with open(path, "wb") as f:
                 f.write(strategy_bytes(StageFile(0, {
-                    NAME.decode(): Layout([n_ranks], tensor_map)})))
+                    NAME: Layout([n_ranks], tensor_map)})))
         for rank in range(n_ranks):
             self._write(rank, mib, row)
 
@@ -54,7 +42,8 @@ class BigTree:
     def _write(self, rank, mib, row):
         os.makedirs(os.path.dirname(self.path(rank)))
         with open(self.path(rank), "wb") as f:
-            f.write(record_header([self.dims[0], row], self.bytes // self.n_ranks))
+            f.write(record_head(NAME, "UInt8", [self.dims[0], row],
+                                self.bytes // self.n_ranks))
             for i in range(mib):
                 stripe = self.content(i * MIB, MIB)
                 f.write(b"".join(stripe[at:at + row] for at in

@@ -162,17 +162,21 @@ def _modernise(record):
         record.content = array.array("H", halves[1::2]).tobytes()
 
 
+def record_head(name, dtype, dims, length):
+    """What comes before so many bytes of a record, or of a chunk of one."""
+    tensor = b"".join(_number(1, d) for d in dims) + _blob(2, dtype.encode())
+    tensor += _blob_head(3, length)
+    value = _blob(1, name.encode()) + _blob_head(2, len(tensor) + length) + tensor
+    return _blob_head(1, len(value) + length) + value
+
+
 def checkpoint_bytes(records, crc=False):
     """The file that save_checkpoint writes of {name: Record}."""
     out = []  # joined once: contents are large
     for name, record in records.items():
-        head = b"".join(_number(1, d) for d in record.dims)
-        head += _blob(2, record.dtype.encode())
         for start in range(0, max(len(record.content), 1), CHUNK_BYTES):
             content = memoryview(record.content)[start:start + CHUNK_BYTES]
-            tensor = head + _blob_head(3, len(content))
-            value = _blob(1, name.encode()) + _blob_head(2, len(tensor) + len(content)) + tensor
-            out += [_blob_head(1, len(value) + len(content)), value, content]
+            out += [record_head(name, record.dtype, record.dims, len(content)), content]
     if crc:
         total = 0
         for part in out:

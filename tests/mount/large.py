@@ -16,8 +16,8 @@ import zipfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from big_tree import NAME, record_header  # noqa: E402
-from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes  # noqa: E402
+from big_tree import NAME  # noqa: E402
+from ms_formats import CHUNK_BYTES, Layout, StageFile, record_head, strategy_bytes  # noqa: E402
 from rsh_mount import Alone, MountError, Mounted, Tap, require_mount  # noqa: E402
 from safetensors_format import safetensors_head  # noqa: E402
 
@@ -36,7 +36,7 @@ class Chunked:
         at = 0
         for start in range(0, size, CHUNK_BYTES):
             length = min(CHUNK_BYTES, size - start)
-            self.headers[at] = record_header(dims, length)
+            self.headers[at] = record_head(NAME, "UInt8", dims, length)
             at += len(self.headers[at])
             self.contents.append(at)
             at += length
@@ -122,9 +122,9 @@ def run(directory, axis, dims, place):
     tensor_map = [0, -1] if axis == 0 else [-1, 0]
     with open(strategy, "wb") as f:
         f.write(strategy_bytes(StageFile(0, {
-            NAME.decode(): Layout([2], tensor_map)})))
+            NAME: Layout([2], tensor_map)})))
     with Mounted(source, src_strategy=strategy, dst_strategy=None) as m:
-        check(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"), marks)
+        check(m.rank_file(0), marks)
 
 
 WIDTH = 1024  # of a model
