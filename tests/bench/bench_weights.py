@@ -7,6 +7,7 @@ together here, element by element, and not by the program under test.
 
 import array
 import json
+import math
 import os
 
 from ms_formats import Layout, StageFile, strategy_bytes
@@ -60,10 +61,7 @@ class Weights:
 
     @staticmethod
     def bytes_of(dims):
-        n = ELEMENT
-        for dim in dims:
-            n *= dim
-        return n
+        return ELEMENT * math.prod(dims)
 
     def _tensors(self):
         h, f, d = self.h, self.f, self.d

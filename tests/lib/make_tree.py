@@ -14,6 +14,7 @@ The expected files are cut from whole tensors, so nothing of the arithmetic
 under test goes into them.  Standard library only.
 """
 
+import math
 import os
 import random
 import sys
@@ -158,9 +159,7 @@ def random_tree(numbers, n_params, largest):
 def write_tree(directory, params, source_mesh, wanted_mesh, numbers):
     tensors = {}
     for p in params:
-        n = ELEMENT_BYTES[p.dtype]
-        for dim in p.dims:
-            n *= dim
+        n = ELEMENT_BYTES[p.dtype] * math.prod(p.dims)
         tensors[p.name] = random_bytes(numbers, n) if p.dtype != "Bool" else \
             bytes(numbers.randrange(2) for _ in range(n))
 

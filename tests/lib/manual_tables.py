@@ -4,6 +4,7 @@
 A table is a list of rows; a row is a list of elements, each of them bytes.
 """
 
+import math
 import os
 
 from demands import write
@@ -14,9 +15,7 @@ TYPES = {"Int8": 1, "Float16": 2, "Float32": 4}
 
 def coordinate(layout, rank, axis):
     """(index, size) of the rank on a mesh axis, numbered from the last one."""
-    stride = 1
-    for size in layout.dev_matrix[len(layout.dev_matrix) - axis:]:
-        stride *= size
+    stride = math.prod(layout.dev_matrix[len(layout.dev_matrix) - axis:])
     size = layout.dev_matrix[len(layout.dev_matrix) - 1 - axis]
     return rank // stride % size, size
 
@@ -45,10 +44,7 @@ def record(dtype, rows):
 
 
 def n_ranks(layout):
-    n = 1
-    for size in layout.dev_matrix if layout else ():
-        n *= size
-    return n
+    return math.prod(layout.dev_matrix if layout else ())
 
 
 def random_rows(numbers, total, n):

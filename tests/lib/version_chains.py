@@ -9,6 +9,7 @@ only: frames of zstd have stored and repeated blocks, and checksums are Adler-32
 
 import functools
 import json
+import math
 import os
 import random
 import struct
@@ -126,11 +127,8 @@ def random_model(draw, largest=3000):
         dtype = draw.choice(sorted(WIDTH))
         rows = draw.choice((0, 1, 1, 7, 64, draw.randint(1, largest)))
         shape = draw.choice(((rows,), (rows, 3), (2, rows), ()))
-        count = 1
-        for size in shape:
-            count *= size
         tensors[f"model.layers.{i}.weight"] = (
-            dtype, shape, random_bytes(draw, count * WIDTH[dtype]))
+            dtype, shape, random_bytes(draw, math.prod(shape) * WIDTH[dtype]))
     return tensors
 
 

@@ -14,6 +14,7 @@ read.
 """
 
 import functools
+import math
 import os
 import random
 import shutil
@@ -100,9 +101,7 @@ class Tree:
             if name not in slices and self.set.listed(name):
                 continue
             dims = tuple(b - a for a, b in slices[name]) if name in slices else shape
-            length = ELEMENT_BYTES[dtype]
-            for d in dims:
-                length *= d
+            length = ELEMENT_BYTES[dtype] * math.prod(dims)
             records[name] = Record(dims, dtype, drawn(f"{name} {where}", length))
         if self.form == "ckpt":
             return checkpoint_bytes(records, self.crc)

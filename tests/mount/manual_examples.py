@@ -9,6 +9,7 @@ is the other one of ssh as well, and all nodes of Slurm.
 """
 
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -84,10 +85,7 @@ def blocks_of(page):
 
 
 def tensor(seed, *dims):
-    size = 4
-    for n in dims:
-        size *= n
-    return Record(dims, "Float32", bytes((seed + i * 7) % 251 for i in range(size)))
+    return Record(dims, "Float32", bytes((seed + i * 7) % 251 for i in range(4 * math.prod(dims))))
 
 
 def make_pipeline(at):

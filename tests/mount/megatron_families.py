@@ -8,6 +8,7 @@ that are one less, layers of prediction.  A second reading of the tables makes t
 """
 
 import json
+import math
 import os
 import random
 import sys
@@ -156,9 +157,7 @@ class Drawn:
                     self.put(name, tensor.shape(sizes) if tensor.dims is not None else shape)
 
     def put(self, name, shape):
-        count = 1
-        for size in shape:
-            count *= size
+        count = math.prod(shape)
         # No exponent is that of infinity.
         data = bytearray(random_bytes(self.numbers, rule_tables.BYTES[self.kind] * count))
         for at in range(rule_tables.BYTES[self.kind] - 1, len(data), rule_tables.BYTES[self.kind]):

@@ -6,6 +6,7 @@ independent reader (lib/checkpoint2_trees.py)."""
 
 import glob
 import json
+import math
 import os
 import random
 import shutil
@@ -37,10 +38,7 @@ def parameters(path, seed):
         p = Parameter(tuple(told["global_shape"]), told["properties"]["dtype"],
                       layout and layout["device_matrix"], layout and layout["tensor_map"],
                       layout["rank_list"] if layout else holders[f"('{name}', (0,))"])
-        count = BITS[p.file_type] // 8
-        for size in p.shape:
-            count *= size
-        p.content = rng.randbytes(count)
+        p.content = rng.randbytes(BITS[p.file_type] // 8 * math.prod(p.shape))
         if not name.startswith(NEVER_SAVED):
             result[name] = p
     return result
@@ -65,8 +63,7 @@ def hold(mount, params, what):
     ranks = max(len(p.ranks) for p in params.values() if p.mesh)
     check(len(os.listdir(mount.path)) == count, f"{what}: {os.listdir(mount.path)}")
     for rank in range(count):
-        shown = values_of(read_checkpoint(os.path.join(
-            mount.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")))
+        shown = values_of(read_checkpoint(mount.rank_file(rank)))
         wanted = expected(params, rank, ranks)
         different = sorted(n for n in set(shown) | set(wanted) if shown.get(n) != wanted.get(n))
         check(not different, f"{what}, rank {rank}: {different} differ")

@@ -7,6 +7,7 @@ Genuine models in both forms, and random ones that a second reading of the table
 """
 
 import json
+import math
 import os
 import random
 import shutil
@@ -149,10 +150,8 @@ class Drawn:
         self.add("never.weight", (3,))
 
     def add(self, name, shape):
-        count = 1
-        for size in shape:
-            count *= size
-        self.tensors[name] = ("F32", tuple(shape), random_bytes(self.numbers, 4 * count))
+        data = random_bytes(self.numbers, 4 * math.prod(shape))
+        self.tensors[name] = ("F32", tuple(shape), data)
 
     def layer(self, layer):
         """All tensors of the rules of a layer; with two prefixes the first has them."""

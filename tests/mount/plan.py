@@ -6,6 +6,7 @@ The yardstick is arithmetic on the slices of made-up layouts, and the sizes of
 the files that a mount of make_tree.py's tree must show.
 """
 
+import math
 import os
 import sys
 
@@ -36,10 +37,7 @@ class Trees:
 
     def saved(self, name, ranks, dims):
         """A tree in which every rank has one slice of Float32."""
-        size = 4
-        for dim in dims:
-            size *= dim
-        content = checkpoint_bytes({"w": Record(dims, "Float32", bytes(size))})
+        content = checkpoint_bytes({"w": Record(dims, "Float32", bytes(4 * math.prod(dims)))})
         for rank in range(ranks):
             write(self.path(f"{name}/rank_{rank}/net-1_1.ckpt"), content)
         return self.path(name)

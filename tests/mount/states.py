@@ -6,6 +6,7 @@ form of name stay weights."""
 
 import glob
 import json
+import math
 import os
 import struct
 import sys
@@ -30,9 +31,7 @@ OPTIMIZERS = {
 
 
 def numbers(shape):
-    n = 1
-    for size in shape:
-        n *= size
+    n = math.prod(shape)
     return struct.pack(f"<{n}f", *(20001.0 + i / 1024 for i in range(n)))
 
 

@@ -8,6 +8,7 @@ that are made up have no contents, and have to come back as they were."""
 
 import glob
 import json
+import math
 import os
 import re
 import sys
@@ -51,12 +52,8 @@ CONFIG = {"num_attention_heads": HEADS, "num_key_value_heads": GROUPS,
 
 def made_model(path, shapes, config=None):
     """A model without contents: {name: shape}."""
-    def size(shape):
-        n = 2
-        for d in shape:
-            n *= d
-        return n
-    values = {name: ("BF16", tuple(shape), bytes(size(shape))) for name, shape in shapes.items()}
+    values = {name: ("BF16", tuple(shape), bytes(2 * math.prod(shape)))
+              for name, shape in shapes.items()}
     write(os.path.join(path, "model.safetensors"), safetensors_bytes(values))
     if config is not None:
         write(os.path.join(path, "config.json"), json.dumps(config).encode())

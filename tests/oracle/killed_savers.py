@@ -23,6 +23,7 @@ Megatron-Core need, if RSH_HF_PYTHON has none.
 import argparse
 import errno
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -62,13 +63,6 @@ TRIALS = 8       # times as many as are to be killed, if they have saved too lit
 
 
 # ---- under another Python ----
-
-def elements(shape):
-    n = 1
-    for d in shape:
-        n *= d
-    return n
-
 
 class MindSpore:
     def __init__(self):
@@ -344,8 +338,8 @@ def number_in(values):
     found = set()
     for name, shape in SHAPES.items():
         data = values[name]
-        check(len(data) == 4 * elements(shape), f"{name} has {len(data)} bytes")
-        found.update(struct.unpack(f"<{elements(shape)}f", data))
+        check(len(data) == 4 * math.prod(shape), f"{name} has {len(data)} bytes")
+        found.update(struct.unpack(f"<{math.prod(shape)}f", data))
     check(len(found) == 1, f"elements of several saves: {sorted(found)[:5]}")
     return int(found.pop())
 

@@ -21,6 +21,7 @@ The last test asks the official programs about random models of lib/quantised.py
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -65,10 +66,7 @@ SIXTEENTHS = [bytes([v, 0x3c]) for v in range(256)]
 
 
 def bytes_of(numbers, *shape):
-    n = 1
-    for size in shape:
-        n *= size
-    return numbers.randbytes(n)
+    return numbers.randbytes(math.prod(shape))
 
 
 def bf16_scales(numbers, *shape, kind="BF16"):
