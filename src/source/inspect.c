@@ -684,7 +684,7 @@ static int64_t seconds_between(const struct rsh_source_file_info *from,
 	return to->mtime.tv_sec - from->mtime.tv_sec;
 }
 
-/* Warns if the files of ranks are of two times. */
+/* Warns if the files of ranks are of two times; 0 is none. */
 static void log_two_times(const struct rsh_source *s)
 {
 	const uint32_t n = s->n_files;
@@ -696,7 +696,7 @@ static void log_two_times(const struct rsh_source *s)
 		return;
 	for (uint32_t i = 0; i < n; i++) {
 		rsh_source_file_info(s, i, &v[at]);
-		at += v[at].valid;
+		at += v[at].valid && v[at].mtime.tv_sec > 0;
 	}
 	rsh_sort(v, at, file_by_time);
 	for (uint32_t i = 1; i < at; i++)
