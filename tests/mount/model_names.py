@@ -147,7 +147,7 @@ class Drawn:
                 name = f"{'part' if rest[0] else 'plain'}{k}.{numbers.choice('xyz')}"
                 self.add(".".join(p for p in (rest[0], name) if p),
                          (numbers.randint(1, 4),) * numbers.choice((0, 1, 2)))
-        self.add("never.weight", (3,))
+        self.add("never.vision.weight", (3,))  # "vision_config" wants one
 
     def add(self, name, shape):
         data = random_bytes(self.numbers, 4 * math.prod(shape))
