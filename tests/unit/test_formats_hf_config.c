@@ -472,6 +472,8 @@ static const struct config seeing[] = {
 	  .config = OF_VLM("false"),
 	  .refusal = "C: \"tie_word_embeddings\" is false, and the weights have "
 	    "no lm_head.weight" },
+	{ .name = "a_model_that_sees_and_does_not_say_whether_it_is_tied",
+	  .weights = VLM V("0"), .config = OF_VLM("null") },
 	{ .name = "a_head_of_one_that_sees", .weights = VLM V("0")
 	  "lm_head.weight BFloat16 10,8;", .config = OF_VLM("false") },
 };

@@ -662,13 +662,17 @@ static int hf_check_quantization(struct hf_check *h)
 
 /* ---- the head ---- */
 
+static bool hf_is_false(const struct rsh_json_member *m)
+{
+	return m && m->kind == RSH_JSON_BOOL && !m->number;
+}
+
 /* Compares "tie_word_embeddings".  Both values are correct if head and
  * embedding exist and are equal. */
 static int hf_check_tie(struct hf_check *h)
 {
 	static const char key[] = "tie_word_embeddings";
 	const struct rsh_json_member *m = rsh_json_edit_find(h->e, NULL, key);
-	const struct rsh_json_member *part = hf_find(h, key);
 	const struct hf_facts *f = &h->f;
 	const struct rsh_hf_weight *v = f->w->v, *head =
 		f->head == HF_NONE ? NULL : &v[f->head];
@@ -676,12 +680,11 @@ static int hf_check_tie(struct hf_check *h)
 			  f->embedding != HF_NONE;
 	char say[600];
 
-	/* Releases of transformers differ in which of the two keys they use. */
-	if (h->in && tied && hf_has_text(h) && m && !m->number && part &&
-	    !part->number)
-		return hf_differ(h, key, "false", "have no lm_head.weight",
-				 true);
-	if (h->in || f->drafts || !hf_predicts_words(h) ||
+	/* A model of several parts has two keys, and releases of transformers
+	 * differ in which one they use. */
+	if (f->drafts || !hf_has_text(h) ||
+	    (h->in && !(tied && hf_is_false(m) &&
+			hf_is_false(hf_find(h, key)))) ||
 	    (m && (m->kind != RSH_JSON_BOOL || !m->number == !tied)))
 		return 0;
 	if (!tied && (f->head == HF_NONE || f->embedding == HF_NONE ||
