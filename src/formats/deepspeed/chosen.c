@@ -380,66 +380,47 @@ static bool is_parameter(const struct rsh_source_ds *st, const char *name)
 
 	return rsh_ds_param_find(h, name, false) ||
 	       (!rsh_ds_tensor_find(f->tensors, f->n_tensors, name) &&
-		!rsh_any(i, h->n_aliases,
-			 strcmp(h->aliases[i].name, name) == 0));
+		!rsh_ds_is_alias(h, name));
 }
 
-/* Each parameter with a state has masters. */
-static int check_masters(const struct rsh_source_ds *st, struct rsh_error *err)
+static int check_masters(const struct rsh_source_ds *st,
+			 struct rsh_names *has, const char *param,
+			 struct rsh_error *err)
+{
+	return rsh_names_find(has, param, strlen(param)) != RSH_NAME_NONE ? 0 :
+	       rsh_error_set(err, ENOENT, "%s/%szero/%s/fp32.pt is missing",
+			     st->all.path, st->all.dir, param);
+}
+
+/* Each parameter has its masters, also one with a state alone, and these must
+ * be those of the model. */
+static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
 {
 	cleanup_names struct rsh_names *has = rsh_names_new();
-	const struct rsh_joined *j = &st->all;
+	const struct rsh_ds_head *h = st->head;
+	bool same = true;
+	int rc = has ? 0 : rsh_error_nomem(err);
 
-	for (uint32_t i = 0; has && i < j->n; i++) {
+	for (uint32_t i = 0; i < st->all.n && rc == 0; i++) {
 		const struct rsh_ds_listed *l = &st->listed[i];
 
 		if (l->is.role == RSH_DS_STATE &&
 		    strcmp(l->key, RSH_DS_FP32) == 0 &&
 		    rsh_names_add(has, l->param, strlen(l->param)) ==
 			    RSH_NAME_NONE)
-			return rsh_error_nomem(err);
-	}
-	for (uint32_t i = 0; has && i < j->n; i++) {
-		const struct rsh_ds_listed *l = &st->listed[i];
-
-		if (l->is.role == RSH_DS_STATE &&
-		    is_parameter(st, l->param) &&
-		    rsh_names_find(has, l->param, strlen(l->param)) ==
-			    RSH_NAME_NONE)
-			return rsh_error_set(err, ENOENT, "%s/%szero/%s/fp32.pt "
-					     "is missing", j->path, j->dir,
-					     l->param);
-	}
-	return has ? 0 : rsh_error_nomem(err);
-}
-
-/* Each parameter has its masters, and these must be those of the model. */
-static int choose_universal(struct rsh_source_ds *st, struct rsh_error *err)
-{
-	const struct rsh_joined *j = &st->all;
-	struct rsh_ds_head *h = st->head;
-	bool same = true;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < j->n; i++) {
-		const struct rsh_ds_listed *l = &st->listed[i];
-		struct rsh_ds_param *p = l->is.role == RSH_DS_STATE &&
-					 strcmp(l->key, RSH_DS_FP32) == 0 ?
-			rsh_ds_param_find(h, l->param, false) : NULL;
-
-		if (p)
-			p->has_masters = true;
+			rc = rsh_error_nomem(err);
 	}
 	for (uint32_t g = 0; g < h->n_groups; g++)
-		for (uint32_t i = 0; i < h->groups[g].n; i++) {
-			const struct rsh_ds_param *p = &h->groups[g].v[i];
+		for (uint32_t i = 0; i < h->groups[g].n && rc == 0; i++)
+			if (h->groups[g].v[i].elements > 0)
+				rc = check_masters(st, has,
+						   h->groups[g].v[i].name, err);
+	for (uint32_t i = 0; i < st->all.n && rc == 0; i++) {
+		const struct rsh_ds_listed *l = &st->listed[i];
 
-			if (p->elements > 0 && !p->has_masters)
-				return rsh_error_set(
-					err, ENOENT, "%s/%szero/%s/fp32.pt is "
-					"missing", j->path, j->dir, p->name);
-		}
-	rc = check_masters(st, err);
+		if (l->is.role == RSH_DS_STATE && is_parameter(st, l->param))
+			rc = check_masters(st, has, l->param, err);
+	}
 	if (rc == 0 && !st->is_3 && h->round_robin && h->world > 1)
 		rc = masters_compare(st, &same, err);
 	if (rc == 0 && !same)

@@ -72,7 +72,6 @@ struct rsh_ds_param {
 	uint64_t at;
 	uint64_t share; /* of ZeRO 3: elements of it that each rank has */
 	bool frozen;
-	bool has_masters; /* in a file of the universal form */
 };
 
 struct rsh_ds_params {
@@ -149,6 +148,8 @@ int rsh_ds_head_index(struct rsh_ds_head *h);
 struct rsh_ds_param *rsh_ds_param_find(const struct rsh_ds_head *h,
 				       const char *name, bool frozen);
 bool rsh_ds_is_buffer(const struct rsh_ds_head *h, const char *name);
+/* Returns whether it is the second name of a tied parameter. */
+bool rsh_ds_is_alias(const struct rsh_ds_head *h, const char *name);
 
 /* ---- where parameters are (layout.c) ---- */
 

@@ -298,12 +298,6 @@ static void universal_check_states(struct describing *w)
 
 /* ---- the module ---- */
 
-static bool is_alias(const struct rsh_ds_head *h, const char *name)
-{
-	return rsh_any(i, h->n_aliases,
-		       strcmp(h->aliases[i].name, name) == 0);
-}
-
 static void module_take(struct describing *w)
 {
 	struct rsh_source_ds *st = w->st;
@@ -317,7 +311,7 @@ static void module_take(struct describing *w)
 		const bool is_buffer = rsh_ds_is_buffer(h, t->name);
 		/* The module of ZeRO 3 has no element of a parameter. */
 		const bool is_other = (p && p->elements > 0) ||
-			is_alias(h, t->name) ||
+			rsh_ds_is_alias(h, t->name) ||
 			(st->is_3 && !is_buffer && t->elements == 0);
 
 		/* A universal form may be that of slices. */
@@ -384,7 +378,7 @@ static void frozen_take_whole(struct describing *w)
 		const struct rsh_ds_tensor *t = rsh_ds_tensor_find(
 			f->fragments, f->n_fragments, p->name);
 
-		if (p->elements == 0 || is_alias(st->head, p->name) ||
+		if (p->elements == 0 || rsh_ds_is_alias(st->head, p->name) ||
 		    rsh_ds_tensor_find(f->tensors, f->n_tensors, p->name))
 			continue;
 		if (t && rsh_dims_equal(p->dims, p->n_dims, t->dims,

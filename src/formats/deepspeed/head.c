@@ -208,6 +208,11 @@ bool rsh_ds_is_buffer(const struct rsh_ds_head *h, const char *name)
 	return rsh_find(&name, h->buffers, h->n_buffers, rsh_by_text);
 }
 
+bool rsh_ds_is_alias(const struct rsh_ds_head *h, const char *name)
+{
+	return rsh_any(i, h->n_aliases, strcmp(h->aliases[i].name, name) == 0);
+}
+
 static int read_aliases(const struct reading *r,
 			const struct rsh_pickle_value *v,
 			struct rsh_ds_head *out)
