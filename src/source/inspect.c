@@ -687,12 +687,12 @@ static int64_t seconds_between(const struct rsh_source_file_info *from,
 /* Warns if the files of ranks are of two times; 0 is none. */
 static void log_two_times(const struct rsh_source *s)
 {
-	const uint32_t n = s->n_files;
+	const uint32_t n = s->format->owner == RSH_OWNER_MODEL ? 0 : s->n_files;
 	cleanup_free struct rsh_source_file_info *v =
 		rsh_alloc_array(n, sizeof(*v));
 	uint32_t at = 0;
 
-	if (!v || n < 2 || s->format->owner == RSH_OWNER_MODEL)
+	if (!v)
 		return;
 	for (uint32_t i = 0; i < n; i++) {
 		rsh_source_file_info(s, i, &v[at]);

@@ -113,19 +113,14 @@ static bool has_stage_of(const struct rsh_source_view *view,
 
 /* Warns of weights that the strategies have and no file.  A job may have saved
  * an adapter alone; its states of the optimizer are often not saved. */
-static int warn_unsaved(const struct rsh_reshard *v,
-			const struct rsh_vfs_config *cfg,
-			const struct rsh_choice *choice)
+static void warn_unsaved(const struct rsh_reshard *v,
+			 const struct rsh_vfs_config *cfg,
+			 const struct rsh_choice *choice,
+			 const struct rsh_source_view *view, const bool *saved)
 {
-	cleanup_free bool *saved = NULL;
-	struct rsh_source_view view;
 	const char *first = NULL;
 	uint32_t n = 0;
 
-	rsh_source_view(v->source, v->names, &view);
-	saved = names_saved(&view, rsh_names_count(v->names));
-	if (!saved)
-		return -ENOMEM;
 	for (uint32_t i = 0; i < v->src->n_params; i++) {
 		const struct rsh_strategy_param *param = &v->src->params[i];
 		const char *name = rsh_names_text(v->names, param->name);
@@ -133,7 +128,7 @@ static int warn_unsaved(const struct rsh_reshard *v,
 		if (saved[param->name] || rsh_kind_of(name) != RSH_KIND_WEIGHT ||
 		    (v->dst && !rsh_strategy_find(v->dst, param->name)) ||
 		    (choice && !rsh_choice_wants(choice, name)) ||
-		    !has_stage_of(&view, v->src, param))
+		    !has_stage_of(view, v->src, param))
 			continue;
 		first = first ? first : name;
 		n++;
@@ -142,7 +137,6 @@ static int warn_unsaved(const struct rsh_reshard *v,
 		rsh_log_warning("%s: %u parameters of the strategy were not "
 				"saved, such as %s: no file has them",
 				cfg->source, n, first);
-	return 0;
 }
 
 /* ---- weights that have one name in the file, and two in the model ---- */
@@ -185,20 +179,15 @@ static int notes_warn(struct notes *n, const char *metadata)
 }
 
 static int warn_noted(const struct rsh_reshard *v,
-		      const struct rsh_vfs_config *cfg)
+		      const struct rsh_vfs_config *cfg,
+		      const struct rsh_source_view *view, const bool *saved)
 {
 	const struct rsh_ckpt_index *last = NULL;
-	struct rsh_source_view view;
-	cleanup_free bool *saved = NULL;
-	struct notes n = { .names = v->names, .path = cfg->source };
+	struct notes n = { v->names, saved, cfg->source, 0 };
 	int rc = 0;
 
-	rsh_source_view(v->source, v->names, &view);
-	n.saved = saved = names_saved(&view, rsh_names_count(v->names));
-	if (!saved)
-		return -ENOMEM;
-	for (uint32_t r = 0; r < view.n_ranks && rc == 0; r++) {
-		const struct rsh_ckpt_index *ix = view.index[r];
+	for (uint32_t r = 0; r < view->n_ranks && rc == 0; r++) {
+		const struct rsh_ckpt_index *ix = view->index[r];
 
 		if (ix && ix != last && ix->metadata)
 			rc = notes_warn(&n, ix->metadata);
@@ -214,11 +203,18 @@ int rsh_vfs_check_whole(const struct rsh_reshard *v,
 			const struct rsh_choice *choice, struct rsh_error *err)
 {
 	const struct rsh_format *f = rsh_source_format(v->source);
+	cleanup_free bool *saved = NULL;
+	struct rsh_source_view view;
 
+	rsh_source_view(v->source, v->names, &view);
+	saved = names_saved(&view, rsh_names_count(v->names));
+	if (!saved)
+		return rsh_error_nomem(err);
 	if (choice)
 		warn_empty(v, cfg);
-	if ((v->src && f->by_name && warn_unsaved(v, cfg, choice)) ||
-	    (!v->output->take_headers && warn_noted(v, cfg)))
+	if (v->src && f->by_name)
+		warn_unsaved(v, cfg, choice, &view, saved);
+	if (!v->output->take_headers && warn_noted(v, cfg, &view, saved))
 		return rsh_error_nomem(err);
 	return f->shown == RSH_SHOWN_RANKS ? 0 :
 	       check_placeholders(v, cfg, err);
